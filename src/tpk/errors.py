@@ -1,0 +1,79 @@
+"""What can go wrong, by name.
+
+Every error that tpk raises on purpose is a [`TpkError`][tpk.TpkError] and also the built-in type that fits, so
+both ``except tpk.TpkError`` and ``except ValueError`` do what one expects. A message says what happened, to which
+named thing, what was expected, and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class TpkError(Exception):
+    """Base of all errors that tpk raises on purpose."""
+
+
+class ConfigError(TpkError, ValueError):
+    """An option of a run has a value that it cannot have, or two options exclude each other."""
+
+
+class TrainerStateError(TpkError, RuntimeError):
+    """A trainer was asked for something at a time when it cannot do it, e.g. to train twice."""
+
+
+class PluginError(TpkError, ValueError):
+    """A plugin cannot be used as it is: what it is, what it offers, or how it was named is wrong."""
+
+
+class UnknownPluginError(PluginError, LookupError):
+    """No plugin has this name; the message lists the nearest and the known ones."""
+
+
+class PluginImportError(PluginError, ImportError):
+    """A plugin that was named could not be imported; the cause is chained."""
+
+
+class HookError(PluginError, TypeError):
+    """A hook implementation does not fit its specification (name, arguments, options)."""
+
+
+class InputError(TpkError, ValueError):
+    """Data does not fit the input signature, or the source of the data failed."""
+
+
+class TowerError(TpkError, ValueError):
+    """A tower function broke one of the rules of tower functions, or a tower was asked for what it has not."""
+
+
+class SessionError(TpkError, RuntimeError):
+    """A session was run with requests that contradict each other, or cannot be created as asked."""
+
+
+class CheckpointError(TpkError, ValueError):
+    """A checkpoint is missing, torn, or does not fit the graph."""
+
+
+class StopTraining(Exception):  # noqa: N818 - not an error: a request, named as graph-mode users know it
+    """Raise it anywhere inside a training to end the training in good order.
+
+    ``after_train`` runs, the session and the workers are closed, and ``train()`` returns normally.
+
+    Example:
+        ```python
+        class StopWhenGood(tpk.Callback):
+            def trigger_epoch(self, trainer):
+                if trainer.monitors.get_latest("val-error") < 0.01:
+                    raise tpk.StopTraining("validation error is below 1 %")
+        ```
+    """
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Attach `note` to `error`, as `BaseException.add_note` does from Python 3.11 on.
+
+    On Python 3.10 the notes are kept in ``__notes__`` all the same, where `notes_of` and pytest find them; the
+    interpreter does not print them there, so the loop logs them too.
+    """
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    else:
+        error.__notes__ = [*getattr(error, "__notes__", []), note]  # type: ignore[attr-defined]

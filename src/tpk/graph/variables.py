@@ -1,0 +1,53 @@
+"""Variables of a graph, by name: list them, and give them values without adding to the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tpk.errors import CheckpointError
+
+
+def variable_name(variable: Any) -> str:
+    """Return the name of `variable` as checkpoints know it: without the ``:0``."""
+    return str(variable.name).rsplit(":", 1)[0]
+
+
+def saveable_variables(graph: Any) -> list[Any]:
+    """Return the variables of `graph` that a checkpoint holds: the global and the saveable ones, each once."""
+    found = {}
+    for key in (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS):
+        for variable in graph.get_collection(key):
+            if hasattr(variable, "initializer"):
+                found[variable_name(variable)] = variable
+    return list(found.values())
+
+
+def assign_values(sess: Any, values: Iterable[tuple[Any, np.ndarray]]) -> None:
+    """Give variables new values in `sess`.
+
+    It feeds the initial values of the variables' own initializers, so it works in a finalized graph.
+
+    Args:
+        sess: the `tf.compat.v1.Session` whose variables change.
+        values: pairs of a variable and its new value.
+
+    Raises:
+        CheckpointError: if a value's shape does not fit its variable.
+    """
+    for variable, value in values:
+        if not variable.shape.is_compatible_with(np.shape(value)):
+            raise CheckpointError(
+                f"variable {variable_name(variable)!r} has shape {variable.shape}, the value for it "
+                f"{np.shape(value)}. Leave the name out of what is restored, or give a value of that shape."
+            )
+        initial_value = variable.initializer.inputs[1]
+        sess.run(variable.initializer, {initial_value: np.asarray(value, variable.dtype.as_numpy_dtype)})
+
+
+def by_name(variables: Iterable[Any]) -> Mapping[str, Any]:
+    """Return `variables` by the name that checkpoints know."""
+    return {variable_name(variable): variable for variable in variables}

@@ -1,0 +1,139 @@
+"""The base of all callbacks: a no-op for each hook, so that overriding a method *is* implementing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+HOOK_NAMES = (
+    "setup_graph",
+    "before_train",
+    "before_epoch",
+    "before_run",
+    "after_run",
+    "trigger_step",
+    "after_epoch",
+    "trigger_epoch",
+    "after_train",
+)
+"""The hooks of a training that a callback can implement, in the order in which the loop first calls them."""
+
+
+class Callback:
+    """Something that happens besides the training itself: saving, reporting, evaluating, stopping.
+
+    Override the hooks you need; no decorator is needed. An override may leave out the arguments that it does
+    not use. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` move it before or after the others;
+    otherwise the order in the list of callbacks is the order of calls.
+
+    Attributes:
+        trainer: the trainer that the callback was registered with; set before `setup_graph`.
+        name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``.
+        chief_only: if true (the default), only the chief of a multi-process training runs this callback. Set
+            it to false for whatever must run in every process.
+
+    Example:
+        ```python
+        class PrintCost(tpk.Callback):
+            def before_train(self, trainer):
+                self.cost = trainer.towers.training()[0].get_tensor("cost:0")
+
+            def before_run(self, run_context):
+                return self.cost  # runs along with the step: no second Session.run
+
+            def after_run(self, run_context, run_values):
+                print("cost", run_values.results)
+        ```
+    """
+
+    trainer: Trainer
+    name: str = ""
+    chief_only: bool = True
+
+    def setup_graph(self, trainer: Trainer) -> None:
+        """Add what the callback needs to the graph; the last chance before the graph is finalized."""
+
+    def before_train(self, trainer: Trainer) -> None:
+        """Called once, with the session initialized, before the first epoch."""
+
+    def before_epoch(self, trainer: Trainer) -> None:
+        """Called before the first step of each epoch."""
+
+    def before_run(self, run_context: Any) -> Any:
+        """Called before each `hooked_sess.run`; returns what to run along with it.
+
+        Args:
+            run_context: `tf.compat.v1.train.SessionRunContext`.
+
+        Returns:
+            `tf.compat.v1.train.SessionRunArgs`, or tensors or ops in any structure that `Session.run` takes,
+            or None. Returning the same object each time is the cheapest.
+        """
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Called after each `hooked_sess.run`.
+
+        Args:
+            run_context: `tf.compat.v1.train.SessionRunContext`.
+            run_values: `tf.compat.v1.train.SessionRunValues`; its `results` are those of what this very
+                callback asked for in `before_run`.
+        """
+
+    def trigger_step(self, trainer: Trainer) -> None:
+        """Called after each step, whatever a step is."""
+
+    def after_epoch(self, trainer: Trainer) -> None:
+        """Called after the last step of each epoch, before any `trigger_epoch`."""
+
+    def trigger_epoch(self, trainer: Trainer) -> None:
+        """Called once an epoch is over; does what `trigger` does unless overridden."""
+        self.trigger()
+
+    def after_train(self, trainer: Trainer) -> None:
+        """Called once at the end, however the training ends; the session is still open."""
+
+    def trigger(self) -> None:
+        """What the callback does each time that its time has come: by default at the end of each epoch.
+
+        Overriding it lets `PeriodicTrigger` choose other times.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what must survive a restart, as plain JSON data."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+
+    @property
+    def epoch_num(self) -> int:
+        """The epoch under way, from `starting_epoch` on."""
+        return self.trainer.epoch_num
+
+    @property
+    def local_step(self) -> int:
+        """The step under way within the epoch, from 1 on."""
+        return self.trainer.local_step
+
+    @property
+    def global_step(self) -> int:
+        """How many times `hooked_sess.run` has completed."""
+        return self.trainer.global_step
+
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks that this callback implements, by name, as callables.
+
+        The hook manager registers exactly these. Wrappers override it to hand on the hooks of what they wrap.
+        """
+        implementations = {name: getattr(self, name) for name in HOOK_NAMES if self._overrides(name)}
+        if "trigger_epoch" not in implementations and self._overrides("trigger"):
+            implementations["trigger_epoch"] = self.trigger
+        return implementations
+
+    def _overrides(self, name: str) -> bool:
+        """Whether `name` is more than the base's no-op, on class or instance, without touching it."""
+        own = self.__class__
+        return name in getattr(self, "__dict__", {}) or getattr(own, name) is not getattr(Callback, name)

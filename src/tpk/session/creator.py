@@ -1,0 +1,112 @@
+"""Where a trainer's session comes from."""
+
+from __future__ import annotations
+
+import abc
+import logging
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import SessionError
+
+logger = logging.getLogger(__name__)
+
+
+def default_session_config() -> Any:
+    """Return the `tf.compat.v1.ConfigProto` that tpk uses unless told otherwise.
+
+    An op without a kernel for its device runs on one that has it, and GPU memory is taken as needed instead of
+    all at once.
+    """
+    config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+    config.gpu_options.allow_growth = True
+    return config
+
+
+class SessionCreator(abc.ABC):
+    """Creates the session of a trainer, or hands over one that exists."""
+
+    @abc.abstractmethod
+    def create_session(self, graph: Any) -> Any:
+        """Return a `tf.compat.v1.Session` of `graph` in which all variables are initialized.
+
+        It is called once, when the graph is complete and not yet finalized.
+        """
+
+    @property
+    def owns_session(self) -> bool:
+        """Whether the trainer closes the session at the end."""
+        return True
+
+
+class NewSessionCreator(SessionCreator):
+    """Creates a new session, and runs the initializers of variables and tables in it.
+
+    Args:
+        target: the TensorFlow server to connect to; empty for this process.
+        config: `tf.compat.v1.ConfigProto`; `default_session_config()` by default.
+
+    Example:
+        ```python
+        config = tpk.default_session_config()
+        config.intra_op_parallelism_threads = 1
+        trainer.train(..., session_creator=tpk.NewSessionCreator(config=config))
+        ```
+    """
+
+    def __init__(self, target: str = "", config: Any = None) -> None:
+        self.target = target
+        self.config = config if config is not None else default_session_config()
+
+    def create_session(self, graph: Any) -> Any:
+        """Create the session and initialize it."""
+        with graph.as_default():
+            sess = tf.compat.v1.Session(self.target, graph, self.config)
+            sess.run(
+                tf.group(
+                    tf.compat.v1.global_variables_initializer(),
+                    tf.compat.v1.local_variables_initializer(),
+                )
+            )
+            sess.run(tf.compat.v1.tables_initializer())
+        return sess
+
+
+class ReuseSessionCreator(SessionCreator):
+    """Hands over a session that exists already; the trainer leaves it open at the end.
+
+    Variables that already have a value keep it; those that the trainer added are initialized.
+
+    Args:
+        sess: a `tf.compat.v1.Session` of the trainer's graph.
+    """
+
+    def __init__(self, sess: Any) -> None:
+        self.sess = sess
+
+    @property
+    def owns_session(self) -> bool:
+        """False: the session belongs to the caller."""
+        return False
+
+    def create_session(self, graph: Any) -> Any:
+        """Return the session, with what is uninitialized in it initialized.
+
+        Raises:
+            SessionError: if it is closed, or belongs to another graph than the trainer.
+        """
+        if self.sess.graph is not graph:
+            raise SessionError(
+                "the session given to ReuseSessionCreator belongs to another graph than the trainer. "
+                "Create the trainer inside `with sess.graph.as_default():`."
+            )
+        if self.sess._closed:
+            raise SessionError("the session given to ReuseSessionCreator is closed. Give an open one.")
+        with graph.as_default():
+            variables = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
+            ready = self.sess.run([tf.compat.v1.is_variable_initialized(variable) for variable in variables])
+            missing = [variable for variable, is_ready in zip(variables, ready, strict=True) if not is_ready]
+            self.sess.run([variable.initializer for variable in missing])
+            self.sess.run(tf.compat.v1.tables_initializer())
+        return self.sess

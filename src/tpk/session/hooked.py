@@ -1,0 +1,206 @@
+"""The step engine: one `Session.run` that serves the step and all of its hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk.session.plan import Feed, RunPlan, is_constant, make_plan, merge_feeds, structure_key
+from tpk.session.run_options import merge_run_options
+
+if TYPE_CHECKING:
+    from tpk.plugin.dispatch import StepHooks
+    from tpk.session.progress import Progress
+
+SessionRunArgs = tf.compat.v1.train.SessionRunArgs
+SessionRunContext = tf.compat.v1.train.SessionRunContext
+SessionRunValues = tf.compat.v1.train.SessionRunValues
+
+_MAX_CONSTANT_PLANS = 256
+
+
+class HookedSession:
+    """Runs a session together with the hooks of a step.
+
+    Each implementer of ``before_run`` may ask for fetches and give feeds; all of them are merged with those of the
+    caller into **one** run, and each gets back its own results in ``after_run``, as under TensorFlow's
+    `MonitoredSession`. What is an operation runs as a target: nothing is copied out of the runtime for it.
+
+    Args:
+        sess: the raw `tf.compat.v1.Session`.
+        hooks: the compiled step hooks.
+        progress: its `global_step` is incremented each time that a run has completed.
+        count_op: given the caller's fetches, returns the op that counts the step in the graph, or None.
+        translators: asked, when a run fails, for the error that caused it; see `run`.
+    """
+
+    def __init__(
+        self,
+        sess: Any,
+        hooks: StepHooks,
+        progress: Progress,
+        *,
+        count_op: Callable[[Any], Any] = lambda fetches: None,
+        translators: Sequence[Callable[[Exception], Exception | None]] = (),
+    ) -> None:
+        self.sess = sess
+        self._hooks = hooks
+        self._progress = progress
+        self._count_op = count_op
+        self._translators = tuple(translators)
+        self._before_run = hooks.before_run
+        self._after_run = hooks.after_run
+        self._has_hooks = bool(hooks.before_run or hooks.after_run)
+        self._stop_requested = False
+        # By identity, for requests that are the same objects each time; each entry keeps its requests alive, so
+        # that their ids stay theirs. By structure, for all others.
+        self._constant_plans: dict[tuple[int, ...], tuple[RunPlan, tuple[Any, ...]]] = {}
+        self._plans: dict[Any, RunPlan] = {}
+
+    @property
+    def graph(self) -> Any:
+        """The graph of the session."""
+        return self.sess.graph
+
+    def should_stop(self) -> bool:
+        """Whether a hook has asked for the end by ``run_context.request_stop()``."""
+        return self._stop_requested
+
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """Run `fetches` and whatever the hooks ask for, once.
+
+        Args:
+            fetches: as for `tf.compat.v1.Session.run`.
+            feed_dict: as for `tf.compat.v1.Session.run`.
+            options: `tf.compat.v1.RunOptions`; merged with those that hooks ask for.
+            run_metadata: `tf.compat.v1.RunMetadata` that is filled in.
+
+        Returns:
+            What `Session.run(fetches, feed_dict)` would.
+
+        Raises:
+            SessionError: if the same tensor is fed twice.
+            Exception: what a hook or the run raised. If the run failed because of what feeds it, then the error
+                of the one that fed it.
+        """
+        if not self._has_hooks:
+            results = self._run((fetches,), feed_dict, options, run_metadata)
+            self._progress.global_step += 1
+            return results[0]
+
+        context = SessionRunContext(SessionRunArgs(fetches, feed_dict, options), self.sess)
+        requests = [fetches]
+        index = 0
+        try:
+            for index, before_run in enumerate(self._before_run):  # noqa: B007 - read in the except clause
+                requests.append(before_run(context))
+        except BaseException as error:
+            self._hooks.note_failure(error, "before_run", index)
+            raise
+        if run_metadata is None and (options is not None or _asks_for_options(requests)):
+            run_metadata = tf.compat.v1.RunMetadata()
+        results = self._run(tuple(requests), feed_dict, options, run_metadata)
+        self._progress.global_step += 1
+
+        if self._after_run:
+            try:
+                for index, (after_run, position) in enumerate(self._after_run):
+                    own = None if position is None else results[position + 1]
+                    after_run(context, SessionRunValues(own, options, run_metadata))
+            except BaseException as error:
+                self._hooks.note_failure(error, "after_run", index)
+                raise
+        if context.stop_requested:
+            self._stop_requested = True
+        return results[0]
+
+    def _run(
+        self, requests: tuple[Any, ...], feed_dict: Any, options: Any, run_metadata: Any
+    ) -> list[Any]:
+        """Run all requests at once and return the results of each."""
+        feeds: Sequence[Feed] = ()
+        plan = None
+        key = tuple(map(id, requests))
+        if feed_dict is None and options is None and run_metadata is None:
+            plan, _ = self._constant_plans.get(key, (None, None))
+        if plan is None:
+            fetches, feeds, options = _merge(requests, feed_dict, options)
+            plan = self._find_plan(fetches, feeds)
+            if not feeds and options is None and is_constant(requests):
+                self._remember(key, plan, requests)
+
+        if plan.call is None or options is not None or run_metadata is not None:
+            return self._run_session(plan, feeds, options, run_metadata)
+        arrays = plan.convert(feeds) if feeds else ()
+        if arrays is None:
+            return self._run_session(plan, feeds, None, None)
+        try:
+            values = plan.call(*arrays)
+        except tf.errors.OpError as error:
+            self._raise_cause(error)
+            # TensorFlow words the error with the place in the user's code that created the failing op.
+            self.sess._do_call(_raise, error)
+        if plan.build is None:
+            return plan.no_results
+        return plan.distribute(plan.build(values))
+
+    def _run_session(
+        self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any
+    ) -> list[Any]:
+        """Make the run by `Session.run`, which takes everything and words errors about feeds."""
+        with self.sess.graph.as_default():  # Tensors hash only within their graph's context.
+            feed_dict = dict(feeds)
+        try:
+            return plan.distribute(self.sess.run(plan.fetches, feed_dict, options, run_metadata))
+        except tf.errors.OpError as error:
+            self._raise_cause(error)
+            raise
+
+    def _find_plan(self, fetches: Sequence[Any], feeds: Sequence[Feed]) -> RunPlan:
+        key = (*map(structure_key, fetches), None, *(id(tensor) for tensor, _ in feeds))
+        plan = self._plans.get(key)
+        if plan is None:
+            count_op = self._count_op(fetches[0])
+            targets = [] if count_op is None else [count_op]
+            plan = make_plan(self.sess, fetches, targets, [tensor for tensor, _ in feeds])
+            self._plans[key] = plan
+        return plan
+
+    def _remember(self, key: tuple[int, ...], plan: RunPlan, requests: tuple[Any, ...]) -> None:
+        # A hook that makes a new request each time would fill the table with entries that never match again.
+        if len(self._constant_plans) >= _MAX_CONSTANT_PLANS:
+            self._constant_plans.clear()
+        self._constant_plans[key] = (plan, requests)
+
+    def _raise_cause(self, error: Exception) -> None:
+        for translate in self._translators:
+            cause = translate(error)
+            if cause is not None:
+                raise cause from error
+
+
+def _merge(
+    requests: Sequence[Any], feed_dict: Any, options: Any
+) -> tuple[list[Any], Sequence[Feed], Any]:
+    """Take the requests apart into what each fetches, all feeds, and the merged run options."""
+    fetches, feed_dicts, all_options = [requests[0]], [feed_dict], [options]
+    for request in requests[1:]:
+        if isinstance(request, SessionRunArgs):
+            fetches.append(request.fetches)
+            feed_dicts.append(request.feed_dict)
+            all_options.append(request.options)
+        else:
+            fetches.append(request)
+    return fetches, merge_feeds(feed_dicts), merge_run_options(all_options)
+
+
+def _asks_for_options(requests: Sequence[Any]) -> bool:
+    return any(isinstance(request, SessionRunArgs) and request.options is not None for request in requests[1:])
+
+
+def _raise(error: Exception) -> None:
+    raise error

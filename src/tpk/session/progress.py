@@ -1,0 +1,33 @@
+"""How far a training has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+
+@attrs.define
+class Progress:
+    """The three counters of a training, kept in one place so that a checkpoint holds them together.
+
+    Attributes:
+        epoch_num: the epoch under way, from just before ``before_epoch`` until after ``trigger_epoch``; between
+            epochs, the last one.
+        local_step: the step under way within the epoch, from 1 on; 0 before the first.
+        global_step: how many times ``hooked_sess.run`` has completed.
+    """
+
+    epoch_num: int = 0
+    local_step: int = 0
+    global_step: int = 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the counters as plain data."""
+        return attrs.asdict(self)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+        for field in attrs.fields(Progress):
+            setattr(self, field.name, int(state[field.name]))

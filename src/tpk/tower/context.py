@@ -1,0 +1,186 @@
+"""In which tower a piece of graph is being built: training or inference, which one, under which scopes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import attrs
+import tensorflow as tf
+
+from tpk.errors import TowerError
+from tpk.graph.collections import added_since, collection_sizes, truncate
+
+GraphKeys = tf.compat.v1.GraphKeys
+
+# Summaries show one tower. Update ops and losses of an inference tower must not run with, or add to, the training.
+_MAIN_TOWER_ONLY = (GraphKeys.SUMMARIES, "MOVING_SUMMARY_OPS")
+_TRAINING_ONLY = (
+    GraphKeys.UPDATE_OPS,
+    GraphKeys.LOSSES,
+    GraphKeys.REGULARIZATION_LOSSES,
+    GraphKeys.TRAIN_OP,
+)
+
+_current: ContextVar[TowerContext | None] = ContextVar("tpk_tower_context", default=None)
+
+
+def get_current_tower_context() -> TowerContext | None:
+    """Return the context of the tower that is being built, or None outside of a tower function.
+
+    Example:
+        ```python
+        def build_graph(self, image, label):
+            training = tpk.get_current_tower_context().is_training
+            hidden = tpk.layers.batch_normalization(hidden, training=training)
+        ```
+    """
+    return _current.get()
+
+
+def _no_slash(instance: object, attribute: attrs.Attribute[Any], value: str) -> None:
+    if value and not re.fullmatch(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*", value):
+        raise TowerError(f"{attribute.name}={value!r} is no name of a TensorFlow scope.")
+
+
+@attrs.define(kw_only=True, eq=False)
+class TowerContext:
+    """The tower that is being built. Use it as a context manager, once, around the call of a `TowerFunc`.
+
+    Attributes:
+        ns_name: the name scope of the tower; empty for the root scope.
+        vs_name: the variable scope of the tower; empty if it shares the variables of the scope around it.
+        index: which of the towers of its kind this is, from 0 on.
+        total: how many towers of its kind there are.
+    """
+
+    ns_name: str = attrs.field(default="", validator=_no_slash)
+    vs_name: str = attrs.field(default="", validator=_no_slash)
+    index: int = 0
+    total: int = 1
+    _sizes: dict[str, int] = attrs.field(factory=dict, init=False)
+    _added: dict[str, list[Any]] | None = attrs.field(default=None, init=False)
+    _scopes: ExitStack | None = attrs.field(default=None, init=False)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether this tower is trained."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The name scope of the tower."""
+        return self.ns_name
+
+    @property
+    def has_own_variables(self) -> bool:
+        """Whether the tower creates variables of its own: it is the first, or has a variable scope of its own."""
+        raise NotImplementedError
+
+    @property
+    def is_main_tower(self) -> bool:
+        """Whether this is the first tower of its kind."""
+        return self.index == 0
+
+    @property
+    def is_main_training_tower(self) -> bool:
+        """Whether this is the training tower whose summaries are shown and whose variables are saved."""
+        return self.is_training and self.is_main_tower
+
+    def get_collection_in_tower(self, key: str) -> list[Any]:
+        """Return what this tower added to the collection `key`, so far or until it was complete."""
+        if self._added is None:
+            return added_since(self._sizes).get(key, [])
+        return list(self._added.get(key, []))
+
+    def __enter__(self) -> TowerContext:
+        around = _current.get()
+        if around is not None:
+            raise TowerError(
+                f"a tower cannot be built inside another one: {self} inside {around}. "
+                "Build it outside of the tower function, e.g. in a callback's setup_graph."
+            )
+        if self._scopes is not None:
+            raise TowerError(f"{self} was entered before. Make a new context for each tower.")
+        self._scopes = ExitStack()
+        self._scopes.enter_context(self._is_current())
+        for scope in self._open_scopes():
+            self._scopes.enter_context(scope)
+        self._sizes = collection_sizes()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        assert self._scopes is not None
+        self._added = added_since(self._sizes)
+        if not self.is_main_training_tower:
+            truncate(_MAIN_TOWER_ONLY, self._sizes)
+        if not self.is_training:
+            truncate(_TRAINING_ONLY, self._sizes)
+        self._scopes.close()
+
+    @contextmanager
+    def _is_current(self) -> Iterator[None]:
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def _open_scopes(self) -> Iterator[AbstractContextManager[Any]]:
+        reuse = True if not self.has_own_variables else None
+        if self.vs_name:
+            # A scope object opens no name scope, so variables and ops are named independently of each other.
+            yield tf.compat.v1.variable_scope(self.vs_name, reuse=reuse, auxiliary_name_scope=False)
+        else:
+            around = tf.compat.v1.get_variable_scope()
+            yield tf.compat.v1.variable_scope(around, reuse=reuse, auxiliary_name_scope=False)
+        # With the slash the scope is re-entered rather than made unique, and whatever scope is around is left.
+        yield tf.name_scope(self.ns_name + "/" if self.ns_name else "")
+
+
+@attrs.define(kw_only=True, eq=False)
+class TrainTowerContext(TowerContext):
+    """The context of a training tower.
+
+    The first tower creates the variables. Another one shares them, unless it has a variable scope of its own.
+
+    Example:
+        ```python
+        with tpk.TrainTowerContext(ns_name="tower1", index=1, total=2):
+            cost = tower_func(*inputs)
+        ```
+    """
+
+    @property
+    def is_training(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def has_own_variables(self) -> bool:
+        """Whether this is the first tower, or one with a variable scope of its own."""
+        return self.index == 0 or bool(self.vs_name)
+
+
+@attrs.define(kw_only=True, eq=False)
+class PredictTowerContext(TowerContext):
+    """The context of an inference tower: it shares the variables of `vs_name`, and adds nothing to the training.
+
+    Attributes:
+        creates_variables: true for a tower in a graph without a training, which creates its variables itself.
+    """
+
+    creates_variables: bool = False
+
+    @property
+    def is_training(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def has_own_variables(self) -> bool:
+        """Whether this tower creates its variables itself."""
+        return self.creates_variables

@@ -1,0 +1,85 @@
+"""The rules of tower functions, checked each time that one was called.
+
+1. A tower function may be called several times, so what it creates beyond the first call must share or be scoped:
+   variables come from `tf.compat.v1.get_variable` (or `tpk.layers`), not from `tf.Variable`.
+2. The names of trainable variables start with the variable scope in which the function was called.
+3. No scope inside it is called ``tower…``: those names belong to the towers themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import TowerError
+from tpk.graph.variables import variable_name
+from tpk.tower.context import TowerContext
+
+_TOWER_SCOPE = re.compile(r"^tower\d*$")
+
+
+def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) -> None:
+    """Check what a call of a tower function created.
+
+    Args:
+        context: the context of the call.
+        scope_name: the name of the variable scope around the call.
+        new_ops: the operations that it created.
+
+    Raises:
+        TowerError: if a rule is broken; the message names the variable or op, and the rule.
+    """
+    _check_variables_are_shared(context)
+    _check_names_start_with_scope(context, scope_name)
+    _check_no_tower_scope(context, new_ops)
+
+
+def _check_variables_are_shared(context: TowerContext) -> None:
+    if context.has_own_variables and not context.vs_name:
+        return
+    if context.has_own_variables:
+        # In a scope of its own a tower creates variables, but they have to know of the scope.
+        return
+    created = context.get_collection_in_tower(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+    if created:
+        names = ", ".join(variable_name(variable) for variable in created)
+        raise TowerError(
+            f"the tower function created variables when it was called again, in {_describe(context)}, which shares "
+            f"the variables of the first tower: {names}. Rule: a tower function may be called several times. "
+            "Create variables by tf.compat.v1.get_variable or tpk.layers, not by tf.Variable."
+        )
+
+
+def _check_names_start_with_scope(context: TowerContext, scope_name: str) -> None:
+    if not scope_name:
+        return
+    for variable in context.get_collection_in_tower(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES):
+        if not variable_name(variable).startswith(scope_name + "/"):
+            raise TowerError(
+                f"the trainable variable {variable_name(variable)!r} was created in {_describe(context)}, but its name "
+                f"does not start with {scope_name + '/'!r}. Rule: trainable variables start with the variable scope "
+                "in which the tower function is called. Do not leave that scope, and create variables by "
+                "tf.compat.v1.get_variable."
+            )
+
+
+def _check_no_tower_scope(context: TowerContext, new_ops: Iterable[Any]) -> None:
+    prefixes = tuple({f"{name}/" for name in (context.ns_name, context.vs_name) if name})
+    for op in new_ops:
+        inside = op.name
+        for prefix in prefixes:
+            inside = inside.removeprefix(prefix)
+        if any(_TOWER_SCOPE.match(part) for part in inside.split("/")[:-1]):
+            raise TowerError(
+                f"{op.name!r}, created in {_describe(context)}, is in a scope called 'tower…'. Rule: no scope in a "
+                "tower function has such a name; it belongs to the towers themselves. Rename the scope."
+            )
+
+
+def _describe(context: TowerContext) -> str:
+    kind = "training" if context.is_training else "inference"
+    where = f" {context.ns_name!r}" if context.ns_name else ""
+    return f"{kind} tower {context.index}{where}"

@@ -1,0 +1,106 @@
+"""A tower function: takes input tensors, adds one replicate of the model to the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import TowerError
+from tpk.tower.context import get_current_tower_context
+from tpk.tower.handle import TowerHandle, TowerHandles
+from tpk.tower.rules import check_rules
+
+
+class TowerFunc:
+    """A tower function, with its signature and a list of the towers that it built.
+
+    Args:
+        func: takes the input tensors, builds a tower, returns its output (the cost, in a single-cost training).
+        input_signature: a `tf.TensorSpec` for each input, with names.
+
+    Example:
+        ```python
+        tower_func = tpk.TowerFunc(model.build_graph, model.get_input_signature())
+        with tpk.TrainTowerContext():
+            cost = tower_func(*input_tensors)
+        tower_func.towers[0].get_tensor("logits")
+        ```
+    """
+
+    def __init__(self, func: Callable[..., Any], input_signature: Sequence[Any]) -> None:
+        if not callable(func):
+            raise TowerError(f"a tower function must be callable, got {func!r}.")
+        self.input_signature = check_signature(input_signature)
+        self._func = func
+        self._handles: list[TowerHandle] = []
+
+    @property
+    def towers(self) -> TowerHandles:
+        """The towers built so far, in order."""
+        return TowerHandles(self._handles)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names in the signature."""
+        return [spec.name for spec in self.input_signature]
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Build a tower under the current `TowerContext`, and return what the function returns.
+
+        Raises:
+            TowerError: if there is no context, the inputs do not fit the signature, or a rule is broken.
+        """
+        context = get_current_tower_context()
+        if context is None:
+            raise TowerError(
+                "a TowerFunc was called outside of a tower. Call it under "
+                "`with tpk.TrainTowerContext(...)` or `with tpk.PredictTowerContext(...)`."
+            )
+        self._check_inputs(inputs)
+        graph = tf.compat.v1.get_default_graph()
+        ops_before = len(graph.get_operations())
+        scope_name = tf.compat.v1.get_variable_scope().name
+        output = self._func(*inputs)
+        check_rules(context, scope_name, graph.get_operations()[ops_before:])
+        self._handles.append(TowerHandle(context, inputs, self.input_names, output))
+        return output
+
+    def _check_inputs(self, inputs: Sequence[Any]) -> None:
+        if len(inputs) != len(self.input_signature):
+            raise TowerError(
+                f"the tower function was called with {len(inputs)} inputs, its signature has "
+                f"{len(self.input_signature)}: {', '.join(self.input_names)}."
+            )
+        for spec, tensor in zip(self.input_signature, inputs, strict=True):
+            fits = tensor.dtype.base_dtype == spec.dtype and tensor.shape.is_compatible_with(spec.shape)
+            if not fits:
+                raise TowerError(
+                    f"input {spec.name!r} of the tower function should be {spec.dtype.name} of shape {spec.shape}, "
+                    f"got {tensor.dtype.name} of shape {tensor.shape} ({tensor.name})."
+                )
+
+
+def check_signature(signature: Sequence[Any]) -> list[Any]:
+    """Return the input signature as a list, after checking it.
+
+    Args:
+        signature: a `tf.TensorSpec` for each input.
+
+    Raises:
+        TowerError: if something else than a `tf.TensorSpec` is in it, or a name is missing or not unique.
+    """
+    specs = list(signature)
+    for position, spec in enumerate(specs):
+        if not isinstance(spec, tf.TensorSpec):
+            raise TowerError(
+                f"input {position} of the signature is {spec!r}; expected tf.TensorSpec(shape, dtype, name)."
+            )
+        if not spec.name:
+            raise TowerError(f"input {position} of the signature, {spec}, has no name. Give tf.TensorSpec a name.")
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise TowerError(f"two inputs of the signature have the name {name!r}. Give each its own.")
+    return specs

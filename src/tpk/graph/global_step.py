@@ -56,8 +56,8 @@ class StepCounter:
 
 
 def _increment(variable: Any, name: str) -> Any:
-    with tf.name_scope(""), tf.compat.v1.colocate_with(variable):
-        update = tf.compat.v1.assign_add(variable, 1, read_value=False, name=name)
+    with tf.name_scope(""), tf.device("/cpu:0"):
+        update = variable.assign_add(1, name=name, read_value=False)
     return update if isinstance(update, tf.Operation) else update.op
 
 

@@ -94,12 +94,11 @@ class HookedSession:
 
         context = SessionRunContext(SessionRunArgs(fetches, feed_dict, options), self.sess)
         requests = [fetches]
-        index = 0
         try:
-            for index, before_run in enumerate(self._before_run):  # noqa: B007 - read in the except clause
+            for before_run in self._before_run:
                 requests.append(before_run(context))
         except BaseException as error:
-            self._hooks.note_failure(error, "before_run", index)
+            self._hooks.note_failure(error, "before_run", before_run)
             raise
         if run_metadata is None and (options is not None or _asks_for_options(requests)):
             run_metadata = tf.compat.v1.RunMetadata()
@@ -108,11 +107,11 @@ class HookedSession:
 
         if self._after_run:
             try:
-                for index, (after_run, position) in enumerate(self._after_run):
+                for after_run, position in self._after_run:
                     own = None if position is None else results[position + 1]
                     after_run(context, SessionRunValues(own, options, run_metadata))
             except BaseException as error:
-                self._hooks.note_failure(error, "after_run", index)
+                self._hooks.note_failure(error, "after_run", after_run)
                 raise
         if context.stop_requested:
             self._stop_requested = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -41,13 +42,13 @@ def get_current_tower_context() -> TowerContext | None:
     return _current.get()
 
 
-def _no_slash(instance: object, attribute: attrs.Attribute[Any], value: str) -> None:
+def _is_scope_name(instance: object, attribute: attrs.Attribute[Any], value: str) -> None:
     if value and not re.fullmatch(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*", value):
         raise TowerError(f"{attribute.name}={value!r} is no name of a TensorFlow scope.")
 
 
 @attrs.define(kw_only=True, eq=False)
-class TowerContext:
+class TowerContext(abc.ABC):
     """The tower that is being built. Use it as a context manager, once, around the call of a `TowerFunc`.
 
     Attributes:
@@ -57,8 +58,8 @@ class TowerContext:
         total: how many towers of its kind there are.
     """
 
-    ns_name: str = attrs.field(default="", validator=_no_slash)
-    vs_name: str = attrs.field(default="", validator=_no_slash)
+    ns_name: str = attrs.field(default="", validator=_is_scope_name)
+    vs_name: str = attrs.field(default="", validator=_is_scope_name)
     index: int = 0
     total: int = 1
     _sizes: dict[str, int] = attrs.field(factory=dict, init=False)
@@ -66,9 +67,9 @@ class TowerContext:
     _scopes: ExitStack | None = attrs.field(default=None, init=False)
 
     @property
+    @abc.abstractmethod
     def is_training(self) -> bool:
         """Whether this tower is trained."""
-        raise NotImplementedError
 
     @property
     def name(self) -> str:
@@ -76,9 +77,9 @@ class TowerContext:
         return self.ns_name
 
     @property
+    @abc.abstractmethod
     def has_own_variables(self) -> bool:
-        """Whether the tower creates variables of its own: it is the first, or has a variable scope of its own."""
-        raise NotImplementedError
+        """Whether the tower creates variables, because it is the first or has a variable scope of its own."""
 
     @property
     def is_main_tower(self) -> bool:

@@ -38,10 +38,7 @@ def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) 
 
 
 def _check_variables_are_shared(context: TowerContext) -> None:
-    if context.has_own_variables and not context.vs_name:
-        return
     if context.has_own_variables:
-        # In a scope of its own a tower creates variables, but they have to know of the scope.
         return
     created = context.get_collection_in_tower(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
     if created:

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import TowerError
+from tpk.graph.signature import check_signature
 from tpk.tower.context import get_current_tower_context
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.rules import check_rules
@@ -81,26 +82,3 @@ class TowerFunc:
                     f"got {tensor.dtype.name} of shape {tensor.shape} ({tensor.name})."
                 )
 
-
-def check_signature(signature: Sequence[Any]) -> list[Any]:
-    """Return the input signature as a list, after checking it.
-
-    Args:
-        signature: a `tf.TensorSpec` for each input.
-
-    Raises:
-        TowerError: if something else than a `tf.TensorSpec` is in it, or a name is missing or not unique.
-    """
-    specs = list(signature)
-    for position, spec in enumerate(specs):
-        if not isinstance(spec, tf.TensorSpec):
-            raise TowerError(
-                f"input {position} of the signature is {spec!r}; expected tf.TensorSpec(shape, dtype, name)."
-            )
-        if not spec.name:
-            raise TowerError(f"input {position} of the signature, {spec}, has no name. Give tf.TensorSpec a name.")
-    names = [spec.name for spec in specs]
-    for name in names:
-        if names.count(name) > 1:
-            raise TowerError(f"two inputs of the signature have the name {name!r}. Give each its own.")
-    return specs

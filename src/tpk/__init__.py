@@ -1,0 +1,200 @@
+"""tpk trains anything that runs in a loop, in TensorFlow graph mode, on today's TensorFlow 2.
+
+The names here are the public API. They are imported when they are first used, so `import tpk` itself imports no
+TensorFlow, and takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tpk import callbacks, dataflow, graph, input_source, layers, monitors
+    from tpk.callbacks import (
+        CallbackFactory,
+        CallbackToHook,
+        ClassificationError,
+        EnableCallbackIf,
+        EstimatedTimeLeft,
+        HookToCallback,
+        InferenceRunner,
+        MergeAllSummaries,
+        ModelSaver,
+        MovingAverageSummary,
+        PeriodicCallback,
+        PeriodicTrigger,
+        ProgressBar,
+        RunOp,
+        RunUpdateOps,
+        ScalarStats,
+        ScheduledHyperParamSetter,
+    )
+    from tpk.dataflow import (
+        BatchData,
+        DataFlow,
+        DataFromGenerator,
+        DataFromList,
+        MapData,
+        RepeatedData,
+    )
+    from tpk.errors import (
+        CheckpointError,
+        ConfigError,
+        HookError,
+        InputError,
+        PluginError,
+        PluginImportError,
+        SessionError,
+        StopTraining,
+        TowerError,
+        TpkError,
+        TrainerStateError,
+        UnknownPluginError,
+    )
+    from tpk.graph.summaries import add_moving_summary
+    from tpk.input_source import (
+        DummyConstantInput,
+        FeedInput,
+        InputSource,
+        QueueInput,
+        TensorInput,
+        TFDatasetInput,
+    )
+    from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter
+    from tpk.plugin import Callback, hookimpl, use
+    from tpk.predict import OnlinePredictor
+    from tpk.session import (
+        DictRestore,
+        HookedSession,
+        NewSessionCreator,
+        ReuseSessionCreator,
+        SaverRestore,
+        SessionCreator,
+        SessionInit,
+        default_session_config,
+    )
+    from tpk.strategies import Strategy
+    from tpk.tower import (
+        PredictTowerContext,
+        TowerContext,
+        TowerFunc,
+        TrainTowerContext,
+        get_current_tower_context,
+    )
+    from tpk.train import (
+        ModelDesc,
+        QueueInputTrainer,
+        SimpleTrainer,
+        SingleCostTrainer,
+        TowerTrainer,
+        TrainConfig,
+        Trainer,
+        launch_train_with_config,
+    )
+
+__version__ = "0.1.0"
+
+_ROOMS = ("callbacks", "dataflow", "graph", "input_source", "layers", "monitors")
+
+_PUBLIC = {
+    "tpk.callbacks": (
+        "CallbackFactory",
+        "CallbackToHook",
+        "ClassificationError",
+        "EnableCallbackIf",
+        "EstimatedTimeLeft",
+        "HookToCallback",
+        "InferenceRunner",
+        "MergeAllSummaries",
+        "ModelSaver",
+        "MovingAverageSummary",
+        "PeriodicCallback",
+        "PeriodicTrigger",
+        "ProgressBar",
+        "RunOp",
+        "RunUpdateOps",
+        "ScalarStats",
+        "ScheduledHyperParamSetter",
+    ),
+    "tpk.dataflow": (
+        "BatchData",
+        "DataFlow",
+        "DataFromGenerator",
+        "DataFromList",
+        "MapData",
+        "RepeatedData",
+    ),
+    "tpk.errors": (
+        "CheckpointError",
+        "ConfigError",
+        "HookError",
+        "InputError",
+        "PluginError",
+        "PluginImportError",
+        "SessionError",
+        "StopTraining",
+        "TowerError",
+        "TpkError",
+        "TrainerStateError",
+        "UnknownPluginError",
+    ),
+    "tpk.graph.summaries": ("add_moving_summary",),
+    "tpk.input_source": (
+        "DummyConstantInput",
+        "FeedInput",
+        "InputSource",
+        "QueueInput",
+        "TFDatasetInput",
+        "TensorInput",
+    ),
+    "tpk.monitors": ("CSVWriter", "JSONWriter", "Monitor", "Monitors", "ScalarPrinter", "TFEventWriter"),
+    "tpk.plugin": ("Callback", "hookimpl", "use"),
+    "tpk.predict": ("OnlinePredictor",),
+    "tpk.session": (
+        "DictRestore",
+        "HookedSession",
+        "NewSessionCreator",
+        "ReuseSessionCreator",
+        "SaverRestore",
+        "SessionCreator",
+        "SessionInit",
+        "default_session_config",
+    ),
+    "tpk.strategies": ("Strategy",),
+    "tpk.tower": (
+        "PredictTowerContext",
+        "TowerContext",
+        "TowerFunc",
+        "TrainTowerContext",
+        "get_current_tower_context",
+    ),
+    "tpk.train": (
+        "ModelDesc",
+        "QueueInputTrainer",
+        "SimpleTrainer",
+        "SingleCostTrainer",
+        "TowerTrainer",
+        "TrainConfig",
+        "Trainer",
+        "launch_train_with_config",
+    ),
+}
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = sorted([*_HOME, *_ROOMS, "__version__"])  # noqa: PLE0605 - derived, so that it cannot go stale
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in _ROOMS:
+        value = importlib.import_module(f"tpk.{name}")
+    else:
+        raise AttributeError(f"module 'tpk' has no attribute {name!r}")
+    globals()[name] = value  # found directly from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,51 @@
+"""The built-in callbacks: what happens besides the training itself. One file a topic."""
+
+from __future__ import annotations
+
+from tpk.callbacks.factory import CallbackFactory
+from tpk.callbacks.graph_ops import RunOp, RunUpdateOps
+from tpk.callbacks.hooks import CallbackToHook, HookToCallback
+from tpk.callbacks.hyper_param_setters import (
+    HyperParamSetter,
+    HyperParamSetterWithFunc,
+    ScheduledHyperParamSetter,
+    StatMonitorParamSetter,
+)
+from tpk.callbacks.hyper_params import GraphVarParam, HyperParam, ObjAttrParam
+from tpk.callbacks.inference_runner import InferenceRunner
+from tpk.callbacks.inferencers import ClassificationError, Inferencer, ScalarStats
+from tpk.callbacks.progress_bar import ProgressBar
+from tpk.callbacks.proxy import ProxyCallback
+from tpk.callbacks.saver import ModelSaver
+from tpk.callbacks.summary import MergeAllSummaries, MovingAverageSummary, SimpleMovingAverage
+from tpk.callbacks.timing import EstimatedTimeLeft
+from tpk.callbacks.trigger import EnableCallbackIf, PeriodicCallback, PeriodicTrigger
+
+__all__ = [
+    "CallbackFactory",
+    "CallbackToHook",
+    "ClassificationError",
+    "EnableCallbackIf",
+    "EstimatedTimeLeft",
+    "GraphVarParam",
+    "HookToCallback",
+    "HyperParam",
+    "HyperParamSetter",
+    "HyperParamSetterWithFunc",
+    "InferenceRunner",
+    "Inferencer",
+    "MergeAllSummaries",
+    "ModelSaver",
+    "MovingAverageSummary",
+    "ObjAttrParam",
+    "PeriodicCallback",
+    "PeriodicTrigger",
+    "ProgressBar",
+    "ProxyCallback",
+    "RunOp",
+    "RunUpdateOps",
+    "ScalarStats",
+    "ScheduledHyperParamSetter",
+    "SimpleMovingAverage",
+    "StatMonitorParamSetter",
+]

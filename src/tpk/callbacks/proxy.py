@@ -1,0 +1,90 @@
+"""Callbacks that stand in for another callback."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tpk.errors import PluginError
+from tpk.plugin import Callback
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+
+class ProxyCallback(Callback):
+    """The base of callbacks that change when or whether another callback runs.
+
+    It has the hooks, the state, the name and the trainer of the callback that it stands for. Subclasses
+    override `hook_implementations` and return fewer, more or changed ones.
+
+    Args:
+        callback: the callback that it stands for.
+
+    Attributes:
+        cb: that callback.
+
+    Raises:
+        PluginError: if `callback` is not an instance of `Callback`.
+    """
+
+    def __init__(self, callback: Callback) -> None:
+        _check_instance(self, callback)
+        self.cb = callback
+
+    @property
+    def trainer(self) -> Trainer:  # type: ignore[override]
+        """The trainer, which is that of the callback."""
+        return self.cb.trainer
+
+    @trainer.setter
+    def trainer(self, trainer: Trainer) -> None:
+        self.cb.trainer = trainer
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The unique name under which both were registered."""
+        return self.cb.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.cb.name = name
+
+    @property
+    def chief_only(self) -> bool:  # type: ignore[override]
+        """Whether only the chief runs the callback."""
+        return self.cb.chief_only
+
+    @chief_only.setter
+    def chief_only(self, chief_only: bool) -> None:
+        self.cb.chief_only = chief_only
+
+    def trigger(self) -> None:
+        """Trigger the callback."""
+        self.cb.trigger()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the callback."""
+        return self.cb.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give the callback its state back."""
+        self.cb.load_state_dict(state)
+
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks of the callback."""
+        return self.cb.hook_implementations()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.cb!r})"
+
+
+def _check_instance(proxy: ProxyCallback, callback: object) -> None:
+    if isinstance(callback, Callback):
+        return
+    kind = f"the class {callback.__name__}" if inspect.isclass(callback) else repr(callback)
+    raise PluginError(
+        f"{type(proxy).__name__} stands in for an instance of tpk.Callback, but got {kind}. "
+        "Create the callback first and pass that."
+    )

@@ -1,0 +1,235 @@
+"""Callbacks that bring what the graph summarizes to the monitors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.plugin import Callback
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+SessionRunArgs = tf.compat.v1.train.SessionRunArgs
+
+
+class MovingAverageSummary(Callback):
+    """Maintains the moving averages that `add_moving_summary` has added to the graph, in each step.
+
+    It does not show them; `MergeAllSummaries` does. Without such averages a step costs nothing more.
+
+    Args:
+        collection: the name of the collection of the ops that maintain the averages.
+        train_op: an op, or its name, with which the averages are updated. By default they are updated in each
+            run of the hooked session.
+    """
+
+    def __init__(self, collection: str = MOVING_SUMMARY_OPS_KEY, train_op: Any = None) -> None:
+        self.collection = collection
+        self._train_op = train_op
+        self._updates: Any = None
+
+    def setup_graph(self, trainer: Trainer) -> None:
+        """Group the ops that the collection holds by now.
+
+        Raises:
+            ConfigError: if the graph has no op with the name of `train_op`.
+        """
+        ops = [getattr(op, "op", op) for op in trainer.graph.get_collection(self.collection)]
+        if not ops:
+            return
+        if self._train_op is None:
+            logger.info("%d ops of the collection %r run along with each step", len(ops), self.collection)
+            self._updates = ops[0] if len(ops) == 1 else tf.group(*ops, name="maintain_moving_averages")
+        else:
+            train_op = self._find_train_op(trainer.graph)
+            logger.info(
+                "%d ops of the collection %r run along with %s", len(ops), self.collection, train_op.name
+            )
+            train_op._add_control_inputs(ops)
+
+    def before_run(self, run_context: Any) -> Any:
+        """Return the ops, as one, to be run along with the step."""
+        return self._updates
+
+    def _find_train_op(self, graph: Any) -> Any:
+        if not isinstance(self._train_op, str):
+            return getattr(self._train_op, "op", self._train_op)
+        try:
+            return graph.get_operation_by_name(self._train_op)
+        except (KeyError, ValueError) as error:
+            raise ConfigError(
+                f"MovingAverageSummary: the graph has no op {self._train_op!r} (train_op). Give the op "
+                "itself, or leave train_op out."
+            ) from error
+
+
+class MergeAllSummaries(Callback):
+    """Evaluates all summaries at the end of each epoch, and hands them to the monitors.
+
+    Args:
+        period: evaluate them after each so many steps of an epoch, too; 0 means at its end only.
+        run_alone: evaluate them in a run of their own, rather than along with the last step of the epoch.
+            Then they must not depend on what feeds the step; if they depend on a queue or a dataset, they
+            take from it, and moving averages are updated once more.
+        key: the collection of the summaries.
+
+    Raises:
+        ConfigError: if `period` is negative.
+    """
+
+    def __init__(
+        self, period: int = 0, run_alone: bool = False, key: str = tf.compat.v1.GraphKeys.SUMMARIES
+    ) -> None:
+        if period < 0:
+            raise ConfigError(f"MergeAllSummaries: period must be at least 0, got {period!r}.")
+        self._period = period
+        self._run_alone = run_alone
+        self._key = key
+        self._summary: Any = None
+        self._request: Any = None
+        self._last_step = 0
+        # A step may run the session more than once; its summaries are evaluated in the first of these runs.
+        self._evaluated_at: tuple[int, int] | None = None
+
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks of the way in which summaries are evaluated."""
+        hooks = super().hook_implementations()
+        if self._run_alone:
+            unused = (
+                {"before_run", "after_run"} if self._period else {"before_run", "after_run", "trigger_step"}
+            )
+        else:
+            unused = {"trigger_step", "trigger_epoch"}
+        return {name: hook for name, hook in hooks.items() if name not in unused}
+
+    def setup_graph(self, trainer: Trainer) -> None:
+        """Merge the summaries that the collection holds by now."""
+        self._summary = tf.compat.v1.summary.merge_all(self._key)
+        if self._summary is not None:
+            self._request = SessionRunArgs(self._summary)
+
+    def before_train(self, trainer: Trainer) -> None:
+        """Note which step is the last of an epoch."""
+        self._last_step = trainer.steps_per_epoch
+
+    def before_run(self, run_context: Any) -> Any:
+        """Return the summaries if it is time for them, to be evaluated along with the step."""
+        step = self.trainer.local_step
+        if step != self._last_step and not (self._period and step % self._period == 0):
+            return None
+        return None if self._evaluated_at == (self.trainer.epoch_num, step) else self._request
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Hand the summaries to the monitors, if they were evaluated."""
+        if run_values.results is not None:
+            self._evaluated_at = (self.trainer.epoch_num, self.trainer.local_step)
+            self.trainer.monitors.put_summary(run_values.results)
+
+    def trigger_step(self, trainer: Trainer) -> None:
+        """Evaluate the summaries if the period is over; those of the last step come with `trigger_epoch`."""
+        step = trainer.local_step
+        if step != self._last_step and step % self._period == 0:
+            self.trigger()
+
+    def trigger_epoch(self, trainer: Trainer) -> None:
+        """Evaluate the summaries in a run of their own."""
+        self.trigger()
+
+    def trigger(self) -> None:
+        """Evaluate the summaries in a run of their own, and hand them to the monitors."""
+        if self._summary is not None:
+            self.trainer.monitors.put_summary(self.trainer.sess.run(self._summary))
+
+
+class SimpleMovingAverage(Callback):
+    """Reports the averages of scalars over a window of the last steps, once in each window, as
+    ``<name>/SMA``.
+
+    Args:
+        tensors: scalar tensors, or their names; in a trainer with towers, names in the first training tower.
+        window_size: how many steps are averaged.
+
+    Raises:
+        ConfigError: if `window_size` is not positive, or there are no tensors.
+
+    Example:
+        ```python
+        SimpleMovingAverage(["cost", "train-error"], window_size=100)
+        ```
+    """
+
+    def __init__(self, tensors: Sequence[Any], window_size: int) -> None:
+        if isinstance(tensors, str) or not tensors:
+            raise ConfigError(
+                f"SimpleMovingAverage takes a list of tensors or of their names, got {tensors!r}."
+            )
+        if window_size < 1:
+            raise ConfigError(f"SimpleMovingAverage: window_size must be at least 1, got {window_size!r}.")
+        self._tensors = list(tensors)
+        self._names: list[str] = []
+        self._request: Any = None
+        self._window_size = window_size
+        self._window: list[list[float]] = []
+
+    def setup_graph(self, trainer: Trainer) -> None:
+        """Find the tensors.
+
+        Raises:
+            ConfigError: if one of them is missing or not a scalar.
+        """
+        fetches = [_find_tensor(trainer, tensor) for tensor in self._tensors]
+        for fetch in fetches:
+            if fetch.shape.rank != 0:
+                raise ConfigError(
+                    f"SimpleMovingAverage takes scalars, but {fetch.name!r} has the shape {fetch.shape}."
+                )
+        self._names = [
+            tensor.removesuffix(":0") if isinstance(tensor, str) else tensor.op.name
+            for tensor in self._tensors
+        ]
+        self._request = SessionRunArgs(fetches)
+
+    def before_run(self, run_context: Any) -> Any:
+        """Return the tensors, to be fetched along with the step."""
+        return self._request
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Keep the values for the length of the window."""
+        self._window.append([float(value) for value in run_values.results])
+
+    def trigger_step(self, trainer: Trainer) -> None:
+        """Report the averages if the window is full, and begin the next one."""
+        if len(self._window) >= self._window_size:
+            for name, average in zip(self._names, np.mean(self._window, axis=0), strict=True):
+                trainer.monitors.put_scalar(f"{name}/SMA", average)
+            self._window = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the values in the window; as strings, since JSON has no NaN."""
+        return {"window": [[repr(value) for value in values] for values in self._window]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+        self._window = [[float(value) for value in values] for values in state["window"]]
+
+
+def _find_tensor(trainer: Any, tensor: Any) -> Any:
+    """Return the tensor of this name in the first training tower, or in the graph if there are no towers."""
+    if not isinstance(tensor, str):
+        return tensor
+    towers = getattr(trainer, "towers", None)
+    if towers:
+        return towers.training()[0].get_tensor(tensor)
+    try:
+        return trainer.graph.get_tensor_by_name(tensor if ":" in tensor else f"{tensor}:0")
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"SimpleMovingAverage: the graph has no tensor {tensor!r}.") from error

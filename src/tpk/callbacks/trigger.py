@@ -1,0 +1,244 @@
+"""When a callback runs: every k steps, every k epochs, or while a condition holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from tpk.callbacks.proxy import ProxyCallback
+from tpk.errors import ConfigError, HookError
+from tpk.plugin import HOOK_NAMES, Callback
+
+_GATED_HOOKS = ("before_epoch", "before_run", "after_run", "trigger_step", "after_epoch", "trigger_epoch")
+
+Implementation = Callable[..., Any]
+
+
+class PeriodicTrigger(ProxyCallback):
+    """Calls `trigger` of a callback every k steps, every k epochs, or before the training.
+
+    Most callbacks that do something at the end of each epoch do it in `trigger`, so this chooses other times
+    for them. All other hooks of the callback run as ever.
+
+    Args:
+        callback: a callback that implements `trigger`.
+        every_k_steps: trigger when `global_step` has passed a multiple of it.
+        every_k_epochs: trigger at the end of epochs whose number is a multiple of it.
+        before_train: also trigger once before the first epoch.
+
+    Raises:
+        ConfigError: if no time is given, or a period is not a positive int.
+        HookError: if the callback does not implement `trigger`.
+
+    Example:
+        ```python
+        PeriodicTrigger(ModelSaver(), every_k_epochs=5)
+        PeriodicTrigger(InferenceRunner(validation, ScalarStats("cost")), every_k_steps=500,
+        before_train=True) ```
+    """
+
+    def __init__(
+        self,
+        callback: Callback,
+        every_k_steps: int | None = None,
+        every_k_epochs: int | None = None,
+        before_train: bool = False,
+    ) -> None:
+        super().__init__(callback)
+        if every_k_steps is None and every_k_epochs is None and not before_train:
+            raise ConfigError(
+                f"PeriodicTrigger({callback!r}) would never trigger. "
+                "Give every_k_steps, every_k_epochs or before_train=True."
+            )
+        _check_trigger(callback)
+        self._every_k_steps = _period("every_k_steps", every_k_steps)
+        self._every_k_epochs = _period("every_k_epochs", every_k_epochs)
+        self._before_train = before_train
+        self._period_of_steps = 0
+
+    def hook_implementations(self) -> dict[str, Implementation]:
+        """Return the hooks of the callback, with `trigger` called at the chosen times only."""
+        hooks = self.cb.hook_implementations()
+        hooks.pop("trigger_epoch", None)
+        if self._every_k_epochs is not None:
+            hooks["trigger_epoch"] = self._then(None, self._trigger_after_epoch)
+        if self._every_k_steps is not None:
+            hooks["trigger_step"] = self._then(hooks.get("trigger_step"), self._trigger_after_step)
+        if self._every_k_steps is not None or self._before_train:
+            hooks["before_train"] = self._then(hooks.get("before_train"), self._trigger_before_train)
+        return hooks
+
+    def _then(self, implementation: Implementation | None, trigger: Callable[[], None]) -> Implementation:
+        """Return an implementation that calls `trigger`, after `implementation` if there is one."""
+        if implementation is None:
+            # Wrapping leads the hook manager to the options of `trigger`: what must come last after an epoch
+            # must come last at other times, too.
+            @wraps(_innermost(self.cb).trigger)
+            def triggered(*_: Any) -> None:
+                trigger()
+
+            return triggered
+
+        _check_plain(self, implementation)
+
+        @wraps(implementation)
+        def followed(*arguments: Any) -> None:
+            implementation(*arguments)
+            trigger()
+
+        return followed
+
+    def _trigger_before_train(self) -> None:
+        if self._every_k_steps is not None:
+            self._period_of_steps = self.global_step // self._every_k_steps
+        if self._before_train:
+            self.cb.trigger()
+
+    def _trigger_after_step(self) -> None:
+        # A step may run the session more than once, so `global_step` may jump over a multiple.
+        period = self.global_step // self._every_k_steps  # type: ignore[operator]
+        if period != self._period_of_steps:
+            self._period_of_steps = period
+            self.cb.trigger()
+
+    def _trigger_after_epoch(self) -> None:
+        if self.epoch_num % self._every_k_epochs == 0:  # type: ignore[operator]
+            self.cb.trigger()
+
+
+class EnableCallbackIf(ProxyCallback):
+    """Runs the hooks of a callback that belong to epochs and steps only while a condition holds.
+
+    These are ``before_epoch``, ``before_run``, ``after_run``, ``trigger_step``, ``after_epoch``,
+    ``trigger_epoch`` and `trigger`. The condition is evaluated anew for each of them, except that
+    ``after_run`` runs exactly when ``before_run`` did. ``setup_graph``, ``before_train`` and ``after_train``
+    always run.
+
+    Args:
+        callback: any callback.
+        predicate: takes this `EnableCallbackIf` (which has `trainer`, `epoch_num`, `local_step` and
+            `global_step`) and returns whether the callback is enabled now. It must not have side effects.
+
+    Example:
+        ```python
+        EnableCallbackIf(InferenceRunner(...), lambda self: self.epoch_num > 10)
+        ```
+    """
+
+    def __init__(self, callback: Callback, predicate: Callable[[Any], bool]) -> None:
+        super().__init__(callback)
+        self._predicate = predicate
+        self._enabled_in_run = False
+
+    def trigger(self) -> None:
+        """Trigger the callback if it is enabled."""
+        if self._predicate(self):
+            self.cb.trigger()
+
+    def hook_implementations(self) -> dict[str, Implementation]:
+        """Return the hooks of the callback, those of epochs and steps under the condition."""
+        hooks = self.cb.hook_implementations()
+        before_run, after_run = hooks.get("before_run"), hooks.get("after_run")
+        for name in _GATED_HOOKS:
+            if name in hooks:
+                hooks[name] = self._gate(hooks[name])
+        if after_run is not None:
+            hooks["before_run"] = self._gate_before_run(before_run)
+            hooks["after_run"] = self._gate_after_run(after_run)
+        return hooks
+
+    def _gate(self, implementation: Implementation) -> Implementation:
+        _check_plain(self, implementation)
+
+        @wraps(implementation)
+        def gated(*arguments: Any) -> Any:
+            return implementation(*arguments) if self._predicate(self) else None
+
+        return gated
+
+    def _gate_before_run(self, implementation: Implementation | None) -> Implementation:
+        if implementation is None:
+
+            def decide() -> None:
+                self._enabled_in_run = self._predicate(self)
+
+            return decide
+
+        @wraps(implementation)
+        def gated(*arguments: Any) -> Any:
+            self._enabled_in_run = self._predicate(self)
+            return implementation(*arguments) if self._enabled_in_run else None
+
+        return gated
+
+    def _gate_after_run(self, implementation: Implementation) -> Implementation:
+        @wraps(implementation)
+        def gated(*arguments: Any) -> None:
+            if self._enabled_in_run:
+                implementation(*arguments)
+
+        return gated
+
+
+class PeriodicCallback(EnableCallbackIf):
+    """Makes a callback run less often: only in every k-th step or epoch.
+
+    It is `EnableCallbackIf` with the condition that `global_step` is a multiple of `every_k_steps`, or
+    `epoch_num` one of `every_k_epochs`. To run a callback more often than once an epoch, use
+    `PeriodicTrigger`.
+
+    Args:
+        callback: any callback.
+        every_k_steps: enable the callback when `global_step` is a multiple of it.
+        every_k_epochs: enable the callback in epochs whose number is a multiple of it.
+
+    Raises:
+        ConfigError: if both are None, or one is not a positive int.
+    """
+
+    def __init__(
+        self, callback: Callback, every_k_steps: int | None = None, every_k_epochs: int | None = None
+    ) -> None:
+        super().__init__(callback, PeriodicCallback._is_due)
+        if every_k_steps is None and every_k_epochs is None:
+            raise ConfigError(
+                f"PeriodicCallback({callback!r}) would never run. Give every_k_steps or every_k_epochs."
+            )
+        self._every_k_steps = _period("every_k_steps", every_k_steps)
+        self._every_k_epochs = _period("every_k_epochs", every_k_epochs)
+
+    def _is_due(self) -> bool:
+        if self._every_k_steps is not None and self.global_step % self._every_k_steps == 0:
+            return True
+        return self._every_k_epochs is not None and self.epoch_num % self._every_k_epochs == 0
+
+
+def _check_trigger(callback: Callback) -> None:
+    innermost = _innermost(callback)
+    if not innermost._overrides("trigger"):
+        hooks = [name for name in HOOK_NAMES if innermost._overrides(name)]
+        raise HookError(
+            f"PeriodicTrigger calls `trigger`, which {innermost!r} does not implement (it implements "
+            f"{', '.join(hooks) or 'no hook'}). Move what it does to `trigger`, or use PeriodicCallback."
+        )
+
+
+def _check_plain(proxy: ProxyCallback, implementation: Implementation) -> None:
+    if getattr(implementation, "tpk_impl", {}).get("wrapper"):
+        raise HookError(
+            f"{implementation.__name__} of {proxy.cb!r} is a hook wrapper, which {type(proxy).__name__} "
+            "cannot take part in. Make it an ordinary hook, or decide inside of it."
+        )
+
+
+def _innermost(callback: Callback) -> Callback:
+    while isinstance(callback, ProxyCallback):
+        callback = callback.cb
+    return callback
+
+
+def _period(name: str, value: int | None) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise ConfigError(f"{name} must be a positive int or None, but is {value!r}.")
+    return value

@@ -1,0 +1,241 @@
+"""Summaries of tensors: moving averages of scalars, distributions and norms of parameters and activations.
+
+They show the main training tower only: towers are built so that what others add to the collections of
+summaries does not last, and `without_summaries` keeps them from building it at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+MOVING_SUMMARY_OPS_KEY = "MOVING_SUMMARY_OPS"
+"""The collection of the ops that maintain moving averages; the callback `MovingAverageSummary` runs them."""
+
+_suppressed: ContextVar[bool] = ContextVar("tpk_summaries_suppressed", default=False)
+
+
+@contextmanager
+def without_summaries() -> Iterator[None]:
+    """Within the context, the functions of this module do nothing.
+
+    Example:
+        ```python
+        with without_summaries():
+            logits = build_network(validation_images)
+        ```
+    """
+    token = _suppressed.set(True)
+    try:
+        yield
+    finally:
+        _suppressed.reset(token)
+
+
+def add_moving_summary(
+    *tensors: Any,
+    decay: float = 0.95,
+    collection: str | None = MOVING_SUMMARY_OPS_KEY,
+    summary_collections: Sequence[str] | None = None,
+) -> list[Any]:
+    """Summarize the exponential moving averages of scalars.
+
+    In each step, ``sum = decay · sum + (1 - decay) · value`` for each tensor, and the same for a constant 1,
+    whose moving sum is the total weight. The average is their quotient, so it is unbiased from the first step
+    on (as in Kingma and Ba, "Adam", 2015, section 3). All tensors of one call share one variable and one
+    update, which is cheaper than one for each: call it once with many. The variable is named after the
+    tensors, ``EMA/cost.error``, is not trainable, and is saved in checkpoints.
+
+    Args:
+        tensors: scalar tensors or variables of any real dtype.
+        decay: the weight of the past, in [0, 1).
+        collection: the collection to add the update op to. With None, run what is returned in each step
+            yourself.
+        summary_collections: the collections to add the summary to; `GraphKeys.SUMMARIES` by default.
+
+    Returns:
+        The averages, in the order of `tensors`: ``float32`` scalars; evaluating one runs the update. An empty
+        list where summaries are not wanted: in `without_summaries`, or in a reusing variable scope.
+
+    Raises:
+        ConfigError: if a tensor is not a scalar, or `decay` is out of range.
+
+    Example:
+        ```python
+        cost = tf.reduce_mean(losses, name="cost")
+        error = tf.reduce_mean(tf.cast(wrong, tf.float32), name="train-error")
+        add_moving_summary(cost, error)
+        ```
+    """
+    if not 0 <= decay < 1:
+        raise ConfigError(f"add_moving_summary: decay must be at least 0 and less than 1, got {decay!r}.")
+    for tensor in tensors:
+        _check_scalar("add_moving_summary", tensor)
+    if not tensors or _suppressed.get():
+        return []
+    if tf.compat.v1.get_variable_scope().reuse is True:
+        logger.warning("add_moving_summary in a variable scope that reuses variables is ignored")
+        return []
+
+    graph = tf.compat.v1.get_default_graph()
+    names = [_name_of(tensor) for tensor in tensors]
+    # Outside of the scopes around the call, so that no regularizer, getter or reuse of theirs applies.
+    with tf.compat.v1.name_scope(None):
+        # Tags must differ within a merged summary; the suffix keeps them apart from the user's own.
+        tags = [graph.unique_name(f"{name}-summary") for name in names]
+        with tf.compat.v1.name_scope("EMA/" + ".".join(names)) as scope:
+            update, averages = _maintain_averages(tensors, decay, scope)
+            summary = tf.raw_ops.ScalarSummary(tags=tags, values=averages, name="summary")
+            each = tf.unstack(averages, num=len(tensors), name="average_of")
+    if collection is not None:
+        graph.add_to_collection(collection, update)
+    graph.add_to_collections(_summary_keys(summary_collections), summary)
+    return list(each)
+
+
+def add_tensor_summary(
+    tensor: Any,
+    types: Iterable[str],
+    name: str | None = None,
+    collections: Sequence[str] | None = None,
+) -> None:
+    """Summarize a tensor in the given ways.
+
+    Args:
+        tensor: a tensor or variable.
+        types: some of ``"scalar"`` (itself), ``"histogram"``, ``"sparsity"`` (fraction of zeros), ``"mean"``,
+            and ``"rms"`` (root of the mean square).
+        name: what to call it; by default its own name.
+        collections: the collections to add the summaries to; `GraphKeys.SUMMARIES` by default.
+
+    Raises:
+        ConfigError: if a type is unknown, or ``"scalar"`` is asked for a tensor that is none.
+    """
+    wanted = list(dict.fromkeys(types))
+    unknown = [kind for kind in wanted if kind not in _SUMMARY_TYPES]
+    if unknown:
+        raise ConfigError(
+            f"add_tensor_summary: {', '.join(map(repr, unknown))} is no type of summary; there are "
+            f"{', '.join(_SUMMARY_TYPES)}."
+        )
+    if "scalar" in wanted:
+        _check_scalar("add_tensor_summary with the type 'scalar'", tensor)
+    if _suppressed.get():
+        return
+    base = _name_of(tensor) if name is None else name
+    for kind in wanted:
+        suffix = "summary" if kind == "scalar" else kind
+        _SUMMARY_TYPES[kind](f"{base}-{suffix}", tensor, collections)
+
+
+def add_activation_summary(
+    tensor: Any,
+    types: Iterable[str] = ("sparsity", "rms", "histogram"),
+    name: str | None = None,
+    collections: Sequence[str] | None = None,
+) -> None:
+    """Summarize the activations of a layer, as ``activation-summary/<name>-<type>``.
+
+    Args:
+        tensor: the activations; a scalar is left out, which is logged.
+        types: see `add_tensor_summary`.
+        name: what to call them; by default the name of the tensor.
+        collections: the collections to add the summaries to; `GraphKeys.SUMMARIES` by default.
+    """
+    if tensor.shape.rank == 0:
+        logger.warning("add_activation_summary: %s is a scalar, no activations; ignored", tensor.name)
+        return
+    with tf.compat.v1.name_scope("activation-summary/"):
+        add_tensor_summary(tensor, types, name=name, collections=collections)
+
+
+def add_param_summary(
+    *summary_lists: tuple[str, Sequence[str]], collections: Sequence[str] | None = None
+) -> None:
+    """Summarize all trainable variables whose names match, as ``param-summary/<name>-<type>``.
+
+    Args:
+        summary_lists: pairs: a regular expression that matches whole names of variables, and a list of types
+            as in `add_tensor_summary`.
+        collections: the collections to add the summaries to; `GraphKeys.SUMMARIES` by default.
+
+    Raises:
+        ConfigError: if a regular expression is invalid.
+
+    Example:
+        ```python
+        add_param_summary((".*/kernel", ["histogram", "rms"]), (".*/gamma", ["histogram"]))
+        ```
+    """
+    for pattern, types in summary_lists:
+        try:
+            matcher = re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"add_param_summary: {pattern!r} is no regular expression: {error}.") from error
+        with tf.compat.v1.name_scope("param-summary/"):
+            for variable in tf.compat.v1.trainable_variables():
+                if matcher.fullmatch(variable.op.name):
+                    add_tensor_summary(variable, types, collections=collections)
+
+
+def _maintain_averages(tensors: Sequence[Any], decay: float, scope: str) -> tuple[Any, Any]:
+    """Return the op that updates the averages of `tensors`, and the averages after it as a vector."""
+    # The last element is the moving sum of 1: the weight of all values so far.
+    sums = tf.compat.v1.Variable(
+        np.zeros(len(tensors) + 1, np.float32), trainable=False, use_resource=True, name="sums_and_weight"
+    )
+    values = tf.stack([*(tf.cast(tensor, tf.float32) for tensor in tensors), 1.0], name="values")
+    update = tf.raw_ops.AssignAddVariableOp(
+        resource=sums.handle, value=(1 - decay) * (values - sums), name="update"
+    )
+    with tf.control_dependencies([update]):
+        updated = sums.read_value()
+    averages = tf.divide(updated[:-1], updated[-1], name="averages")
+    return update, averages
+
+
+def _summary_keys(collections: Sequence[str] | None) -> Sequence[str]:
+    return [tf.compat.v1.GraphKeys.SUMMARIES] if collections is None else collections
+
+
+def _name_of(tensor: Any) -> str:
+    """Return the name of `tensor` without that of the main tower."""
+    return re.sub(r"(?:^|(?<=/))tower0/", "", tensor.op.name)
+
+
+def _check_scalar(function: str, tensor: Any) -> None:
+    if not tf.is_tensor(tensor) or not hasattr(tensor, "op"):
+        raise ConfigError(f"{function} takes tensors of a graph, got {tensor!r}.")
+    if tensor.shape.rank != 0:
+        raise ConfigError(
+            f"{function} takes scalars, but {tensor.name!r} has the shape {tensor.shape}. Take its mean, "
+            "e.g. by tf.reduce_mean(x, name=...)."
+        )
+
+
+def _float(tensor: Any) -> Any:
+    return tf.cast(tensor, tf.float32)
+
+
+def _summarize_scalar(name: str, value: Any, collections: Sequence[str] | None) -> None:
+    tf.compat.v1.summary.scalar(name, value, collections=collections)
+
+
+_SUMMARY_TYPES: dict[str, Callable[[str, Any, Sequence[str] | None], Any]] = {
+    "scalar": _summarize_scalar,
+    "histogram": lambda name, x, keys: tf.compat.v1.summary.histogram(name, x, collections=keys),
+    "sparsity": lambda name, x, keys: _summarize_scalar(name, tf.nn.zero_fraction(x), keys),
+    "mean": lambda name, x, keys: _summarize_scalar(name, tf.reduce_mean(_float(x)), keys),
+    "rms": lambda name, x, keys: _summarize_scalar(name, tf.sqrt(tf.reduce_mean(tf.square(_float(x)))), keys),
+}

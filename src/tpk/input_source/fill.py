@@ -1,0 +1,100 @@
+"""The thread that fills a queue."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.input_source.stream import DatapointStream
+
+logger = logging.getLogger(__name__)
+
+
+class FillThread(threading.Thread):
+    """Puts the datapoints of a stream into a queue until the stream ends or fails, or it is stopped.
+
+    However it ends, it closes the queue, so that no step waits for more: what is in the queue is still used,
+    then the step fails with `tf.errors.OutOfRangeError`.
+
+    Args:
+        stream: the datapoints; started and closed in the thread.
+        session: the session that has the queue.
+        enqueue: puts one datapoint, given as arrays, into the queue.
+        close: the op that closes the queue.
+        cancel: the op that closes it and ends an enqueue that waits for room.
+
+    Attributes:
+        session: the session that has the queue.
+        failure: what the data raised; None while all is well.
+        failure_was_seen: whether a step has raised it.
+    """
+
+    def __init__(
+        self, stream: DatapointStream, session: Any, enqueue: Callable[..., Any], close: Any, cancel: Any
+    ) -> None:
+        super().__init__(name=f"tpk-{stream.owner}", daemon=True)
+        self.session = session
+        self.failure: BaseException | None = None
+        self.failure_was_seen = False
+        self._stream = stream
+        self._enqueue = enqueue
+        self._close = close
+        self._cancel = cancel
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Fill the queue (in the thread)."""
+        try:
+            self._fill()
+        except BaseException as error:  # a SystemExit, too, must reach the step, or it would wait forever
+            if not (self._stopping.is_set() and isinstance(error, tf.errors.CancelledError)):
+                self.failure = error
+        finally:
+            self._run_if_open(self._close)
+
+    def stop(self) -> None:
+        """Ask the thread to end, which it does when the user's code has finished its datapoint."""
+        self._stopping.set()
+        self._run_if_open(self._cancel)
+
+    def wait(self, patience: float) -> bool:
+        """Wait for the end of the thread.
+
+        Args:
+            patience: seconds to wait before a warning tells where the thread is.
+
+        Returns:
+            Whether it has ended.
+        """
+        self.join(patience)
+        if not self.is_alive():
+            return True
+        frame = sys._current_frames().get(self.ident or 0)
+        stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+        logger.warning(
+            "%s: the dataflow has not finished its datapoint within %g s; it is at\n%s",
+            self._stream.owner,
+            patience,
+            stack,
+        )
+        return False
+
+    def _fill(self) -> None:
+        with closing(self._stream):
+            self._stream.start()
+            for arrays in self._stream:
+                if self._stopping.is_set():
+                    return
+                self._enqueue(*arrays)
+
+    def _run_if_open(self, op: Any) -> None:
+        # A closed session has ended the queue with it (RuntimeError); a closed queue needs no closing.
+        with suppress(RuntimeError, tf.errors.OpError):
+            self.session.run(op)

@@ -1,0 +1,21 @@
+"""Where an error of a session's run came from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import tensorflow as tf
+
+
+def comes_from(error: BaseException, op_names: Collection[str]) -> bool:
+    """Tell whether one of these ops raised the error.
+
+    Args:
+        error: what a run of the session raised, by way of `Session.run` or of a callable.
+        op_names: names of ops.
+    """
+    if not isinstance(error, tf.errors.OpError):
+        return False
+    if error.op is not None and error.op.name in op_names:
+        return True
+    return any(f"{{{{node {name}}}}}" in error.message for name in op_names)

@@ -1,0 +1,78 @@
+"""A source that provides some of a model's inputs, where others are fed by somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import InputError
+from tpk.input_source.base import InputSource
+from tpk.plugin.callback import Callback
+
+
+class RemapInput(InputSource):
+    """Gives the inputs with certain names from a source, and a placeholder for each of the others.
+
+    Args:
+        source: provides the inputs called `names`, in that order.
+        names: names from the signature; the components of the source's datapoints, by position.
+
+    Raises:
+        InputError: (at `setup`) a name is not in the signature.
+    """
+
+    def __init__(self, source: InputSource, names: Sequence[str]) -> None:
+        self.source = source
+        self.names = list(names)
+
+    @property
+    def size(self) -> int | None:
+        """The size of the source."""
+        return self.source.size
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position of the source."""
+        return self.source.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give the source back its position."""
+        self.source.load_state_dict(state)
+
+    def _setup(self) -> list[Callback]:
+        specs = {spec.name: spec for spec in self.signature}
+        unknown = [name for name in self.names if name not in specs]
+        if unknown:
+            raise InputError(f"remap_input_source: the signature has no {unknown}; it has {list(specs)}")
+        return self.source.setup([specs[name] for name in self.names])
+
+    def _get_input_tensors(self) -> list[Any]:
+        given = dict(zip(self.names, self.source.get_input_tensors(), strict=True))
+        return [
+            given[spec.name]
+            if spec.name in given
+            else tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name)
+            for spec in self.signature
+        ]
+
+    def _reset_state(self) -> None:
+        self.source.reset_state()
+
+
+def remap_input_source(source: InputSource, names: Sequence[str]) -> RemapInput:
+    """Let a source provide only the inputs called `names`; the other ones become placeholders.
+
+    Whoever runs the graph feeds those, e.g. a callback's `before_run`.
+
+    Args:
+        source: provides one component for each name.
+        names: names from the model's signature, in the order of the source's components.
+
+    Example:
+        ```python
+        # The model's inputs are image, label and mask; the data has labels and images.
+        source = remap_input_source(QueueInput(flow), ["label", "image"])
+        ```
+    """
+    return RemapInput(source, names)

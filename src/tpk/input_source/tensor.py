@@ -1,0 +1,84 @@
+"""Data that ops of the graph make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import InputError
+from tpk.input_source.base import InputSource
+from tpk.input_source.signature import match_tensors
+from tpk.plugin.callback import Callback
+
+
+class TensorInput(InputSource):
+    """Takes tensors that a function makes, e.g. from random ops, `tf.io` or someone else's reader.
+
+    Args:
+        get_tensor_fn: called inside the graph once for each tower; returns a list or tuple of tensors by
+            position, or a dict by name.
+        size: how many datapoints make a pass over the data, if that is known.
+
+    Raises:
+        InputError: (at `get_input_tensors`) what the function returns does not fit the signature.
+
+    Example:
+        ```python
+        source = TensorInput(lambda: [tf.random.normal([32, 64]), tf.zeros([32], tf.int32)])
+        ```
+    """
+
+    def __init__(self, get_tensor_fn: Callable[[], Any], size: int | None = None) -> None:
+        self.get_tensor_fn = get_tensor_fn
+        self._size = size
+
+    @property
+    def size(self) -> int | None:
+        """The size that was given."""
+        return self._size
+
+    def _setup(self) -> list[Callback]:
+        return []
+
+    def _get_input_tensors(self) -> list[Any]:
+        return match_tensors(self.get_tensor_fn(), self.signature, f"the function of {type(self).__name__}")
+
+
+class DummyConstantInput(TensorInput):
+    """Gives zeros (empty strings), to measure how fast everything but the data is.
+
+    Args:
+        shapes: a fully known shape for each input; by default those of the signature.
+
+    Raises:
+        InputError: (at `get_input_tensors`) a shape is missing, not fully known, or does not fit the
+            signature.
+    """
+
+    def __init__(self, shapes: Sequence[Sequence[int]] | None = None) -> None:
+        super().__init__(self._constants)
+        self.shapes = shapes
+
+    def _constants(self) -> list[Any]:
+        shapes = [spec.shape for spec in self.signature] if self.shapes is None else self.shapes
+        if len(shapes) != len(self.signature):
+            raise InputError(
+                f"DummyConstantInput has {len(shapes)} shapes, but the signature has {len(self.signature)} "
+                f"inputs: {[spec.name for spec in self.signature]}"
+            )
+        return [
+            _zeros(tf.TensorShape(shape), spec) for shape, spec in zip(shapes, self.signature, strict=True)
+        ]
+
+
+def _zeros(shape: Any, spec: Any) -> Any:
+    if not shape.is_fully_defined():
+        raise InputError(
+            f"DummyConstantInput needs a fully known shape for {spec.name!r}, not {shape}; "
+            "give it in `shapes`"
+        )
+    # One value in the graph however large the shape, and no op that makes the zeros anew in each step.
+    zero = "" if spec.dtype == tf.string else spec.dtype.as_numpy_dtype()
+    return tf.constant(zero, spec.dtype, shape, name=spec.name)

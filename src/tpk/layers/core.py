@@ -1,0 +1,183 @@
+"""Fully connected layers, dropout, and flattening."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.layers.arguments import Function, ImageLayout, count_of, require_floating, static_size
+from tpk.layers.layer_scope import ZEROS, open_layer
+from tpk.layers.training_flag import TrainingFlag
+
+
+def dense(
+    inputs: Any,
+    units: int,
+    activation: Function | str | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = ZEROS,
+    kernel_regularizer: Function | None = None,
+    bias_regularizer: Function | None = None,
+    activity_regularizer: Function | None = None,
+    kernel_constraint: Function | None = None,
+    bias_constraint: Function | None = None,
+    trainable: bool = True,
+    name: Any = None,
+    reuse: Any = None,
+) -> Any:
+    """Connect every unit with all features: ``activation(inputs @ kernel + bias)``.
+
+    Variables: ``kernel`` of shape [features, units], and ``bias`` of shape [units].
+
+    Args:
+        inputs: a floating-point tensor of shape [batch, ..., features]; the number of features must be known.
+        units: how many outputs there are.
+        activation: a function, or its name in `tf.nn`; None is linear.
+        use_bias: whether to add a bias.
+        kernel_initializer: an initializer or its name; None means the enclosing variable scope's, and where that
+            has none, Glorot-uniform.
+        bias_initializer: an initializer or its name.
+        kernel_regularizer: maps the kernel to a scalar loss, which is added to ``REGULARIZATION_LOSSES``.
+        bias_regularizer: the same for the bias.
+        activity_regularizer: the same for the outputs; the loss is divided by the batch size.
+        kernel_constraint: maps the kernel to its projection after an optimizer's update.
+        bias_constraint: the same for the bias.
+        trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
+        name: the variable scope of the layer; None means ``dense``, made unique: ``dense_1``, ...
+        reuse: whether to take existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
+
+    Returns:
+        A tensor of shape [batch, ..., units].
+
+    Raises:
+        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be used; it names the layer.
+
+    Example:
+        ```python
+        hidden = dense(features, 64, activation=tf.nn.relu)
+        logits = dense(hidden, 10, name="logits")
+        ```
+    """
+    with open_layer("dense", inputs, name, reuse) as layer:
+        units = count_of(layer, "units", units)
+        require_floating(layer)
+        rank = layer.inputs.shape.rank
+        if rank is None or rank < 2:
+            raise layer.error(
+                "the shape of the inputs",
+                layer.inputs.shape,
+                "rank 2 or more: (batch, ..., features)",
+                "Reshape the inputs; if their rank is unknown, set it with set_shape or in the placeholder.",
+            )
+        kernel = layer.variable(
+            "kernel",
+            [static_size(layer, rank - 1, "features"), units],
+            initializer=kernel_initializer,
+            regularizer=kernel_regularizer,
+            constraint=kernel_constraint,
+            trainable=trainable,
+        )
+        if use_bias:
+            bias = layer.variable(
+                "bias",
+                [units],
+                initializer=bias_initializer,
+                regularizer=bias_regularizer,
+                constraint=bias_constraint,
+                trainable=trainable,
+            )
+        if rank == 2:
+            outputs = tf.matmul(layer.inputs, kernel)
+        else:
+            outputs = tf.tensordot(layer.inputs, kernel, [[rank - 1], [0]])
+            outputs.set_shape(layer.inputs.shape[:-1].concatenate(units))
+        if use_bias:
+            outputs = tf.nn.bias_add(outputs, bias)
+        return layer.activate(outputs, activation, activity_regularizer)
+
+
+def dropout(
+    inputs: Any,
+    rate: Any = 0.5,
+    noise_shape: Sequence[int | None] | None = None,
+    seed: int | None = None,
+    training: Any = False,
+    name: str | None = None,
+) -> Any:
+    """In training, set a random fraction of the inputs to zero and scale the rest by ``1 / (1 - rate)``.
+
+    Args:
+        inputs: a floating-point tensor.
+        rate: the fraction to drop, in [0, 1); a number or a scalar tensor.
+        noise_shape: the shape of the random mask, which is broadcast to the inputs; None for an axis stands for
+            its size, None as a whole for the shape of the inputs.
+        seed: the op-level seed, which counts along with the graph's.
+        training: a boolean, or a scalar boolean tensor.
+        name: the name scope of the ops; None means ``dropout``. It is made unique.
+
+    Returns:
+        A tensor like the inputs.
+
+    Raises:
+        ConfigError: if an argument, or the dtype of the inputs, cannot be used; it names the layer.
+    """
+    with open_layer("dropout", inputs, default_name=name) as layer:
+        require_floating(layer)
+        flag = TrainingFlag.of(layer, training)
+        if isinstance(rate, Real) and not 0 <= rate < 1:
+            raise layer.error("rate", rate, "a number in [0, 1)", "It is the fraction to drop, not to keep.")
+        if isinstance(rate, Real) and rate == 0:
+            return tf.identity(layer.inputs)
+
+        def drop() -> Any:
+            mask_shape = _mask_shape(layer.inputs, noise_shape)
+            return tf.nn.dropout(layer.inputs, rate, noise_shape=mask_shape, seed=seed)
+
+        return flag.choose(drop, lambda: tf.identity(layer.inputs))
+
+
+def _mask_shape(inputs: Any, noise_shape: Sequence[int | None] | None) -> Any:
+    if noise_shape is None:
+        return None
+    sizes = tf.shape(inputs)
+    return tf.convert_to_tensor(
+        [sizes[axis] if size is None else size for axis, size in enumerate(noise_shape)]
+    )
+
+
+def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:
+    """Flatten all axes but the first, the batch.
+
+    Args:
+        inputs: a tensor with at least one axis; if it has just one, each element becomes a row.
+        name: the name scope of the ops; None means ``flatten``. It is made unique.
+        data_format: ``"channels_last"``, or ``"channels_first"`` to move the channels from axis 1 to the end
+            before, so that the features come in the same order.
+
+    Returns:
+        A tensor of shape [batch, features].
+
+    Raises:
+        ConfigError: if `data_format` is unknown, or the rank of the inputs is unknown or 0; it names the layer.
+    """
+    with open_layer("flatten", inputs, default_name=name) as layer:
+        layout = ImageLayout.of(layer, data_format)
+        inputs = layer.inputs
+        rank = inputs.shape.rank
+        if not rank:
+            expected = "rank 1 or more: (batch, ...)"
+            raise layer.error("the shape of the inputs", inputs.shape, expected, "Set it with set_shape.")
+        if rank == 1:
+            return tf.expand_dims(inputs, axis=1)
+        if layout.channels_first:
+            inputs = tf.transpose(inputs, [0, *range(2, rank), 1])
+        batch_size, features = inputs.shape[0], inputs.shape[1:].num_elements()
+        if features is not None:
+            return tf.reshape(inputs, tf.constant([-1, features]))
+        if batch_size is not None:
+            return tf.reshape(inputs, tf.constant([batch_size, -1]))
+        return tf.reshape(inputs, [tf.shape(inputs)[0], -1])

@@ -1,0 +1,176 @@
+"""The scope of one layer: where its variables get their names, and where its losses are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.layers.arguments import Function, activation_of, function_of, initializer_of
+
+ZEROS = tf.compat.v1.zeros_initializer()
+ONES = tf.compat.v1.ones_initializer()
+
+
+@contextmanager
+def open_layer(
+    kind: str, inputs: Any, name: Any = None, reuse: Any = None, *, default_name: str | None = None
+) -> Iterator[LayerScope]:
+    """Open the variable scope and the name scope of a layer; all that it adds to the graph belongs inside.
+
+    Args:
+        kind: what the layer is, such as ``"conv2d"``; also the `default_name`.
+        inputs: what the layer is applied to: anything that converts to a dense tensor.
+        name: the variable scope: a name as it stands, or a `tf.compat.v1.VariableScope`.
+        reuse: as `tf.compat.v1.variable_scope` takes it: None, False, True or `tf.compat.v1.AUTO_REUSE`.
+        default_name: the name that is made unique in the enclosing scope if `name` is None. (With `reuse` it is
+            taken as it stands, as there must be something to reuse.)
+
+    Yields:
+        The open `LayerScope`.
+
+    Raises:
+        ConfigError: if TensorFlow executes eagerly, or the inputs are no dense tensor.
+    """
+    if tf.executing_eagerly():
+        raise ConfigError(
+            f"{kind} adds to a graph, but TensorFlow executes eagerly here. Build the model inside "
+            "`with tf.Graph().as_default():`; a trainer does so when it calls the tower function."
+        )
+    inputs = _dense_tensor(kind, inputs)
+    default_name = default_name or kind
+    if name is None and reuse:
+        name = default_name
+    with tf.compat.v1.variable_scope(name, default_name=default_name, reuse=reuse) as scope:
+        yield LayerScope(kind, inputs, scope)
+
+
+class LayerScope:
+    """An open layer.
+
+    Attributes:
+        kind: what the layer is, such as ``"conv2d"``.
+        inputs: its input, a tensor.
+    """
+
+    def __init__(self, kind: str, inputs: Any, variable_scope: Any) -> None:
+        self.kind = kind
+        self.inputs = inputs
+        self._variable_scope = variable_scope
+
+    @property
+    def name(self) -> str:
+        """The full name of the layer's variable scope, such as ``"block1/conv2d_2"``."""
+        return str(self._variable_scope.name)
+
+    def variable(
+        self,
+        name: str,
+        shape: Sequence[int],
+        *,
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Function | None = None,
+        constraint: Function | None = None,
+        trainable: bool = True,
+    ) -> Any:
+        """Create the variable `name` of this layer, or get it if the scope reuses.
+
+        The loss of `regularizer` is collected when the variable is created, not when it is reused. It adds to that
+        of the enclosing variable scope's regularizer.
+
+        Args:
+            name: the name within the layer, such as ``"kernel"``.
+            shape: the static shape.
+            dtype: None means that of the inputs.
+            initializer: an initializer or its name; None means the enclosing variable scope's, and where that has
+                none, Glorot-uniform.
+            regularizer: maps the variable to a scalar loss, or to None for no loss.
+            constraint: maps the variable to its projection after an optimizer's update.
+            trainable: whether it belongs to the trainable variables.
+
+        Returns:
+            The variable, or what a custom getter of the enclosing scope makes of it.
+        """
+        existing = {id(variable) for variable in tf.compat.v1.global_variables()} if regularizer else set()
+        variable = tf.compat.v1.get_variable(
+            name,
+            shape,
+            dtype=dtype or self.inputs.dtype.base_dtype,
+            initializer=initializer_of(self, f"the initializer of {name!r}", initializer),
+            constraint=function_of(self, f"the constraint of {name!r}", constraint),
+            trainable=bool(trainable),
+        )
+        if function_of(self, f"the regularizer of {name!r}", regularizer):
+            parts = _parts(variable)
+            if existing.isdisjoint(map(id, parts)):
+                for part in parts:
+                    self._regularize(f"{name}/Regularizer", part, regularizer)
+        return variable
+
+    def statistic(self, name: str, shape: Sequence[int], *, dtype: Any, initializer: Any) -> Any:
+        """Create or get a variable that no gradient changes, such as a moving average.
+
+        It is never partitioned, as it is assigned as a whole. Replicas of a `tf.distribute` strategy average it.
+        """
+        # The scope object belongs to this layer alone, and statistics are the last variables of a layer.
+        self._variable_scope.set_partitioner(None)
+        return tf.compat.v1.get_variable(
+            name,
+            shape,
+            dtype=dtype,
+            initializer=initializer_of(self, f"the initializer of {name!r}", initializer),
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.compat.v1.VariableAggregation.MEAN,
+        )
+
+    def activate(
+        self, outputs: Any, activation: Function | str | None, activity_regularizer: Function | None = None
+    ) -> Any:
+        """Apply `activation` to the outputs, and collect the loss of `activity_regularizer` per example."""
+        apply = activation_of(self, activation)
+        if apply:
+            outputs = apply(outputs)
+        if function_of(self, "activity_regularizer", activity_regularizer):
+            self._regularize(
+                "ActivityRegularizer", outputs, lambda it: _per_example(activity_regularizer(it), it)
+            )
+        return outputs
+
+    def error(self, what: str, got: object, expected: str, remedy: str) -> ConfigError:
+        """Return the error that says that `what` of this layer is not what it must be."""
+        return ConfigError(
+            f"{self.kind} layer {self.name!r}: {what} is {got!r}, expected {expected}. {remedy}"
+        )
+
+    def _regularize(self, scope: str, value: Any, regularizer: Function) -> None:
+        with tf.name_scope(scope):
+            loss = regularizer(value)
+        if loss is not None:
+            losses = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
+            tf.compat.v1.add_to_collection(losses, tf.convert_to_tensor(loss))
+
+
+def _parts(variable: Any) -> list[Any]:
+    """The variables of a partitioned variable; whatever else there is stands for itself."""
+    whole = isinstance(variable, tf.Variable) or tf.is_tensor(variable)
+    return [variable] if whole else list(variable)
+
+
+def _per_example(loss: Any, outputs: Any) -> Any:
+    loss = tf.convert_to_tensor(loss)
+    return loss / tf.cast(tf.shape(outputs)[0], loss.dtype)
+
+
+def _dense_tensor(kind: str, inputs: Any) -> Any:
+    try:
+        return tf.convert_to_tensor(inputs)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{kind}: the inputs are of type {type(inputs).__name__}, expected a dense tensor or what converts "
+            "to one. Convert them first, e.g. with tf.sparse.to_dense or RaggedTensor.to_tensor."
+        ) from error

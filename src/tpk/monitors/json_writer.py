@@ -1,0 +1,66 @@
+"""Scalars as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+
+from tpk.monitors.append_file import AppendFile
+from tpk.monitors.row_writer import RowWriter
+from tpk.monitors.values import json_number
+
+
+class JSONWriter(RowWriter):
+    """Appends scalars to ``stats.jsonl``, one JSON object a line.
+
+    Each has the keys ``epoch_num``, ``global_step`` and ``time`` (seconds since 1970), and the scalars that
+    were reported in that step. NaN and the infinities, which JSON does not have, are the strings ``"NaN"``,
+    ``"Infinity"`` and ``"-Infinity"``. A scalar that is called like one of the three keys is written as
+    ``scalar/<name>``.
+
+    The file is only ever appended to. A run that was killed and resumed repeats the steps after its
+    checkpoint: of two lines with the same step, the later one counts.
+
+    Args:
+        filename: in the `run_dir` of the trainer, unless it is absolute.
+        clock: returns the time.
+
+    Example:
+        ```python
+        import pandas
+
+        stats = pandas.read_json(trainer.run_dir / "stats.jsonl", lines=True)
+        stats.plot(x="global_step", y=["cost", "val-error"])
+        ```
+    """
+
+    def __init__(
+        self, filename: str | os.PathLike[str] = "stats.jsonl", *, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(filename, clock=clock)
+        self._file: AppendFile | None = None
+
+    def write_row(self, row: dict[str, int | float]) -> None:
+        """Append a line."""
+        if self._file is None:
+            self._file = AppendFile(self.path, is_whole=_is_json)
+        line = json.dumps(
+            {name: json_number(value) for name, value in row.items()}, allow_nan=False, ensure_ascii=False
+        )
+        self._file.append(line)
+
+    def close(self) -> None:
+        """Close the file, if it is open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""Protocol buffers of TensorBoard: made from reported values, and read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from tpk.monitors.png import encode_png
+from tpk.monitors.values import ReportedValueError
+
+Summary = tf.compat.v1.Summary
+
+_BUCKETS = 30
+"""TensorBoard's own number of buckets in a histogram."""
+
+_MAIN_TOWER = re.compile(r"(?:^|(?<=/))tower0/")
+_SUFFIX = re.compile(r"-summary(?=(?:_\d+)?$)")
+
+
+def scalar_summary(name: str, value: int | float) -> Any:
+    """Return a summary of one number."""
+    return Summary(value=[Summary.Value(tag=name, simple_value=value)])
+
+
+def image_summary(name: str, images: np.ndarray) -> Any:
+    """Return a summary of images: ``uint8``, of shape ``(number, height, width, channels)``."""
+    tags = [name] if len(images) == 1 else [f"{name}/{index}" for index in range(len(images))]
+    return Summary(
+        value=[
+            Summary.Value(
+                tag=tag,
+                image=Summary.Image(
+                    height=image.shape[0],
+                    width=image.shape[1],
+                    colorspace=image.shape[2],
+                    encoded_image_string=encode_png(image),
+                ),
+            )
+            for tag, image in zip(tags, images, strict=True)
+        ]
+    )
+
+
+def histogram_summary(name: str, values: np.ndarray) -> Any:
+    """Return a summary of the distribution of finite `values`, of shape ``(number,)``."""
+    lowest, highest = float(values.min()), float(values.max())
+    if lowest == highest:
+        counts, limits = np.array([len(values)]), np.array([lowest, highest])
+    else:
+        counts, limits = np.histogram(values, bins=_BUCKETS)
+    with np.errstate(over="ignore"):
+        total, total_squares = float(values.sum()), float(np.square(values).sum())
+    histogram = tf.compat.v1.HistogramProto(
+        min=lowest,
+        max=highest,
+        num=len(values),
+        sum=total,
+        sum_squares=total_squares,
+        bucket_limit=limits[1:].tolist(),
+        bucket=counts.tolist(),
+    )
+    return Summary(value=[Summary.Value(tag=name, histo=histogram)])
+
+
+def read_summary(summary: Any) -> Any:
+    """Return `summary`, a `tf.compat.v1.Summary` or one that is serialized, with the names that readers want.
+
+    The name of the main tower (``tower0/``) and the suffix ``-summary``, which keeps the names of summary ops
+    apart from those of the tensors that they show, are taken out of the tags.
+
+    Raises:
+        ReportedValueError: if it is neither.
+    """
+    if isinstance(summary, np.generic | np.ndarray) and summary.ndim == 0:
+        summary = summary.item()
+    named = Summary()
+    if isinstance(summary, bytes):
+        try:
+            named.ParseFromString(summary)
+        except DecodeError as error:
+            raise ReportedValueError(
+                f"put_summary got {len(summary)} bytes that are no tf.Summary."
+            ) from error
+    elif isinstance(summary, Summary):
+        named.CopyFrom(summary)
+    else:
+        raise ReportedValueError(
+            f"put_summary takes a tf.compat.v1.Summary or its bytes, got {summary!r}. For a number there is "
+            "put_scalar."
+        )
+    for value in named.value:
+        value.tag = _SUFFIX.sub("", _MAIN_TOWER.sub("", value.tag))
+    return named
+
+
+def scalars_in(summary: Any) -> Iterator[tuple[str, float]]:
+    """Find the scalars in `summary`, in TensorFlow 1's format or in TensorFlow 2's."""
+    for value in summary.value:
+        if value.HasField("simple_value"):
+            yield value.tag, value.simple_value
+        elif value.HasField("tensor") and value.metadata.plugin_data.plugin_name == "scalars":
+            yield value.tag, float(tf.make_ndarray(value.tensor))

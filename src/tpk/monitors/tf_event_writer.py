@@ -1,0 +1,119 @@
+"""Events for TensorBoard."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk.monitors.base import Monitor
+from tpk.monitors.row_writer import in_run_dir
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+Event = tf.compat.v1.Event
+SessionLog = tf.compat.v1.SessionLog
+
+_file_count = itertools.count()
+
+
+class TFEventWriter(Monitor):
+    """Writes everything to an event file, which TensorBoard shows: ``tensorboard --logdir runs``.
+
+    A run that was killed and resumed goes on in the same curves: TensorBoard is told to drop what the killed
+    run reported after the checkpoint.
+
+    Args:
+        logdir: the folder of the event file; None means the `run_dir` of the trainer.
+        max_queue: how many events may wait to be written before a report has to wait, too.
+        flush_secs: how often events are brought to the disk, in seconds, besides at the end of each epoch.
+        save_graph: write the graph as well.
+        clock: returns the time of an event.
+
+    Example:
+        ```python
+        trainer.train(monitors=[TFEventWriter(save_graph=False), JSONWriter()], run_dir="runs/7")
+        ```
+    """
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str] | None = None,
+        max_queue: int = 10,
+        flush_secs: float = 120,
+        save_graph: bool = True,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._logdir = logdir
+        self._max_queue = max_queue
+        self._flush_secs = flush_secs
+        self._save_graph = save_graph
+        self._clock = clock
+        self._file: Any = None
+
+    @property
+    def logdir(self) -> Path:
+        """The folder of the event file.
+
+        Raises:
+            ConfigError: if none was given, and the trainer has no `run_dir`.
+        """
+        return in_run_dir(self, Path()) if self._logdir is None else Path(self._logdir)
+
+    def setup_graph(self, trainer: Trainer) -> None:
+        """Check that there is a place to write to.
+
+        Raises:
+            ConfigError: if there is none.
+        """
+        _ = self.logdir
+
+    def before_train(self, trainer: Trainer) -> None:
+        """Write the graph, which is final by now, and at which step the session starts."""
+        if self._save_graph:
+            self._add(Event(graph_def=trainer.graph.as_graph_def(add_shapes=True).SerializeToString()))
+        # TensorBoard drops what it has of the step of a start and of all later steps. The current step itself
+        # was reported by the run that saved it.
+        self._add(Event(step=self.global_step + 1, session_log=SessionLog(status=SessionLog.START)))
+
+    def process_summary(self, summary: Any) -> None:
+        """Write a summary, at the current step."""
+        self._add(Event(step=self.global_step, summary=summary))
+
+    def process_event(self, event: Any) -> None:
+        """Write an event."""
+        self._open().add_event(event)
+
+    def flush(self) -> None:
+        """Bring to the disk what was written so far."""
+        if self._file is not None:
+            self._file.flush()
+
+    def after_train(self, trainer: Trainer) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _add(self, event: Any) -> None:
+        event.wall_time = self._clock()
+        self._open().add_event(event)
+
+    def _open(self) -> Any:
+        if self._file is None:
+            # `FileWriter` works in graph mode only. The suffix keeps files of the same second apart.
+            with self.trainer.graph.as_default():
+                self._file = tf.compat.v1.summary.FileWriter(
+                    os.fspath(self.logdir),
+                    max_queue=self._max_queue,
+                    flush_secs=self._flush_secs,
+                    filename_suffix=f".{os.getpid()}.{next(_file_count)}",
+                )
+        return self._file

@@ -1,0 +1,99 @@
+"""Plugins: how to write one, how to ship one, and what calls them.
+
+**A callback** is a class with a method for each moment of a training that it wants to be part of. It needs no
+decorator and no registration; give an instance of it to the trainer:
+
+```python
+import tpk
+
+class CostCurve(tpk.Callback):
+    def __init__(self, tensor_name="cost:0"):
+        self.tensor_name = tensor_name
+        self.costs = []
+
+    def setup_graph(self, trainer):
+        self.cost = trainer.graph.get_tensor_by_name(self.tensor_name)
+
+    def before_run(self, run_context):
+        return self.cost                       # runs along with the step, in the same Session.run
+
+    def after_run(self, run_context, run_values):
+        self.costs.append(run_values.results)
+
+    def trigger(self):                         # at the end of each epoch, unless something chooses other
+        times self.trainer.monitors.put_scalar("lowest-cost", min(self.costs))
+```
+
+The hooks, with arguments and examples, are in [`tpk.plugin.spec`][tpk.plugin.spec]; when they are called is
+drawn in `tpk.train.loop`. What holds for all of them:
+
+- A method may leave out arguments (``def before_run(self)``). It cannot have others, nor any with a default.
+- The order of the list is the order of the calls. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` put a
+  method before or after all the others; so mark `trylast` whatever reads statistics that others write.
+  Methods that override such a method inherit the mark. - ``@tpk.hookimpl(wrapper=True)`` around a generator
+  method runs it around all the others. The hooks of the step (`before_run`, `after_run`, `trigger_step`) and
+  `after_train` cannot be wrapped. - What an error was raised in is noted in the error: ``in callback
+  'CostCurve#2', hook 'after_run'``. - A name that is nearly that of a hook is an error, so that ``befor_run``
+  is not lost. - A callback that wraps another one overrides `hook_implementations`, and returns those of what
+  it wraps, as they are or wrapped with `functools.wraps`; `order_of` tells what place in the order they have.
+
+**A name for it.** Wherever a plugin is expected, these may stand: an instance, a class that needs no
+arguments, a name, ``"module:attr"``, or `use(name, **options)`. A name is given by an entry point; installing
+the package then makes the plugin available, and a script that names it makes it active:
+
+```toml
+[project.entry-points."tpk.callbacks"]      # or tpk.monitors, tpk.strategies, tpk.trainers
+cost-curve = "cost_curve:CostCurve"         # a class or a factory
+```
+
+```python
+callbacks = [tpk.use("cost-curve", tensor_name="total_cost:0")]
+```
+
+**Always active** are the modules in the group ``tpk.plugins``, and those that ``TPK_PLUGINS`` names. Their
+hooks are functions decorated by `hookimpl`; besides those of a training they may implement
+``tpk_configure(config)`` and ``tpk_default_callbacks(config)``:
+
+```python
+@tpk.hookimpl
+def tpk_default_callbacks(config):
+    return [tpk.use("cost-curve")]
+```
+
+**Tools.** ``tpk plugins`` lists what is installed, ``tpk plugins new NAME`` writes a package to start from,
+and `tpk.testing` has pytest fixtures to test it with. [`tpk.plugin.environment`][tpk.plugin.environment]
+lists the environment variables that block, add and trace plugins.
+
+**Inside.** A process has one `Catalog`, which knows what names stand for; a trainer has one `HookManager`, a
+`pluggy.PluginManager`, which knows what is called when; the hooks of a step are compiled into `StepHooks`.
+"""
+
+from __future__ import annotations
+
+import pluggy
+
+from tpk.plugin.callback import HOOK_NAMES, Callback
+from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
+from tpk.plugin.dispatch import StepHooks
+from tpk.plugin.entry import CatalogEntry
+from tpk.plugin.implementations import order_of
+from tpk.plugin.manager import HookManager
+from tpk.plugin.use import Use, use
+
+__all__ = [
+    "HOOK_NAMES",
+    "Callback",
+    "Catalog",
+    "CatalogEntry",
+    "HookManager",
+    "StepHooks",
+    "Use",
+    "get_catalog",
+    "hookimpl",
+    "order_of",
+    "use",
+    "use_catalog",
+]
+
+hookimpl = pluggy.HookimplMarker("tpk")
+"""Marks a hook implementation: a function of a module; a method to be called first, last or around others."""

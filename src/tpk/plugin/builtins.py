@@ -1,0 +1,53 @@
+"""The plugins that come with tpk: where each name leads. Nothing is imported until it is named."""
+
+from __future__ import annotations
+
+import functools
+
+from tpk.plugin.entry import CatalogEntry
+from tpk.plugin.installed import version_of
+
+BUILTINS: dict[str, dict[str, str]] = {
+    "trainer": {
+        "SimpleTrainer": "tpk.train.trainers:SimpleTrainer",
+        "QueueInputTrainer": "tpk.train.trainers:QueueInputTrainer",
+    },
+    "strategy": {
+        "single": "tpk.strategies.single:SingleStrategy",
+    },
+    "monitor": {
+        "TFEventWriter": "tpk.monitors:TFEventWriter",
+        "JSONWriter": "tpk.monitors:JSONWriter",
+        "CSVWriter": "tpk.monitors:CSVWriter",
+        "ScalarPrinter": "tpk.monitors:ScalarPrinter",
+    },
+    "callback": {
+        "MovingAverageSummary": "tpk.callbacks:MovingAverageSummary",
+        "ProgressBar": "tpk.callbacks:ProgressBar",
+        "MergeAllSummaries": "tpk.callbacks:MergeAllSummaries",
+        "RunUpdateOps": "tpk.callbacks:RunUpdateOps",
+        "ModelSaver": "tpk.callbacks:ModelSaver",
+        "InferenceRunner": "tpk.callbacks:InferenceRunner",
+        "PeriodicTrigger": "tpk.callbacks:PeriodicTrigger",
+        "PeriodicCallback": "tpk.callbacks:PeriodicCallback",
+        "EnableCallbackIf": "tpk.callbacks:EnableCallbackIf",
+        "CallbackFactory": "tpk.callbacks:CallbackFactory",
+        "RunOp": "tpk.callbacks:RunOp",
+        "ScheduledHyperParamSetter": "tpk.callbacks:ScheduledHyperParamSetter",
+        "EstimatedTimeLeft": "tpk.callbacks:EstimatedTimeLeft",
+        "HookToCallback": "tpk.callbacks:HookToCallback",
+    },
+    "plugin": {},
+}
+"""Kind, then name, to ``"module:attr"``."""
+
+
+@functools.cache
+def builtin_entries() -> tuple[CatalogEntry, ...]:
+    """Return what is built in, as the catalog lists it."""
+    version = version_of("tpk")
+    return tuple(
+        CatalogEntry(kind, name, target, "tpk", version)
+        for kind, targets in BUILTINS.items()
+        for name, target in targets.items()
+    )

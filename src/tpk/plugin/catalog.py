@@ -1,0 +1,184 @@
+"""The catalog: which plugins can be named and where they come from. A plugin is imported when it is named."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from tpk.errors import PluginError, PluginImportError, UnknownPluginError
+from tpk.plugin.autoload import load_autoloaded
+from tpk.plugin.blocking import blocked_entries
+from tpk.plugin.builtins import BUILTINS, builtin_entries
+from tpk.plugin.entry import CatalogEntry
+from tpk.plugin.environment import names_in
+from tpk.plugin.installed import installed_entries
+from tpk.plugin.use import Use, create
+
+
+class Catalog:
+    """The built-in plugins, and those of installed distributions.
+
+    Args:
+        path: where to look for installed distributions, once, when a name is first needed; by default
+            ``sys.path``.
+
+    Example:
+        ```python
+        saver = get_catalog().resolve("callback", tpk.use("ModelSaver", max_to_keep=3))
+        ```
+    """
+
+    def __init__(self, path: Sequence[str] | None = None) -> None:
+        self._path = path
+        self._installed: list[CatalogEntry] | None = None
+        self._outcomes: dict[CatalogEntry, str] = {}
+
+    def resolve(self, kind: str, spec: Any) -> Any:
+        """Return the plugin that `spec` stands for.
+
+        Args:
+            kind: one of ``"trainer"``, ``"strategy"``, ``"callback"``, ``"monitor"`` and ``"plugin"``.
+            spec: an instance, which is returned as it is; a class that needs no arguments; a name;
+                ``"module:attr"``; or `use(name, **options)`.
+
+        Raises:
+            UnknownPluginError: nothing has this name.
+            PluginImportError: what has this name cannot be imported.
+            PluginError: it is blocked, two distributions offer it, or the options are not those that it
+                takes.
+        """
+        if inspect.isclass(spec):
+            return create(spec, {}, f"{kind} {spec.__name__!r} ({spec.__module__}:{spec.__qualname__})")
+        if isinstance(spec, str):
+            spec = Use(spec)
+        if not isinstance(spec, Use):
+            return spec
+        entry = self.find(kind, spec.name)
+        return create(self.load(entry), spec.options, str(entry))
+
+    def find(self, kind: str, name: str) -> CatalogEntry:
+        """Return what `name` stands for: ``"module:attr"`` itself, a built-in, or an installed plugin.
+
+        Raises:
+            UnknownPluginError: nothing has this name.
+            PluginError: it is blocked, or two distributions offer it.
+        """
+        if ":" in name:
+            return CatalogEntry(kind, name, target=name)
+        found = [entry for entry in self.entries(kind) if entry.name == name]
+        if not found and kind == "plugin" and _is_module(name):
+            return CatalogEntry(kind, name, target=name)
+        if not found:
+            raise UnknownPluginError(_unknown(kind, name, self.entries()))
+        # Built-ins come first, and nothing shadows them.
+        if found[0].status == "conflict":
+            raise PluginError(
+                f"more than one distribution offers the {kind} {name!r}: {', '.join(map(str, found))}. Name "
+                f"the one that you mean by its target: {' or '.join(repr(entry.target) for entry in found)}"
+            )
+        if found[0].status == "blocked":
+            raise PluginError(f"{found[0]} is blocked by TPK_BLOCK={','.join(names_in('TPK_BLOCK'))}")
+        return found[0]
+
+    def load(self, entry: CatalogEntry) -> Any:
+        """Import what `entry` stands for.
+
+        Raises:
+            PluginImportError: its module cannot be imported, for whatever reason, or lacks the attribute.
+        """
+        try:
+            target = pkgutil.resolve_name(entry.target)
+        except (Exception, SystemExit) as error:
+            self.mark(entry, "failed")
+            raise PluginImportError(f"{entry} cannot be imported: {type(error).__name__}: {error}") from error
+        self.mark(entry, "loaded")
+        return target
+
+    def entries(self, kind: str | None = None) -> list[CatalogEntry]:
+        """Return what can be named, of one kind or of all: built-ins, then the rest by kind and name.
+
+        Raises:
+            UnknownPluginError: ``TPK_BLOCK`` names something that there is not.
+        """
+        if self._installed is None:
+            self._installed = installed_entries(self._path)
+        known = [*builtin_entries(), *self._installed]
+        blocked = blocked_entries(known)
+        return [
+            attrs.evolve(entry, status=self._status(entry, known, blocked))
+            for entry in known
+            if kind is None or entry.kind == kind
+        ]
+
+    def autoload(self) -> list[object]:
+        """Import the plugins that no script names, as `tpk.plugin.autoload` says; return them."""
+        return load_autoloaded(self)
+
+    def loaded(self) -> list[CatalogEntry]:
+        """Return what was named and imported, by kind and name: the ranks of a training must agree on it."""
+        outcomes = self._outcomes.items()
+        loaded = [attrs.evolve(entry, status=outcome) for entry, outcome in outcomes if outcome == "loaded"]
+        return sorted(loaded, key=lambda entry: (entry.kind, entry.name))
+
+    def mark(self, entry: CatalogEntry, outcome: str) -> None:
+        """Remember that `entry` is ``"loaded"`` or ``"failed"``."""
+        self._outcomes[entry] = outcome
+
+    def refresh(self) -> None:
+        """Look for installed distributions anew, when a name is next needed."""
+        self._installed = None
+
+    def _status(self, entry: CatalogEntry, known: list[CatalogEntry], blocked: set[CatalogEntry]) -> str:
+        namesakes = [each for each in known if (each.kind, each.name) == (entry.kind, entry.name)]
+        if entry in blocked:
+            return "blocked"
+        if len(namesakes) > 1 and entry.target != BUILTINS[entry.kind].get(entry.name):
+            return "conflict"
+        return self._outcomes.get(entry, "available")
+
+
+_current = Catalog()
+
+
+def get_catalog() -> Catalog:
+    """Return the catalog of this process."""
+    return _current
+
+
+@contextlib.contextmanager
+def use_catalog(catalog: Catalog) -> Iterator[Catalog]:
+    """Make `catalog` that of this process while the context lasts; for tests."""
+    global _current
+    previous, _current = _current, catalog
+    try:
+        yield catalog
+    finally:
+        _current = previous
+
+
+def _unknown(kind: str, name: str, known: Sequence[CatalogEntry]) -> str:
+    names = [entry.name for entry in known if entry.kind == kind]
+    nearest = difflib.get_close_matches(name, names, n=3)
+    others = [entry.kind for entry in known if entry.name == name]
+    hints = [f"there is no {kind} {name!r}"]
+    if nearest:
+        hints.append(f"did you mean {' or '.join(map(repr, nearest))}?")
+    hints += [f"there is a {other} of that name" for other in others]
+    hints.append(f"known are {', '.join(sorted(names)) or 'none'}")
+    return "; ".join(hints)
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name.partition(".")[0]) is not None
+    except ValueError:
+        # A module that was made at run time has no spec.
+        return name in sys.modules

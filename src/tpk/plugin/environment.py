@@ -1,0 +1,26 @@
+"""The environment variables of the plugin layer, read each time that they matter, never at import.
+
+=========================  ==================================================================================
+``TPK_BLOCK``              names that must not be imported, each with or without its kind:
+``monitor:wandb,foo`` ``TPK_DISABLE_AUTOLOAD``   load nothing of ``tpk.plugins`` by itself ``TPK_PLUGINS``
+load these plugins in any case; a missing one is an error: ``a,package.module`` ``TPK_STRICT``             a
+broken autoloaded plugin is an error rather than a warning ``TPK_TRACE``              call the hooks of the
+step through pluggy, and log every hook call =========================
+==================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def is_on(variable: str) -> bool:
+    """Whether `variable` is set to anything but ``0`` and the empty string."""
+    return os.environ.get(variable, "").strip() not in ("", "0")
+
+
+def names_in(variable: str) -> list[str]:
+    """Return the comma-separated names in `variable`, in order; none if it is off."""
+    if not is_on(variable):
+        return []
+    return [name.strip() for name in os.environ[variable].split(",") if name.strip()]

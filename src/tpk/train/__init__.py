@@ -1,0 +1,21 @@
+"""The core loop, the trainers, and how a run is described and launched."""
+
+from __future__ import annotations
+
+from tpk.train.config import TrainConfig
+from tpk.train.launch import launch_train_with_config
+from tpk.train.model_desc import ModelDesc
+from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
+from tpk.train.trainer import Trainer
+from tpk.train.trainers import QueueInputTrainer, SimpleTrainer
+
+__all__ = [
+    "ModelDesc",
+    "QueueInputTrainer",
+    "SimpleTrainer",
+    "SingleCostTrainer",
+    "TowerTrainer",
+    "TrainConfig",
+    "Trainer",
+    "launch_train_with_config",
+]

@@ -1,0 +1,115 @@
+"""A run, described: what `launch_train_with_config` needs to know."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+from attrs import validators
+
+from tpk.errors import ConfigError
+from tpk.input_source import InputSource
+from tpk.session import SessionCreator
+from tpk.train.model_desc import ModelDesc
+from tpk.train.trainer import FOREVER
+
+Plugins = Sequence[Any]
+
+
+def _checked(check: Callable[..., Any]) -> Callable[..., None]:
+    """Make a validator of attrs raise `ConfigError`."""
+
+    def validate(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+        try:
+            check(config, attribute, value)
+        except (TypeError, ValueError) as error:
+            expected = error.args[0] if error.args else error
+            raise ConfigError(f"TrainConfig({attribute.name}={value!r}): {expected}") from None
+
+    return validate
+
+
+def _optional_instance(kind: Any) -> Callable[..., None]:
+    return _checked(validators.optional(validators.instance_of(kind)))
+
+
+def _count(minimum: int) -> Callable[..., None]:
+    return _checked(
+        validators.and_(validators.instance_of(int), validators.not_(validators.instance_of(bool)), validators.ge(minimum))
+    )
+
+
+def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f"TrainConfig({attribute.name}={value!r}): expected a list, e.g. [{value!r}].")
+
+
+@attrs.define(kw_only=True)
+class TrainConfig:
+    """How a single-cost model is trained.
+
+    Wherever a plugin is expected, it may be an instance, a class, a name, ``"module:attr"``, or
+    `tpk.use("name", **options)`.
+
+    Attributes:
+        model: the model.
+        dataflow: any iterable of datapoints. The trainer chooses how it enters the graph.
+        data: an `InputSource`, in place of `dataflow`.
+        callbacks: what happens besides the training.
+        extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `ProgressBar`,
+            `MergeAllSummaries`, `RunUpdateOps`, and what plugins add.
+        monitors: what takes the statistics; None for the defaults: `TFEventWriter`, `JSONWriter`, `ScalarPrinter`.
+        session_creator: where the session comes from; None for a new one.
+        session_config: `tf.compat.v1.ConfigProto` of that new session.
+        session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping of
+            names to arrays.
+        starting_epoch: the number of the first epoch.
+        steps_per_epoch: how many steps an epoch has; None for the length of the data.
+        max_epoch: the number of the last epoch.
+        run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
+        seed: the graph-level random seed; None for a different one in each run.
+
+    Raises:
+        ConfigError: if a value is not of the kind that it should be. It names the option.
+
+    Example:
+        ```python
+        config = tpk.TrainConfig(model=Linear(), dataflow=batches, callbacks=["ModelSaver"], max_epoch=5)
+        tpk.launch_train_with_config(config, "SimpleTrainer")
+        ```
+    """
+
+    model: ModelDesc = attrs.field(validator=_checked(validators.instance_of(ModelDesc)))
+    dataflow: Iterable[Any] | None = attrs.field(default=None, validator=_optional_instance(Iterable))
+    data: InputSource | None = attrs.field(default=None, validator=_optional_instance(InputSource))
+    callbacks: Plugins = attrs.field(default=(), validator=_sequence)
+    extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
+    monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
+    session_creator: SessionCreator | None = attrs.field(
+        default=None, validator=_optional_instance(SessionCreator)
+    )
+    session_config: Any = None
+    session_init: Any = None
+    starting_epoch: int = attrs.field(default=1, validator=_count(1))
+    steps_per_epoch: int | None = attrs.field(default=None, validator=validators.optional(_count(1)))
+    max_epoch: int = attrs.field(default=FOREVER, validator=_count(0))
+    run_dir: str | os.PathLike[str] | None = attrs.field(
+        default=None, validator=_optional_instance((str, os.PathLike))
+    )
+    seed: int | None = attrs.field(default=None, validator=_optional_instance(int))
+
+    def __attrs_post_init__(self) -> None:
+        if (self.data is None) == (self.dataflow is None):
+            raise ConfigError(
+                "TrainConfig needs either dataflow (any iterable of datapoints) or data (a tpk.InputSource), and not "
+                f"both; got {'both' if self.data is not None else 'neither'}."
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the config as data for ``config.json``; what is not plain stands there by its `repr`."""
+        described = {field.name: getattr(self, field.name) for field in attrs.fields(TrainConfig)}
+        for name in ("model", "dataflow", "data"):
+            described[name] = None if described[name] is None else type(described[name]).__qualname__
+        return described

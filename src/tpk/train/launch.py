@@ -1,0 +1,93 @@
+"""From a description of a run to the run."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError, UnknownPluginError
+from tpk.plugin import Use, get_catalog
+from tpk.train.config import TrainConfig
+from tpk.train.tower_trainer import SingleCostTrainer
+
+
+def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> None:
+    """Train as `config` says.
+
+    Args:
+        config: the run.
+        trainer: who trains: a `SingleCostTrainer`, a class, the name of a trainer or ``"module:attr"``, the name of a
+            **strategy**, or `tpk.use(name, **options)` of either.
+
+    Raises:
+        ConfigError: if something in the config is missing or contradictory.
+        PluginError: if something that it names cannot be used.
+
+    Example:
+        ```python
+        tpk.launch_train_with_config(config, "SimpleTrainer")
+        tpk.launch_train_with_config(config, tpk.use("single", devices=["/cpu:0"]))
+        ```
+    """
+    runner = resolve_trainer(trainer)
+    runner.hooks.hook.tpk_configure(config=config)
+    source = config.data if config.data is not None else runner.default_input(config.dataflow or ())
+    steps = config.steps_per_epoch if config.steps_per_epoch is not None else source.size
+    if not steps:
+        raise ConfigError(
+            f"the data ({type(source).__name__}) does not know its length, so an epoch has no natural end. "
+            "Give TrainConfig(steps_per_epoch=...)."
+        )
+    if config.seed is not None:
+        with runner.graph.as_default():
+            tf.compat.v1.set_random_seed(config.seed)
+    model = config.model
+    runner.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
+    runner.train_with_defaults(
+        callbacks=config.callbacks,
+        extra_callbacks=config.extra_callbacks,
+        monitors=config.monitors,
+        session_creator=config.session_creator,
+        session_config=config.session_config,
+        session_init=config.session_init,
+        steps_per_epoch=steps,
+        starting_epoch=config.starting_epoch,
+        max_epoch=config.max_epoch,
+        run_dir=config.run_dir,
+        config=config,
+        describe={"trainer": type(runner).__name__, **config.describe(), "steps_per_epoch": steps},
+    )
+
+
+def resolve_trainer(trainer: Any) -> SingleCostTrainer:
+    """Return the trainer that `trainer` means; the name of a strategy means a `SingleCostTrainer` with it.
+
+    Raises:
+        PluginError: if it means none.
+        ConfigError: if it is no `SingleCostTrainer`.
+    """
+    if isinstance(trainer, str | Use) and _names_strategy(trainer if isinstance(trainer, str) else trainer.name):
+        return SingleCostTrainer(strategy=trainer)
+    resolved = get_catalog().resolve("trainer", trainer)
+    if not isinstance(resolved, SingleCostTrainer) or inspect.isclass(resolved):
+        raise ConfigError(
+            f"a TrainConfig describes a single-cost model, and {resolved!r} is no SingleCostTrainer. "
+            "Call its own train() instead."
+        )
+    return resolved
+
+
+def _names_strategy(name: str) -> bool:
+    if ":" in name:
+        return False
+    known = get_catalog().entries()
+    trainers = {entry.name for entry in known if entry.kind == "trainer"}
+    strategies = {entry.name for entry in known if entry.kind == "strategy"}
+    if name not in trainers | strategies:
+        raise UnknownPluginError(
+            f"no trainer or strategy is called {name!r}. Trainers: {', '.join(sorted(trainers))}. "
+            f"Strategies: {', '.join(sorted(strategies))}."
+        )
+    return name not in trainers

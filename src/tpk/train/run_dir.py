@@ -1,0 +1,98 @@
+"""The directory of one run: where it is, and the log that it keeps."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from tpk.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", "config.json")
+
+
+def default_run_dir() -> Path:
+    """Return ``runs/<script>/<timestamp>`` under the current directory, a path that does not exist yet."""
+    script = Path(sys.argv[0]).stem or "python"
+    base = Path("runs") / script / datetime.now().strftime("%Y%m%d-%H%M%S")
+    candidate, number = base, 1
+    while candidate.exists():
+        number += 1
+        candidate = base.with_name(f"{base.name}-{number}")
+    return candidate
+
+
+def create_run_dir(path: str | os.PathLike[str]) -> Path:
+    """Create the directory of a run.
+
+    Raises:
+        ConfigError: if it holds a run already, is a file, or cannot be written to.
+    """
+    directory = Path(path)
+    held = [name for name in _TRACES_OF_A_RUN if (directory / name).exists()]
+    if held:
+        raise ConfigError(
+            f"run_dir {str(directory)!r} holds a run already ({', '.join(held)} is there). Name another directory, "
+            "or remove this one."
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"run_dir {str(directory)!r} cannot be created: {error}. Name another directory.") from error
+    if not os.access(directory, os.W_OK):
+        raise ConfigError(f"run_dir {str(directory)!r} cannot be written to. Name another directory.")
+    return directory
+
+
+def write_config(directory: Path, config: Mapping[str, Any]) -> None:
+    """Write ``config.json``: how the run was configured, with what is not plain data by its `repr`."""
+    text = json.dumps(config, indent=2, default=repr, sort_keys=False)
+    (directory / "config.json").write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def run_log(directory: Path | None) -> Iterator[None]:
+    """Within the context, tpk's log goes to ``log.txt`` in `directory`, and to the terminal.
+
+    It goes to the terminal only if the application has not configured logging itself. All is as it was afterwards.
+    """
+    root = logging.getLogger("tpk")
+    level = root.level
+    handlers: list[logging.Handler] = []
+    if not root.hasHandlers():
+        handlers.append(_TerminalHandler())
+    if directory is not None:
+        handlers.append(logging.FileHandler(directory / "log.txt", encoding="utf-8"))
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter(_FORMAT, "%m-%d %H:%M:%S"))
+        root.addHandler(handler)
+    if level == logging.NOTSET and handlers:
+        root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        for handler in handlers:
+            root.removeHandler(handler)
+            handler.close()
+
+
+class _TerminalHandler(logging.Handler):
+    """Writes to stderr, above a progress bar if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            tqdm.write(self.format(record), file=sys.stderr)
+        except Exception:
+            self.handleError(record)

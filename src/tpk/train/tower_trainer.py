@@ -1,0 +1,192 @@
+"""Trainers whose model is a tower function: a strategy replicates it, and inference towers stand beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import InputError, TowerError, TrainerStateError
+from tpk.graph.signature import check_signature
+from tpk.input_source import InputSource, QueueInput
+from tpk.plugin import get_catalog
+from tpk.predict import OnlinePredictor
+from tpk.session import default_session_config
+from tpk.strategies import Strategy
+from tpk.tower import TowerFunc, TowerHandle, TowerHandles
+from tpk.train.trainer import Trainer
+
+
+class TowerTrainer(Trainer):
+    """A trainer that owns a `TowerFunc`.
+
+    A subclass sets `tower_func` and builds its training towers, under a `TrainTowerContext` each.
+
+    Args:
+        strategy: how a step is replicated: an instance, a class, a name, or `tpk.use(name, **options)`.
+    """
+
+    def __init__(self, strategy: Any = "single") -> None:
+        super().__init__()
+        self.strategy: Strategy = get_catalog().resolve("strategy", strategy)
+        self.is_chief = self.strategy.is_chief
+        self._tower_func: TowerFunc | None = None
+
+    @property
+    def tower_func(self) -> TowerFunc:
+        """The tower function of the model.
+
+        Raises:
+            TrainerStateError: if there is none yet.
+        """
+        if self._tower_func is None:
+            raise TrainerStateError(
+                f"this {type(self).__name__} has no tower function yet. Call setup_graph() first, or set tower_func."
+            )
+        return self._tower_func
+
+    @tower_func.setter
+    def tower_func(self, tower_func: TowerFunc) -> None:
+        self._tower_func = tower_func
+
+    @property
+    def towers(self) -> TowerHandles:
+        """The towers built so far; `towers.training()[0]` is the main one."""
+        return self.tower_func.towers
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The input tensors of the main training tower."""
+        return self._main_tower().inputs
+
+    def session_config(self) -> Any:
+        """Return the session's config as the strategy wants it."""
+        return self.strategy.session_config(default_session_config())
+
+    def get_predictor(
+        self, input_names: Sequence[str], output_names: Sequence[str], device: str | None = None
+    ) -> OnlinePredictor:
+        """Return a predictor with the variables of the training.
+
+        The first call with a `device` builds an inference tower there; so call it before the graph is finalized, e.g.
+        in a callback's `setup_graph`.
+
+        Args:
+            input_names: names of inputs in the signature, or of other tensors in the tower.
+            output_names: names of tensors in the tower.
+            device: a device string; by default TensorFlow places the ops.
+
+        Raises:
+            TowerError: if the graph is finalized already, or the tower has no such tensors.
+        """
+        name = "PredictTower" + ("" if device is None else "".join(filter(str.isalnum, device)))
+        if name not in [tower.ns_name for tower in self.towers]:
+            self.build_inference_tower(name, device=device)
+        tower: TowerHandle = self.towers[name]
+        return OnlinePredictor(
+            tower.get_tensors(input_names), tower.get_tensors(output_names), lambda: self.sess
+        )
+
+    def build_inference_tower(
+        self, ns_name: str, inputs: Sequence[Any] | None = None, device: str | None = None
+    ) -> TowerHandle:
+        """Build an inference tower that shares the variables of the main training tower.
+
+        Args:
+            ns_name: its name scope, which must be new.
+            inputs: its input tensors; by default new placeholders.
+            device: a device string; by default TensorFlow places the ops.
+
+        Raises:
+            TowerError: if the graph is finalized already, or there is such a tower.
+        """
+        self._main_tower()
+        if self.graph.finalized:
+            raise TowerError(
+                f"the inference tower {ns_name!r} comes too late: the graph is finalized. Build it before train(), or "
+                "in a callback's setup_graph."
+            )
+        if ns_name in [tower.ns_name for tower in self.towers]:
+            raise TowerError(f"there is a tower {ns_name!r} already. Give the new one another name.")
+        with (
+            self.graph.as_default(),
+            nullcontext() if device is None else tf.device(device),
+            self.strategy.predict_context(ns_name),
+        ):
+            self.tower_func(*(self._placeholders() if inputs is None else inputs))
+        return self.towers[len(self.towers) - 1]
+
+    def _placeholders(self) -> list[Any]:
+        return [
+            tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name)
+            for spec in self.tower_func.input_signature
+        ]
+
+    def _main_tower(self) -> TowerHandle:
+        towers = self.towers.training()
+        if not towers:
+            raise TrainerStateError(
+                f"this {type(self).__name__} has no training tower yet. Call setup_graph() first."
+            )
+        return towers[0]
+
+
+class SingleCostTrainer(TowerTrainer):
+    """Trains a model with one cost and one optimizer, on whatever devices and processes its strategy says.
+
+    Example:
+        ```python
+        trainer = tpk.SingleCostTrainer(strategy="single")
+        trainer.setup_graph(model.get_input_signature(), tpk.QueueInput(flow), model.build_graph, model.get_optimizer)
+        trainer.train_with_defaults(callbacks=["ModelSaver"], steps_per_epoch=100, max_epoch=10)
+        ```
+    """
+
+    def default_input(self, dataflow: Iterable[Any]) -> InputSource:
+        """Return the input source for a plain dataflow: a `QueueInput`."""
+        return QueueInput(dataflow)
+
+    def setup_graph(
+        self,
+        input_signature: Sequence[Any],
+        input_source: InputSource,
+        get_cost: Callable[..., Any],
+        get_optimizer: Callable[[], Any],
+    ) -> None:
+        """Build the training towers and the train op, inside the trainer's graph.
+
+        Args:
+            input_signature: a `tf.TensorSpec(shape, dtype, name)` for each input of the model.
+            input_source: where the data comes from; see `tpk.input_source`.
+            get_cost: the tower function: takes the input tensors, returns the cost.
+            get_optimizer: returns a `tf.compat.v1.train.Optimizer`.
+
+        Raises:
+            TrainerStateError: if the graph was set up before.
+            InputError, TowerError, ConfigError: if one of the four is not as it should be.
+        """
+        if self._tower_func is not None:
+            raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
+        signature = check_signature(input_signature)
+        source = self.strategy.prepare_input(check_input_source(input_source))
+        with self.graph.as_default():
+            for callback in [*source.setup(signature), *self.strategy.callbacks()]:
+                self.register_callback(callback)
+            self.tower_func = TowerFunc(get_cost, signature)
+            self.train_op = self.strategy.build(self.tower_func, source.get_input_tensors, get_optimizer)
+
+
+def check_input_source(source: Any) -> InputSource:
+    """Return `source` after checking that it is an `InputSource`.
+
+    Raises:
+        InputError: if it is something else.
+    """
+    if not isinstance(source, InputSource):
+        raise InputError(
+            f"the input source is {source!r}; expected a tpk.InputSource. Wrap an iterable of datapoints in "
+            "tpk.QueueInput or tpk.FeedInput."
+        )
+    return source

@@ -1,0 +1,319 @@
+"""The base of all trainers: a graph, a session, callbacks and a loop. It assumes nothing of what a step does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError, TrainerStateError
+from tpk.graph.global_step import StepCounter, get_global_step_var
+from tpk.monitors import Monitors
+from tpk.plugin import Callback, HookManager, StepHooks, get_catalog
+from tpk.session import (
+    HookedSession,
+    NewSessionCreator,
+    Progress,
+    SessionCreator,
+    as_session_init,
+    default_session_config,
+)
+from tpk.train.defaults import DEFAULT_CALLBACKS, DEFAULT_MONITORS
+from tpk.train.loop import run_loop
+from tpk.train.run_dir import create_run_dir, default_run_dir, run_log, write_config
+
+if TYPE_CHECKING:
+    import os
+
+logger = logging.getLogger(__name__)
+
+FOREVER = 2**63 - 1
+"""The `max_epoch` of a training that ends by itself."""
+
+
+class Trainer:
+    """Trains anything that runs in a loop.
+
+    A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
+    the active one, if there is one, else its own. It trains once.
+
+    Attributes:
+        graph: the `tf.Graph` of the training.
+        train_op: what a step runs: an op, or anything that `Session.run` takes.
+        hooks: the hook manager with everything that was registered.
+        progress: the counters.
+        monitors: what takes scalars, summaries and images; see `tpk.Monitors`. Set by `setup`.
+        sess: the raw session; running it triggers no hook. Set by `setup`.
+        hooked_sess: the session whose `run` triggers the hooks of the step. Set by `setup`.
+        step_hooks: the hooks of the step, compiled. Set by `setup`.
+        run_dir: where the run keeps its files, or None.
+        is_chief: whether this process is the one that writes.
+        failure: in `after_train`, the error by which the training ends; None if it ends in good order.
+
+    Example:
+        ```python
+        class LeastSquares(tpk.Trainer):
+            def __init__(self, x, y):
+                super().__init__()
+                with self.graph.as_default():
+                    w = tf.compat.v1.get_variable("w", [x.shape[1], 1])
+                    cost = tf.reduce_mean((tf.constant(x) @ w - y) ** 2, name="cost")
+                    self.train_op = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(cost)
+
+        LeastSquares(x, y).train(steps_per_epoch=100, max_epoch=5)
+        ```
+    """
+
+    is_chief: bool = True
+
+    def __init__(self) -> None:
+        self.graph: Any = tf.Graph() if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        self.train_op: Any = None
+        self.progress = Progress()
+        self.run_dir: Path | None = None
+        self.failure: BaseException | None = None
+        self.hooks = HookManager()
+        self.hooks.register_all(get_catalog().autoload())
+        self.monitors: Monitors
+        self.sess: Any = None
+        self.hooked_sess: HookedSession
+        self.step_hooks: StepHooks
+        self._callbacks: list[Any] = []
+        self._is_set_up = False
+        self._resources = ExitStack()
+
+    # What a subclass overrides.
+
+    def run_step(self) -> None:
+        """Run one step: `train_op`, together with the hooks. Override it to make a step something else.
+
+        Raises:
+            TrainerStateError: if there is no `train_op`.
+        """
+        if self.train_op is None:
+            raise TrainerStateError(
+                f"{type(self).__name__} has no train_op. Set self.train_op before train(), or override run_step()."
+            )
+        self.hooked_sess.run(self.train_op)
+
+    def session_config(self) -> Any:
+        """Return the `tf.compat.v1.ConfigProto` of the session unless the caller of `train` gives one."""
+        return default_session_config()
+
+    # How far the training is.
+
+    @property
+    def epoch_num(self) -> int:
+        """The epoch under way, from just before `before_epoch` until after `trigger_epoch`."""
+        return self.progress.epoch_num
+
+    @property
+    def local_step(self) -> int:
+        """The step under way within the epoch, from 1 on."""
+        return self.progress.local_step
+
+    @property
+    def global_step(self) -> int:
+        """How many times `hooked_sess.run` has completed."""
+        return self.progress.global_step
+
+    # What a caller does.
+
+    def register_callback(self, callback: Any) -> None:
+        """Add a callback before the training starts; it is called before those that are given to `train`.
+
+        Args:
+            callback: an instance, a class, a name, ``"module:attr"``, or `tpk.use`.
+
+        Raises:
+            TrainerStateError: if the trainer is set up already.
+        """
+        if self._is_set_up:
+            raise TrainerStateError(
+                f"{callback!r} comes too late: the graph of this trainer is complete. Register callbacks before train()."
+            )
+        self._callbacks.append(callback)
+
+    def train(
+        self,
+        *,
+        callbacks: Sequence[Any] = (),
+        monitors: Sequence[Any] = (),
+        session_creator: SessionCreator | None = None,
+        session_config: Any = None,
+        session_init: Any = None,
+        steps_per_epoch: int,
+        starting_epoch: int = 1,
+        max_epoch: int = FOREVER,
+        run_dir: str | os.PathLike[str] | None = None,
+        describe: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Train, with no callbacks and monitors but these.
+
+        Args:
+            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`.
+            monitors: what takes the statistics, named in the same ways.
+            session_creator: where the session comes from; by default a new one.
+            session_config: `tf.compat.v1.ConfigProto` of that new session.
+            session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping
+                of names to arrays.
+            steps_per_epoch: how many steps an epoch has.
+            starting_epoch: the number of the first epoch.
+            max_epoch: the number of the last epoch.
+            run_dir: where the run keeps its files; it is created. None: nowhere.
+            describe: plain data that is written to ``config.json`` of `run_dir`.
+
+        Raises:
+            TrainerStateError: if this trainer has trained before.
+            ConfigError: if an argument has a value that it cannot have.
+        """
+        _check_counts(steps_per_epoch, starting_epoch, max_epoch)
+        self._claim()
+        self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch
+        self.progress.epoch_num = starting_epoch - 1
+        with self._resources:
+            self._open_run_dir(run_dir, describe)
+            self.setup(
+                callbacks=callbacks,
+                monitors=monitors,
+                session_creator=_choose_creator(session_creator, session_config, self.session_config),
+                session_init=session_init,
+            )
+            with self._graph_and_session():
+                run_loop(self)
+
+    def train_with_defaults(
+        self,
+        *,
+        callbacks: Sequence[Any] = (),
+        extra_callbacks: Sequence[Any] | None = None,
+        monitors: Sequence[Any] | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
+        config: Any = None,
+        **options: Any,
+    ) -> None:
+        """Train as `train` does, with the default callbacks and monitors besides.
+
+        Args:
+            callbacks: called before the extra ones.
+            extra_callbacks: by default `MovingAverageSummary`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`,
+                and what plugins add by ``tpk_default_callbacks``.
+            monitors: by default `TFEventWriter`, `JSONWriter` and `ScalarPrinter`.
+            run_dir: by default ``runs/<script>/<timestamp>``.
+            config: the `TrainConfig`, if there is one, for plugins that add callbacks.
+            options: the other arguments of `train`.
+        """
+        if extra_callbacks is None:
+            added = self.hooks.hook.tpk_default_callbacks(config=config)
+            extra_callbacks = [*DEFAULT_CALLBACKS, *(callback for some in added for callback in some)]
+        self.train(
+            callbacks=[*callbacks, *extra_callbacks],
+            monitors=DEFAULT_MONITORS if monitors is None else monitors,
+            run_dir=default_run_dir() if run_dir is None else run_dir,
+            **options,
+        )
+
+    # The parts of a training.
+
+    def setup(
+        self,
+        *,
+        callbacks: Sequence[Any] = (),
+        monitors: Sequence[Any] = (),
+        session_creator: SessionCreator,
+        session_init: Any = None,
+    ) -> None:
+        """Turn names into plugins, complete and finalize the graph, create and initialize the session.
+
+        Called by `train`.
+        """
+        catalog = get_catalog()
+        self.monitors = Monitors(
+            [catalog.resolve("monitor", monitor) for monitor in monitors], is_chief=self.is_chief
+        )
+        resolved = [catalog.resolve("callback", callback) for callback in [*self._callbacks, *callbacks]]
+        active = [each for each in resolved if self.is_chief or not getattr(each, "chief_only", True)]
+        self.hooks.register_all([*active, self.monitors])
+        for plugin in self.hooks.plugins.values():
+            if isinstance(plugin, Callback):
+                plugin.trainer = self
+        self._is_set_up = True
+
+        initial = as_session_init(session_init)
+        with self.graph.as_default():
+            global_step = get_global_step_var()
+            self.hooks.hook.setup_graph(trainer=self)
+            counter = StepCounter(self.train_op, global_step)
+            self.sess = session_creator.create_session(self.graph)
+        if session_creator.owns_session:
+            self._resources.callback(self.sess.close)
+        if initial is not None:
+            initial.run(self.sess)
+        self.graph.finalize()
+        self.progress.global_step = int(self.sess.run(global_step))
+        self.step_hooks = self.hooks.compile_step()
+        translators = [getattr(plugin, "translate_error", None) for plugin in self.hooks.plugins.values()]
+        self.hooked_sess = HookedSession(
+            self.sess,
+            self.step_hooks,
+            self.progress,
+            count_op=counter.op_for,
+            translators=[translate for translate in translators if translate is not None],
+        )
+
+    def finish(self) -> None:
+        """Let every callback do its `after_train`; called by the loop, however it ends.
+
+        Raises:
+            BaseException: the first failure of a callback, if the training itself did not fail.
+        """
+        failures = self.hooks.after_train(self)
+        if failures and self.failure is None:
+            self.failure = failures[0]
+            raise failures[0]
+
+    def _claim(self) -> None:
+        if self._is_set_up or hasattr(self, "max_epoch"):
+            raise TrainerStateError(
+                f"this {type(self).__name__} has trained already; a trainer trains once. Make a new one, and give it "
+                "session_init=<the checkpoint> to go on from there."
+            )
+
+    def _open_run_dir(self, path: str | os.PathLike[str] | None, describe: Mapping[str, Any] | None) -> None:
+        if path is not None and self.is_chief:
+            self.run_dir = create_run_dir(path)
+        self._resources.enter_context(run_log(self.run_dir))
+        if self.run_dir is not None:
+            logger.info("run_dir: %s", self.run_dir)
+            write_config(self.run_dir, describe or {"trainer": type(self).__name__})
+
+    @contextmanager
+    def _graph_and_session(self) -> Iterator[None]:
+        with self.graph.as_default(), self.sess.as_default():
+            yield
+
+
+def _choose_creator(creator: SessionCreator | None, config: Any, default_config: Any) -> SessionCreator:
+    if creator is None:
+        return NewSessionCreator(config=config if config is not None else default_config())
+    if config is not None:
+        raise ConfigError(
+            "session_creator and session_config exclude each other. Give the config to the session creator."
+        )
+    return creator
+
+
+def _check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
+    counts = {
+        "steps_per_epoch": steps_per_epoch,
+        "starting_epoch": starting_epoch,
+        "max_epoch": max_epoch,
+    }
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < (name != "max_epoch"):
+            raise ConfigError(f"{name}={count!r}: expected a positive whole number.")

@@ -52,7 +52,7 @@ class CheckpointError(TpkError, ValueError):
     """A checkpoint is missing, torn, or does not fit the graph."""
 
 
-class StopTraining(Exception):  # noqa: N818 - not an error: a request, named as graph-mode users know it
+class StopTraining(Exception):
     """Raise it anywhere inside a training to end the training in good order.
 
     ``after_train`` runs, the session and the workers are closed, and ``train()`` returns normally.
@@ -70,10 +70,10 @@ class StopTraining(Exception):  # noqa: N818 - not an error: a request, named as
 def add_note(error: BaseException, note: str) -> None:
     """Attach `note` to `error`, as `BaseException.add_note` does from Python 3.11 on.
 
-    On Python 3.10 the notes are kept in ``__notes__`` all the same, where `notes_of` and pytest find them; the
-    interpreter does not print them there, so the loop logs them too.
+    On Python 3.10 the notes are kept in ``__notes__`` all the same, where pytest finds them; the interpreter does
+    not print them there, so the loop logs them too.
     """
     if hasattr(error, "add_note"):
         error.add_note(note)
     else:
-        error.__notes__ = [*getattr(error, "__notes__", []), note]  # type: ignore[attr-defined]
+        error.__notes__ = [*getattr(error, "__notes__", []), note]

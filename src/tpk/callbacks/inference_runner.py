@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpk.callbacks.inferencers import Inferencer
 from tpk.errors import ConfigError
 from tpk.input_source import FeedInput, InputSource
 from tpk.plugin import Callback, HookManager
 from tpk.session import HookedSession, Progress
-
-if TYPE_CHECKING:
-    from tpk.train.tower_trainer import TowerTrainer
 
 DEFAULT_TOWER_NAME = "InferenceTower"
 
@@ -64,7 +61,7 @@ class InferenceRunner(Callback):
         self._input_hooks = HookManager()
         self._session: HookedSession | None = None
 
-    def setup_graph(self, trainer: TowerTrainer) -> None:
+    def setup_graph(self, trainer: Any) -> None:
         """Build the inference tower."""
         if not hasattr(trainer, "build_inference_tower"):
             raise ConfigError(
@@ -75,13 +72,11 @@ class InferenceRunner(Callback):
         self._input_hooks.register_all(callbacks)
         for callback in callbacks:
             callback.trainer = trainer
-        tower = trainer.build_inference_tower(
-            self._tower_name, self._source.get_input_tensors(), device=self._device
-        )
+        tower = trainer.build_inference_tower(self._tower_name, self._source.get_input_tensors(), device=self._device)
         self._fetches = [inferencer.get_fetches(tower) for inferencer in self._inferencers]
         self._input_hooks.hook.setup_graph(trainer=trainer)
 
-    def before_train(self, trainer: TowerTrainer) -> None:
+    def before_train(self, trainer: Any) -> None:
         """Start the data."""
         self._input_hooks.hook.before_train(trainer=trainer)
         translators = [getattr(plugin, "translate_error", None) for plugin in self._input_hooks.plugins.values()]
@@ -99,15 +94,13 @@ class InferenceRunner(Callback):
             inferencer.before_inference()
         self._source.reset_state()
         for _ in range(self._source.size):
-            for inferencer, results in zip(
-                self._inferencers, self._session.run(self._fetches), strict=True
-            ):
+            for inferencer, results in zip(self._inferencers, self._session.run(self._fetches), strict=True):
                 inferencer.on_fetches(results)
         for inferencer in self._inferencers:
             for name, value in inferencer.after_inference().items():
                 self.trainer.monitors.put_scalar(name, value)
 
-    def after_train(self, trainer: TowerTrainer) -> None:
+    def after_train(self, trainer: Any) -> None:
         """Stop the data.
 
         Raises:

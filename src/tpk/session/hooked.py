@@ -19,6 +19,9 @@ SessionRunContext = tf.compat.v1.train.SessionRunContext
 SessionRunValues = tf.compat.v1.train.SessionRunValues
 
 _MAX_CONSTANT_PLANS = 256
+_NO_PLAN = (None, None)
+
+_Outcome = tuple[list[Any], Any, Any]
 
 
 class HookedSession:
@@ -68,9 +71,7 @@ class HookedSession:
         """Whether a hook has asked for the end by ``run_context.request_stop()``."""
         return self._stop_requested
 
-    def run(
-        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
-    ) -> Any:
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Run `fetches` and whatever the hooks ask for, once.
 
         Args:
@@ -88,9 +89,9 @@ class HookedSession:
                 of the one that fed it.
         """
         if not self._has_hooks:
-            results = self._run((fetches,), feed_dict, options, run_metadata)
+            (own,), _, _ = self._run((fetches,), feed_dict, options, run_metadata)
             self._progress.global_step += 1
-            return results[0]
+            return own
 
         context = SessionRunContext(SessionRunArgs(fetches, feed_dict, options), self.sess)
         requests = [fetches]
@@ -100,9 +101,7 @@ class HookedSession:
         except BaseException as error:
             self._hooks.note_failure(error, "before_run", before_run)
             raise
-        if run_metadata is None and (options is not None or _asks_for_options(requests)):
-            run_metadata = tf.compat.v1.RunMetadata()
-        results = self._run(tuple(requests), feed_dict, options, run_metadata)
+        results, options, run_metadata = self._run(tuple(requests), feed_dict, options, run_metadata)
         self._progress.global_step += 1
 
         if self._after_run:
@@ -117,29 +116,33 @@ class HookedSession:
             self._stop_requested = True
         return results[0]
 
-    def _run(
-        self, requests: tuple[Any, ...], feed_dict: Any, options: Any, run_metadata: Any
-    ) -> list[Any]:
-        """Run all requests at once and return the results of each."""
-        feeds: Sequence[Feed] = ()
-        plan = None
-        key = tuple(map(id, requests))
+    def _run(self, requests: tuple[Any, ...], feed_dict: Any, options: Any, run_metadata: Any) -> _Outcome:
+        """Run all requests at once; return the results of each, and the options and metadata of the run."""
         if feed_dict is None and options is None and run_metadata is None:
-            plan, _ = self._constant_plans.get(key, (None, None))
-        if plan is None:
-            fetches, feeds, options = _merge(requests, feed_dict, options)
-            plan = self._find_plan(fetches, feeds)
-            if not feeds and options is None and is_constant(requests):
-                self._remember(key, plan, requests)
+            plan, _ = self._constant_plans.get(tuple(map(id, requests)), _NO_PLAN)
+            if plan is not None and plan.call is not None:
+                return self._call(plan, ()), None, None
 
-        if plan.call is None or options is not None or run_metadata is not None:
-            return self._run_session(plan, feeds, options, run_metadata)
-        arrays = plan.convert(feeds) if feeds else ()
+        fetches, feeds, options = _merge(requests, feed_dict, options)
+        plan = self._find_plan(fetches, feeds)
+        if options is not None or run_metadata is not None:
+            run_metadata = tf.compat.v1.RunMetadata() if run_metadata is None else run_metadata
+            return self._run_session(plan, feeds, options, run_metadata), options, run_metadata
+        if not feeds and is_constant(requests):
+            self._remember(plan, requests)
+        arrays = plan.convert(feeds) if plan.call is not None else None
         if arrays is None:
-            return self._run_session(plan, feeds, None, None)
+            return self._run_session(plan, feeds, None, None), None, None
+        return self._call(plan, arrays), None, None
+
+    def _call(self, plan: RunPlan, arrays: Sequence[Any]) -> list[Any]:
+        """Make the run by the compiled callable."""
+        assert plan.call is not None
         try:
             values = plan.call(*arrays)
         except tf.errors.OpError as error:
+            if self.sess._closed:
+                return self._run_session(plan, (), None, None)  # It says that the session is closed.
             self._raise_cause(error)
             # TensorFlow words the error with the place in the user's code that created the failing op.
             self.sess._do_call(_raise, error)
@@ -147,9 +150,7 @@ class HookedSession:
             return plan.no_results
         return plan.distribute(plan.build(values))
 
-    def _run_session(
-        self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any
-    ) -> list[Any]:
+    def _run_session(self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any) -> list[Any]:
         """Make the run by `Session.run`, which takes everything and words errors about feeds."""
         with self.sess.graph.as_default():  # Tensors hash only within their graph's context.
             feed_dict = dict(feeds)
@@ -169,11 +170,11 @@ class HookedSession:
             self._plans[key] = plan
         return plan
 
-    def _remember(self, key: tuple[int, ...], plan: RunPlan, requests: tuple[Any, ...]) -> None:
+    def _remember(self, plan: RunPlan, requests: tuple[Any, ...]) -> None:
         # A hook that makes a new request each time would fill the table with entries that never match again.
         if len(self._constant_plans) >= _MAX_CONSTANT_PLANS:
             self._constant_plans.clear()
-        self._constant_plans[key] = (plan, requests)
+        self._constant_plans[tuple(map(id, requests))] = (plan, requests)
 
     def _raise_cause(self, error: Exception) -> None:
         for translate in self._translators:
@@ -182,9 +183,7 @@ class HookedSession:
                 raise cause from error
 
 
-def _merge(
-    requests: Sequence[Any], feed_dict: Any, options: Any
-) -> tuple[list[Any], Sequence[Feed], Any]:
+def _merge(requests: Sequence[Any], feed_dict: Any, options: Any) -> tuple[list[Any], Sequence[Feed], Any]:
     """Take the requests apart into what each fetches, all feeds, and the merged run options."""
     fetches, feed_dicts, all_options = [requests[0]], [feed_dict], [options]
     for request in requests[1:]:
@@ -195,10 +194,6 @@ def _merge(
         else:
             fetches.append(request)
     return fetches, merge_feeds(feed_dicts), merge_run_options(all_options)
-
-
-def _asks_for_options(requests: Sequence[Any]) -> bool:
-    return any(isinstance(request, SessionRunArgs) and request.options is not None for request in requests[1:])
 
 
 def _raise(error: Exception) -> None:

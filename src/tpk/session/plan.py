@@ -35,6 +35,7 @@ class RunPlan:
         call: the compiled callable; None if this structure needs `Session.run`.
         build: makes the merged results of what `call` returned; None if no request fetches anything, so that all
             results are None.
+        no_results: the results of each request then.
     """
 
     kept: tuple[Any, ...]
@@ -43,10 +44,10 @@ class RunPlan:
     slots: tuple[_Slot, ...] = ()
     call: Callable[..., list[Any]] | None = None
     build: Callable[[list[Any]], list[Any]] | None = None
+    no_results: list[None] = attrs.field(init=False)
 
-    @property
-    def no_results(self) -> list[None]:
-        """The results of a plan that fetches nothing."""
+    @no_results.default
+    def _no_results(self) -> list[None]:
         return [None] * len(self.positions)
 
     def distribute(self, merged: Sequence[Any]) -> list[Any]:
@@ -90,14 +91,13 @@ class _Slot:
         )
 
 
-def make_plan(
-    sess: Any, requests: Sequence[Any], extra_targets: Sequence[Any], feed_keys: Sequence[Any]
-) -> RunPlan:
+def make_plan(sess: Any, requests: Sequence[Any], extra_targets: Sequence[Any], feed_keys: Sequence[Any]) -> RunPlan:
     """Compile `requests` into one run.
 
     Args:
         sess: the raw `tf.compat.v1.Session`.
-        requests: a structure of fetches each, as `Session.run` takes it; or None for nothing.
+        requests: a structure of fetches each, as `Session.run` takes it: that of the caller, then those of the
+            hooks, where None is nothing.
         extra_targets: ops that run along, whose results nobody gets.
         feed_keys: the tensors that are fed, in order.
 
@@ -106,9 +106,11 @@ def make_plan(
     """
     positions: list[int | None] = []
     merged: list[Any] = []
-    for request in requests:
-        positions.append(None if request is None else len(merged))
-        if request is not None:
+    for index, request in enumerate(requests):
+        if request is None and index > 0:  # A caller has to want something; a hook need not.
+            positions.append(None)
+        else:
+            positions.append(len(merged))
             merged.append(request)
     merged.extend(extra_targets)
     kept = [leaf for request in requests for leaf in leaves(request)]

@@ -37,7 +37,9 @@ def _optional_instance(kind: Any) -> Callable[..., None]:
 
 def _count(minimum: int) -> Callable[..., None]:
     return _checked(
-        validators.and_(validators.instance_of(int), validators.not_(validators.instance_of(bool)), validators.ge(minimum))
+        validators.and_(
+            validators.instance_of(int), validators.not_(validators.instance_of(bool)), validators.ge(minimum)
+        )
     )
 
 
@@ -87,17 +89,13 @@ class TrainConfig:
     callbacks: Plugins = attrs.field(default=(), validator=_sequence)
     extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
     monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
-    session_creator: SessionCreator | None = attrs.field(
-        default=None, validator=_optional_instance(SessionCreator)
-    )
+    session_creator: SessionCreator | None = attrs.field(default=None, validator=_optional_instance(SessionCreator))
     session_config: Any = None
     session_init: Any = None
     starting_epoch: int = attrs.field(default=1, validator=_count(1))
     steps_per_epoch: int | None = attrs.field(default=None, validator=validators.optional(_count(1)))
     max_epoch: int = attrs.field(default=FOREVER, validator=_count(0))
-    run_dir: str | os.PathLike[str] | None = attrs.field(
-        default=None, validator=_optional_instance((str, os.PathLike))
-    )
+    run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
     seed: int | None = attrs.field(default=None, validator=_optional_instance(int))
 
     def __attrs_post_init__(self) -> None:

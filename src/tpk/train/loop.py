@@ -47,7 +47,10 @@ def run_loop(trainer: Trainer) -> None:
     except (StopTraining, tf.errors.OutOfRangeError) as end:
         logger.info("training ended in epoch %d, step %d: %s", progress.epoch_num, progress.local_step, end)
     except BaseException as failure:
-        logger.error("training failed in epoch %d, step %d", progress.epoch_num, progress.local_step)
+        notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
+        logger.error(
+            "training failed in epoch %d, step %d: %r%s", progress.epoch_num, progress.local_step, failure, notes
+        )
         trainer.failure = failure
         raise
     finally:

@@ -85,9 +85,7 @@ class TowerTrainer(Trainer):
         if name not in [tower.ns_name for tower in self.towers]:
             self.build_inference_tower(name, device=device)
         tower: TowerHandle = self.towers[name]
-        return OnlinePredictor(
-            tower.get_tensors(input_names), tower.get_tensors(output_names), lambda: self.sess
-        )
+        return OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), lambda: self.sess)
 
     def build_inference_tower(
         self, ns_name: str, inputs: Sequence[Any] | None = None, device: str | None = None
@@ -116,21 +114,20 @@ class TowerTrainer(Trainer):
             self.strategy.predict_context(ns_name),
         ):
             self.tower_func(*(self._placeholders() if inputs is None else inputs))
-        return self.towers[len(self.towers) - 1]
+        tower: TowerHandle = self.towers[-1]
+        return tower
 
     def _placeholders(self) -> list[Any]:
         return [
-            tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name)
-            for spec in self.tower_func.input_signature
+            tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.tower_func.input_signature
         ]
 
     def _main_tower(self) -> TowerHandle:
         towers = self.towers.training()
         if not towers:
-            raise TrainerStateError(
-                f"this {type(self).__name__} has no training tower yet. Call setup_graph() first."
-            )
-        return towers[0]
+            raise TrainerStateError(f"this {type(self).__name__} has no training tower yet. Call setup_graph() first.")
+        main_tower: TowerHandle = towers[0]
+        return main_tower
 
 
 class SingleCostTrainer(TowerTrainer):

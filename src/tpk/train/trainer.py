@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +134,8 @@ class Trainer:
         """
         if self._is_set_up:
             raise TrainerStateError(
-                f"{callback!r} comes too late: the graph of this trainer is complete. Register callbacks before train()."
+                f"{callback!r} comes too late: the graph of this trainer is complete. "
+                "Register callbacks before train()."
             )
         self._callbacks.append(callback)
 
@@ -233,9 +233,7 @@ class Trainer:
         Called by `train`.
         """
         catalog = get_catalog()
-        self.monitors = Monitors(
-            [catalog.resolve("monitor", monitor) for monitor in monitors], is_chief=self.is_chief
-        )
+        self.monitors = Monitors([catalog.resolve("monitor", monitor) for monitor in monitors], is_chief=self.is_chief)
         resolved = [catalog.resolve("callback", callback) for callback in [*self._callbacks, *callbacks]]
         active = [each for each in resolved if self.is_chief or not getattr(each, "chief_only", True)]
         self.hooks.register_all([*active, self.monitors])
@@ -315,5 +313,5 @@ def _check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> 
         "max_epoch": max_epoch,
     }
     for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, Integral) or count < (name != "max_epoch"):
+        if isinstance(count, bool) or not isinstance(count, int) or count < (name != "max_epoch"):
             raise ConfigError(f"{name}={count!r}: expected a positive whole number.")

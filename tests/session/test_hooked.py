@@ -1,0 +1,398 @@
+"""The step engine, held against TensorFlow's own `Session.run` and `MonitoredSession`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, namedtuple
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tpk.errors import SessionError
+from tpk.plugin import Callback, HookManager
+from tpk.session import HookedSession, Progress
+
+v1 = tf.compat.v1
+Pair = namedtuple("Pair", ["first", "second"])
+
+
+@attrs.define
+class Both:
+    first: object
+    second: object
+
+
+@pytest.fixture
+def graph():
+    """`a` and `b` are fed; `total` is their sum; `bump` counts in `counter`."""
+    with tf.Graph().as_default() as graph:
+        v1.placeholder(tf.float32, [None, 2], name="a")
+        v1.placeholder_with_default(np.ones((1, 2), np.float32), [None, 2], name="b")
+        tf.add(graph.get_tensor_by_name("a:0"), graph.get_tensor_by_name("b:0"), name="total")
+        v1.placeholder(tf.int32, [], name="whole")
+        v1.placeholder(tf.string, [None], name="words")
+        v1.placeholder(tf.bool, name="anything")
+        tf.identity(graph.get_tensor_by_name("whole:0") * 2, name="twice")
+        tf.identity(graph.get_tensor_by_name("words:0"), name="same_words")
+        tf.identity(graph.get_tensor_by_name("anything:0"), name="same_thing")
+        v1.sparse_placeholder(tf.float32, name="sparse")
+        tf.constant(7.0, name="seven")
+        tf.constant([b"x", b"y"], name="letters")
+        counter = v1.get_variable("counter", initializer=0)
+        counter.assign_add(1, name="bump", read_value=False)
+        yield graph
+
+
+@pytest.fixture
+def sess(graph):
+    with v1.Session(graph=graph) as sess:
+        sess.run(v1.global_variables_initializer())
+        yield sess
+
+
+def hooked(sess, *callbacks, **options):
+    manager = HookManager()
+    manager.register_all(callbacks)
+    return HookedSession(sess, manager.compile_step(), Progress(), **options)
+
+
+class Ask(Callback):
+    """Asks for the same each time, and keeps what it gets."""
+
+    def __init__(self, request):
+        self.request = request
+        self.got = []
+
+    def before_run(self, run_context):
+        return self.request
+
+    def after_run(self, run_context, run_values):
+        self.got.append(run_values.results)
+
+
+def t(name):
+    return v1.get_default_graph().get_tensor_by_name(name + ":0")
+
+
+def op(name):
+    return v1.get_default_graph().get_operation_by_name(name)
+
+
+STRUCTURES = {
+    "tensor": lambda: t("seven"),
+    "operation": lambda: op("bump"),
+    "operation that makes a tensor": lambda: op("seven"),
+    "name": lambda: "seven:0",
+    "name of an operation": lambda: "bump",
+    "variable": lambda: v1.global_variables()[0],
+    "strings": lambda: t("letters"),
+    "list": lambda: [t("seven"), op("bump"), t("letters")],
+    "empty list": lambda: [],
+    "tuple": lambda: (t("seven"), [t("seven")]),
+    "named tuple": lambda: Pair(t("seven"), op("bump")),
+    "dict": lambda: {"x": t("seven"), "y": [t("letters")], "z": op("bump")},
+    "ordered dict": lambda: OrderedDict([("y", t("seven")), ("x", t("letters"))]),
+    "attrs": lambda: Both(t("seven"), t("letters")),
+    "the same twice": lambda: [t("seven"), {"again": t("seven")}],
+    "constant sparse": lambda: tf.sparse.from_dense([[0.0, 1.0]]),
+    "ragged": lambda: tf.ragged.constant([[1], [2, 3]]),
+}
+
+
+def assert_same(ours, theirs):
+    assert type(ours) is type(theirs)
+    if isinstance(theirs, dict):
+        assert list(ours) == list(theirs)
+        for key in theirs:
+            assert_same(ours[key], theirs[key])
+    elif isinstance(theirs, list | tuple):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            assert_same(one, other)
+    elif attrs.has(type(theirs)):
+        assert_same(attrs.astuple(ours, recurse=False), attrs.astuple(theirs, recurse=False))
+    elif isinstance(theirs, np.ndarray):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+    elif hasattr(theirs, "to_list"):
+        assert ours.to_list() == theirs.to_list()
+    else:
+        np.testing.assert_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_fetches_have_the_structure_and_values_of_session_run(sess, structure):
+    fetches = STRUCTURES[structure]()
+    ours = hooked(sess)
+    expected = sess.run(fetches)
+    for _ in range(3):  # compiled, then reused
+        assert_same(ours.run(fetches), expected)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_hook_gets_the_structure_and_values_of_session_run(sess, structure):
+    asked = Ask(STRUCTURES[structure]())
+    expected = sess.run(asked.request)
+    ours = hooked(sess, Ask(t("seven")), asked)
+    for _ in range(2):
+        assert ours.run(t("letters")).tolist() == [b"x", b"y"]
+    for got in asked.got:
+        assert_same(got, expected)
+
+
+FEEDS = {
+    "array": lambda: {t("a"): np.ones((3, 2), np.float32)},
+    "array of another dtype": lambda: {t("a"): np.ones((3, 2), np.int64)},
+    "not contiguous": lambda: {t("a"): np.arange(12, dtype=np.float32).reshape(2, 6).T[::3]},
+    "list": lambda: {t("a"): [[1, 2], [3, 4]]},
+    "empty": lambda: {t("a"): np.zeros((0, 2), np.float32)},
+    "two": lambda: {t("b"): [[2.0, 3.0]], t("a"): [[1.0, 1.0]]},
+    "by name": lambda: {"a:0": [[1.0, 1.0]]},
+    "numpy scalar": lambda: {t("a"): [[1, 1]], t("whole"): np.int32(4)},
+    "python int": lambda: {t("a"): [[1, 1]], t("whole"): 4},
+    "strings": lambda: {t("a"): [[1, 1]], t("words"): ["x", b"yz"]},
+    "array of strings": lambda: {t("a"): [[1, 1]], t("words"): np.array(["x", "yz"])},
+    "unknown rank": lambda: {t("a"): [[1, 1]], t("anything"): [[True]]},
+}
+
+
+@pytest.mark.parametrize("feeds", FEEDS)
+def test_feeds_mean_what_they_mean_to_session_run(sess, feeds):
+    feed_dict = FEEDS[feeds]()
+    known = [key if isinstance(key, str) else key.name for key in feed_dict]
+    results = {"whole:0": "twice", "words:0": "same_words", "anything:0": "same_thing"}
+    fetches = [t("total"), *(t(results[name]) for name in known if name in results)]
+    expected = sess.run(fetches, feed_dict)
+    ours = hooked(sess)
+    for _ in range(2):
+        assert_same(ours.run(fetches, feed_dict), expected)
+
+
+def test_a_tensor_that_is_fed_and_fetched_gives_what_was_fed(sess):
+    feed_dict = {t("a"): [[1.0, 2.0]]}
+    expected = sess.run([t("a"), t("total")], feed_dict)
+    assert_same(hooked(sess).run([t("a"), t("total")], feed_dict), expected)
+
+
+def test_sparse_feeds_take_the_ordinary_run(sess, graph):
+    sparse = tf.SparseTensor(t("sparse/indices"), t("sparse/values"), t("sparse/shape"))
+    value = v1.SparseTensorValue([[0, 1]], [5.0], [1, 2])
+    expected = sess.run(sparse.values, {sparse: value})
+    assert_same(hooked(sess).run(sparse.values, {sparse: value}), expected)
+
+
+BAD_FEEDS = {
+    "shape": lambda: {t("a"): np.ones((3, 5))},
+    "rank": lambda: {t("a"): np.ones(3)},
+    "not a number": lambda: {t("a"): [["x", "y"]]},
+    "does not fit the dtype": lambda: {t("a"): [[1, 1]], t("whole"): 2**40},
+    "a tensor": lambda: {t("a"): t("seven")},
+    "no key": lambda: {"nothing:0": 1.0},
+}
+
+
+@pytest.mark.parametrize("feeds", BAD_FEEDS)
+def test_bad_feeds_raise_what_session_run_raises(sess, feeds):
+    feed_dict = BAD_FEEDS[feeds]()
+    ours = hooked(sess)
+    ours.run(t("total"), {t("a"): [[1, 1]]})
+    with pytest.raises(Exception) as theirs:
+        sess.run(t("total"), feed_dict)
+    with pytest.raises(type(theirs.value)) as error:
+        ours.run(t("total"), feed_dict)
+    assert str(error.value) == str(theirs.value)
+
+
+def test_bad_fetches_raise_what_session_run_raises(sess):
+    with pytest.raises(ValueError, match="nothing:0"):
+        hooked(sess).run("nothing:0")
+    with pytest.raises(TypeError, match="None"):
+        hooked(sess).run(None)
+
+
+def test_a_failing_op_raises_what_session_run_raises(sess, graph):
+    with graph.as_default():
+        failing = v1.debugging.assert_equal(t("whole"), 1, message="whole is not one")
+    with pytest.raises(tf.errors.InvalidArgumentError) as theirs:
+        sess.run(failing, {t("whole"): 2})
+    with pytest.raises(tf.errors.InvalidArgumentError) as ours:
+        hooked(sess).run(failing, {t("whole"): np.array(2, np.int32)})
+    assert ours.value.op is theirs.value.op
+    assert "whole is not one" in str(ours.value)
+    assert "test_hooked.py" in str(ours.value)  # where the user made the op
+
+
+def test_a_closed_session_raises_what_session_run_raises(sess):
+    ours = hooked(sess)
+    ours.run(op("bump"))
+    sess.close()
+    with pytest.raises(RuntimeError, match="closed Session"):
+        ours.run(op("bump"))
+
+
+def test_everything_happens_in_one_run(sess):
+    ours = hooked(sess, Ask(op("bump")), Ask([op("bump"), t("seven")]))
+    ours.run(op("bump"))
+    assert sess.run("counter:0") == 1
+
+
+def test_requests_that_change_from_step_to_step_get_their_own_results(sess):
+    class Alternate(Callback):
+        def __init__(self):
+            self.step, self.got = 0, []
+
+        def before_run(self, run_context):
+            self.step += 1
+            return None if self.step % 2 else [t("seven")]
+
+        def after_run(self, run_context, run_values):
+            self.got.append(run_values.results)
+
+    alternate, steady = Alternate(), Ask(t("letters"))
+    ours = hooked(sess, alternate, steady)
+    for _ in range(4):
+        ours.run(op("bump"))
+    assert alternate.got == [None, [7.0], None, [7.0]]
+    assert [got.tolist() for got in steady.got] == [[b"x", b"y"]] * 4
+
+
+def test_a_list_that_is_changed_in_place_is_seen_as_changed(sess):
+    fetches = [t("seven")]
+    ours = hooked(sess)
+    assert ours.run(fetches) == [7.0]
+    fetches.append(t("letters"))
+    assert len(ours.run(fetches)) == 2
+
+
+def test_a_new_request_object_each_step_does_not_pile_up(sess):
+    class Fresh(Callback):
+        def before_run(self, run_context):
+            return v1.train.SessionRunArgs((t("seven"),))
+
+    ours = hooked(sess, Fresh())
+    for _ in range(600):
+        ours.run(op("bump"))
+    assert len(ours._plans) == 1
+    assert len(ours._constant_plans) <= 256
+
+
+def test_global_step_counts_completed_runs_only(sess, graph):
+    manager = HookManager()
+    progress = Progress()
+    ours = HookedSession(sess, manager.compile_step(), progress)
+    ours.run(op("bump"))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ours.run(t("total"))  # `a` is not fed
+    assert progress.global_step == 1
+
+
+def test_the_same_tensor_fed_twice_is_an_error_that_names_it(sess):
+    ours = hooked(sess, Ask(v1.train.SessionRunArgs(None, {t("a"): [[1.0, 1.0]]})))
+    with pytest.raises(SessionError, match=r"'a:0' is fed twice"):
+        ours.run(t("total"), {t("a"): [[2.0, 2.0]]})
+
+
+def test_a_hook_feeds_and_the_step_gets_it(sess):
+    ours = hooked(sess, Ask(v1.train.SessionRunArgs(None, {t("a"): np.float32([[1, 1]])})))
+    assert ours.run(t("total")).tolist() == [[2.0, 2.0]]
+
+
+def test_options_of_all_requests_are_merged_and_metadata_is_handed_out(sess):
+    seen = []
+
+    class Trace(Callback):
+        def before_run(self, run_context):
+            return v1.train.SessionRunArgs(t("seven"), options=v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE))
+
+        def after_run(self, run_context, run_values):
+            seen.append(run_values)
+
+    metadata = v1.RunMetadata()
+    ours = hooked(sess, Trace())
+    ours.run(op("bump"), options=v1.RunOptions(timeout_in_ms=5000), run_metadata=metadata)
+    ours.run(op("bump"))
+    assert seen[0].options.timeout_in_ms == 5000
+    assert seen[0].options.trace_level == v1.RunOptions.FULL_TRACE
+    assert seen[0].run_metadata is metadata
+    assert all(values.run_metadata.step_stats.dev_stats and values.results == 7.0 for values in seen)
+
+
+def test_a_run_context_shows_the_original_run_and_the_raw_session(sess):
+    class Look(Callback):
+        def before_run(self, run_context):
+            self.context = run_context
+
+    look = Look()
+    hooked(sess, look).run(t("total"), {t("a"): [[1, 1]]})
+    assert look.context.session is sess
+    assert look.context.original_args.fetches is t("total")
+
+
+def test_a_requested_stop_takes_effect_after_the_hooks_of_the_step(sess):
+    class Stop(Callback):
+        def after_run(self, run_context, run_values):
+            run_context.request_stop()
+
+    last = Ask(t("seven"))
+    ours = hooked(sess, Stop(), last)
+    assert not ours.should_stop()
+    ours.run(op("bump"))
+    assert ours.should_stop()
+    assert last.got == [7.0]
+
+
+@pytest.mark.parametrize("hook", ["before_run", "after_run"])
+def test_an_error_in_a_hook_names_it(sess, hook):
+    class Broken(Callback):
+        pass
+
+    def fail(self, run_context, *run_values):
+        raise KeyError("mine")
+
+    if hook == "before_run":
+        Broken.before_run = lambda self, run_context: fail(self, run_context)
+    else:
+        Broken.after_run = lambda self, run_context, run_values: fail(self, run_context)
+    with pytest.raises(KeyError, match="mine") as error:
+        hooked(sess, Ask(t("seven")), Broken()).run(op("bump"))
+    assert error.value.__notes__ == [f"in callback 'Broken', hook {hook!r}"]
+
+
+def test_the_cause_of_a_failed_run_is_raised_in_its_place(sess):
+    cause = ZeroDivisionError("in the data")
+    ours = hooked(sess, translators=[lambda error: None, lambda error: cause])
+    for fetches in (t("total"), "total:0"):
+        with pytest.raises(ZeroDivisionError) as raised:
+            ours.run(fetches)
+        assert isinstance(raised.value.__cause__, tf.errors.InvalidArgumentError)
+
+
+def test_the_same_hooks_get_the_same_under_a_monitored_session(graph):
+    class Record(v1.train.SessionRunHook):
+        def __init__(self, request):
+            self.request, self.seen = request, []
+
+        def before_run(self, run_context):
+            return None if self.request is None else v1.train.SessionRunArgs(self.request)
+
+        def after_run(self, run_context, run_values):
+            self.seen.append(run_values.results)
+
+    class Adapt(Callback):
+        def __init__(self, hook):
+            self.before_run = hook.before_run
+            self.after_run = hook.after_run
+
+    requests = [None, t("seven"), [op("bump"), t("letters")], {"a": (t("seven"),)}]
+    ours, theirs = ([Record(request) for request in requests] for _ in range(2))
+    initializer = v1.global_variables_initializer()
+    with v1.train.MonitoredSession(hooks=theirs) as monitored:
+        monitored.run(initializer)
+        expected = monitored.run([t("total"), op("bump")], {t("a"): [[1, 1]]})
+    with v1.Session(graph=graph) as sess:
+        sess.run(initializer)
+        got = hooked(sess, *map(Adapt, ours)).run([t("total"), op("bump")], {t("a"): [[1, 1]]})
+    assert_same(got, expected)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_same(one.seen[-1], other.seen[-1])

@@ -182,7 +182,7 @@ _PUBLIC = {
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 
-__all__ = sorted([*_HOME, *_ROOMS, "__version__"])  # noqa: PLE0605 - derived, so that it cannot go stale
+__all__ = sorted([*_HOME, *_ROOMS, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

@@ -66,8 +66,6 @@ class CallbackFactory(Callback):
             if function is None:
                 continue
             if not callable(function):
-                raise HookError(
-                    f"CallbackFactory({name}=...) takes a function of the callback, but got {function!r}."
-                )
+                raise HookError(f"CallbackFactory({name}=...) takes a function of the callback, but got {function!r}.")
             # A method in the instance is an override for this instance alone.
             vars(self)[name] = MethodType(function, self)

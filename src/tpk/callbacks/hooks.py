@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 SessionRunHook = tf.compat.v1.train.SessionRunHook
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
-
-# An exception of exactly one of these types ends the block of a MonitoredSession in good order.
-_GOOD_ENDS = (tf.errors.OutOfRangeError, StopIteration, StopTraining)
 
 
 class HookToCallback(Callback):
@@ -43,8 +41,8 @@ class HookToCallback(Callback):
 
     Args:
         hook: a `tf.compat.v1.train.SessionRunHook`.
-        stop_grace_period_secs: how long, at the end, to wait for the threads that the hook registered with
-            its coordinator.
+        stop_grace_period_secs: how long, at the end, to wait for the threads that were registered with the
+            coordinator; of several hooks, the longest counts.
 
     Raises:
         HookError: if `hook` is no session hook.
@@ -59,17 +57,16 @@ class HookToCallback(Callback):
 
     def __init__(self, hook: Any, stop_grace_period_secs: float = 120) -> None:
         if not isinstance(hook, SessionRunHook):
-            raise HookError(
-                f"HookToCallback takes an instance of tf.compat.v1.train.SessionRunHook, but got {hook!r}."
-            )
+            raise HookError(f"HookToCallback takes an instance of tf.compat.v1.train.SessionRunHook, but got {hook!r}.")
         self.hook = hook
         self._stop_grace_period_secs = stop_grace_period_secs
-        self._coordinator: Any = None
-        self._error_of_thread: BaseException | None = None
+        self._coordination: _Coordination
 
     @hookimpl(trylast=True)
     def setup_graph(self, trainer: Trainer) -> None:
         """Let the hook begin."""
+        self._coordination = _coordination_of(trainer)
+        self._coordination.join(self._stop_grace_period_secs)
         get_global_step_var()  # Most hooks look for it when they begin.
         with tf.name_scope(""):
             self.hook.begin()
@@ -79,36 +76,20 @@ class HookToCallback(Callback):
 
     def before_train(self, trainer: Trainer) -> None:
         """Tell the hook about the session."""
-        self._coordinator = tf.train.Coordinator(clean_stop_exception_types=[])
-        self.hook.after_create_session(trainer.sess, self._coordinator)
+        self.hook.after_create_session(trainer.sess, self._coordination.coordinator)
 
     def trigger_step(self, trainer: Trainer) -> None:
         """End the training if that was asked of the coordinator."""
-        if self._coordinator.should_stop():
-            try:
-                self._coordinator.raise_requested_exception()
-            except BaseException as error:
-                self._error_of_thread = error
-                raise
-            raise StopTraining(f"the coordinator of {self.hook!r} was asked to stop")
+        if self._coordination.coordinator.should_stop():
+            self._coordination.raise_stop()
 
     def after_train(self, trainer: Trainer) -> None:
-        """Let the hook end, and wait for its threads."""
-        if self._coordinator is None:
-            return
-        failure = trainer.failure
+        """Let the hook end; the last hook that ends waits for the threads of all."""
         try:
-            if failure is None or failure is self._error_of_thread or type(failure) in _GOOD_ENDS:
+            if trainer.failure is None or trainer.failure is self._coordination.error_of_thread:
                 self.hook.end(trainer.sess)
         finally:
-            self._coordinator.request_stop()
-            try:
-                self._coordinator.join(
-                    stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True
-                )
-            except BaseException as error:
-                if error is not failure:
-                    raise
+            self._coordination.leave(trainer.failure)
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks that the session hook implements, so that the others cost nothing in the step."""
@@ -126,6 +107,49 @@ class HookToCallback(Callback):
 
     def __repr__(self) -> str:
         return f"HookToCallback({self.hook!r})"
+
+
+class _Coordination:
+    """The coordinator that all session hooks of a training share, as they do under a `MonitoredSession`."""
+
+    def __init__(self) -> None:
+        self.coordinator = tf.train.Coordinator(clean_stop_exception_types=[])
+        self.error_of_thread: BaseException | None = None
+        self._hooks = 0
+        self._stop_grace_period_secs = 0.0
+
+    def join(self, stop_grace_period_secs: float) -> None:
+        """Take part in it."""
+        self._hooks += 1
+        self._stop_grace_period_secs = max(stop_grace_period_secs, self._stop_grace_period_secs)
+
+    def raise_stop(self) -> None:
+        """Raise what a thread has reported, or else `StopTraining`."""
+        try:
+            self.coordinator.raise_requested_exception()
+        except BaseException as error:
+            self.error_of_thread = error
+            raise
+        raise StopTraining("the coordinator of the session hooks was asked to stop")
+
+    def leave(self, failure: BaseException | None) -> None:
+        """Take part no more; when nobody does, stop the threads, and raise what they report besides `failure`."""
+        self._hooks -= 1
+        if self._hooks:
+            return
+        self.coordinator.request_stop()
+        try:
+            self.coordinator.join(stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True)
+        except BaseException as error:
+            if error is not failure:
+                raise
+
+
+_coordinations: WeakKeyDictionary[Trainer, _Coordination] = WeakKeyDictionary()
+
+
+def _coordination_of(trainer: Trainer) -> _Coordination:
+    return _coordinations.setdefault(trainer, _Coordination())
 
 
 class CallbackToHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]

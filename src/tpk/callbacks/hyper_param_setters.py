@@ -257,9 +257,7 @@ class StatMonitorParamSetter(HyperParamSetter):
     ) -> None:
         super().__init__(param)
         if threshold < 0:
-            raise ConfigError(
-                f"threshold must not be negative, but is {threshold!r}; use reverse=True instead."
-            )
+            raise ConfigError(f"threshold must not be negative, but is {threshold!r}; use reverse=True instead.")
         if last_k < 1:
             raise ConfigError(f"last_k must be at least 1, but is {last_k!r}.")
         self._stat_name = stat_name
@@ -281,17 +279,13 @@ class StatMonitorParamSetter(HyperParamSetter):
         if self._stat_name not in monitors.names:
             self._warn_of_missing_stat(monitors.names)
             return None
-        recent = [self._sign * value for _, value in monitors.get_history(self._stat_name)][
-            -self._last_k - 1 :
-        ]
+        recent = [self._sign * value for _, value in monitors.get_history(self._stat_name)][-self._last_k - 1 :]
         if len(recent) <= self._last_k or self.last_epoch - self._epoch_of_last_change < self._last_k:
             return None
         if min(recent) < recent[0] - self._threshold:
             return None
         self._epoch_of_last_change = self.last_epoch
-        logger.info(
-            "%s has not improved enough: %s", self._stat_name, [self._sign * value for value in recent]
-        )
+        logger.info("%s has not improved enough: %s", self._stat_name, [self._sign * value for value in recent])
         return self._value_func(self.param.get_value())
 
     def state_dict(self) -> dict[str, Any]:
@@ -327,9 +321,7 @@ def _check_schedule(schedule: Sequence[tuple[int, float]]) -> list[tuple[int, fl
     if not points:
         raise ConfigError("the schedule is empty. Give at least one pair of an epoch or step and a value.")
     if not whole:
-        raise ConfigError(
-            f"a schedule has whole numbers of epochs or steps, from 0 on, but got {schedule!r}."
-        )
+        raise ConfigError(f"a schedule has whole numbers of epochs or steps, from 0 on, but got {schedule!r}.")
     if len({point for point, _ in points}) < len(points):
         raise ConfigError(f"a schedule has each epoch or step once, but got {schedule!r}.")
     return points

@@ -67,9 +67,7 @@ class GraphVarParam(HyperParam):
         """
         variables = by_name([*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()])
         if self.name not in variables:
-            raise ConfigError(
-                f"the graph has no variable {self.name!r}.{_nearest(self.name, list(variables))}"
-            )
+            raise ConfigError(f"the graph has no variable {self.name!r}.{_nearest(self.name, list(variables))}")
         self._variable = variables[self.name]
         with tf.name_scope("set_hyper_param/"):
             self._new_value = tf.compat.v1.placeholder(self._variable.dtype.base_dtype, self._variable.shape)
@@ -131,8 +129,4 @@ def _nearest(name: str, known: list[str]) -> str:
     nearest = in_scopes or difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if nearest:
         return f" The nearest: {', '.join(nearest)}."
-    return (
-        f" It has {', '.join(known[:10])}{', …' if len(known) > 10 else ''}."
-        if known
-        else " It has none at all."
-    )
+    return f" It has {', '.join(known[:10])}{', …' if len(known) > 10 else ''}." if known else " It has none at all."

@@ -102,9 +102,7 @@ class ClassificationError(Inferencer):
         summary_name: what the statistic is called.
     """
 
-    def __init__(
-        self, wrong_tensor_name: str = "incorrect_vector", summary_name: str = "validation_error"
-    ) -> None:
+    def __init__(self, wrong_tensor_name: str = "incorrect_vector", summary_name: str = "validation_error") -> None:
         self.wrong_tensor_name = wrong_tensor_name
         self.summary_name = summary_name
         self._wrong = 0.0

@@ -14,13 +14,12 @@ import tensorflow as tf
 from tqdm.auto import tqdm
 from tqdm.notebook import tqdm_notebook
 
-from tpk.errors import ConfigError
+from tpk.errors import ConfigError, TowerError
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
-
     from tpk.tower import TowerHandle
+    from tpk.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -135,8 +134,10 @@ class ProgressBar(Callback):
     def trigger_step(self, trainer: Trainer) -> None:
         """Count the step, and show the progress if it is time."""
         self._step += 1
-        if self._step == self._last_but_one or self._clock() >= self._due:
+        if self._clock() >= self._due:
             self._show_or_fetch()
+        if self._step == self._last_but_one:
+            self._request = self._fetches
 
     def after_epoch(self, trainer: Trainer) -> None:
         """Finish the bar."""
@@ -252,18 +253,21 @@ def _find_tensors(names: Sequence[Any] | None, trainer: Trainer) -> dict[str, An
             tensors.append(_find_tensor(name, main_tower, trainer.graph))
     short = [tensor.name.removesuffix(":0").rsplit("/", 1)[-1] for tensor in tensors]
     return {
-        label if short.count(label) == 1 else tensor.name: tensor
-        for label, tensor in zip(short, tensors, strict=True)
+        label if short.count(label) == 1 else tensor.name: tensor for label, tensor in zip(short, tensors, strict=True)
     }
 
 
 def _find_tensor(name: str, main_tower: TowerHandle | None, graph: Any) -> Any:
+    missing: Exception = ConfigError(f"ProgressBar should show {name!r}, but the graph has no such tensor.")
+    if main_tower is not None:
+        try:
+            return main_tower.get_tensor(name)
+        except TowerError as error:
+            missing = error
     try:
         return graph.get_tensor_by_name(name if ":" in name else name + ":0")
     except KeyError:
-        if main_tower is not None:
-            return main_tower.get_tensor(name)
-        raise ConfigError(f"ProgressBar should show {name!r}, but the graph has no such tensor.") from None
+        raise missing from None
 
 
 def _format(labels: Sequence[str], values: Sequence[Any]) -> str:

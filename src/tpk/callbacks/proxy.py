@@ -34,7 +34,7 @@ class ProxyCallback(Callback):
         self.cb = callback
 
     @property
-    def trainer(self) -> Trainer:  # type: ignore[override]
+    def trainer(self) -> Trainer:
         """The trainer, which is that of the callback."""
         return self.cb.trainer
 
@@ -43,7 +43,7 @@ class ProxyCallback(Callback):
         self.cb.trainer = trainer
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         """The unique name under which both were registered."""
         return self.cb.name
 
@@ -52,7 +52,7 @@ class ProxyCallback(Callback):
         self.cb.name = name
 
     @property
-    def chief_only(self) -> bool:  # type: ignore[override]
+    def chief_only(self) -> bool:
         """Whether only the chief runs the callback."""
         return self.cb.chief_only
 

@@ -51,9 +51,7 @@ class MovingAverageSummary(Callback):
             self._updates = ops[0] if len(ops) == 1 else tf.group(*ops, name="maintain_moving_averages")
         else:
             train_op = self._find_train_op(trainer.graph)
-            logger.info(
-                "%d ops of the collection %r run along with %s", len(ops), self.collection, train_op.name
-            )
+            logger.info("%d ops of the collection %r run along with %s", len(ops), self.collection, train_op.name)
             train_op._add_control_inputs(ops)
 
     def before_run(self, run_context: Any) -> Any:
@@ -86,9 +84,7 @@ class MergeAllSummaries(Callback):
         ConfigError: if `period` is negative.
     """
 
-    def __init__(
-        self, period: int = 0, run_alone: bool = False, key: str = tf.compat.v1.GraphKeys.SUMMARIES
-    ) -> None:
+    def __init__(self, period: int = 0, run_alone: bool = False, key: str = tf.compat.v1.GraphKeys.SUMMARIES) -> None:
         if period < 0:
             raise ConfigError(f"MergeAllSummaries: period must be at least 0, got {period!r}.")
         self._period = period
@@ -104,9 +100,7 @@ class MergeAllSummaries(Callback):
         """Return the hooks of the way in which summaries are evaluated."""
         hooks = super().hook_implementations()
         if self._run_alone:
-            unused = (
-                {"before_run", "after_run"} if self._period else {"before_run", "after_run", "trigger_step"}
-            )
+            unused = {"before_run", "after_run"} if self._period else {"before_run", "after_run", "trigger_step"}
         else:
             unused = {"trigger_step", "trigger_epoch"}
         return {name: hook for name, hook in hooks.items() if name not in unused}
@@ -169,9 +163,7 @@ class SimpleMovingAverage(Callback):
 
     def __init__(self, tensors: Sequence[Any], window_size: int) -> None:
         if isinstance(tensors, str) or not tensors:
-            raise ConfigError(
-                f"SimpleMovingAverage takes a list of tensors or of their names, got {tensors!r}."
-            )
+            raise ConfigError(f"SimpleMovingAverage takes a list of tensors or of their names, got {tensors!r}.")
         if window_size < 1:
             raise ConfigError(f"SimpleMovingAverage: window_size must be at least 1, got {window_size!r}.")
         self._tensors = list(tensors)
@@ -189,12 +181,9 @@ class SimpleMovingAverage(Callback):
         fetches = [_find_tensor(trainer, tensor) for tensor in self._tensors]
         for fetch in fetches:
             if fetch.shape.rank != 0:
-                raise ConfigError(
-                    f"SimpleMovingAverage takes scalars, but {fetch.name!r} has the shape {fetch.shape}."
-                )
+                raise ConfigError(f"SimpleMovingAverage takes scalars, but {fetch.name!r} has the shape {fetch.shape}.")
         self._names = [
-            tensor.removesuffix(":0") if isinstance(tensor, str) else tensor.op.name
-            for tensor in self._tensors
+            tensor.removesuffix(":0") if isinstance(tensor, str) else tensor.op.name for tensor in self._tensors
         ]
         self._request = SessionRunArgs(fetches)
 

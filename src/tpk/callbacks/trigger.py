@@ -197,14 +197,10 @@ class PeriodicCallback(EnableCallbackIf):
         ConfigError: if both are None, or one is not a positive int.
     """
 
-    def __init__(
-        self, callback: Callback, every_k_steps: int | None = None, every_k_epochs: int | None = None
-    ) -> None:
+    def __init__(self, callback: Callback, every_k_steps: int | None = None, every_k_epochs: int | None = None) -> None:
         super().__init__(callback, PeriodicCallback._is_due)
         if every_k_steps is None and every_k_epochs is None:
-            raise ConfigError(
-                f"PeriodicCallback({callback!r}) would never run. Give every_k_steps or every_k_epochs."
-            )
+            raise ConfigError(f"PeriodicCallback({callback!r}) would never run. Give every_k_steps or every_k_epochs.")
         self._every_k_steps = _period("every_k_steps", every_k_steps)
         self._every_k_epochs = _period("every_k_epochs", every_k_epochs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -91,12 +92,9 @@ class RNGDataFlow(DataFlow):
 
     def __init__(self, seed: int | None = None) -> None:
         if seed is None:
-            # 53 bits, so that the seed survives any JSON reader.
-            seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> 11)
+            seed = secrets.randbits(53)  # no more, so that it survives any JSON reader
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ConfigError(
-                f"the seed of {type(self).__name__} must be a whole number from 0 on, not {seed!r}"
-            )
+            raise ConfigError(f"the seed of {type(self).__name__} must be a whole number from 0 on, not {seed!r}")
         self.seed = int(seed)
         self.epoch = 0
 

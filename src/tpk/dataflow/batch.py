@@ -39,9 +39,7 @@ class BatchData(ProxyDataFlow):
         ```
     """
 
-    def __init__(
-        self, flow: Iterable[Any], batch_size: int, remainder: bool = False, use_list: bool = False
-    ) -> None:
+    def __init__(self, flow: Iterable[Any], batch_size: int, remainder: bool = False, use_list: bool = False) -> None:
         super().__init__(flow)
         if batch_size < 1:
             raise ConfigError(f"BatchData: batch_size must be 1 or more, not {batch_size}")

@@ -55,9 +55,7 @@ class MapDataComponent(MapData):
             value = datapoint[self.component]
         except (LookupError, TypeError) as error:
             has = f"the keys {list(datapoint)}" if isinstance(datapoint, Mapping) else _size(datapoint)
-            raise InputError(
-                f"MapDataComponent: no component {self.component!r} in a datapoint with {has}"
-            ) from error
+            raise InputError(f"MapDataComponent: no component {self.component!r} in a datapoint with {has}") from error
         mapped = self.component_func(value)
         if mapped is None:
             return None

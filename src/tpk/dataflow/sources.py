@@ -103,9 +103,7 @@ class DataFromGenerator(DataFlow):
         elif callable(generator):
             self.generator = generator
         else:
-            raise ConfigError(
-                f"DataFromGenerator takes a generator function or an iterable, not {generator!r}"
-            )
+            raise ConfigError(f"DataFromGenerator takes a generator function or an iterable, not {generator!r}")
 
     def __len__(self) -> int:
         return len(self.generator)  # type: ignore[arg-type]

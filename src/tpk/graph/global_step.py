@@ -35,18 +35,18 @@ class StepCounter:
     get an increment without that order.
 
     Args:
-        train_op: the op that a step runs, or None if steps run something else.
+        train_op: what a step runs, in any structure; or None if steps run something else.
         variable: the global step, of the default graph.
     """
 
     def __init__(self, train_op: Any | None, variable: Any) -> None:
         self._train_op = train_op
         self._after_train_op: Any | None = None
-        already_counts = _increments(variable)
-        if already_counts and train_op is not None and _depends_on(train_op, already_counts):
+        ops = [] if train_op is None else tf.nest.flatten(train_op)
+        if _depend_on(ops, _increments(variable)):
             logger.info("the train op increments %s itself; tpk leaves it to that", variable.name)
-        elif train_op is not None:
-            with tf.control_dependencies([train_op]):
+        elif ops:
+            with tf.control_dependencies(ops):
                 self._after_train_op = _increment(variable, "tpk_global_step_after_train_op")
         self._alone = _increment(variable, "tpk_global_step_increment")
 
@@ -66,13 +66,11 @@ def _increments(variable: Any) -> set[Any]:
     return {op for op in handle.consumers() if op.type in _ASSIGN_OPS and op is not variable.initializer}
 
 
-def _depends_on(op: Any, wanted: set[Any]) -> bool:
-    """Whether running `op` runs one of `wanted`."""
-    pending, seen = [op], set()
+def _depend_on(ops: list[Any], wanted: set[Any]) -> bool:
+    """Whether running `ops` (operations, tensors or variables) runs one of `wanted`."""
+    pending, seen = [getattr(op, "op", op) for op in ops] if wanted else [], set()
     while pending:
         current = pending.pop()
-        if isinstance(current, tf.Tensor):
-            current = current.op
         if current in wanted:
             return True
         if current in seen:

@@ -85,7 +85,7 @@ def add_moving_summary(
     if not tensors or _suppressed.get():
         return []
     if tf.compat.v1.get_variable_scope().reuse is True:
-        logger.warning("add_moving_summary in a variable scope that reuses variables is ignored")
+        logger.debug("add_moving_summary in a variable scope that reuses variables is ignored")
         return []
 
     graph = tf.compat.v1.get_default_graph()
@@ -160,9 +160,7 @@ def add_activation_summary(
         add_tensor_summary(tensor, types, name=name, collections=collections)
 
 
-def add_param_summary(
-    *summary_lists: tuple[str, Sequence[str]], collections: Sequence[str] | None = None
-) -> None:
+def add_param_summary(*summary_lists: tuple[str, Sequence[str]], collections: Sequence[str] | None = None) -> None:
     """Summarize all trainable variables whose names match, as ``param-summary/<name>-<type>``.
 
     Args:
@@ -196,9 +194,7 @@ def _maintain_averages(tensors: Sequence[Any], decay: float, scope: str) -> tupl
         np.zeros(len(tensors) + 1, np.float32), trainable=False, use_resource=True, name="sums_and_weight"
     )
     values = tf.stack([*(tf.cast(tensor, tf.float32) for tensor in tensors), 1.0], name="values")
-    update = tf.raw_ops.AssignAddVariableOp(
-        resource=sums.handle, value=(1 - decay) * (values - sums), name="update"
-    )
+    update = tf.raw_ops.AssignAddVariableOp(resource=sums.handle, value=(1 - decay) * (values - sums), name="update")
     with tf.control_dependencies([update]):
         updated = sums.read_value()
     averages = tf.divide(updated[:-1], updated[-1], name="averages")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tpk.errors import InputError
-from tpk.input_source.signature import check_signature
+from tpk.graph.signature import check_signature
 from tpk.plugin.callback import Callback
 
 
@@ -21,6 +21,10 @@ class InputSource(ABC):
        step each tower gets a datapoint of its own.
     3. The hooks of the callbacks that `setup` returned; `before_train` starts the data from the beginning.
     4. `reset_state()`, any time between two steps: start again from the beginning.
+
+    Which tower gets which of a step's datapoints is settled only if each call of `get_input_tensors` stands
+    under `tf.control_dependencies` on the tensors of the towers before; towers that run by themselves must not
+    have that.
 
     A subclass implements `_setup`, `_get_input_tensors` and, if it can start again, `_reset_state`; it may
     override `size`, `state_dict` and `load_state_dict`. Its callbacks derive from `InputCallback`.
@@ -81,9 +85,7 @@ class InputSource(ABC):
             InputError: there is a state, and this source keeps none.
         """
         if state:
-            raise InputError(
-                f"{type(self).__name__} keeps no position in its data, so it cannot take one back"
-            )
+            raise InputError(f"{type(self).__name__} keeps no position in its data, so it cannot take one back")
 
     @abstractmethod
     def _setup(self) -> list[Callback]:

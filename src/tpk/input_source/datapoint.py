@@ -121,7 +121,7 @@ class _Component:
             return True
         if len(shape) != len(self.shape):
             return False
-        for size, expected in zip(shape, self.shape):  # noqa: B905 - equal; hot
+        for size, expected in zip(shape, self.shape):  # noqa: B905, SIM110 - equal; hot
             if size != expected and expected is not None:
                 return False
         return True
@@ -132,9 +132,7 @@ class _Component:
         if array.dtype.kind in "iu" and self.dtype.kind in "iu":
             limits = np.iinfo(self.dtype)
             if array.size and (int(array.min()) < limits.min or int(array.max()) > limits.max):
-                raise _MisfitError(
-                    f"the values {array.min()} to {array.max()} do not fit into {self.spec.dtype.name}"
-                )
+                raise _MisfitError(f"the values {array.min()} to {array.max()} do not fit into {self.spec.dtype.name}")
             return array.astype(self.dtype)
         # NumPy does not know that bfloat16 and its kin are floating point.
         if np.can_cast(array.dtype, self.dtype, "same_kind") or (

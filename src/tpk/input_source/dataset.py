@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -10,8 +10,8 @@ import tensorflow as tf
 from tpk.errors import InputError
 from tpk.input_source.base import InputCallback, InputSource, flow_size
 from tpk.input_source.origin import comes_from
-from tpk.input_source.signature import match_tensors
 from tpk.input_source.stream import DatapointStream
+from tpk.input_source.tensors import match_tensors
 from tpk.plugin.callback import Callback
 
 
@@ -26,8 +26,8 @@ class TFDatasetInput(InputSource):
             or a dataflow, which goes through `tf.data.Dataset.from_generator`. The elements are tuples by
             position or dicts by name.
         infinite: whether the dataset is started again when it is exhausted. Otherwise the training ends then.
-        size: how many elements make a pass over the data; by default what the flow's `len` or the dataset's
-            `cardinality` says (the latter is known from `before_train` on).
+        size: how many elements make a pass over the data. By default the length of the flow, or the dataset's
+            `cardinality`, which is known only from `before_train` on.
 
     Raises:
         InputError: (at `setup`) it is no dataset, belongs to another graph, or has other elements than the
@@ -42,12 +42,11 @@ class TFDatasetInput(InputSource):
         ```
     """
 
-    def __init__(
-        self, dataset: Callable[[], Any] | Iterable[Any], infinite: bool = True, size: int | None = None
-    ) -> None:
+    def __init__(self, dataset: Any, infinite: bool = True, size: int | None = None) -> None:
         self.dataset = dataset
         self.infinite = infinite
-        self._size = size
+        self._is_flow = isinstance(dataset, Iterable) and not isinstance(dataset, tf.data.Dataset)
+        self._size = flow_size(dataset) if size is None and self._is_flow else size
         self._stream: DatapointStream | None = None
         self._get_next_ops: set[str] = set()
         self._session: Any = None
@@ -59,11 +58,8 @@ class TFDatasetInput(InputSource):
         return self._size
 
     def _setup(self) -> list[Callback]:
-        with tf.compat.v1.name_scope(type(self).__name__):
-            if isinstance(self.dataset, Iterable) and not isinstance(self.dataset, tf.data.Dataset):
-                dataset = self._dataset_of_flow(self.dataset)
-            else:
-                dataset = self._dataset_of_graph()
+        with tf.device("/cpu:0"), tf.compat.v1.name_scope(type(self).__name__):
+            dataset = self._dataset_of_flow() if self._is_flow else self._dataset_of_graph()
             self._cardinality = dataset.cardinality()
             if self.infinite and self._stream is None:
                 dataset = dataset.repeat()
@@ -75,8 +71,7 @@ class TFDatasetInput(InputSource):
         dataset = self.dataset() if callable(self.dataset) and not is_dataset else self.dataset
         if not isinstance(dataset, tf.data.Dataset):
             raise InputError(
-                f"TFDatasetInput takes a tf.data.Dataset, a function that returns one, or a dataflow; "
-                f"not {dataset!r}"
+                f"TFDatasetInput takes a tf.data.Dataset, a function that returns one, or a dataflow; not {dataset!r}"
             )
         variant = dataset._variant_tensor
         if not tf.is_symbolic_tensor(variant) or variant.graph is not tf.compat.v1.get_default_graph():
@@ -86,12 +81,10 @@ class TFDatasetInput(InputSource):
             )
         return dataset
 
-    def _dataset_of_flow(self, flow: Iterable[Any]) -> Any:
-        stream = DatapointStream(flow, infinite=self.infinite, owner=type(self).__name__)
+    def _dataset_of_flow(self) -> Any:
+        stream = DatapointStream(self.dataset, infinite=self.infinite, owner=type(self).__name__)
         stream.bind(self.signature)
         self._stream = stream
-        if self._size is None:
-            self._size = flow_size(flow)
 
         def datapoints() -> Iterator[tuple[Any, ...]]:
             try:
@@ -99,14 +92,15 @@ class TFDatasetInput(InputSource):
                 for arrays in stream:
                     yield tuple(arrays)
             except Exception as error:
+                # Raised in here, it would reach the step as text, and TensorFlow would print it. The step that
+                # meets the end asks `translate_error`.
                 self._failure = error
-                raise
 
         specs = tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in self.signature)
         return tf.data.Dataset.from_generator(datapoints, output_signature=specs)
 
     def _get_input_tensors(self) -> list[Any]:
-        with tf.compat.v1.name_scope(type(self).__name__):
+        with tf.device("/cpu:0"):  # where the iterator is, whatever the device of the tower
             elements = self._iterator.get_next()
         tensors = match_tensors(elements, self.signature, "the dataset of TFDatasetInput")
         self._get_next_ops.add(tensors[0].op.name)

@@ -12,6 +12,8 @@ from tpk.input_source.base import InputCallback, InputSource, flow_size
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
 
+_SessionRunArgs = tf.compat.v1.train.SessionRunArgs
+
 
 class FeedInput(InputSource):
     """Feeds one datapoint for each tower in each step; the step waits for the data.
@@ -58,9 +60,7 @@ class FeedInput(InputSource):
         return [self._callback]
 
     def _get_input_tensors(self) -> list[Any]:
-        placeholders = [
-            tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.signature
-        ]
+        placeholders = [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.signature]
         self._callback.add_tower(placeholders)
         return placeholders
 
@@ -95,7 +95,7 @@ class _FeedCallback(InputCallback):
             raise tf.errors.OutOfRangeError(
                 None, None, f"{stream.owner}: the dataflow ended after {stream.index} datapoints"
             ) from None
-        return tf.compat.v1.train.SessionRunArgs(None, dict(zip(self._placeholders, arrays)))  # noqa: B905 - hot
+        return _SessionRunArgs(None, dict(zip(self._placeholders, arrays)))  # noqa: B905 - hot
 
     def after_train(self, trainer: Any) -> None:
         self._stream.close()

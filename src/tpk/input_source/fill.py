@@ -17,6 +17,11 @@ from tpk.input_source.stream import DatapointStream
 logger = logging.getLogger(__name__)
 
 
+# A run in a closed session is a RuntimeError, one that the closing interrupts a CancelledError. Either way the
+# queue is gone, and nobody waits for it.
+_SESSION_MAY_BE_CLOSED = suppress(RuntimeError, tf.errors.OpError)
+
+
 class FillThread(threading.Thread):
     """Puts the datapoints of a stream into a queue until the stream ends or fails, or it is stopped.
 
@@ -26,9 +31,9 @@ class FillThread(threading.Thread):
     Args:
         stream: the datapoints; started and closed in the thread.
         session: the session that has the queue.
-        enqueue: puts one datapoint, given as arrays, into the queue.
-        close: the op that closes the queue.
-        cancel: the op that closes it and ends an enqueue that waits for room.
+        enqueue: puts one datapoint, given as arrays, into the queue; waits for room.
+        make_room: takes a datapoint out of the queue if it is full.
+        close: closes the queue.
 
     Attributes:
         session: the session that has the queue.
@@ -37,7 +42,12 @@ class FillThread(threading.Thread):
     """
 
     def __init__(
-        self, stream: DatapointStream, session: Any, enqueue: Callable[..., Any], close: Any, cancel: Any
+        self,
+        stream: DatapointStream,
+        session: Any,
+        enqueue: Callable[..., Any],
+        make_room: Callable[[], Any],
+        close: Callable[[], Any],
     ) -> None:
         super().__init__(name=f"tpk-{stream.owner}", daemon=True)
         self.session = session
@@ -45,8 +55,8 @@ class FillThread(threading.Thread):
         self.failure_was_seen = False
         self._stream = stream
         self._enqueue = enqueue
+        self._make_room = make_room
         self._close = close
-        self._cancel = cancel
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -54,15 +64,17 @@ class FillThread(threading.Thread):
         try:
             self._fill()
         except BaseException as error:  # a SystemExit, too, must reach the step, or it would wait forever
-            if not (self._stopping.is_set() and isinstance(error, tf.errors.CancelledError)):
-                self.failure = error
+            self.failure = error
         finally:
-            self._run_if_open(self._close)
+            with _SESSION_MAY_BE_CLOSED:
+                self._close()
 
     def stop(self) -> None:
         """Ask the thread to end, which it does when the user's code has finished its datapoint."""
         self._stopping.set()
-        self._run_if_open(self._cancel)
+        # From now on it enqueues once more at most. Cancelling would do, too, but TensorFlow warns of that.
+        with _SESSION_MAY_BE_CLOSED:
+            self._make_room()
 
     def wait(self, patience: float) -> bool:
         """Wait for the end of the thread.
@@ -93,8 +105,3 @@ class FillThread(threading.Thread):
                 if self._stopping.is_set():
                     return
                 self._enqueue(*arrays)
-
-    def _run_if_open(self, op: Any) -> None:
-        # A closed session has ended the queue with it (RuntimeError); a closed queue needs no closing.
-        with suppress(RuntimeError, tf.errors.OpError):
-            self.session.run(op)

@@ -18,4 +18,4 @@ def comes_from(error: BaseException, op_names: Collection[str]) -> bool:
         return False
     if error.op is not None and error.op.name in op_names:
         return True
-    return any(f"{{{{node {name}}}}}" in error.message for name in op_names)
+    return any(mention in error.message for name in op_names for mention in (f"{{{{node {name}}}}}", f"[[{name}]]"))

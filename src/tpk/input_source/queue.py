@@ -72,16 +72,16 @@ class QueueInput(InputSource):
     def _setup(self) -> list[Callback]:
         self._stream.bind(self.signature)
         dtypes = [spec.dtype for spec in self.signature]
-        with tf.compat.v1.name_scope(type(self).__name__):
+        with tf.device("/cpu:0"), tf.compat.v1.name_scope(type(self).__name__):
             if self.queue is None:
                 self.queue = tf.queue.FIFOQueue(self._queue_size, dtypes, name="queue")
             self._check_queue(dtypes)
-            placeholders = [
-                tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.signature
-            ]
+            placeholders = [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.signature]
             enqueue = self.queue.enqueue(placeholders, name="enqueue")
             self._close = self.queue.close(name="close")
-            self._cancel = self.queue.close(cancel_pending_enqueues=True, name="cancel")
+            self._current_size = self.queue.size(name="size")
+            discarded = self.queue.dequeue(name="discard")
+            self._discard = (discarded[0] if isinstance(discarded, list) else discarded).op
             # A closed queue cannot be opened again, but its op makes a new one when the old one is gone.
             self._destroy = tf.raw_ops.DestroyResourceOp(resource=self.queue.queue_ref, name="destroy")
         self._enqueue_options = config_pb2.CallableOptions(
@@ -94,12 +94,13 @@ class QueueInput(InputSource):
             raise InputError("QueueInput: the queue was not made in the trainer's graph; make it in there")
         if [dtype.base_dtype for dtype in self.queue.dtypes] != dtypes or self.queue.names:
             raise InputError(
-                f"QueueInput: the queue must have the dtypes of the signature, {[d.name for d in dtypes]}, and no "
-                f"names, but it has {[d.name for d in self.queue.dtypes]} and {self.queue.names}"
+                f"QueueInput: the queue must have the dtypes of the signature, {[d.name for d in dtypes]}, and "
+                f"no names, but it has {[d.name for d in self.queue.dtypes]} and {self.queue.names}"
             )
 
     def _get_input_tensors(self) -> list[Any]:
-        dequeued = self.queue.dequeue(name="dequeue")
+        with tf.device("/cpu:0"):  # where the queue is, whatever the device of the tower
+            dequeued = self.queue.dequeue(name="dequeue")
         tensors = dequeued if isinstance(dequeued, list) else [dequeued]
         for tensor, spec in zip(tensors, self.signature, strict=True):
             tensor.set_shape(spec.shape)
@@ -123,10 +124,14 @@ class QueueInput(InputSource):
             self._stream,
             session,
             enqueue=session._make_callable_from_options(self._enqueue_options),
-            close=self._close,
-            cancel=self._cancel,
+            make_room=lambda: self._make_room(session),
+            close=lambda: session.run(self._close),
         )
         self._thread.start()
+
+    def _make_room(self, session: Any) -> None:
+        if session.run(self._current_size) == self.queue.queue_ref.op.get_attr("capacity"):
+            session.run(self._discard)
 
     def stop(self) -> None:
         """Stop the thread; called in `after_train`."""

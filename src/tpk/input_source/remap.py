@@ -50,9 +50,7 @@ class RemapInput(InputSource):
     def _get_input_tensors(self) -> list[Any]:
         given = dict(zip(self.names, self.source.get_input_tensors(), strict=True))
         return [
-            given[spec.name]
-            if spec.name in given
-            else tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name)
+            given[spec.name] if spec.name in given else tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name)
             for spec in self.signature
         ]
 

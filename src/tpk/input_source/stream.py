@@ -83,9 +83,7 @@ class DatapointStream:
 
     def _first_of_next_pass(self) -> Any:
         if self.index == self._pass_start:
-            raise InputError(
-                f"{self.owner}: the dataflow {type(self.flow).__name__} has no datapoint"
-            ) from None
+            raise InputError(f"{self.owner}: the dataflow {type(self.flow).__name__} has no datapoint") from None
         self._pass_start = self.index
         try:
             self._iterator = iter(self.flow)
@@ -101,15 +99,10 @@ class DatapointStream:
             raise
 
     def _one_shot(self) -> str:
-        return (
-            f"{self.flow!r} is a one-shot iterator; give DataFromGenerator the function that makes it, "
-            "or use a list"
-        )
+        return f"{self.flow!r} is a one-shot iterator; give DataFromGenerator the function that makes it, or use a list"
 
     def _note(self, error: Exception) -> None:
-        add_note(
-            error, f"raised while {self.owner} took datapoint {self.index} from {type(self.flow).__name__}"
-        )
+        add_note(error, f"raised while {self.owner} took datapoint {self.index} from {type(self.flow).__name__}")
 
 
 class _NotStarted(Iterator[Any]):
@@ -119,6 +112,4 @@ class _NotStarted(Iterator[Any]):
         self._owner = owner
 
     def __next__(self) -> Any:
-        raise InputError(
-            f"{self._owner} was asked for data outside of a training; its before_train starts it"
-        )
+        raise InputError(f"{self._owner} was asked for data outside of a training; its before_train starts it")

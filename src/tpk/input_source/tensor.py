@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tpk.errors import InputError
 from tpk.input_source.base import InputSource
-from tpk.input_source.signature import match_tensors
+from tpk.input_source.tensors import match_tensors
 from tpk.plugin.callback import Callback
 
 
@@ -68,17 +69,14 @@ class DummyConstantInput(TensorInput):
                 f"DummyConstantInput has {len(shapes)} shapes, but the signature has {len(self.signature)} "
                 f"inputs: {[spec.name for spec in self.signature]}"
             )
-        return [
-            _zeros(tf.TensorShape(shape), spec) for shape, spec in zip(shapes, self.signature, strict=True)
-        ]
+        return [_zeros(tf.TensorShape(shape), spec) for shape, spec in zip(shapes, self.signature, strict=True)]
 
 
 def _zeros(shape: Any, spec: Any) -> Any:
     if not shape.is_fully_defined():
         raise InputError(
-            f"DummyConstantInput needs a fully known shape for {spec.name!r}, not {shape}; "
-            "give it in `shapes`"
+            f"DummyConstantInput needs a fully known shape for {spec.name!r}, not {shape}; give it in `shapes`"
         )
     # One value in the graph however large the shape, and no op that makes the zeros anew in each step.
-    zero = "" if spec.dtype == tf.string else spec.dtype.as_numpy_dtype()
+    zero = "" if spec.dtype == tf.string else np.zeros((), spec.dtype.as_numpy_dtype)
     return tf.constant(zero, spec.dtype, shape, name=spec.name)

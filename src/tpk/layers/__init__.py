@@ -1,29 +1,37 @@
-"""Graph-mode layers: what `tf.compat.v1.layers` was, for every TensorFlow that tpk supports, and without Keras.
+"""Graph-mode layers: what `tf.compat.v1.layers` was, on every TensorFlow that tpk supports, without Keras.
 
-A layer is a function that adds ops and variables to the default graph. Signatures, variable names, initial values
-and collections are those of `tf.compat.v1.layers`, so model code and checkpoints move over unchanged:
+A layer is a function that adds ops and variables to the default graph. Signatures, variable names,
+initial values and collections are those of `tf.compat.v1.layers`, so code and checkpoints move over as
+they are:
 
     from tpk import layers
 
     def build_graph(self, image, label):
-        x = layers.conv2d(image, 32, 3, padding="same", activation=tf.nn.relu)   # conv2d/kernel, conv2d/bias
+        x = layers.conv2d(image, 32, 3, padding="same", activation=tf.nn.relu)  # conv2d/kernel, conv2d/bias
         x = layers.max_pooling2d(x, 2, 2)
-        x = layers.batch_normalization(x, training=self.training)                # adds to UPDATE_OPS
-        logits = layers.dense(layers.flatten(x), 10, name="logits")              # logits/kernel, logits/bias
+        x = layers.batch_normalization(x, training=is_training)  # adds to UPDATE_OPS
+        logits = layers.dense(layers.flatten(x), 10, name="logits")  # logits/kernel, logits/bias
 
-What is equal, and what is not:
+What that means, precisely:
 
-- Variables live in a variable scope named after the layer (``conv2d``, ``conv2d_1``, ...) or after `name`; `reuse` and
-  enclosing variable scopes (reuse, regularizer, initializer, partitioner, custom getter) work as they do there.
-- Without an initializer, kernels start Glorot-uniform from the graph's seed. The ops are those of
-  `tf.compat.v1.layers` one by one, so op-level seeds, which count ops, give the same values too. That holds against
-  `tf.compat.v1.layers` with TF2 behaviour off; with it on, Keras draws its defaults from a seed of its own that the
-  graph's seed does not reach. One exception in the ops: `conv2d_transpose` with channels first, on a machine
-  without a GPU, where Keras transposes the data, and here TensorFlow does it.
-- Trainable variables are in ``TRAINABLE_VARIABLES``; losses of regularizers in ``REGULARIZATION_LOSSES``; the updates
-  of moving averages in ``UPDATE_OPS``, which a training has to run (tpk's `RunUpdateOps` callback does).
-- Batch renormalization, virtual batches and adjustment functions are errors, and so are activity, kernel or bias
-  regularizers given as strings.
+- **Names.** Variables are in a variable scope named `name`, or after the layer: ``conv2d``, ``conv2d_1``, ...
+  `reuse` works, and so does all that an enclosing variable scope can set: reuse, initializer, regularizer,
+  partitioner, custom getter, kind of variable.
+- **Initial values.** Kernels without an initializer start Glorot-uniform, by the seeds of graph and op. An op
+  without a seed takes one from the number of ops before it, so the layers create the same ops in the same
+  order as `tf.compat.v1.layers` does: in TF1 behaviour the values are the same. In TF2 behaviour Keras draws
+  default initial values by seeds of its own, which no graph seed reaches; initializers that are passed give
+  the same values there, too. There are two places where the ops differ: `conv2d_transpose` with channels
+  first, which Keras transposes on machines without a GPU, and a tensor as `training` with control flow v2,
+  where Keras makes `tf.cond` return all intermediate values. Layers after these start from other values,
+  unless they have a seed.
+- **Collections.** Trainable variables are in ``TRAINABLE_VARIABLES``, losses of regularizers in
+  ``REGULARIZATION_LOSSES``, and updates of moving averages in ``UPDATE_OPS``, which the training has to run;
+  tpk's `RunUpdateOps` callback does.
+- **Left out.** Batch renormalization, virtual batches, adjustment functions, regularizers and constraints
+  given as strings, more than one batch axis before images, sparse inputs, Keras' learning phase: errors.
+
+`layer_norm` stands in for that of `tf.contrib.layers`.
 """
 
 from __future__ import annotations

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import tensorflow as tf
 
-from tpk.layers.arguments import (
-    Function,
-    ImageLayout,
-    Pair,
-    count_of,
-    padding_of,
-    pair_of,
-    require_floating,
-    require_images,
-    require_window_fits,
-    static_size,
-)
-from tpk.layers.layer_scope import ZEROS, LayerScope, open_layer
+from tpk.layers.arguments import Function, Pair, count_of
+from tpk.layers.geometry import ConvolutionGeometry, require_window_fits
+from tpk.layers.layer_scope import ZEROS, open_layer
 
 
 def conv2d(
@@ -48,19 +37,19 @@ def conv2d(
     Variables: ``kernel`` of shape [height, width, channels, filters], and ``bias`` of shape [filters].
 
     Args:
-        inputs: floating-point images of shape [batch, height, width, channels], or, with channels first, [batch,
-            channels, height, width]; the number of channels must be known.
+        inputs: floating-point images of shape [batch, height, width, channels], or, with channels first,
+            [batch, channels, height, width]; the number of channels must be known.
         filters: how many channels the outputs have.
         kernel_size: (height, width) of the kernel, or one integer for both.
-        strides: the steps between outputs, by (height, width), or one integer for both.
+        strides: how far windows are apart, by (height, width), or one integer for both.
         padding: ``"valid"`` (none) or ``"same"``.
         data_format: ``"channels_last"`` or ``"channels_first"``.
-        dilation_rate: the distance of the kernel's elements, by (height, width), or one integer for both; not
-            together with strides.
+        dilation_rate: how far elements of the kernel are apart, by (height, width), or one integer for both;
+            not together with strides.
         activation: a function, or its name in `tf.nn`; None is linear.
         use_bias: whether to add a bias.
-        kernel_initializer: an initializer or its name; None means the enclosing variable scope's, and where that
-            has none, Glorot-uniform.
+        kernel_initializer: an initializer or its name; None means the enclosing variable scope's, and where
+            that has none, Glorot-uniform.
         bias_initializer: an initializer or its name.
         kernel_regularizer: maps the kernel to a scalar loss, which is added to ``REGULARIZATION_LOSSES``.
         bias_regularizer: the same for the bias.
@@ -75,7 +64,7 @@ def conv2d(
         The outputs, in the layout of the inputs.
 
     Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be used; it names the layer.
+        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
 
     Example:
         ```python
@@ -84,9 +73,7 @@ def conv2d(
         ```
     """
     with open_layer("conv2d", inputs, name, reuse) as layer:
-        geometry = _Geometry.of(
-            layer, filters, kernel_size, strides, padding, data_format, dilation_rate=dilation_rate
-        )
+        geometry = ConvolutionGeometry.of(layer, filters, kernel_size, strides, padding, data_format, dilation_rate)
         require_window_fits(layer, geometry.layout, geometry.window, geometry.padding)
         kernel = layer.variable(
             "kernel",
@@ -96,7 +83,6 @@ def conv2d(
             constraint=kernel_constraint,
             trainable=trainable,
         )
-        bias = None
         if use_bias:
             bias = layer.variable(
                 "bias",
@@ -109,13 +95,16 @@ def conv2d(
         outputs = tf.nn.convolution(
             layer.inputs,
             kernel,
-            strides=list(geometry.strides),
+            strides=geometry.strides,
             padding=geometry.padding,
             data_format=geometry.layout.tensor_format,
-            dilations=list(geometry.dilation_rate),
+            dilations=geometry.dilation_rate,
             name="Conv2D",
         )
-        outputs = geometry.add_bias(outputs, bias)
+        if use_bias:
+            outputs = tf.nn.bias_add(outputs, bias, data_format=geometry.layout.tensor_format)
+        # A dilated convolution forgets a known height if the width is unknown, and the other way round.
+        outputs.set_shape(geometry.output_shape(layer.inputs))
         return layer.activate(outputs, activation, activity_regularizer)
 
 
@@ -139,7 +128,7 @@ def conv2d_transpose(
     name: Any = None,
     reuse: Any = None,
 ) -> Any:
-    """Convolve images with the transpose (the gradient) of a convolution: strides enlarge them.
+    """Convolve images with the transpose of a convolution, which is its gradient: strides enlarge them.
 
     Variables: ``kernel`` of shape [height, width, filters, channels], and ``bias`` of shape [filters].
 
@@ -147,10 +136,10 @@ def conv2d_transpose(
         inputs: as for `conv2d`.
         filters: how many channels the outputs have.
         kernel_size: (height, width) of the kernel, or one integer for both.
-        strides: how many outputs an input stands for, by (height, width), or one integer for both.
-        padding: ``"same"`` makes the outputs `strides` times as large as the inputs; ``"valid"`` adds what the
-            kernel reaches beyond.
-        data_format: as for `conv2d`; likewise all further arguments. The default name is ``conv2d_transpose``.
+        strides: how far windows are apart in the outputs, by (height, width), or one integer for both.
+        padding: ``"same"`` makes the outputs `strides` times as large as the inputs, ``"valid"`` adds to
+            that what the kernel reaches over.
+        data_format: as for `conv2d`.
         activation: as for `conv2d`.
         use_bias: as for `conv2d`.
         kernel_initializer: as for `conv2d`.
@@ -161,17 +150,17 @@ def conv2d_transpose(
         kernel_constraint: as for `conv2d`.
         bias_constraint: as for `conv2d`.
         trainable: as for `conv2d`.
-        name: as for `conv2d`.
+        name: as for `conv2d`; None means ``conv2d_transpose``, made unique.
         reuse: as for `conv2d`.
 
     Returns:
         The outputs, in the layout of the inputs.
 
     Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be used; it names the layer.
+        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
     """
     with open_layer("conv2d_transpose", inputs, name, reuse) as layer:
-        geometry = _Geometry.of(layer, filters, kernel_size, strides, padding, data_format)
+        geometry = ConvolutionGeometry.of(layer, filters, kernel_size, strides, padding, data_format)
         kernel = layer.variable(
             "kernel",
             [*geometry.kernel_size, geometry.filters, geometry.channels],
@@ -180,7 +169,6 @@ def conv2d_transpose(
             constraint=kernel_constraint,
             trainable=trainable,
         )
-        bias = None
         if use_bias:
             bias = layer.variable(
                 "bias",
@@ -190,16 +178,21 @@ def conv2d_transpose(
                 constraint=bias_constraint,
                 trainable=trainable,
             )
+        output_shape = geometry.dynamic_transposed_output_shape(layer.inputs)
+        # Nobody needs this slice, but `tf.compat.v1.layers` makes it, and ops without a seed of their own
+        # take the number of ops before them: without it, later layers would start from other values.
+        _ = output_shape[0]
         outputs = tf.nn.conv2d_transpose(
             layer.inputs,
             kernel,
-            geometry.transposed_shape(layer.inputs),
+            output_shape,
             geometry.layout.arrange(1, geometry.strides, 1),
             padding=geometry.padding,
             data_format=geometry.layout.tensor_format,
         )
-        outputs.set_shape(geometry.static_transposed_shape(layer.inputs))
-        outputs = geometry.add_bias(outputs, bias)
+        outputs.set_shape(geometry.transposed_output_shape(layer.inputs))
+        if use_bias:
+            outputs = tf.nn.bias_add(outputs, bias, data_format=geometry.layout.tensor_format)
         return layer.activate(outputs, activation, activity_regularizer)
 
 
@@ -230,44 +223,43 @@ def separable_conv2d(
 ) -> Any:
     """Convolve each channel by itself, then mix the channels of each pixel.
 
-    Variables: ``depthwise_kernel`` of shape [height, width, channels, depth_multiplier], ``pointwise_kernel`` of
-    shape [1, 1, channels * depth_multiplier, filters], and ``bias`` of shape [filters].
+    Variables: ``depthwise_kernel`` of shape [height, width, channels, depth_multiplier],
+    ``pointwise_kernel`` of shape [1, 1, channels * depth_multiplier, filters], and ``bias`` of shape
+    [filters].
 
     Args:
         inputs: as for `conv2d`.
         filters: how many channels the outputs have.
         kernel_size: (height, width) of the depthwise kernel, or one integer for both.
-        strides: the steps between outputs; TensorFlow wants the same for height and width.
+        strides: as for `conv2d`, but TensorFlow's kernel wants the same for height and width.
         padding: as for `conv2d`.
         data_format: as for `conv2d`.
-        dilation_rate: as for `conv2d`.
+        dilation_rate: as for `conv2d`, for the depthwise kernel.
         depth_multiplier: how many outputs the depthwise convolution has for each channel.
         activation: as for `conv2d`.
         use_bias: as for `conv2d`.
         depthwise_initializer: as `kernel_initializer` of `conv2d`, for the depthwise kernel.
-        pointwise_initializer: the same for the pointwise kernel.
+        pointwise_initializer: as `kernel_initializer` of `conv2d`, for the pointwise kernel.
         bias_initializer: as for `conv2d`.
-        depthwise_regularizer: maps the depthwise kernel to a scalar loss.
-        pointwise_regularizer: maps the pointwise kernel to a scalar loss.
+        depthwise_regularizer: as `kernel_regularizer` of `conv2d`, for the depthwise kernel.
+        pointwise_regularizer: as `kernel_regularizer` of `conv2d`, for the pointwise kernel.
         bias_regularizer: as for `conv2d`.
         activity_regularizer: as for `conv2d`.
-        depthwise_constraint: maps the depthwise kernel to its projection after an optimizer's update.
-        pointwise_constraint: maps the pointwise kernel to its projection after an optimizer's update.
+        depthwise_constraint: as `kernel_constraint` of `conv2d`, for the depthwise kernel.
+        pointwise_constraint: as `kernel_constraint` of `conv2d`, for the pointwise kernel.
         bias_constraint: as for `conv2d`.
         trainable: as for `conv2d`.
-        name: as for `conv2d`; the default is ``separable_conv2d``.
+        name: as for `conv2d`; None means ``separable_conv2d``, made unique.
         reuse: as for `conv2d`.
 
     Returns:
         The outputs, in the layout of the inputs.
 
     Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be used; it names the layer.
+        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
     """
     with open_layer("separable_conv2d", inputs, name, reuse) as layer:
-        geometry = _Geometry.of(
-            layer, filters, kernel_size, strides, padding, data_format, dilation_rate=dilation_rate
-        )
+        geometry = ConvolutionGeometry.of(layer, filters, kernel_size, strides, padding, data_format, dilation_rate)
         require_window_fits(layer, geometry.layout, geometry.window, geometry.padding)
         depth_multiplier = count_of(layer, "depth_multiplier", depth_multiplier)
         depthwise_kernel = layer.variable(
@@ -286,7 +278,6 @@ def separable_conv2d(
             constraint=pointwise_constraint,
             trainable=trainable,
         )
-        bias = None
         if use_bias:
             bias = layer.variable(
                 "bias",
@@ -303,96 +294,8 @@ def separable_conv2d(
             geometry.layout.arrange(1, geometry.strides, 1),
             padding=geometry.padding,
             data_format=geometry.layout.tensor_format,
-            dilations=list(geometry.dilation_rate),
+            dilations=geometry.dilation_rate,
         )
-        outputs = geometry.add_bias(outputs, bias)
+        if use_bias:
+            outputs = tf.nn.bias_add(outputs, bias, data_format=geometry.layout.tensor_format)
         return layer.activate(outputs, activation, activity_regularizer)
-
-
-@attrs.frozen
-class _Geometry:
-    """The checked sizes of a convolution."""
-
-    layout: ImageLayout
-    channels: int
-    filters: int
-    kernel_size: tuple[int, int]
-    strides: tuple[int, int]
-    dilation_rate: tuple[int, int]
-    padding: str
-
-    @classmethod
-    def of(
-        cls,
-        layer: LayerScope,
-        filters: int,
-        kernel_size: Pair,
-        strides: Pair,
-        padding: str,
-        data_format: str,
-        dilation_rate: Pair = (1, 1),
-    ) -> _Geometry:
-        layout = ImageLayout.of(layer, data_format)
-        require_images(layer, layout)
-        require_floating(layer)
-        geometry = cls(
-            layout=layout,
-            channels=static_size(layer, layout.channel_axis, "channels"),
-            filters=count_of(layer, "filters", filters),
-            kernel_size=pair_of(layer, "kernel_size", kernel_size),
-            strides=pair_of(layer, "strides", strides),
-            dilation_rate=pair_of(layer, "dilation_rate", dilation_rate),
-            padding=padding_of(layer, padding),
-        )
-        if max(geometry.strides) > 1 and max(geometry.dilation_rate) > 1:
-            raise layer.error(
-                "(strides, dilation_rate)",
-                (geometry.strides, geometry.dilation_rate),
-                "at most one of them greater than 1",
-                "Dilate in this layer and downsample in another, or the other way round.",
-            )
-        return geometry
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """What the dilated kernel covers."""
-        height, width = (
-            (size - 1) * rate + 1 for size, rate in zip(self.kernel_size, self.dilation_rate, strict=True)
-        )
-        return height, width
-
-    def add_bias(self, outputs: Any, bias: Any) -> Any:
-        if bias is None:
-            return outputs
-        return tf.nn.bias_add(outputs, bias, data_format=self.layout.tensor_format)
-
-    def transposed_shape(self, inputs: Any) -> Any:
-        """The shape of what the transposed convolution makes of `inputs`, as a tensor."""
-        dynamic = tf.shape(inputs)
-        batch_size = dynamic[0]
-        sizes = [
-            dynamic[axis] if inputs.shape[axis] is None else inputs.shape[axis]
-            for axis in self.layout.spatial_axes
-        ]
-        shape = tf.stack(self.layout.arrange(batch_size, self._transposed_sizes(sizes), self.filters))
-        # An initializer without a seed takes the number of ops in the graph for one, and `tf.compat.v1.layers` reads
-        # the batch size back here. Without these ops, the layers that follow would start from other values.
-        _ = shape[0]
-        return shape
-
-    def static_transposed_shape(self, inputs: Any) -> list[int | None]:
-        """What is known of that shape when the graph is built."""
-        sizes = [inputs.shape[axis] for axis in self.layout.spatial_axes]
-        return self.layout.arrange(inputs.shape[0], self._transposed_sizes(sizes), self.filters)
-
-    def _transposed_sizes(self, sizes: list[Any]) -> list[Any]:
-        """Height and width of the outputs: a window for each input, `strides` apart."""
-        outputs = []
-        for size, kernel, stride in zip(sizes, self.kernel_size, self.strides, strict=True):
-            if size is None:
-                outputs.append(None)
-            elif self.padding == "SAME":
-                outputs.append(size * stride)
-            else:
-                outputs.append(size * stride + max(kernel - stride, 0))
-        return outputs

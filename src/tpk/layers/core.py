@@ -8,7 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.arguments import Function, ImageLayout, count_of, require_floating, static_size
+from tpk.layers.arguments import Function, count_of, known_rank, known_size, require_floating
+from tpk.layers.geometry import ImageLayout
 from tpk.layers.layer_scope import ZEROS, open_layer
 from tpk.layers.training_flag import TrainingFlag
 
@@ -38,8 +39,8 @@ def dense(
         units: how many outputs there are.
         activation: a function, or its name in `tf.nn`; None is linear.
         use_bias: whether to add a bias.
-        kernel_initializer: an initializer or its name; None means the enclosing variable scope's, and where that
-            has none, Glorot-uniform.
+        kernel_initializer: an initializer or its name; None means the enclosing variable scope's, and where
+            that has none, Glorot-uniform.
         bias_initializer: an initializer or its name.
         kernel_regularizer: maps the kernel to a scalar loss, which is added to ``REGULARIZATION_LOSSES``.
         bias_regularizer: the same for the bias.
@@ -54,7 +55,7 @@ def dense(
         A tensor of shape [batch, ..., units].
 
     Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be used; it names the layer.
+        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
 
     Example:
         ```python
@@ -65,17 +66,10 @@ def dense(
     with open_layer("dense", inputs, name, reuse) as layer:
         units = count_of(layer, "units", units)
         require_floating(layer)
-        rank = layer.inputs.shape.rank
-        if rank is None or rank < 2:
-            raise layer.error(
-                "the shape of the inputs",
-                layer.inputs.shape,
-                "rank 2 or more: (batch, ..., features)",
-                "Reshape the inputs; if their rank is unknown, set it with set_shape or in the placeholder.",
-            )
+        last_axis = known_rank(layer, 2, "(batch, ..., features)") - 1
         kernel = layer.variable(
             "kernel",
-            [static_size(layer, rank - 1, "features"), units],
+            [known_size(layer, last_axis, "features"), units],
             initializer=kernel_initializer,
             regularizer=kernel_regularizer,
             constraint=kernel_constraint,
@@ -90,10 +84,10 @@ def dense(
                 constraint=bias_constraint,
                 trainable=trainable,
             )
-        if rank == 2:
+        if last_axis == 1:
             outputs = tf.matmul(layer.inputs, kernel)
         else:
-            outputs = tf.tensordot(layer.inputs, kernel, [[rank - 1], [0]])
+            outputs = tf.tensordot(layer.inputs, kernel, [[last_axis], [0]])
             outputs.set_shape(layer.inputs.shape[:-1].concatenate(units))
         if use_bias:
             outputs = tf.nn.bias_add(outputs, bias)
@@ -108,14 +102,14 @@ def dropout(
     training: Any = False,
     name: str | None = None,
 ) -> Any:
-    """In training, set a random fraction of the inputs to zero and scale the rest by ``1 / (1 - rate)``.
+    """In training, set a random fraction of the inputs to zero, and scale the rest by ``1 / (1 - rate)``.
 
     Args:
         inputs: a floating-point tensor.
         rate: the fraction to drop, in [0, 1); a number or a scalar tensor.
-        noise_shape: the shape of the random mask, which is broadcast to the inputs; None for an axis stands for
-            its size, None as a whole for the shape of the inputs.
-        seed: the op-level seed, which counts along with the graph's.
+        noise_shape: the shape of the random mask, which is broadcast to the inputs; None for an axis means
+            its size, and None for all means the shape of the inputs.
+        seed: the op-level seed; the graph's counts besides.
         training: a boolean, or a scalar boolean tensor.
         name: the name scope of the ops; None means ``dropout``. It is made unique.
 
@@ -123,13 +117,14 @@ def dropout(
         A tensor like the inputs.
 
     Raises:
-        ConfigError: if an argument, or the dtype of the inputs, cannot be used; it names the layer.
+        ConfigError: if an argument, or the dtype of the inputs, cannot be; it names the layer.
     """
     with open_layer("dropout", inputs, default_name=name) as layer:
         require_floating(layer)
         flag = TrainingFlag.of(layer, training)
-        if isinstance(rate, Real) and not 0 <= rate < 1:
-            raise layer.error("rate", rate, "a number in [0, 1)", "It is the fraction to drop, not to keep.")
+        if isinstance(rate, Real) and not 0 <= float(rate) < 1:
+            remedy = "It is the fraction to drop, not the one to keep."
+            raise layer.error("rate", rate, "a number in [0, 1)", remedy)
         if isinstance(rate, Real) and rate == 0:
             return tf.identity(layer.inputs)
 
@@ -143,10 +138,9 @@ def dropout(
 def _mask_shape(inputs: Any, noise_shape: Sequence[int | None] | None) -> Any:
     if noise_shape is None:
         return None
-    sizes = tf.shape(inputs)
-    return tf.convert_to_tensor(
-        [sizes[axis] if size is None else size for axis, size in enumerate(noise_shape)]
-    )
+    shape = tf.shape(inputs)
+    sizes = [shape[axis] if size is None else size for axis, size in enumerate(noise_shape)]
+    return tf.convert_to_tensor(sizes)
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:
@@ -162,15 +156,12 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
         A tensor of shape [batch, features].
 
     Raises:
-        ConfigError: if `data_format` is unknown, or the rank of the inputs is unknown or 0; it names the layer.
+        ConfigError: if `data_format` or the rank of the inputs cannot be; it names the layer.
     """
     with open_layer("flatten", inputs, default_name=name) as layer:
         layout = ImageLayout.of(layer, data_format)
+        rank = known_rank(layer, 1, "(batch, ...)")
         inputs = layer.inputs
-        rank = inputs.shape.rank
-        if not rank:
-            expected = "rank 1 or more: (batch, ...)"
-            raise layer.error("the shape of the inputs", inputs.shape, expected, "Set it with set_shape.")
         if rank == 1:
             return tf.expand_dims(inputs, axis=1)
         if layout.channels_first:

@@ -22,12 +22,12 @@ def open_layer(
     """Open the variable scope and the name scope of a layer; all that it adds to the graph belongs inside.
 
     Args:
-        kind: what the layer is, such as ``"conv2d"``; also the `default_name`.
-        inputs: what the layer is applied to: anything that converts to a dense tensor.
-        name: the variable scope: a name as it stands, or a `tf.compat.v1.VariableScope`.
+        kind: what the layer is, such as ``"conv2d"``.
+        inputs: what it is applied to: anything that converts to a dense tensor.
+        name: the variable scope: a name that is taken as it stands, or a `tf.compat.v1.VariableScope`.
         reuse: as `tf.compat.v1.variable_scope` takes it: None, False, True or `tf.compat.v1.AUTO_REUSE`.
-        default_name: the name that is made unique in the enclosing scope if `name` is None. (With `reuse` it is
-            taken as it stands, as there must be something to reuse.)
+        default_name: the variable scope if there is no `name`; None means `kind`. It is made unique in the
+            enclosing scope, unless `reuse` asks for what is there.
 
     Yields:
         The open `LayerScope`.
@@ -42,8 +42,8 @@ def open_layer(
         )
     inputs = _dense_tensor(kind, inputs)
     default_name = default_name or kind
-    if name is None and reuse:
-        name = default_name
+    if not name:
+        name = default_name if reuse else None
     with tf.compat.v1.variable_scope(name, default_name=default_name, reuse=reuse) as scope:
         yield LayerScope(kind, inputs, scope)
 
@@ -53,7 +53,7 @@ class LayerScope:
 
     Attributes:
         kind: what the layer is, such as ``"conv2d"``.
-        inputs: its input, a tensor.
+        inputs: what it is applied to, a tensor.
     """
 
     def __init__(self, kind: str, inputs: Any, variable_scope: Any) -> None:
@@ -79,15 +79,15 @@ class LayerScope:
     ) -> Any:
         """Create the variable `name` of this layer, or get it if the scope reuses.
 
-        The loss of `regularizer` is collected when the variable is created, not when it is reused. It adds to that
-        of the enclosing variable scope's regularizer.
+        The loss of `regularizer` is collected when the variable is created, and not again when it is reused.
+        That of the enclosing variable scope's regularizer is collected besides.
 
         Args:
             name: the name within the layer, such as ``"kernel"``.
             shape: the static shape.
             dtype: None means that of the inputs.
-            initializer: an initializer or its name; None means the enclosing variable scope's, and where that has
-                none, Glorot-uniform.
+            initializer: an initializer or its name; None means the enclosing variable scope's, and where that
+                has none, Glorot-uniform.
             regularizer: maps the variable to a scalar loss, or to None for no loss.
             constraint: maps the variable to its projection after an optimizer's update.
             trainable: whether it belongs to the trainable variables.
@@ -95,34 +95,37 @@ class LayerScope:
         Returns:
             The variable, or what a custom getter of the enclosing scope makes of it.
         """
-        existing = {id(variable) for variable in tf.compat.v1.global_variables()} if regularizer else set()
+        regularize = function_of(self, f"the regularizer of {name}", regularizer)
+        existing = {id(variable) for variable in tf.compat.v1.global_variables()} if regularize else set()
         variable = tf.compat.v1.get_variable(
             name,
             shape,
             dtype=dtype or self.inputs.dtype.base_dtype,
-            initializer=initializer_of(self, f"the initializer of {name!r}", initializer),
-            constraint=function_of(self, f"the constraint of {name!r}", constraint),
+            initializer=initializer_of(self, f"the initializer of {name}", initializer),
+            constraint=function_of(self, f"the constraint of {name}", constraint),
             trainable=bool(trainable),
         )
-        if function_of(self, f"the regularizer of {name!r}", regularizer):
-            parts = _parts(variable)
-            if existing.isdisjoint(map(id, parts)):
-                for part in parts:
-                    self._regularize(f"{name}/Regularizer", part, regularizer)
+        parts = _parts(variable)
+        if regularize and existing.isdisjoint(map(id, parts)):
+            for part in parts:
+                with tf.name_scope(f"{name}/Regularizer"):
+                    loss = regularize(part)
+                _collect_loss(loss)
         return variable
 
     def statistic(self, name: str, shape: Sequence[int], *, dtype: Any, initializer: Any) -> Any:
         """Create or get a variable that no gradient changes, such as a moving average.
 
-        It is never partitioned, as it is assigned as a whole. Replicas of a `tf.distribute` strategy average it.
+        It is never partitioned, as it is assigned to as a whole; replicas of a `tf.distribute` strategy
+        average it when they read it.
         """
-        # The scope object belongs to this layer alone, and statistics are the last variables of a layer.
+        # The scope object is this layer's own, and statistics are the last variables of a layer.
         self._variable_scope.set_partitioner(None)
         return tf.compat.v1.get_variable(
             name,
             shape,
             dtype=dtype,
-            initializer=initializer_of(self, f"the initializer of {name!r}", initializer),
+            initializer=initializer_of(self, f"the initializer of {name}", initializer),
             trainable=False,
             synchronization=tf.VariableSynchronization.ON_READ,
             aggregation=tf.compat.v1.VariableAggregation.MEAN,
@@ -131,39 +134,34 @@ class LayerScope:
     def activate(
         self, outputs: Any, activation: Function | str | None, activity_regularizer: Function | None = None
     ) -> Any:
-        """Apply `activation` to the outputs, and collect the loss of `activity_regularizer` per example."""
-        apply = activation_of(self, activation)
-        if apply:
-            outputs = apply(outputs)
-        if function_of(self, "activity_regularizer", activity_regularizer):
-            self._regularize(
-                "ActivityRegularizer", outputs, lambda it: _per_example(activity_regularizer(it), it)
-            )
+        """Apply `activation`, and collect the loss of `activity_regularizer`, divided by the batch size."""
+        activate = activation_of(self, activation)
+        if activate:
+            outputs = activate(outputs)
+        regularize = function_of(self, "activity_regularizer", activity_regularizer)
+        if regularize:
+            with tf.name_scope("ActivityRegularizer"):
+                loss = tf.convert_to_tensor(regularize(outputs))
+                loss /= tf.cast(tf.shape(outputs)[0], loss.dtype)
+            _collect_loss(loss)
         return outputs
 
     def error(self, what: str, got: object, expected: str, remedy: str) -> ConfigError:
         """Return the error that says that `what` of this layer is not what it must be."""
-        return ConfigError(
-            f"{self.kind} layer {self.name!r}: {what} is {got!r}, expected {expected}. {remedy}"
-        )
+        problem = f"{what} is {got!r}, expected {expected}"
+        return ConfigError(f"{self.kind} layer {self.name!r}: {problem}. {remedy}")
 
-    def _regularize(self, scope: str, value: Any, regularizer: Function) -> None:
-        with tf.name_scope(scope):
-            loss = regularizer(value)
-        if loss is not None:
-            losses = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
-            tf.compat.v1.add_to_collection(losses, tf.convert_to_tensor(loss))
+
+def _collect_loss(loss: Any) -> None:
+    if loss is not None:
+        losses = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
+        tf.compat.v1.add_to_collection(losses, tf.convert_to_tensor(loss))
 
 
 def _parts(variable: Any) -> list[Any]:
-    """The variables of a partitioned variable; whatever else there is stands for itself."""
+    """The variables of which a partitioned variable consists; anything else stands for itself."""
     whole = isinstance(variable, tf.Variable) or tf.is_tensor(variable)
     return [variable] if whole else list(variable)
-
-
-def _per_example(loss: Any, outputs: Any) -> Any:
-    loss = tf.convert_to_tensor(loss)
-    return loss / tf.cast(tf.shape(outputs)[0], loss.dtype)
 
 
 def _dense_tensor(kind: str, inputs: Any) -> Any:
@@ -171,6 +169,6 @@ def _dense_tensor(kind: str, inputs: Any) -> Any:
         return tf.convert_to_tensor(inputs)
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{kind}: the inputs are of type {type(inputs).__name__}, expected a dense tensor or what converts "
-            "to one. Convert them first, e.g. with tf.sparse.to_dense or RaggedTensor.to_tensor."
+            f"{kind}: the inputs are of type {type(inputs).__name__}, expected a dense tensor or what "
+            "converts to one. Convert them first, e.g. with tf.sparse.to_dense or RaggedTensor.to_tensor."
         ) from error

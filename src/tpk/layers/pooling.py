@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.arguments import ImageLayout, Pair, padding_of, pair_of, require_images, require_window_fits
+from tpk.layers.arguments import Pair, pair_of
+from tpk.layers.geometry import ImageLayout, padding_of, require_window_fits
 from tpk.layers.layer_scope import LayerScope, open_layer
 
 
@@ -25,7 +26,8 @@ def max_pooling2d(
         inputs: images of shape [batch, height, width, channels], or, with channels first, [batch, channels,
             height, width].
         pool_size: (height, width) of the window, or one integer for both.
-        strides: the steps between windows, by (height, width), or one integer for both; None means `pool_size`.
+        strides: how far windows are apart, by (height, width), or one integer for both; None means
+            `pool_size`.
         padding: ``"valid"`` (none) or ``"same"``.
         data_format: ``"channels_last"`` or ``"channels_first"``.
         name: the name scope of the op; None means ``max_pooling2d``. It is made unique.
@@ -34,7 +36,7 @@ def max_pooling2d(
         The pooled images, in the layout of the inputs.
 
     Raises:
-        ConfigError: if an argument, or the shape of the inputs, cannot be used; it names the layer.
+        ConfigError: if an argument, or the shape of the inputs, cannot be; it names the layer.
     """
     with open_layer("max_pooling2d", inputs, default_name=name) as layer:
         return _pool(tf.compat.v1.nn.max_pool, layer, pool_size, strides, padding, data_format)
@@ -48,7 +50,7 @@ def average_pooling2d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Any:
-    """Take the mean of each window, of which padding is no part.
+    """Take the mean of each window, in which padding does not count.
 
     Arguments, result and errors are those of `max_pooling2d`; the default name is ``average_pooling2d``.
     """
@@ -64,11 +66,10 @@ def _pool(
     padding: str,
     data_format: str,
 ) -> Any:
-    layout = ImageLayout.of(layer, data_format)
+    layout = ImageLayout.of_images(layer, data_format)
     padding = padding_of(layer, padding)
     window = pair_of(layer, "pool_size", pool_size)
     stride = window if strides is None else pair_of(layer, "strides", strides)
-    require_images(layer, layout)
     require_window_fits(layer, layout, window, padding)
     return pool(
         layer.inputs,

@@ -55,7 +55,5 @@ class AppendFile:
         if is_whole(tail):
             self._file.write(b"\n")
         else:
-            logger.warning(
-                "%s ends in the middle of a line; cutting off %d bytes of it", self._path, len(tail)
-            )
+            logger.warning("%s ends in the middle of a line; cutting off %d bytes of it", self._path, len(tail))
             self._file.truncate(whole)

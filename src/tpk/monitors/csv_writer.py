@@ -100,8 +100,9 @@ def _rows(path: Path) -> list[list[str]]:
 
 def _line(cells: Iterable[object]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(cells)
-    return text.getvalue()
+    # Names with a line end are quoted only if it is in the terminator.
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n")
 
 
 def _replace(path: Path, content: str) -> None:

@@ -312,9 +312,7 @@ def _check(monitors: list[Any]) -> None:
                 "What only uses hooks is a callback, and belongs in `callbacks`."
             )
         if any(monitor is other for other in monitors[:position]):
-            raise PluginError(
-                f"the monitor {monitor!r} is listed twice. List it once, or make a second instance."
-            )
+            raise PluginError(f"the monitor {monitor!r} is listed twice. List it once, or make a second instance.")
 
 
 def _unique_names(monitors: Iterable[Monitor]) -> list[str]:

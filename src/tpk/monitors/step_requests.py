@@ -44,9 +44,7 @@ class StepRequests:
         for monitor in self._after:
             position = self._positions.get(monitor)
             own = None if position is None else run_values.results[position]
-            monitor.call(
-                "after_run", run_context, SessionRunValues(own, run_values.options, run_values.run_metadata)
-            )
+            monitor.call("after_run", run_context, SessionRunValues(own, run_values.options, run_values.run_metadata))
 
     def _merge(self, requests: Sequence[Any]) -> Any:
         self._positions = {}

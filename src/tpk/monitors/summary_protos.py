@@ -83,15 +83,12 @@ def read_summary(summary: Any) -> Any:
         try:
             named.ParseFromString(summary)
         except DecodeError as error:
-            raise ReportedValueError(
-                f"put_summary got {len(summary)} bytes that are no tf.Summary."
-            ) from error
+            raise ReportedValueError(f"put_summary got {len(summary)} bytes that are no tf.Summary.") from error
     elif isinstance(summary, Summary):
         named.CopyFrom(summary)
     else:
         raise ReportedValueError(
-            f"put_summary takes a tf.compat.v1.Summary or its bytes, got {summary!r}. For a number there is "
-            "put_scalar."
+            f"put_summary takes a tf.compat.v1.Summary or its bytes, got {summary!r}. For a number there is put_scalar."
         )
     for value in named.value:
         value.tag = _SUFFIX.sub("", _MAIN_TOWER.sub("", value.tag))

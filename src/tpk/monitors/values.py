@@ -32,8 +32,7 @@ def as_scalar(name: str, value: Any) -> int | float:
         array = np.asarray(value)
     except Exception as error:  # such as TensorFlow's, for a tensor that has no value yet
         raise ReportedValueError(
-            f"scalar {name!r}: expected a number, got {value!r}. Report its value, e.g. what a run of "
-            "it returned."
+            f"scalar {name!r}: expected a number, got {value!r}. Report its value, e.g. what a run of it returned."
         ) from error
     if array.ndim != 0:
         raise ReportedValueError(
@@ -71,8 +70,8 @@ def as_images(name: str, images: Any) -> np.ndarray:
     if array.ndim != 4 or array.shape[-1] not in (1, 3, 4) or array.size == 0:
         raise ReportedValueError(
             f"image {name!r}: expected the shape (height, width), (height, width, channels) or (number, "
-            f"height, width, channels) with 1, 3 or 4 channels, got {shape}. Many grey images need a last axis: "
-            "array[..., None]."
+            f"height, width, channels) with 1, 3 or 4 channels, got {shape}. Many grey images need a last "
+            "axis: array[..., None]."
         )
     if array.dtype == np.uint8:
         return array

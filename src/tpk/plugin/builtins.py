@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from tpk import __version__
 from tpk.plugin.entry import CatalogEntry
-from tpk.plugin.installed import version_of
 
 BUILTINS: dict[str, dict[str, str]] = {
     "trainer": {
@@ -45,9 +45,8 @@ BUILTINS: dict[str, dict[str, str]] = {
 @functools.cache
 def builtin_entries() -> tuple[CatalogEntry, ...]:
     """Return what is built in, as the catalog lists it."""
-    version = version_of("tpk")
     return tuple(
-        CatalogEntry(kind, name, target, "tpk", version)
+        CatalogEntry(kind, name, target, "tpk", __version__)
         for kind, targets in BUILTINS.items()
         for name, target in targets.items()
     )

@@ -30,6 +30,9 @@ class Catalog:
         path: where to look for installed distributions, once, when a name is first needed; by default
             ``sys.path``.
 
+    Attributes:
+        path: as given.
+
     Example:
         ```python
         saver = get_catalog().resolve("callback", tpk.use("ModelSaver", max_to_keep=3))
@@ -37,7 +40,7 @@ class Catalog:
     """
 
     def __init__(self, path: Sequence[str] | None = None) -> None:
-        self._path = path
+        self.path = path
         self._installed: list[CatalogEntry] | None = None
         self._outcomes: dict[CatalogEntry, str] = {}
 
@@ -77,7 +80,7 @@ class Catalog:
         if not found and kind == "plugin" and _is_module(name):
             return CatalogEntry(kind, name, target=name)
         if not found:
-            raise UnknownPluginError(_unknown(kind, name, self.entries()))
+            raise unknown_plugin(kind, name, self.entries())
         # Built-ins come first, and nothing shadows them.
         if found[0].status == "conflict":
             raise PluginError(
@@ -109,7 +112,7 @@ class Catalog:
             UnknownPluginError: ``TPK_BLOCK`` names something that there is not.
         """
         if self._installed is None:
-            self._installed = installed_entries(self._path)
+            self._installed = installed_entries(self.path)
         known = [*builtin_entries(), *self._installed]
         blocked = blocked_entries(known)
         return [
@@ -164,16 +167,16 @@ def use_catalog(catalog: Catalog) -> Iterator[Catalog]:
         _current = previous
 
 
-def _unknown(kind: str, name: str, known: Sequence[CatalogEntry]) -> str:
-    names = [entry.name for entry in known if entry.kind == kind]
+def unknown_plugin(kind: str | None, name: str, known: Sequence[CatalogEntry]) -> UnknownPluginError:
+    """Return the error for a `name` that no plugin of this kind, or of any, has: what was meant, and what there is."""
+    names = sorted({entry.name for entry in known if kind in (None, entry.kind)})
     nearest = difflib.get_close_matches(name, names, n=3)
-    others = [entry.kind for entry in known if entry.name == name]
-    hints = [f"there is no {kind} {name!r}"]
-    if nearest:
-        hints.append(f"did you mean {' or '.join(map(repr, nearest))}?")
-    hints += [f"there is a {other} of that name" for other in others]
-    hints.append(f"known are {', '.join(sorted(names)) or 'none'}")
-    return "; ".join(hints)
+    message = f"there is no {kind or 'plugin'} {name!r}"
+    for entry in known:
+        if entry.name == name:
+            message += f"; there is a {entry.kind} of that name"
+    message += f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else "."
+    return UnknownPluginError(f"{message} Known are: {', '.join(names) or 'none'}")
 
 
 def _is_module(name: str) -> bool:

@@ -84,8 +84,7 @@ def compile_step(hook: pluggy.HookRelay) -> StepHooks:
     return StepHooks(
         before_run=methods["before_run"],
         after_run=tuple(
-            (method, index.get(plugin))
-            for plugin, method in zip(names["after_run"], methods["after_run"], strict=True)
+            (method, index.get(plugin)) for plugin, method in zip(names["after_run"], methods["after_run"], strict=True)
         ),
         trigger_step=methods["trigger_step"],
         names=names,

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import os
 
+VARIABLES = ("TPK_BLOCK", "TPK_DISABLE_AUTOLOAD", "TPK_PLUGINS", "TPK_STRICT", "TPK_TRACE")
+
 
 def is_on(variable: str) -> bool:
     """Whether `variable` is set to anything but ``0`` and the empty string."""

@@ -80,9 +80,7 @@ def _implementation(plugin: object, hook: str, method: Any) -> Implementation:
 def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper: bool) -> None:
     function = inspect.unwrap(method)
     if is_wrapper and hook in STEP_HOOKS:
-        raise HookError(
-            f"{where} cannot be a wrapper, since the step is compiled: implement it without wrapper=True"
-        )
+        raise HookError(f"{where} cannot be a wrapper, since the step is compiled: implement it without wrapper=True")
     if is_wrapper and hook == "after_train":
         raise HookError(f"{where} cannot be a wrapper, since each implementation runs whatever the others do")
     if is_wrapper and not inspect.isgeneratorfunction(function):
@@ -129,9 +127,7 @@ def _options_of(where: str, plugin: object, method: Callable[..., Any]) -> dict[
     callback that must come last need not know that it must.
     """
     definitions = [method, *_definitions_of(plugin, method)]
-    options: Mapping[str, Any] = next(
-        (each.tpk_impl for each in definitions if hasattr(each, "tpk_impl")), {}
-    )
+    options: Mapping[str, Any] = next((each.tpk_impl for each in definitions if hasattr(each, "tpk_impl")), {})
     if options.get("hookwrapper") or options.get("optionalhook") or options.get("specname"):
         raise HookError(f"{where}: of the options of hookimpl, tpk has wrapper, tryfirst and trylast")
     if options.get("tryfirst") and options.get("trylast"):
@@ -154,8 +150,5 @@ def _definitions_of(plugin: object, method: Callable[..., Any]) -> list[Any]:
     names = {"trigger": ("trigger", "trigger_epoch"), "trigger_epoch": ("trigger_epoch", "trigger")}
     name = getattr(method, "__name__", "")
     return [
-        namespace[each]
-        for namespace in namespaces_of(owner)
-        for each in names.get(name, (name,))
-        if each in namespace
+        namespace[each] for namespace in namespaces_of(owner) for each in names.get(name, (name,)) if each in namespace
     ]

@@ -92,9 +92,7 @@ class HookManager(pluggy.PluginManager):
     def register(self, plugin: object, name: str | None = None) -> str:
         """Register one plugin, as `register_all` does; it cannot choose its name."""
         if name is not None:
-            raise HookError(
-                f"{describe(plugin)} cannot be registered as {name!r}: names come from classes and modules"
-            )
+            raise HookError(f"{describe(plugin)} cannot be registered as {name!r}: names come from classes and modules")
         return self.register_all([plugin])[0]
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:

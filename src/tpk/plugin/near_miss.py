@@ -40,9 +40,7 @@ def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
     owner = describe(plugin)
     bases = [base.__name__ for base in plugin.__class__.__mro__]
     if "SessionRunHook" in bases and not isinstance(plugin, Callback):
-        raise HookError(
-            f"{owner} is a SessionRunHook of TensorFlow: give tpk.HookToCallback({owner}(...)) instead"
-        )
+        raise HookError(f"{owner} is a SessionRunHook of TensorFlow: give tpk.HookToCallback({owner}(...)) instead")
     if methods:
         return
     if not isinstance(plugin, Callback):
@@ -93,9 +91,7 @@ def _check_place(plugin: object, owner: str, name: str, value: object) -> None:
 
 def _check_name(owner: str, name: str, value: object) -> None:
     decorated = hasattr(value, "tpk_impl")
-    if not decorated and (
-        hasattr(Callback, name) or not isinstance(value, (FunctionType, staticmethod, classmethod))
-    ):
+    if not decorated and (hasattr(Callback, name) or not isinstance(value, (FunctionType, staticmethod, classmethod))):
         return
     underscored = name.startswith("_")
     meant = name[1:] if underscored else name
@@ -107,6 +103,4 @@ def _check_name(owner: str, name: str, value: object) -> None:
     if nearest:
         raise HookError(f"{owner} defines {name}, which is no hook of tpk: did you mean {nearest[0]!r}?")
     if decorated:
-        raise HookError(
-            f"{owner} defines {name}, which is no hook of tpk; the hooks are {', '.join(HOOK_ARGUMENTS)}"
-        )
+        raise HookError(f"{owner} defines {name}, which is no hook of tpk; the hooks are {', '.join(HOOK_ARGUMENTS)}")

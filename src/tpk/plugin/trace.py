@@ -72,9 +72,7 @@ class TracedStep:
         requesting, receiving = compiled.names["before_run"], compiled.names["after_run"]
         return attrs.evolve(
             compiled,
-            before_run=tuple(
-                functools.partial(self._request, name, name == requesting[0]) for name in requesting
-            ),
+            before_run=tuple(functools.partial(self._request, name, name == requesting[0]) for name in requesting),
             after_run=tuple(
                 (functools.partial(self._receive, name, name == receiving[-1]), index)
                 for name, (_, index) in zip(receiving, compiled.after_run, strict=True)

@@ -61,9 +61,7 @@ def create(target: Any, options: dict[str, Any], what: str) -> Any:
     """
     if not (inspect.isclass(target) or inspect.isroutine(target) or isinstance(target, functools.partial)):
         if options:
-            raise PluginError(
-                f"{what} is no class or factory but {target!r}, which takes no options: {options}"
-            )
+            raise PluginError(f"{what} is no class or factory but {target!r}, which takes no options: {options}")
         return target
     _check_options(target, options, what)
     try:

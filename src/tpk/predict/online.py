@@ -23,9 +23,7 @@ class OnlinePredictor:
         ```
     """
 
-    def __init__(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], get_session: Callable[[], Any]
-    ) -> None:
+    def __init__(self, inputs: Sequence[Any], outputs: Sequence[Any], get_session: Callable[[], Any]) -> None:
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self._get_session = get_session

@@ -25,9 +25,7 @@ class TowerHandle:
         output: what the tower function returned.
     """
 
-    def __init__(
-        self, context: TowerContext, inputs: Sequence[Any], input_names: Sequence[str], output: Any
-    ) -> None:
+    def __init__(self, context: TowerContext, inputs: Sequence[Any], input_names: Sequence[str], output: Any) -> None:
         self._context = context
         self._graph = tf.compat.v1.get_default_graph()
         self._inputs = list(inputs)

@@ -81,4 +81,3 @@ class TowerFunc:
                     f"input {spec.name!r} of the tower function should be {spec.dtype.name} of shape {spec.shape}, "
                     f"got {tensor.dtype.name} of shape {tensor.shape} ({tensor.name})."
                 )
-

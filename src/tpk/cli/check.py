@@ -1,0 +1,104 @@
+"""Whether plugins can be imported, found out in another process, which may crash, hang or print as it likes.
+
+One process works through the list, since TensorFlow takes seconds to import; after a crash another one goes
+on with the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from tpk.errors import TpkError
+from tpk.plugin.catalog import Catalog
+from tpk.plugin.entry import CatalogEntry
+from tpk.plugin.implementations import implementations_of
+
+
+def check_imports(entries: Sequence[CatalogEntry], timeout: float = 60.0) -> list[str | None]:
+    """Import each of `entries`, but not in this process.
+
+    Args:
+        entries: what to import.
+        timeout: the seconds that one of them may take.
+
+    Returns:
+        For each of them, what is wrong with it, or None.
+    """
+    problems: list[str | None] = []
+    while len(problems) < len(entries):
+        problems += _check_until_crash(entries[len(problems) :], timeout)
+    return problems
+
+
+def _check_until_crash(entries: Sequence[CatalogEntry], timeout: float) -> Iterator[str | None]:
+    """Yield the problems of `entries`, ending after the first one that took the process with it."""
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "tpk.cli.check"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
+        ) as process,
+    ):
+        assert process.stdin is not None
+        json.dump({"path": sys.path, "entries": [attrs.asdict(entry) for entry in entries]}, process.stdin)
+        process.stdin.close()
+        for _ in entries:
+            outcome = _read_line(process, timeout)
+            if outcome:
+                yield json.loads(outcome)
+                continue
+            errors.seek(0)
+            lines = errors.read().split("\n")
+            last = next((line for line in reversed(lines) if line.strip()), "")
+            yield f"importing it ended the process with exit status {process.wait()}: {last}"
+            return
+        # Threads that a plugin has started may keep the process alive.
+        process.kill()
+
+
+def _read_line(process: subprocess.Popen[str], timeout: float) -> str:
+    """Return the next line that `process` writes; an empty string if it ends before, or is killed for taking long."""
+    assert process.stdout is not None
+    timer = threading.Timer(timeout, process.kill)
+    timer.start()
+    try:
+        return process.stdout.readline()
+    finally:
+        timer.cancel()
+
+
+def _import_each() -> None:
+    """Do the importing: what to import comes as JSON on stdin, each outcome leaves as a line of JSON on stdout."""
+    task = json.load(sys.stdin)
+    # What plugins print goes to stderr, even if they do it by file descriptor.
+    outcomes = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    sys.path[:] = task["path"]
+    for entry in task["entries"]:
+        print(json.dumps(_problem_of(CatalogEntry(**entry))), file=outcomes)
+
+
+def _problem_of(entry: CatalogEntry) -> str | None:
+    try:
+        plugin = Catalog(path=()).load(entry)
+        if entry.kind == "plugin":
+            implementations_of(plugin)
+    except TpkError as error:
+        return str(error)
+    return None
+
+
+if __name__ == "__main__":
+    _import_each()

@@ -1,0 +1,74 @@
+"""``tpk plugins new``: a package to start a plugin from, which passes its own tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+import string
+from importlib.resources import files
+from pathlib import Path
+
+from tpk import __version__
+from tpk.errors import PluginError
+from tpk.plugin.entry import GROUPS
+
+TEMPLATE_KINDS = ("callback", "monitor", "strategy")
+
+
+def write_package(name: str, kind: str, directory: Path) -> int:
+    """Write the package ``tpk-<name>`` into a new directory, and to stdout what to do next.
+
+    Args:
+        name: the name that the plugin will have, such as ``cost-curve``.
+        kind: one of `TEMPLATE_KINDS`.
+        directory: where to make the new directory.
+
+    Returns:
+        The exit status, 0.
+
+    Raises:
+        PluginError: the name cannot be that of a package, or there is one of that name already.
+    """
+    name = name.removeprefix("tpk-")
+    module = "tpk_" + re.sub(r"[-.]", "_", name)
+    if not re.fullmatch(r"[a-z][a-z0-9]*([-_.][a-z0-9]+)*", name) or keyword.iskeyword(module):
+        raise PluginError(f"{name!r} cannot be the name of a package: use lower-case letters, digits and hyphens")
+    root = directory / f"tpk-{name}"
+    if root.exists():
+        raise PluginError(f"{root} exists already: choose another name or --directory")
+    if importlib.util.find_spec(module):
+        raise PluginError(f"there is a module {module} already, which the new one would hide: choose another name")
+    values = {
+        "name": name,
+        "module": module,
+        "class_name": "".join(word.capitalize() for word in re.split(r"[-_.]", name)),
+        "kind": kind,
+        "group": GROUPS[kind],
+        "list": {"callback": "callbacks", "monitor": "monitors", "strategy": "trainer"}[kind],
+        "version": __version__,
+    }
+    for path, template in _contents(module, kind).items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(string.Template(template).substitute(values), encoding="utf-8")
+    print(
+        f"Wrote {root}. Next:\n"
+        f"  pip install -e '{root}[test]'\n"
+        f"  pytest {root}\n"
+        f"  tpk plugins show --kind {kind} {name}"
+    )
+    return 0
+
+
+def _contents(module: str, kind: str) -> dict[str, str]:
+    """Return the templates of the files of a package, by their paths in it."""
+    sources = {
+        "pyproject.toml": "pyproject.toml",
+        "README.md": f"{kind}_readme.md",
+        f"src/{module}.py": f"{kind}.py",
+        "tests/conftest.py": "conftest.py",
+        f"tests/test_{module}.py": f"test_{kind}.py",
+    }
+    templates = files("tpk.cli") / "templates"
+    return {path: (templates / f"{source}.in").read_text(encoding="utf-8") for path, source in sources.items()}

@@ -1,0 +1,129 @@
+"""What a batch normalization computes, once its variables are there: by one fused kernel, or by elementary ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import tensorflow as tf
+
+from tpk.layers.training_flag import TrainingFlag
+
+HALF_PRECISION = (tf.float16, tf.bfloat16)
+
+
+@attrs.frozen
+class BatchNorm:
+    """A batch normalization. Either way to compute it returns the outputs, and the ops that update the averages.
+
+    Attributes:
+        flag: whether it is training.
+        axes: the axes of the features, counted from the first.
+        epsilon: what is added to the variance.
+        momentum: the share of the moving averages that stays in each step.
+        gamma: the scale, or None.
+        beta: the offset, or None.
+        moving_mean: the moving average of the mean.
+        moving_variance: the moving average of the variance.
+    """
+
+    flag: TrainingFlag
+    axes: list[int]
+    epsilon: float
+    momentum: Any
+    gamma: Any
+    beta: Any
+    moving_mean: Any
+    moving_variance: Any
+
+    def has_fused_kernel(self, inputs: Any) -> bool:
+        """Whether the fused kernel can do it: for images or volumes, with channels first or last."""
+        rank = inputs.shape.rank
+        dtypes = (*HALF_PRECISION, tf.float32)
+        return rank in (4, 5) and self.axes in ([1], [rank - 1]) and inputs.dtype.base_dtype in dtypes
+
+    def fused(self, inputs: Any) -> tuple[Any, list[Any]]:
+        """Compute it by the fused kernel; the variance that it averages is the unbiased one."""
+        dtype, shape = self.moving_mean.dtype.base_dtype, self.moving_mean.shape
+        beta = tf.constant(0.0, dtype, shape) if self.beta is None else self.beta
+        gamma = tf.constant(1.0, dtype, shape) if self.gamma is None else self.gamma
+
+        def kernel(is_training: bool) -> Any:
+            return tf.compat.v1.nn.fused_batch_norm(
+                inputs,
+                gamma,
+                beta,
+                mean=self.moving_mean,
+                variance=self.moving_variance,
+                epsilon=self.epsilon,
+                data_format=_tensor_format(inputs.shape.rank, self.axes[0]),
+                is_training=is_training,
+            )
+
+        outputs, mean, variance = self.flag.choose(lambda: kernel(True), lambda: kernel(False))
+        if self.flag.static is False:
+            return outputs, []
+        if self.flag.static:
+            momentum = tf.convert_to_tensor(self.momentum)
+        else:
+            momentum = self.flag.choose(lambda: self.momentum, lambda: 1.0)
+        updates = [
+            _move_average(self.moving_mean, mean, momentum),
+            _move_average(self.moving_variance, variance, momentum),
+        ]
+        return outputs, [update.op for update in updates]
+
+    def composed(self, inputs: Any) -> tuple[Any, list[Any]]:
+        """Compute it by elementary ops; the variance that it averages is the biased one."""
+        dtype = self.moving_mean.dtype.base_dtype
+        values = tf.cast(inputs, dtype)
+        gamma, beta = self._broadcast(self.gamma, values), self._broadcast(self.beta, values)
+        mean, variance, updates = self.moving_mean, self.moving_variance, []
+        if self.flag.static is not False:
+            mean, variance = self._moments(values)
+            updates = [self._update(self.moving_mean, mean), self._update(self.moving_variance, variance)]
+        # Custom getters may have given the variables another dtype.
+        mean, variance = tf.cast(mean, dtype), tf.cast(variance, dtype)
+        beta = None if beta is None else tf.cast(beta, dtype)
+        gamma = None if gamma is None else tf.cast(gamma, dtype)
+        mean, variance = self._broadcast(mean, values), self._broadcast(variance, values)
+        outputs = tf.nn.batch_normalization(values, mean, variance, beta, gamma, self.epsilon)
+        outputs = tf.cast(outputs, inputs.dtype)
+        outputs.set_shape(inputs.shape)
+        return outputs, updates
+
+    def _moments(self, values: Any) -> tuple[Any, Any]:
+        """Mean and variance of the batch in training, else the moving ones."""
+        others = [axis for axis in range(values.shape.rank) if axis not in self.axes]
+        mean, variance = tf.nn.moments(values, others, keepdims=len(self.axes) > 1)
+        return (
+            self.flag.choose(lambda: mean, lambda: tf.convert_to_tensor(self.moving_mean)),
+            self.flag.choose(lambda: variance, lambda: tf.convert_to_tensor(self.moving_variance)),
+        )
+
+    def _update(self, average: Any, value: Any) -> Any:
+        return self.flag.choose(lambda: _move_average(average, value, self.momentum), lambda: average).op
+
+    def _broadcast(self, parameter: Any, values: Any) -> Any:
+        """Give a vector of features a shape that broadcasts to `values`, where its own does not."""
+        rank = values.shape.rank
+        if parameter is None or self.axes == [rank - 1] or len(self.axes) > 1:
+            return parameter
+        shape = [1] * rank
+        shape[self.axes[0]] = values.shape[self.axes[0]]
+        return tf.reshape(parameter, shape)
+
+
+def _move_average(average: Any, value: Any, momentum: Any) -> Any:
+    """Assign ``momentum * average + (1 - momentum) * value``."""
+    dtype = average.dtype.base_dtype
+    graph = tf.compat.v1.get_default_graph()
+    with tf.name_scope("AssignMovingAvg") as scope, graph.colocate_with(average):
+        decay = tf.cast(tf.convert_to_tensor(1.0 - momentum, name="decay"), dtype)
+        change = (average - tf.cast(value, dtype)) * decay
+        return tf.compat.v1.assign_sub(average, change, name=scope)
+
+
+def _tensor_format(rank: int, feature_axis: int) -> str:
+    spatial = "HW" if rank == 4 else "DHW"
+    return f"NC{spatial}" if feature_axis == 1 else f"N{spatial}C"

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import tpk
+from tpk.cli.check import check_imports
+from tpk.cli.main import main
+from tpk.plugin import CatalogEntry
+
+GREETER = '''
+"""A module of plugins."""
+import tpk
+
+class Greeter(tpk.Callback):
+    """Says hello.
+
+    Args:
+        greeting: what it says.
+    """
+
+    def __init__(self, greeting: str, *, times: int = 1) -> None:
+        pass
+
+    def before_train(self): ...
+    def trigger(self): ...
+
+class Wrapper(tpk.Callback):
+    def hook_implementations(self):
+        return {}
+
+def factory(**options):
+    """Makes a greeter."""
+
+@tpk.hookimpl
+def tpk_configure(config): ...
+
+ready = Greeter("hello")
+'''
+
+
+@pytest.fixture
+def installed(fake_distribution):
+    """Install a distribution with one plugin of each sort."""
+    fake_distribution(
+        "tpk-greeter",
+        "2.1",
+        entry_points={
+            "tpk.callbacks": {"greeter": "greeter_module:Greeter", "both": "greeter_module:Wrapper"},
+            "tpk.monitors": {"both": "greeter_module:factory"},
+            "tpk.plugins": {"configuring": "greeter_module", "broken": "no_such_module"},
+        },
+        modules={"greeter_module": GREETER},
+    )
+
+
+def run(capsys, *arguments):
+    """Run the command; return its exit status, what it wrote, and its errors."""
+    status = main(arguments)
+    written, errors = capsys.readouterr()
+    return status, written, errors
+
+
+def rows_of(table):
+    return {tuple(line.split()) for line in table.splitlines()}
+
+
+# The list.
+
+
+def test_the_list_has_everything_and_its_origin(installed, capsys):
+    status, table, errors = run(capsys, "plugins")
+    assert (status, errors) == (0, "")
+    assert table.splitlines()[0].split() == ["kind", "name", "distribution", "version", "target", "status"]
+    for row in (
+        ("callback", "greeter", "tpk-greeter", "2.1", "greeter_module:Greeter", "available"),
+        ("plugin", "broken", "tpk-greeter", "2.1", "no_such_module", "available"),
+        ("callback", "ModelSaver", "tpk", tpk.__version__, "tpk.callbacks:ModelSaver", "available"),
+    ):
+        assert row in rows_of(table)
+
+
+def test_the_list_shows_what_is_blocked_or_in_conflict(installed, fake_distribution, capsys, monkeypatch):
+    fake_distribution("tpk-other", "1.0", entry_points={"tpk.callbacks": {"both": "other:Both"}})
+    monkeypatch.setenv("TPK_BLOCK", "greeter")
+    _, table, _ = run(capsys, "plugins", "--kind", "callback")
+    assert ("callback", "greeter", "tpk-greeter", "2.1", "greeter_module:Greeter", "blocked") in rows_of(table)
+    assert ("callback", "both", "tpk-other", "1.0", "other:Both", "conflict") in rows_of(table)
+
+
+def test_the_list_may_be_of_one_kind(installed, capsys):
+    _, table, _ = run(capsys, "plugins", "--kind", "plugin")
+    assert [line.split()[:2] for line in table.splitlines()[1:]] == [["plugin", "broken"], ["plugin", "configuring"]]
+
+
+def test_the_list_as_json(installed, capsys):
+    _, text, _ = run(capsys, "plugins", "--kind", "plugin", "--json")
+    assert json.loads(text)[1] == {
+        "kind": "plugin",
+        "name": "configuring",
+        "target": "greeter_module",
+        "distribution": "tpk-greeter",
+        "version": "2.1",
+        "status": "available",
+    }
+
+
+@pytest.mark.parametrize("arguments", [["plugins"], ["plugins", "--json"], []])
+def test_listing_imports_neither_tensorflow_nor_numpy(arguments):
+    script = (
+        f"import sys; from tpk.cli.main import main; status = main({arguments!r});"
+        "unwanted = {'tensorflow', 'numpy', 'tpk.callbacks'} & set(sys.modules);"
+        "assert not unwanted, unwanted; sys.exit(status)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"tpk {tpk.__version__}\n"
+
+
+def test_an_error_is_one_line_on_stderr(installed, capsys, monkeypatch):
+    monkeypatch.setenv("TPK_BLOCK", "no-such-plugin")
+    status, written, errors = run(capsys, "plugins")
+    assert (status, written) == (1, "")
+    assert errors.startswith("tpk: TPK_BLOCK names 'no-such-plugin'") and errors.count("\n") == 1
+
+
+def test_a_reader_that_stops_reading_is_no_error():
+    script = "import sys; from tpk.cli.main import main; sys.exit(main(['plugins']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+# Checking.
+
+
+def test_checking_imports_each_and_tells_what_is_wrong(installed, capsys):
+    status, table, _ = run(capsys, "plugins", "--kind", "plugin", "--check")
+    assert status == 1
+    assert ("plugin", "configuring", "tpk-greeter", "2.1", "greeter_module", "ok") in rows_of(table)
+    assert ("plugin", "broken", "tpk-greeter", "2.1", "no_such_module", "failed") in rows_of(table)
+    assert "No module named 'no_such_module'" in table
+    assert "greeter_module" not in sys.modules
+
+
+def test_checking_leaves_out_what_is_blocked(installed, capsys, monkeypatch):
+    monkeypatch.setenv("TPK_BLOCK", "broken")
+    status, text, _ = run(capsys, "plugins", "--kind", "plugin", "--check", "--json")
+    assert status == 0
+    assert {row["name"]: (row["status"], row["problem"]) for row in json.loads(text)} == {
+        "broken": ("blocked", None),
+        "configuring": ("ok", None),
+    }
+
+
+def test_checking_survives_whatever_a_plugin_does(fake_distribution):
+    modules = {
+        "noisy": "import os; print('noise'); os.write(1, b'noise'); plugin = 1",
+        "exiting": "import sys; sys.exit('no reason')",
+        "crashing": "import os, sys; print('the last words', file=sys.stderr, flush=True); os._exit(7)",
+        "hanging": "import threading; threading.Event().wait()",
+        "lingering": "import threading; threading.Thread(target=threading.Event().wait).start(); plugin = 1",
+    }
+    fake_distribution("tpk-strange", modules=modules)
+    problems = check_imports([CatalogEntry("callback", name, f"{name}:plugin") for name in modules], timeout=5)
+    noisy, exiting, crashing, hanging, lingering = problems
+    assert noisy is None and lingering is None
+    assert "SystemExit: no reason" in exiting
+    assert crashing == "importing it ended the process with exit status 7: the last words"
+    assert "exit status -9" in hanging
+
+
+def test_checking_a_plugin_module_checks_its_hooks(fake_distribution):
+    fake_distribution("tpk-hookless", modules={"hookless": "x = 1"})
+    (problem,) = check_imports([CatalogEntry("plugin", "hookless", "hookless")])
+    assert "implements no hook" in problem
+
+
+# Showing.
+
+
+def test_show_tells_what_a_plugin_is_takes_and_does(installed, capsys):
+    status, text, _ = run(capsys, "plugins", "show", "greeter")
+    assert status == 0
+    assert text == (
+        "callback 'greeter' (greeter_module:Greeter, from tpk-greeter 2.1)\n\n"
+        "Says hello.\n\nArgs:\n    greeting: what it says.\n\n"
+        "Options:\n  greeting: str\n  times: int = 1\n\n"
+        "Hooks: before_train, trigger_epoch\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["configuring"], ["A module of plugins.", "Options: none", "Hooks: tpk_configure"]),
+        (["both", "--kind", "callback"], ["It has no docstring.", "Hooks: an instance says which"]),
+        (["both", "--kind", "monitor"], ["Makes a greeter.", "  **options", "Hooks: those of what it returns"]),
+        (["greeter_module:ready"], ["Options: none", "Hooks: before_train, trigger_epoch"]),
+        (["single"], ["strategy 'single'", "One tower on one device", "devices: "]),
+    ],
+)
+def test_show_knows_every_sort_of_plugin(installed, capsys, arguments, expected):
+    status, text, _ = run(capsys, "plugins", "show", *arguments)
+    assert status == 0
+    for part in expected:
+        assert part in text
+
+
+def test_show_asks_for_the_kind_if_it_must(installed, capsys):
+    status, _, errors = run(capsys, "plugins", "show", "both")
+    assert status == 1
+    assert "'both' is the name of a callback and of a monitor: say which by --kind" in errors
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("greter", "there is no plugin 'greter'; did you mean 'greeter'?"),
+        ("broken", "plugin 'broken' (no_such_module, from tpk-greeter 2.1) cannot be imported: ModuleNotFoundError"),
+        ("greeter_module:No", "has no attribute 'No'"),
+    ],
+)
+def test_show_of_what_cannot_be_shown_is_one_line(installed, capsys, name, message):
+    status, written, errors = run(capsys, "plugins", "show", name)
+    assert (status, written) == (1, "")
+    assert message in errors and errors.count("\n") == 1

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpk.dataflow import BatchData
+from tpk.errors import ConfigError, InputError
+
+
+def pairs(count: int) -> list[list[object]]:
+    return [[np.full((2, 3), number, np.float32), number] for number in range(count)]
+
+
+@given(st.integers(0, 20), st.integers(1, 7), st.booleans(), st.booleans())
+def test_unbatching_gives_the_datapoints_back(count, batch_size, remainder, use_list):
+    flow = BatchData(pairs(count), batch_size, remainder=remainder, use_list=use_list)
+    batches = list(flow)
+    assert len(batches) == len(flow)
+    kept = count if remainder else count - count % batch_size
+    unbatched = [
+        (image[0, 0], label) for images, labels in batches for image, label in zip(images, labels, strict=True)
+    ]
+    assert unbatched == [(number, number) for number in range(kept)]
+
+
+def test_arrays_keep_their_dtype_and_get_a_first_dimension():
+    images, labels = next(iter(BatchData(pairs(4), 4)))
+    assert (images.shape, images.dtype) == ((4, 2, 3), np.float32)
+    assert labels.tolist() == [0, 1, 2, 3]
+
+
+def test_arrays_of_a_batch_are_aligned():
+    for images, _ in BatchData(pairs(40), 4):
+        assert images.ctypes.data % 64 == 0
+        assert images.flags.c_contiguous
+
+
+def test_a_dict_becomes_a_dict_and_a_tuple_a_list():
+    assert next(iter(BatchData([{"x": 1, "y": "a"}, {"y": "b", "x": 2}], 2)))["y"].tolist() == ["a", "b"]
+    batch = next(iter(BatchData([(1, 2), (3, 4)], 2)))
+    assert [component.tolist() for component in batch] == [[1, 3], [2, 4]]
+    assert type(batch) is list
+
+
+def test_lists_take_what_does_not_stack():
+    batch = next(iter(BatchData([[np.zeros(2), None], [np.zeros(3), {}]], 2, use_list=True)))
+    assert [array.shape for array in batch[0]] == [(2,), (3,)]
+    assert batch[1] == [None, {}]
+
+
+def test_bytes_keep_their_trailing_zeros():
+    (batch,) = next(iter(BatchData([[b"a\0"], [b"bcd"]], 2)))
+    assert batch.tolist() == [b"a\0", b"bcd"]
+
+
+def test_arrays_of_texts_of_different_lengths_stack():
+    (batch,) = next(iter(BatchData([[np.array(["a", "b"])], [np.array(["cde", "f"])]], 2)))
+    assert batch.tolist() == [["a", "b"], ["cde", "f"]]
+
+
+def test_python_numbers_promote_and_numpy_scalars_keep_their_dtype():
+    mixed, scalars = next(iter(BatchData([[1, np.uint8(1)], [2.5, np.uint8(2)]], 2)))
+    assert mixed.tolist() == [1.0, 2.5]
+    assert scalars.dtype == np.uint8
+
+
+def failure(datapoints: list[object]) -> str:
+    with pytest.raises(InputError) as caught:
+        list(BatchData(datapoints, 2))
+    return str(caught.value)
+
+
+def test_a_wrong_shape_names_component_shapes_and_datapoint():
+    message = failure([[0, np.zeros(3)], [0, np.zeros(3)], [0, np.zeros(3)], [0, np.zeros((2, 2))]])
+    assert "component 1 of datapoint 3 has shape (2, 2)" in message
+    assert "datapoint 2, the first of its batch, has shape (3,)" in message
+
+
+def test_a_wrong_dtype_names_component_dtypes_and_datapoint():
+    message = failure([{"x": np.zeros(3)}, {"x": np.zeros(3, np.float32)}])
+    assert "component 'x' of datapoint 1 has dtype float32" in message
+    assert "has dtype float64" in message
+
+
+@pytest.mark.parametrize("second", [[1], {"x": 1, "y": 2}, [1, 2, 3]])
+def test_another_structure_names_the_datapoint(second):
+    message = failure([[1, 2], second])
+    assert "datapoint 1 has the components" in message
+    assert "has [0, 1] (list)" in message
+
+
+def test_a_list_and_a_dict_with_the_same_keys_do_not_mix():
+    assert "(dict)" in failure([[1], {0: 1}])
+
+
+def test_what_is_no_datapoint_is_named():
+    assert "datapoint 0 is no list, tuple or dict but int" in failure([1, 2])
+
+
+def test_a_ragged_list_is_an_error_and_not_an_array_of_objects():
+    assert "component 0 of datapoint 0 is no array" in failure([[[[1], [1, 2]]], [[[1], [1, 2]]]])
+
+
+def test_an_object_asks_for_lists():
+    assert "use_list=True" in failure([[None], [None]])
+
+
+def test_a_batch_has_a_size():
+    with pytest.raises(ConfigError, match="batch_size"):
+        BatchData([], 0)

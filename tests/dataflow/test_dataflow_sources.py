@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpk.dataflow import DataFromGenerator, DataFromIterable, DataFromList
+from tpk.errors import ConfigError, InputError
+
+seeds = st.integers(0, 2**63)
+
+
+@given(st.lists(st.integers()), seeds)
+def test_a_shuffled_list_is_a_permutation_in_each_epoch(items, seed):
+    flow = DataFromList(items, shuffle=True, seed=seed)
+    for _ in range(3):
+        delivered = list(flow)
+        assert sorted(delivered) == sorted(items)
+        assert len(delivered) == len(flow)
+
+
+@given(st.lists(st.integers()))
+def test_without_shuffling_a_list_is_delivered_as_it_stands(items):
+    flow = DataFromList(items)
+    assert list(flow) == list(flow) == items
+
+
+def test_epochs_of_a_shuffled_list_differ_and_the_seed_repeats_them():
+    items = list(range(50))
+    flow, same = (DataFromList(items, shuffle=True, seed=1) for _ in range(2))
+    epochs = [list(flow) for _ in range(3)]
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    assert epochs == [list(same) for _ in range(3)]
+
+
+def test_rows_of_an_array_are_datapoints_of_a_list():
+    rows = np.arange(6).reshape(3, 2)
+    assert np.array_equal(list(DataFromList(rows)), rows)
+
+
+def test_a_list_must_have_length_and_items():
+    with pytest.raises(ConfigError, match="DataFromIterable"):
+        DataFromList(iter([1]))
+
+
+@pytest.mark.parametrize("kind", [DataFromIterable, DataFromGenerator])
+def test_an_iterable_is_delivered_anew_each_epoch(kind):
+    flow = kind([[1], [2]])
+    assert list(flow) == list(flow) == [[1], [2]]
+    assert len(flow) == 2
+
+
+@pytest.mark.parametrize("kind", [DataFromIterable, DataFromGenerator])
+def test_a_second_epoch_of_a_one_shot_iterator_is_an_error(kind):
+    flow = kind(iter([[1], [2]]))
+    assert list(flow) == [[1], [2]]
+    with pytest.raises(InputError, match="one-shot iterator"):
+        list(flow)
+
+
+def test_a_generator_function_is_called_for_each_epoch():
+    calls = []
+
+    def datapoints():
+        calls.append(len(calls))
+        yield [calls[-1]]
+
+    flow = DataFromGenerator(datapoints)
+    assert [list(flow), list(flow)] == [[[0]], [[1]]]
+    with pytest.raises(TypeError):
+        len(flow)
+
+
+def test_a_generator_flow_needs_a_function_or_an_iterable():
+    with pytest.raises(ConfigError, match="DataFromGenerator takes"):
+        DataFromGenerator(3)
+
+
+def test_an_iterable_flow_needs_an_iterable():
+    with pytest.raises(ConfigError, match="DataFromIterable takes"):
+        DataFromIterable(3)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = threading.enumerate()
+    yield
+    assert threading.enumerate() == before
+
+
+@pytest.fixture
+def specs() -> Callable[..., list[Any]]:
+    """Make a signature of int32 scalars with these names."""
+
+    def make(*names: str) -> list[Any]:
+        return [tf.TensorSpec([], tf.int32, name) for name in names]
+
+    return make
+
+
+class Drive:
+    """Takes steps with the tensors of a source in a real session, its callbacks called as in a training."""
+
+    def __init__(self, source: Any, signature: Sequence[Any], towers: int = 1) -> None:
+        self.source = source
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            self.callbacks = source.setup(signature)
+            self.towers: list[Any] = []
+            self.fetches: list[Any] = []
+            for tower in range(towers):
+                with (
+                    tf.device(f"/cpu:{tower}"),
+                    tf.control_dependencies([tensor for tower in self.towers for tensor in tower]),
+                ):
+                    self.towers.append(source.get_input_tensors())
+                    # What is fed and fetched at once would not go through the graph.
+                    self.fetches.append([tf.identity(tensor) for tensor in self.towers[-1]])
+        self.graph.finalize()
+
+    def __enter__(self) -> Drive:
+        self._default = self.graph.as_default()
+        self._default.__enter__()
+        self.sess = tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={"CPU": len(self.towers)}))
+        self.trainer = SimpleNamespace(sess=self.sess, graph=self.graph)
+        for callback in self.callbacks:
+            callback.before_train(self.trainer)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for callback in self.callbacks:
+            callback.after_train(self.trainer)
+        self.sess.close()
+        self._default.__exit__(*exc_info)
+
+    def step(self) -> list[Any]:
+        """Return what each tower gets in one step."""
+        feed_dict: dict[Any, Any] = {}
+        for callback in self.callbacks:
+            request = callback.before_run(None)
+            if request is not None:
+                feed_dict.update(request.feed_dict)
+        try:
+            return self.sess.run(self.fetches, feed_dict)
+        except tf.errors.OpError as error:
+            for callback in self.callbacks:
+                cause = callback.translate_error(error) if hasattr(callback, "translate_error") else None
+                if cause is not None:
+                    raise cause from error
+            raise
+
+    def first_components(self, steps: int) -> list[Any]:
+        """Return what the first input of each tower was in some steps, one after the other."""
+        return [tower[0] for _ in range(steps) for tower in self.step()]
+
+
+@pytest.fixture
+def drive() -> type[Drive]:
+    return Drive

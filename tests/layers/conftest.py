@@ -1,0 +1,43 @@
+"""The oracle of the layers' tests: `tf.compat.v1.layers` of TensorFlow 2.15, the last that has it."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+NAMES = (
+    *("average_pooling2d", "batch_normalization", "conv2d", "conv2d_transpose", "dense", "dropout"),
+    *("flatten", "max_pooling2d", "separable_conv2d"),
+)
+
+
+@pytest.fixture(scope="session")
+def tf_layers() -> SimpleNamespace:
+    """`tf.compat.v1.layers`, with the default initializers that it has in TF1 behaviour."""
+    version = tuple(int(part) for part in tf.__version__.split(".")[:2])
+    if version >= (2, 16):
+        pytest.skip(f"TensorFlow {tf.__version__} has no tf.compat.v1.layers; it went with Keras 2 in 2.16")
+    return SimpleNamespace(**{name: _in_tf1(getattr(tf.compat.v1.layers, name)) for name in NAMES})
+
+
+def _in_tf1(layer: Callable[..., Any]) -> Callable[..., Any]:
+    """In TF2 behaviour, Keras' default initializers have seeds of their own, which differ in each run."""
+    from tensorflow.python import tf2
+
+    @functools.wraps(layer)
+    def wrapped(*args: Any, **options: Any) -> Any:
+        tf2.disable()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return layer(*args, **options)
+        finally:
+            tf2.enable()
+
+    return wrapped

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+
+class TrainerStub:
+    """What monitors see of a trainer, with counters that a test sets."""
+
+    def __init__(self, run_dir=None):
+        self.graph = tf.Graph()
+        self.run_dir = run_dir
+        self.is_chief = True
+        self.epoch_num = 1
+        self.local_step = 0
+        self.global_step = 0
+        self.steps_per_epoch = 10
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    return TrainerStub(tmp_path)
+
+
+@pytest.fixture
+def trainer_without_run_dir():
+    return TrainerStub(None)

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tpk.errors import ConfigError, HookError, StopTraining
+from tpk.monitors.base import Monitor
+from tpk.monitors.isolation import MAX_CONSECUTIVE_FAILURES, IsolatedMonitor
+
+
+class Scripted(Monitor):
+    """Raises what the script says next, once for each call."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.calls = 0
+
+    def process_scalar(self, name, value):
+        self.calls += 1
+        error = self.script.pop(0) if self.script else None
+        if error is not None:
+            raise error
+
+    def after_train(self):
+        self.closed = True
+
+
+def isolate(*script):
+    return IsolatedMonitor(Scripted(*script), "Scripted")
+
+
+def report(isolated, times=1):
+    for _ in range(times):
+        isolated.call("process_scalar", "cost", 1.0)
+
+
+def records(caplog):
+    return [record for record in caplog.records if record.name == "tpk.monitors.isolation"]
+
+
+def test_a_failure_is_logged_once_with_its_traceback(caplog):
+    isolated = isolate(OSError("disk full"), OSError("disk full"))
+    report(isolated, 2)
+    (record,) = records(caplog)
+    assert record.levelno == logging.ERROR
+    assert "monitor Scripted failed in process_scalar" in record.getMessage()
+    assert record.exc_info[1].args == ("disk full",)
+
+
+def test_another_failure_is_logged_again(caplog):
+    report(isolate(OSError("disk full"), None, OSError("disk full"), ValueError("x")), 4)
+    assert [repr(record.exc_info[1]) for record in records(caplog)] == [
+        "OSError('disk full')",
+        "ValueError('x')",
+    ]
+
+
+def test_failing_in_a_row_disables_it(caplog):
+    isolated = isolate(*[OSError("gone")] * 100)
+    report(isolated, MAX_CONSECUTIVE_FAILURES + 3)
+    assert isolated.disabled
+    assert isolated.monitor.calls == MAX_CONSECUTIVE_FAILURES
+    last = records(caplog)[-1].getMessage()
+    assert "Scripted is disabled: process_scalar failed 5 times in a row, last with OSError('gone')" in last
+
+
+def test_a_success_in_between_keeps_it_enabled():
+    isolated = isolate(*[OSError("gone")] * 4, None, *[OSError("gone")] * 4)
+    report(isolated, 9)
+    assert not isolated.disabled
+
+
+def test_successes_of_another_method_do_not_hide_that_one_always_fails():
+    class CannotFlush(Monitor):
+        def process_scalar(self, name, value):
+            pass
+
+        def flush(self):
+            raise ConnectionError("no route")
+
+    isolated = IsolatedMonitor(CannotFlush(), "CannotFlush")
+    for _ in range(MAX_CONSECUTIVE_FAILURES):
+        report(isolated)
+        isolated.call("flush")
+    assert isolated.disabled
+
+
+def test_a_disabled_monitor_may_still_close_what_it_opened():
+    isolated = isolate(*[OSError("gone")] * 5)
+    report(isolated, 5)
+    isolated.call("after_train", object())
+    assert isolated.monitor.closed
+
+
+def test_the_end_repeats_how_many_calls_failed(caplog):
+    isolated = isolate(OSError("gone"), None, OSError("gone"))
+    report(isolated, 4)
+    caplog.clear()
+    isolated.log_failures()
+    (record,) = records(caplog)
+    assert record.getMessage() == (
+        "monitor Scripted failed in 2 of 4 calls, so what it recorded is incomplete; last in process_scalar with "
+        "OSError('gone')"
+    )
+
+
+def test_without_failures_the_end_is_quiet(caplog):
+    isolated = isolate()
+    report(isolated)
+    isolated.log_failures()
+    assert records(caplog) == []
+
+
+@pytest.mark.parametrize("request_", [StopTraining("enough"), KeyboardInterrupt(), SystemExit()])
+def test_requests_to_end_are_not_swallowed(request_):
+    with pytest.raises(type(request_)):
+        report(isolate(request_))
+
+
+@pytest.mark.parametrize("hook", ["setup_graph", "before_train"])
+def test_a_wrong_option_is_an_error_before_training(hook):
+    def fail(self, trainer):
+        raise ConfigError("no place to write to")
+
+    isolated = IsolatedMonitor(type("Writer", (Monitor,), {hook: fail})(), "Writer")
+    with pytest.raises(ConfigError, match="no place"):
+        isolated.call(hook, object())
+
+
+def test_any_other_error_before_training_is_isolated(caplog):
+    class NoNetwork(Monitor):
+        def before_train(self):
+            raise ConnectionError("no route")
+
+    IsolatedMonitor(NoNetwork(), "NoNetwork").call("before_train", object())
+    assert "NoNetwork failed in before_train" in records(caplog)[0].getMessage()
+
+
+def test_hooks_may_take_fewer_arguments():
+    class Fewer(Monitor):
+        def after_run(self, run_values):
+            self.got = run_values
+
+    isolated = IsolatedMonitor(Fewer(), "Fewer")
+    isolated.call("after_run", "context", "values")
+    assert isolated.monitor.got == "values"
+
+
+def test_a_misspelled_hook_is_an_error():
+    class Misspelled(Monitor):
+        def befor_train(self, trainer):
+            pass
+
+    with pytest.raises(HookError, match="before_train"):
+        IsolatedMonitor(Misspelled(), "Misspelled")

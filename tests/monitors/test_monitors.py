@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tpk.errors import PluginError, StopTraining
+from tpk.monitors import Monitor, Monitors, ReportedValueError, UnknownScalarError
+from tpk.plugin.implementations import implementations_of
+
+
+class Recorder(Monitor):
+    """Keeps everything that arrives."""
+
+    def __init__(self):
+        self.scalars = []
+        self.images = []
+        self.histograms = []
+        self.summaries = []
+        self.events = []
+        self.flushes = 0
+
+    def process_scalar(self, name, value):
+        self.scalars.append((self.global_step, name, value))
+
+    def process_image(self, name, images):
+        self.images.append((name, images))
+
+    def process_histogram(self, name, values):
+        self.histograms.append((name, values))
+
+    def process_summary(self, summary):
+        self.summaries.append(summary)
+
+    def process_event(self, event):
+        self.events.append(event)
+
+    def flush(self):
+        self.flushes += 1
+
+
+class Broken(Monitor):
+    def process_scalar(self, name, value):
+        raise OSError("gone")
+
+    def trigger_epoch(self, trainer):
+        raise OSError("gone")
+
+
+def make(trainer, *monitors, **options):
+    together = Monitors(monitors, **options)
+    together.trainer = trainer
+    return together
+
+
+def test_a_scalar_reaches_every_monitor_and_the_history(trainer):
+    first, second = Recorder(), Recorder()
+    monitors = make(trainer, first, second)
+    trainer.global_step = 5
+    monitors.put_scalar("val error, %", np.float32(0.5))
+    trainer.global_step = 7
+    monitors.put_scalar("val error, %", 1)
+    assert first.scalars == second.scalars == [(5, "val error, %", 0.5), (7, "val error, %", 1)]
+    assert first.summaries[0].value[0].simple_value == 0.5
+    assert monitors.get_history("val error, %") == [(5, 0.5), (7, 1.0)]
+    assert monitors.get_latest("val error, %") == 1.0
+    assert monitors.names == ["val error, %"]
+
+
+def test_what_is_no_scalar_is_an_error_of_the_caller(trainer):
+    with pytest.raises(ReportedValueError, match="'cost'"):
+        make(trainer, Recorder()).put_scalar("cost", [1, 2])
+    with pytest.raises(UnknownScalarError, match="Reported so far: none"):
+        make(trainer).get_latest("cost")
+
+
+def test_scalars_of_a_summary_arrive_as_scalars_too(trainer):
+    recorder = Recorder()
+    monitors = make(trainer, recorder)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
+        with tf.name_scope("tower0"):
+            tf.compat.v1.summary.scalar("cost-summary", tf.constant(0.5))
+            tf.compat.v1.summary.histogram("weights", tf.constant([1.0, 2.0]))
+        serialized = sess.run(tf.compat.v1.summary.merge_all())
+    monitors.put_summary(serialized)
+    assert recorder.scalars == [(0, "cost", 0.5)]
+    assert monitors.get_latest("cost") == 0.5
+    (summary,) = recorder.summaries
+    assert [value.tag for value in summary.value] == ["cost", "weights"]
+
+
+def test_an_image_and_a_histogram_arrive_as_values_and_as_summaries(trainer):
+    recorder = Recorder()
+    monitors = make(trainer, recorder)
+    monitors.put_image("digits", np.zeros((2, 8, 8, 1)))
+    monitors.put_histogram("weights", np.arange(6).reshape(2, 3))
+    assert recorder.images[0][1].shape == (2, 8, 8, 1)
+    assert recorder.histograms[0][1].tolist() == [0, 1, 2, 3, 4, 5]
+    assert [value.tag for value in recorder.summaries[0].value] == ["digits/0", "digits/1"]
+    assert recorder.summaries[1].value[0].histo.num == 6
+
+
+def test_what_is_not_finite_is_left_out_of_a_histogram_and_logged(trainer, caplog):
+    recorder = Recorder()
+    monitors = make(trainer, recorder)
+    monitors.put_histogram("weights", [1.0, np.nan, np.inf])
+    monitors.put_histogram("all bad", [np.nan])
+    assert [(name, values.tolist()) for name, values in recorder.histograms] == [("weights", [1.0])]
+    assert "'weights' in step 0: 2 of 3 values are not finite" in caplog.text
+    assert "'all bad' in step 0: 1 of 1" in caplog.text
+
+
+def test_an_event_gets_step_and_time(trainer):
+    recorder = Recorder()
+    trainer.global_step = 12
+    event = tf.compat.v1.Event()
+    event.tagged_run_metadata.tag = "step12"
+    make(trainer, recorder, clock=lambda: 1234.5).put_event(event)
+    (arrived,) = recorder.events
+    assert (arrived.step, arrived.wall_time, arrived.tagged_run_metadata.tag) == (12, 1234.5, "step12")
+    assert event.step == 0, "the caller's event is not changed"
+    with pytest.raises(ReportedValueError, match="put_event"):
+        make(trainer).put_event("now")
+
+
+def test_one_broken_monitor_does_not_rob_the_others(trainer, caplog):
+    recorder = Recorder()
+    monitors = make(trainer, Broken(), recorder)
+    for _ in range(7):
+        monitors.put_scalar("cost", 1)
+        monitors.trigger_epoch(trainer)
+    assert len(recorder.scalars) == recorder.flushes == 7
+    monitors.after_train(trainer)
+    assert "Broken is disabled" in caplog.text
+    assert "Broken failed in 9 of 9 calls and was disabled" in caplog.records[-1].getMessage()
+
+
+def test_a_request_to_stop_is_raised_after_all_have_got_the_report(trainer):
+    class Stop(Monitor):
+        def process_scalar(self, name, value):
+            raise StopTraining("good enough")
+
+    recorder = Recorder()
+    with pytest.raises(StopTraining, match="good enough"):
+        make(trainer, Stop(), recorder).put_scalar("cost", 0)
+    assert recorder.scalars == [(0, "cost", 0)]
+
+
+def test_only_the_chief_hands_on_but_every_process_keeps_the_history(trainer):
+    recorder = Recorder()
+    monitors = make(trainer, recorder, is_chief=False)
+    monitors.put_scalar("cost", 0.5)
+    monitors.trigger_epoch(trainer)
+    monitors.after_train(trainer)
+    assert recorder.scalars == []
+    assert recorder.flushes == 0
+    assert monitors.get_latest("cost") == 0.5
+
+
+def test_only_hooks_that_a_monitor_implements_are_registered():
+    class EachStep(Monitor):
+        def trigger_step(self, trainer):
+            pass
+
+    assert set(Monitors([]).hook_implementations()) == {"trigger_epoch", "after_train"}
+    assert set(Monitors([EachStep()]).hook_implementations()) == {
+        "trigger_step",
+        "trigger_epoch",
+        "after_train",
+    }
+    assert set(Monitors([EachStep()], is_chief=False).hook_implementations()) == {
+        "trigger_epoch",
+        "after_train",
+    }
+
+
+def test_they_begin_first_and_end_last():
+    class All(Monitor):
+        def before_train(self, trainer):
+            pass
+
+    order = {each.hook: (each.tryfirst, each.trylast) for each in implementations_of(Monitors([All()]))}
+    assert order["before_train"] == (True, False)
+    assert order["trigger_epoch"] == order["after_train"] == (False, True)
+
+
+def test_monitors_are_named_after_their_classes(trainer):
+    first, second, other = Recorder(), Recorder(), Broken()
+    Monitors([first, second, other])
+    assert [first.name, second.name, other.name] == ["Recorder", "Recorder#2", "Broken"]
+
+
+def test_what_is_no_monitor_is_refused():
+    with pytest.raises(PluginError, match="is no monitor"):
+        Monitors([object()])
+    recorder = Recorder()
+    with pytest.raises(PluginError, match="listed twice"):
+        Monitors([recorder, recorder])
+
+
+def test_the_state_survives_a_restart(trainer):
+    class Counting(Monitor):
+        count = 0
+
+        def process_scalar(self, name, value):
+            self.count += 1
+
+        def state_dict(self):
+            return {"count": self.count}
+
+        def load_state_dict(self, state):
+            self.count = state["count"]
+
+    recorder = Recorder()
+    monitors = make(trainer, Counting(), recorder)
+    monitors.put_scalar("cost", float("nan"))
+    state = json.loads(json.dumps(monitors.state_dict(), allow_nan=False))
+    assert recorder.flushes == 1, "what the state takes for reported is brought to the disk first"
+
+    counting = Counting()
+    resumed = make(trainer, counting)
+    resumed.load_state_dict(state)
+    resumed.put_scalar("cost", 0.5)
+    assert counting.count == 2
+    np.testing.assert_array_equal(resumed.get_history("cost"), [(0, np.nan), (0, 0.5)])
+    make(trainer).load_state_dict(state)

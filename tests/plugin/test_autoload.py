@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+
+import tpk.errors
+
+GOOD = """
+import tpk.plugin
+
+@tpk.plugin.hookimpl
+def tpk_default_callbacks(config):
+    return []
+"""
+
+
+@pytest.fixture
+def catalog(fake_distribution, isolated_catalog):
+    """Install three distributions that ask to be loaded: one is good, one is broken, one has no hooks."""
+    for name, source in [("good", GOOD), ("broken", "1 / 0"), ("hookless", "x = 1")]:
+        fake_distribution(
+            f"tpk-{name}",
+            "0.3",
+            entry_points={"tpk.plugins": {name: f"{name}_plugin"}},
+            modules={f"{name}_plugin": source},
+        )
+    return isolated_catalog
+
+
+@pytest.fixture
+def good_catalog(catalog, monkeypatch):
+    monkeypatch.setenv("TPK_BLOCK", "broken,hookless")
+    return catalog
+
+
+def names_of(plugins):
+    return [plugin.__name__ for plugin in plugins]
+
+
+def statuses(catalog):
+    return {entry.name: entry.status for entry in catalog.entries("plugin")}
+
+
+def test_installed_plugins_are_loaded(good_catalog):
+    assert names_of(good_catalog.autoload()) == ["good_plugin"]
+    assert statuses(good_catalog) == {"good": "loaded", "broken": "blocked", "hookless": "blocked"}
+    assert "broken_plugin" not in sys.modules
+
+
+def test_a_broken_one_is_a_loud_warning(catalog, caplog):
+    assert names_of(catalog.autoload()) == ["good_plugin"]
+    assert statuses(catalog) == {"good": "loaded", "broken": "failed", "hookless": "failed"}
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 2
+    for part in ("plugin 'broken'", "tpk-broken 0.3", "TPK_BLOCK=plugin:broken"):
+        assert part in warnings[0].getMessage()
+    assert "ZeroDivisionError" in caplog.text and "implements no hook" in caplog.text
+
+
+def test_strict_makes_a_broken_one_an_error(catalog, monkeypatch):
+    monkeypatch.setenv("TPK_STRICT", "1")
+    with pytest.raises(tpk.errors.PluginImportError, match=r"'broken' .*tpk-broken 0.3.*ZeroDivisionError"):
+        catalog.autoload()
+
+
+def test_loading_may_be_disabled(catalog, monkeypatch):
+    monkeypatch.setenv("TPK_DISABLE_AUTOLOAD", "1")
+    assert catalog.autoload() == []
+    assert statuses(catalog) == dict.fromkeys(("good", "broken", "hookless"), "available")
+
+
+def test_a_named_one_is_loaded_although_loading_is_disabled(catalog, monkeypatch):
+    monkeypatch.setenv("TPK_DISABLE_AUTOLOAD", "1")
+    monkeypatch.setenv("TPK_PLUGINS", "good")
+    assert names_of(catalog.autoload()) == ["good_plugin"]
+
+
+def test_a_named_one_is_loaded_first_and_once(good_catalog, fake_distribution, monkeypatch):
+    fake_distribution("tpk-more", modules={"another": GOOD})
+    monkeypatch.setenv("TPK_PLUGINS", "another,good")
+    assert names_of(good_catalog.autoload()) == ["another", "good_plugin"]
+    monkeypatch.setenv("TPK_PLUGINS", "good_plugin")
+    assert names_of(good_catalog.autoload()) == ["good_plugin"]
+
+
+def test_a_named_one_may_be_an_attribute_of_a_module(good_catalog, fake_distribution, monkeypatch):
+    source = "class Plugin:\n    def before_train(self, trainer): ...\nplugin = Plugin()\n"
+    fake_distribution("tpk-more", modules={"another": source})
+    monkeypatch.setenv("TPK_PLUGINS", "another:plugin,another:Plugin")
+    first, second, _ = good_catalog.autoload()
+    assert type(first).__name__ == type(second).__name__ == "Plugin"
+
+
+def test_a_named_one_that_is_missing_is_an_error(good_catalog, monkeypatch):
+    monkeypatch.setenv("TPK_PLUGINS", "god")
+    with pytest.raises(tpk.errors.UnknownPluginError, match="no plugin 'god'; did you mean 'good'"):
+        good_catalog.autoload()
+
+
+@pytest.mark.parametrize("name", ["broken", "hookless"])
+def test_a_named_one_that_is_broken_is_an_error(catalog, monkeypatch, name):
+    monkeypatch.setenv("TPK_PLUGINS", name)
+    with pytest.raises(tpk.errors.PluginError, match=name):
+        catalog.autoload()
+
+
+def test_a_named_one_that_is_blocked_is_an_error(good_catalog, monkeypatch):
+    monkeypatch.setenv("TPK_PLUGINS", "broken")
+    with pytest.raises(tpk.errors.PluginError, match="is blocked by TPK_BLOCK"):
+        good_catalog.autoload()
+
+
+def test_two_of_one_name_are_both_left_out_with_a_warning(good_catalog, fake_distribution, caplog):
+    fake_distribution("tpk-better", entry_points={"tpk.plugins": {"good": "better_plugin"}})
+    assert good_catalog.autoload() == []
+    assert "more than one distribution offers the plugin 'good'" in caplog.text

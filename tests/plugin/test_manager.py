@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import logging
+import types
+
+import attrs
+import pluggy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tpk.errors
+from tpk.plugin import Callback, HookManager, hookimpl
+
+
+@attrs.define(eq=False, slots=False)
+class Recorder(Callback):
+    calls: list = attrs.field(factory=list)
+
+    def before_epoch(self, trainer):
+        self.calls.append((self.name, "before_epoch", trainer))
+
+
+class RecorderFirst(Recorder):
+    @hookimpl(tryfirst=True)
+    def before_epoch(self, trainer):
+        super().before_epoch(trainer)
+
+
+class RecorderLast(Recorder):
+    @hookimpl(trylast=True)
+    def before_epoch(self, trainer):
+        super().before_epoch(trainer)
+
+
+class Failing(Callback):
+    def __init__(self, error=None):
+        self.error = error or ValueError("boom")
+
+    def before_epoch(self):
+        raise self.error
+
+    def after_train(self):
+        raise self.error
+
+
+def notes_of(error):
+    return getattr(error, "__notes__", [])
+
+
+# Names.
+
+
+def test_names_are_those_of_classes_and_unique():
+    first, second, other = Recorder(), Recorder(), Failing()
+    manager = HookManager()
+    assert manager.register_all([first, other, second]) == ["Recorder", "Failing", "Recorder#2"]
+    assert (first.name, other.name, second.name) == ("Recorder", "Failing", "Recorder#2")
+    assert manager.plugins == {"Recorder": first, "Failing": other, "Recorder#2": second}
+
+
+def test_names_do_not_depend_on_an_earlier_registration():
+    callback = Recorder()
+    HookManager().register_all([Recorder(), callback])
+    HookManager().register_all([callback])
+    assert callback.name == "Recorder"
+
+
+def test_a_module_is_named_after_itself():
+    module = types.ModuleType("some.plugin")
+    module.before_epoch = hookimpl(lambda trainer: None)
+    assert HookManager().register_all([module]) == ["some.plugin"]
+
+
+def test_an_object_cannot_be_registered_twice():
+    manager, callback = HookManager(), Recorder()
+    with pytest.raises(tpk.errors.HookError, match="Recorder is listed twice"):
+        manager.register_all([callback, callback])
+    manager.register_all([callback])
+    with pytest.raises(tpk.errors.HookError, match="Recorder is listed twice"):
+        manager.register_all([callback])
+
+
+def test_if_one_does_not_fit_none_is_registered():
+    manager, callback = HookManager(), Recorder()
+    with pytest.raises(tpk.errors.HookError):
+        manager.register_all([callback, object()])
+    assert manager.plugins == {} and callback.name == ""
+    manager.hook.before_epoch(trainer=None)
+    assert callback.calls == []
+
+
+def test_a_third_party_may_use_pluggys_own_register():
+    manager, callback = HookManager(), Recorder()
+    assert manager.register(callback) == "Recorder"
+    with pytest.raises(tpk.errors.HookError, match="cannot be registered as 'mine'"):
+        manager.register(Recorder(), "mine")
+    manager.hook.before_epoch(trainer=1)
+    assert callback.calls == [("Recorder", "before_epoch", 1)]
+
+
+# Order.
+
+
+def order_of_calls(manager, shared):
+    shared.clear()
+    manager.hook.before_epoch(trainer=None)
+    return [name for name, _, _ in shared]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([Recorder, RecorderFirst, RecorderLast]), max_size=5), max_size=3),
+)
+def test_list_order_is_call_order_within_first_and_last_too(batches):
+    calls = []
+    manager = HookManager()
+    names = [name for batch in batches for name in manager.register_all([kind(calls) for kind in batch])]
+    tier = {"RecorderFirst": 0, "Recorder": 1, "RecorderLast": 2}
+    expected = sorted(names, key=lambda name: tier[name.partition("#")[0]])  # sorted() is stable
+    assert order_of_calls(manager, calls) == expected
+
+
+def test_one_plugin_may_be_first_last_and_neither():
+    calls = []
+
+    class Everywhere(Callback):
+        @hookimpl(tryfirst=True)
+        def before_epoch(self):
+            calls.append(f"{self.name}.before_epoch")
+
+        @hookimpl(trylast=True)
+        def after_epoch(self):
+            calls.append(f"{self.name}.after_epoch")
+
+        def trigger(self):
+            calls.append(f"{self.name}.trigger")
+
+    manager = HookManager()
+    manager.register_all([Everywhere(), Everywhere()])
+    for hook in ("before_epoch", "after_epoch", "trigger_epoch"):
+        getattr(manager.hook, hook)(trainer=None)
+    assert calls == [
+        f"{name}.{hook}"
+        for hook in ("before_epoch", "after_epoch", "trigger")
+        for name in ("Everywhere", "Everywhere#2")
+    ]
+
+
+def test_wrappers_nest_in_list_order():
+    calls = []
+
+    class Around(Callback):
+        @hookimpl(wrapper=True)
+        def before_epoch(self, trainer):
+            calls.append(f"enter {self.name}")
+            result = yield
+            calls.append(f"leave {self.name}")
+            return result
+
+    class Inner(Callback):
+        def before_epoch(self):
+            calls.append("inner")
+
+    manager = HookManager()
+    manager.register_all([Inner(), Around(), Around()])
+    manager.hook.before_epoch(trainer=None)
+    assert calls == ["enter Around", "enter Around#2", "inner", "leave Around#2", "leave Around"]
+
+
+def test_results_come_in_list_order():
+    @hookimpl
+    def tpk_default_callbacks(config):
+        return [config]
+
+    modules = [types.ModuleType(name) for name in ("first", "second")]
+    for module in modules:
+        module.tpk_default_callbacks = tpk_default_callbacks
+    manager = HookManager()
+    assert manager.register_all(modules) == ["first", "second"]
+    assert manager.hook.tpk_default_callbacks(config="config") == [["config"], ["config"]]
+
+
+# Errors.
+
+
+def test_an_error_gets_one_note_that_names_callback_and_hook():
+    manager = HookManager()
+    manager.register_all([Recorder(), Failing(), Failing()])
+    with pytest.raises(ValueError, match="boom") as caught:
+        manager.hook.before_epoch(trainer=None)
+    assert notes_of(caught.value) == ["in callback 'Failing', hook 'before_epoch'"]
+
+
+def test_a_wrapper_that_lets_an_error_pass_is_not_blamed():
+    class Around(Callback):
+        @hookimpl(wrapper=True)
+        def before_epoch(self):
+            return (yield)
+
+    manager = HookManager()
+    manager.register_all([Around(), Failing()])
+    with pytest.raises(ValueError, match="boom") as caught:
+        manager.hook.before_epoch(trainer=None)
+    assert notes_of(caught.value) == ["in callback 'Failing', hook 'before_epoch'"]
+
+
+def test_a_wrapper_that_fails_itself_is_blamed():
+    class Around(Callback):
+        @hookimpl(wrapper=True)
+        def before_epoch(self):
+            yield
+            raise ValueError("after")
+
+    manager = HookManager()
+    manager.register_all([Around()])
+    with pytest.raises(ValueError, match="after") as caught:
+        manager.hook.before_epoch(trainer=None)
+    assert notes_of(caught.value) == ["in callback 'Around', hook 'before_epoch'"]
+
+
+def test_after_train_runs_every_implementation_and_returns_the_failures(caplog):
+    ended = []
+
+    class Ending(Callback):
+        def after_train(self, trainer):
+            ended.append((self.name, trainer))
+
+    first, second = ValueError("one"), KeyboardInterrupt("two")
+    manager = HookManager()
+    manager.register_all([Ending(), Failing(first), Ending(), Failing(second), Ending()])
+    with caplog.at_level(logging.ERROR):
+        assert manager.after_train("trainer") == [first, second]
+    assert ended == [(name, "trainer") for name in ("Ending", "Ending#2", "Ending#3")]
+    assert [record.message for record in caplog.records] == [
+        "after_train of Failing failed",
+        "after_train of Failing#2 failed",
+    ]
+    assert [record.exc_info[1] for record in caplog.records] == [first, second]
+    assert notes_of(first) == ["in callback 'Failing', hook 'after_train'"]
+
+
+# What it is.
+
+
+def test_it_is_a_plugin_manager_of_pluggy_with_one_registry_each():
+    one, other = HookManager(), HookManager()
+    assert isinstance(one, pluggy.PluginManager) and one.project_name == "tpk"
+    one.register_all([Recorder()])
+    assert other.plugins == {}
+    assert other.hook.before_epoch.get_hookimpls() == []
+
+
+def test_pluggys_listing_names_plugin_and_hooks():
+    manager = HookManager()
+    manager.register_all([Recorder()])
+    assert [(name, repr(plugin)) for name, plugin in manager.list_name_plugin()] == [
+        ("Recorder", "<Recorder: before_epoch>")
+    ]

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from tpk.plugin import HOOK_NAMES, Callback
+from tpk.plugin.spec import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, SPECS
+
+SPECIFICATIONS = {name: getattr(specs, name) for specs in SPECS for name in vars(specs) if name in HOOK_ARGUMENTS}
+
+
+@pytest.mark.parametrize("hook", HOOK_ARGUMENTS)
+def test_every_hook_is_documented(hook):
+    documentation = inspect.getdoc(SPECIFICATIONS[hook])
+    for part in ("Args:", "Returns:", "Example:", "```python", f"def {hook}("):
+        assert part in documentation
+    for argument in HOOK_ARGUMENTS[hook]:
+        assert f"    {argument}: " in documentation
+
+
+@pytest.mark.parametrize("hook", HOOK_ARGUMENTS)
+def test_every_hook_is_typed(hook):
+    signature = inspect.signature(SPECIFICATIONS[hook])
+    annotated = [each.annotation for each in signature.parameters.values() if each.name != "self"]
+    assert inspect.Signature.empty not in [*annotated, signature.return_annotation]
+
+
+def test_callback_has_exactly_the_hooks_of_a_training():
+    assert set(HOOK_NAMES) == set(HOOK_ARGUMENTS) - set(CONFIGURATION_HOOKS)
+    for hook in HOOK_NAMES:
+        arguments = tuple(inspect.signature(getattr(Callback, hook)).parameters)
+        assert arguments == ("self", *HOOK_ARGUMENTS[hook])

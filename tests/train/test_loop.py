@@ -1,0 +1,313 @@
+"""The loop: the order of hooks, the counters, and every way in which a training can end."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import tensorflow as tf
+
+import tpk
+
+v1 = tf.compat.v1
+
+
+class Counting(tpk.Trainer):
+    """Each step adds one to a variable."""
+
+    def __init__(self):
+        super().__init__()
+        with self.graph.as_default():
+            self.counter = v1.get_variable("counter", initializer=0)
+            self.train_op = self.counter.assign_add(1, read_value=False)
+
+
+class Recorder(tpk.Callback):
+    def __init__(self, log):
+        self.log = log
+
+    def _note(self, hook):
+        self.log.append((hook, self.epoch_num, self.local_step, self.global_step))
+
+    def setup_graph(self, trainer):
+        self.log.append(("setup_graph", trainer.sess))
+
+    def before_train(self, trainer):
+        self._note("before_train")
+
+    def before_epoch(self, trainer):
+        self._note("before_epoch")
+
+    def before_run(self, run_context):
+        self._note("before_run")
+
+    def after_run(self, run_context, run_values):
+        self._note("after_run")
+
+    def trigger_step(self, trainer):
+        self._note("trigger_step")
+
+    def after_epoch(self, trainer):
+        self._note("after_epoch")
+
+    def trigger_epoch(self, trainer):
+        self._note("trigger_epoch")
+
+    def after_train(self, trainer):
+        self._note("after_train")
+
+
+def test_hooks_and_counters_are_as_the_docstring_of_the_loop_draws_them():
+    log = []
+    Counting().train(callbacks=[Recorder(log)], steps_per_epoch=2, max_epoch=4, starting_epoch=3)
+    expected = [("setup_graph", None), ("before_train", 2, 0, 0)]
+    for epoch, done in ((3, 0), (4, 2)):
+        expected.append(("before_epoch", epoch, 0, done))
+        for step in (1, 2):
+            expected.append(("before_run", epoch, step, done + step - 1))
+            expected.append(("after_run", epoch, step, done + step))
+            expected.append(("trigger_step", epoch, step, done + step))
+        expected.append(("after_epoch", epoch, 2, done + 2))
+        expected.append(("trigger_epoch", epoch, 2, done + 2))
+    expected.append(("after_train", 4, 2, 4))
+    assert log == expected
+
+
+def test_list_order_is_call_order():
+    calls = []
+
+    class Named(tpk.Callback):
+        def __init__(self, label):
+            self.label = label
+
+        def before_epoch(self, trainer):
+            calls.append(("before_epoch", self.label))
+
+        def trigger_step(self, trainer):
+            calls.append(("trigger_step", self.label))
+
+    Counting().train(callbacks=[Named(1), Named(2), Named(3)], steps_per_epoch=1, max_epoch=1)
+    assert calls == [(hook, label) for hook in ("before_epoch", "trigger_step") for label in (1, 2, 3)]
+
+
+def test_a_registered_callback_comes_before_those_of_train_and_too_late_is_an_error():
+    log = []
+
+    class First(tpk.Callback):
+        def before_train(self, trainer):
+            log.append("first")
+            with pytest.raises(tpk.TrainerStateError, match="too late"):
+                trainer.register_callback(First())
+
+    class Second(tpk.Callback):
+        def before_train(self, trainer):
+            log.append("second")
+
+    trainer = Counting()
+    trainer.register_callback(First)
+    trainer.train(callbacks=[Second()], steps_per_epoch=1, max_epoch=1)
+    assert log == ["first", "second"]
+
+
+# Ends.
+
+
+class Raise(tpk.Callback):
+    def __init__(self, error, at_step=3):
+        self.error, self.at_step = error, at_step
+
+    def trigger_step(self, trainer):
+        if trainer.global_step == self.at_step:
+            raise self.error
+
+
+class Ending(tpk.Callback):
+    """Keeps how the training ended, seen from its last hook."""
+
+    def after_train(self, trainer):
+        self.failure = trainer.failure
+        self.steps = trainer.global_step
+        self.session_is_open = not trainer.sess._closed
+
+
+def test_stop_training_ends_in_good_order(caplog):
+    caplog.set_level(logging.INFO, logger="tpk")
+    trainer, ending = Counting(), Ending()
+    trainer.train(callbacks=[Raise(tpk.StopTraining("enough")), ending], steps_per_epoch=2, max_epoch=9)
+    assert (ending.steps, ending.failure, ending.session_is_open) == (3, None, True)
+    assert trainer.sess._closed
+    assert "training ended in epoch 2, step 1: enough" in caplog.messages
+
+
+def test_the_end_of_the_input_ends_in_good_order(caplog):
+    caplog.set_level(logging.INFO, logger="tpk")
+
+    class Limited(tpk.Trainer):
+        def __init__(self):
+            super().__init__()
+            with self.graph.as_default():
+                dataset = v1.data.make_initializable_iterator(tf.data.Dataset.range(3))
+                v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, dataset.initializer)
+                self.train_op = dataset.get_next().op
+
+    ending = Ending()
+    Limited().train(callbacks=[ending], steps_per_epoch=10, max_epoch=1)
+    assert (ending.steps, ending.failure) == (3, None)
+    assert any("End of sequence" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), KeyboardInterrupt()], ids=["error", "ctrl-c"])
+def test_an_error_is_raised_again_after_everybody_has_cleaned_up(error, caplog):
+    trainer, ending = Counting(), Ending()
+    with pytest.raises(type(error)) as raised:
+        trainer.train(callbacks=[ending, Raise(error)], steps_per_epoch=2, max_epoch=9)
+    assert raised.value is error
+    assert (ending.failure, ending.steps, ending.session_is_open) == (error, 3, True)
+    assert trainer.sess._closed
+    assert error.__notes__ == ["in callback 'Raise', hook 'trigger_step'"]
+    assert any("training failed in epoch 2, step 1" in message for message in caplog.messages)
+
+
+def test_an_error_in_an_epoch_hook_names_callback_and_hook():
+    class Broken(tpk.Callback):
+        def before_epoch(self, trainer):
+            raise ValueError
+
+    with pytest.raises(ValueError) as raised:
+        Counting().train(callbacks=[Broken, Broken()], steps_per_epoch=1, max_epoch=1)
+    assert raised.value.__notes__ == ["in callback 'Broken', hook 'before_epoch'"]
+
+
+def test_one_failing_after_train_does_not_rob_the_others():
+    class Broken(tpk.Callback):
+        def after_train(self, trainer):
+            raise OSError("disk full")
+
+    ending, trainer = Ending(), Counting()
+    with pytest.raises(OSError, match="disk full"):
+        trainer.train(callbacks=[Broken(), ending], steps_per_epoch=1, max_epoch=1)
+    assert ending.steps == 1
+    assert trainer.sess._closed
+
+
+def test_a_failing_after_train_does_not_hide_the_error_of_the_training():
+    class Broken(tpk.Callback):
+        def after_train(self, trainer):
+            raise OSError("disk full")
+
+    with pytest.raises(ValueError, match="first"):
+        Counting().train(callbacks=[Broken(), Raise(ValueError("first"))], steps_per_epoch=3, max_epoch=1)
+
+
+def test_a_hook_may_ask_for_the_end():
+    class Ask(tpk.Callback):
+        def after_run(self, run_context, run_values):
+            if self.global_step == 2:
+                run_context.request_stop()
+
+    ending = Ending()
+    Counting().train(callbacks=[Ask(), ending], steps_per_epoch=10, max_epoch=1)
+    assert (ending.steps, ending.failure) == (2, None)
+
+
+def test_an_error_in_setup_closes_what_is_open():
+    class Broken(tpk.Callback):
+        def setup_graph(self, trainer):
+            raise ValueError("no")
+
+    logger = logging.getLogger("tpk")
+    handlers = list(logger.handlers)
+    with pytest.raises(ValueError, match="no"):
+        Counting().train(callbacks=[Broken()], steps_per_epoch=1, max_epoch=1)
+    assert logger.handlers == handlers
+
+
+def test_a_trainer_trains_once():
+    trainer = Counting()
+    trainer.train(steps_per_epoch=1, max_epoch=1)
+    with pytest.raises(tpk.TrainerStateError, match="a trainer trains once"):
+        trainer.train(steps_per_epoch=1, max_epoch=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps_per_epoch": 0}, "steps_per_epoch=0"),
+        ({"steps_per_epoch": 1.5}, "steps_per_epoch=1.5"),
+        ({"steps_per_epoch": 1, "starting_epoch": 0}, "starting_epoch=0"),
+        ({"steps_per_epoch": 1, "max_epoch": -1}, "max_epoch=-1"),
+    ],
+)
+def test_a_count_that_is_none_is_an_error_that_names_it(options, message):
+    with pytest.raises(tpk.ConfigError, match=message):
+        Counting().train(**options)
+
+
+# The loop assumes nothing.
+
+
+def test_a_trainer_without_train_op_says_what_to_do():
+    with pytest.raises(tpk.TrainerStateError, match=r"override run_step\(\)"):
+        tpk.Trainer().train(steps_per_epoch=1, max_epoch=1)
+
+
+def test_a_step_may_be_anything():
+    class Bisection(tpk.Trainer):
+        """Finds the square root of two without TensorFlow."""
+
+        low, high = 0.0, 2.0
+
+        def run_step(self):
+            middle = (self.low + self.high) / 2
+            if middle * middle < 2:
+                self.low = middle
+            else:
+                self.high = middle
+
+    log = []
+    trainer = Bisection()
+    trainer.train(callbacks=[Recorder(log)], steps_per_epoch=25, max_epoch=2)
+    assert trainer.low == pytest.approx(2**0.5)
+    assert ("trigger_step", 2, 25, 0) in log
+    assert trainer.global_step == 0
+
+
+def test_a_step_may_run_the_session_several_times():
+    class Twice(Counting):
+        def run_step(self):
+            self.hooked_sess.run(self.train_op)
+            self.hooked_sess.run([self.train_op, self.counter])
+
+    ending = Ending()
+    Twice().train(callbacks=[ending], steps_per_epoch=3, max_epoch=1)
+    assert ending.steps == 6
+
+
+# The graph.
+
+
+def test_a_trainer_takes_the_active_graph_or_makes_its_own():
+    with tf.Graph().as_default() as graph:
+        assert tpk.Trainer().graph is graph
+    one, other = tpk.Trainer(), tpk.Trainer()
+    assert one.graph is not other.graph
+    assert tf.executing_eagerly()
+
+
+def test_eager_code_around_a_training_stays_eager():
+    Counting().train(steps_per_epoch=1, max_epoch=1)
+    assert tf.executing_eagerly()
+    assert int(tf.constant(1) + 1) == 2
+
+
+def test_hooks_run_with_the_graph_and_session_of_the_trainer():
+    class Look(tpk.Callback):
+        def before_epoch(self, trainer):
+            assert v1.get_default_graph() is trainer.graph
+            assert v1.get_default_session() is trainer.sess
+            assert trainer.graph.finalized
+            self.value = trainer.counter.eval()
+
+    look = Look()
+    Counting().train(callbacks=[look], steps_per_epoch=1, max_epoch=1)
+    assert look.value == 0

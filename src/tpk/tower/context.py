@@ -14,11 +14,12 @@ import tensorflow as tf
 
 from tpk.errors import TowerError
 from tpk.graph.collections import added_since, collection_sizes, truncate
+from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
 
 GraphKeys = tf.compat.v1.GraphKeys
 
 # Summaries show one tower. Update ops and losses of an inference tower must not run with, or add to, the training.
-_MAIN_TOWER_ONLY = (GraphKeys.SUMMARIES, "MOVING_SUMMARY_OPS")
+_MAIN_TOWER_ONLY = (GraphKeys.SUMMARIES, MOVING_SUMMARY_OPS_KEY)
 _TRAINING_ONLY = (
     GraphKeys.UPDATE_OPS,
     GraphKeys.LOSSES,
@@ -110,6 +111,8 @@ class TowerContext(abc.ABC):
         self._scopes.enter_context(self._is_current())
         for scope in self._open_scopes():
             self._scopes.enter_context(scope)
+        if not self.is_main_training_tower:
+            self._scopes.enter_context(without_summaries())
         self._sizes = collection_sizes()
         return self
 

@@ -1,0 +1,147 @@
+"""The house of the design, read from the code: who imports whom, how large files are, what is documented."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tpk
+from tpk.train import loop
+
+SOURCE = Path(tpk.__file__).parent
+
+FLOORS = {
+    "plugin": 0,
+    "errors": 0,
+    "dataflow": 1,
+    "layers": 2,
+    "graph": 2,
+    "input_source": 3,
+    "tower": 3,
+    "session": 3,
+    "callbacks": 4,
+    "monitors": 4,
+    "strategies": 4,
+    "predict": 4,
+    "train": 5,
+    "cli": 6,
+    "testing": 6,
+}
+WITHOUT_TENSORFLOW = {"plugin", "errors", "dataflow", "cli"}
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(path):
+    """The modules that a file imports when it runs, not for type checkers only; those in functions apart."""
+    top, inside = set(), set()
+
+    def visit(node, in_function):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            target = inside if in_function else top
+            if isinstance(child, ast.Import):
+                target.update(alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"{path}: a relative import"
+                target.add(child.module)
+                if child.module == "tpk":
+                    target.update(f"tpk.{alias.name}" for alias in child.names)
+            visit(child, in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+    visit(ast.parse(path.read_text(encoding="utf-8")), False)
+    return top, inside
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_room_imports_only_rooms_below(path):
+    room = room_of(path)
+    if room == "__init__":
+        return
+    top, inside = imports_of(path)
+    # `from tpk import __version__` needs no room.
+    used = {name.split(".")[1] for name in top | inside if name.startswith("tpk.")} - {room, "__version__"}
+    wrong = {other for other in used if FLOORS[other] >= FLOORS[room] and other != "errors"}
+    assert not wrong, f"{room} (floor {FLOORS[room]}) imports {wrong}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_tensorflow_stays_out_of_the_rooms_that_need_none(path):
+    if room_of(path) in WITHOUT_TENSORFLOW:
+        top, _ = imports_of(path)
+        assert not {name for name in top if name.split(".")[0] in ("tensorflow", "keras")}
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(path) for path in FILES} - {"__init__"} == set(FLOORS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_file_outgrows_its_room(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_the_loop_is_short():
+    lines, _ = inspect.getsourcelines(loop.run_loop)
+    assert len(lines) < 45
+
+
+def test_the_face_shows_type_checkers_what_it_resolves():
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    shown = {alias.name: node.module for node in block.body for alias in node.names}
+    rooms = {name for name, module in shown.items() if module == "tpk"}
+    assert rooms == set(tpk._ROOMS)
+    assert {name: module for name, module in shown.items() if name not in rooms} == tpk._HOME
+
+
+@pytest.mark.parametrize("name", [name for name in tpk.__all__ if name != "__version__"])
+def test_everything_public_is_there_and_documented(name):
+    thing = getattr(tpk, name)
+    assert inspect.getdoc(thing)
+    if not inspect.isclass(thing):
+        return
+    for attribute, member in vars(thing).items():
+        if not attribute.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+            assert inspect.getdoc(getattr(thing, attribute)), f"tpk.{name}.{attribute}"
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        tpk.nothing_like_this  # noqa: B018
+
+
+def test_importing_tpk_imports_no_tensorflow_and_changes_nothing():
+    code = """
+import logging, random, sys, warnings
+before = (list(sys.path), list(warnings.filters), random.getstate(), logging.root.handlers[:], sys.excepthook)
+import tpk
+after = (list(sys.path), list(warnings.filters), random.getstate(), logging.root.handlers[:], sys.excepthook)
+assert before == after
+heavy = {"tensorflow", "numpy", "keras", "pluggy", "attr", "tqdm"} & {name.split(".")[0] for name in sys.modules}
+assert not heavy, heavy
+tpk.Callback, tpk.use, tpk.StopTraining
+assert "tensorflow" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_nothing_prompts_prints_exits_or_sleeps():
+    forbidden = {"input", "print", "exit", "quit", "sys.exit", "os._exit", "time.sleep", "sleep"}
+    called = {
+        (str(path.relative_to(SOURCE)), ast.unparse(node.func))
+        for path in FILES
+        if room_of(path) != "cli"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    }
+    assert not {call for call in called if call[1] in forbidden}

@@ -1,8 +1,4 @@
-"""Train a small convolutional network on the handwritten digits of scikit-learn.
-
-    python examples/digits_convnet.py
-    python examples/digits_convnet.py --max-epoch 3 --run-dir runs/short
-"""
+"""Train a small convolutional network on the handwritten digits of scikit-learn."""
 
 import argparse
 
@@ -53,7 +49,7 @@ def load_data():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strategy", default="single", help="how a step is replicated (default: %(default)s)")
     parser.add_argument("--devices", type=int, default=1, help="on how many devices (default: %(default)s)")
     parser.add_argument("--max-epoch", type=int, default=30, help="number of the last epoch (default: %(default)s)")

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
         ClassificationError,
         EnableCallbackIf,
         EstimatedTimeLeft,
+        GraphVarParam,
         HookToCallback,
+        HyperParamSetterWithFunc,
+        Inferencer,
         InferenceRunner,
         MergeAllSummaries,
         ModelSaver,
         MovingAverageSummary,
+        ObjAttrParam,
         PeriodicCallback,
         PeriodicTrigger,
         ProgressBar,
@@ -29,14 +33,21 @@ if TYPE_CHECKING:
         RunUpdateOps,
         ScalarStats,
         ScheduledHyperParamSetter,
+        SimpleMovingAverage,
+        StatMonitorParamSetter,
     )
     from tpk.dataflow import (
         BatchData,
         DataFlow,
         DataFromGenerator,
+        DataFromIterable,
         DataFromList,
+        LocallyShuffleData,
         MapData,
+        MapDataComponent,
+        ProxyDataFlow,
         RepeatedData,
+        RNGDataFlow,
     )
     from tpk.errors import (
         CheckpointError,
@@ -52,7 +63,12 @@ if TYPE_CHECKING:
         TrainerStateError,
         UnknownPluginError,
     )
-    from tpk.graph.summaries import add_moving_summary
+    from tpk.graph.summaries import (
+        add_activation_summary,
+        add_moving_summary,
+        add_param_summary,
+        add_tensor_summary,
+    )
     from tpk.input_source import (
         DummyConstantInput,
         FeedInput,
@@ -60,9 +76,15 @@ if TYPE_CHECKING:
         QueueInput,
         TensorInput,
         TFDatasetInput,
+        remap_input_source,
     )
     from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter
-    from tpk.plugin import Callback, hookimpl, use
+    from tpk.plugin import (
+        Callback,
+        Use,
+        hookimpl,
+        use,
+    )
     from tpk.predict import OnlinePredictor
     from tpk.session import (
         DictRestore,
@@ -104,11 +126,15 @@ _PUBLIC = {
         "ClassificationError",
         "EnableCallbackIf",
         "EstimatedTimeLeft",
+        "GraphVarParam",
         "HookToCallback",
+        "HyperParamSetterWithFunc",
         "InferenceRunner",
+        "Inferencer",
         "MergeAllSummaries",
         "ModelSaver",
         "MovingAverageSummary",
+        "ObjAttrParam",
         "PeriodicCallback",
         "PeriodicTrigger",
         "ProgressBar",
@@ -116,13 +142,20 @@ _PUBLIC = {
         "RunUpdateOps",
         "ScalarStats",
         "ScheduledHyperParamSetter",
+        "SimpleMovingAverage",
+        "StatMonitorParamSetter",
     ),
     "tpk.dataflow": (
         "BatchData",
         "DataFlow",
         "DataFromGenerator",
+        "DataFromIterable",
         "DataFromList",
+        "LocallyShuffleData",
         "MapData",
+        "MapDataComponent",
+        "ProxyDataFlow",
+        "RNGDataFlow",
         "RepeatedData",
     ),
     "tpk.errors": (
@@ -139,7 +172,12 @@ _PUBLIC = {
         "TrainerStateError",
         "UnknownPluginError",
     ),
-    "tpk.graph.summaries": ("add_moving_summary",),
+    "tpk.graph.summaries": (
+        "add_activation_summary",
+        "add_moving_summary",
+        "add_param_summary",
+        "add_tensor_summary",
+    ),
     "tpk.input_source": (
         "DummyConstantInput",
         "FeedInput",
@@ -147,9 +185,15 @@ _PUBLIC = {
         "QueueInput",
         "TFDatasetInput",
         "TensorInput",
+        "remap_input_source",
     ),
     "tpk.monitors": ("CSVWriter", "JSONWriter", "Monitor", "Monitors", "ScalarPrinter", "TFEventWriter"),
-    "tpk.plugin": ("Callback", "hookimpl", "use"),
+    "tpk.plugin": (
+        "Callback",
+        "Use",
+        "hookimpl",
+        "use",
+    ),
     "tpk.predict": ("OnlinePredictor",),
     "tpk.session": (
         "DictRestore",

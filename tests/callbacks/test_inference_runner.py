@@ -120,6 +120,16 @@ def test_an_inferencer_of_ones_own(tmp_path):
     assert stats.monitors.get_latest("largest") == 2.0
 
 
+@pytest.mark.parametrize("make", [lambda flow: tpk.QueueInput(flow, infinite=False), lambda flow: flow])
+def test_data_that_ends_before_its_length_is_an_error_and_no_end_of_the_training(tmp_path, make):
+    class Short(list):
+        def __len__(self):
+            return 3
+
+    with pytest.raises(tpk.InputError, match="says that it has 3 datapoints, but ended after 2"):
+        train(tmp_path, tpk.InferenceRunner(make(Short(TEST)), tpk.ClassificationError()))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -153,6 +163,4 @@ def test_a_trainer_without_towers_is_an_error():
             pass
 
     with pytest.raises(tpk.ConfigError, match="Plain is no TowerTrainer"):
-        Plain().train(
-            callbacks=[tpk.InferenceRunner(TEST, tpk.ClassificationError())], steps_per_epoch=1, max_epoch=1
-        )
+        Plain().train(callbacks=[tpk.InferenceRunner(TEST, tpk.ClassificationError())], steps_per_epoch=1, max_epoch=1)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import re
 
 import numpy as np
@@ -87,6 +88,18 @@ def test_the_bar_shows_step_and_values_of_the_very_step():
     assert terminal.drawings[-1].startswith("epoch 1/1: 100%")
 
 
+@pytest.mark.parametrize("columns", [0, 100])
+def test_the_bar_shows_in_a_terminal_whether_its_size_is_known_or_not(columns):
+    termios = pytest.importorskip("termios")
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (columns and 30, columns)) if hasattr(termios, "tcsetwinsize") else None
+    with os.fdopen(ours, "rb", buffering=0) as screen, os.fdopen(theirs, "w") as terminal:
+        Timed().run(["tower0/cost"], file=terminal, steps_per_epoch=2)
+        shown_there = screen.read(100_000).decode()
+    last = re.split(r"[\r\n]+", shown_there.strip())[-1]
+    assert last.startswith("epoch 1/1: 100%|") and "2/2" in last and "cost=20" in last
+
+
 @pytest.mark.parametrize("seconds_per_step", [0.001, 0.3, 5.0])
 def test_the_bar_refreshes_as_often_as_it_shall_however_long_the_steps_take(seconds_per_step):
     trainer = Timed(seconds_per_step)
@@ -133,12 +146,13 @@ def test_a_single_name_needs_no_list():
     assert shown(Timed().run("tower0/cost", steps_per_epoch=1))[-1] == (1, "cost=10")
 
 
-def test_names_that_are_alike_at_their_end_are_shown_whole():
+def test_names_that_are_alike_at_their_end_are_shown_whole(caplog):
     trainer = Timed()
     with trainer.graph.as_default():
         tf.constant(3, name="other/cost")
-    terminal = trainer.run(["tower0/cost", "other/cost"], steps_per_epoch=1)
-    assert shown(terminal)[-1] == (1, "tower0/cost:0=10, other/cost:0=3")
+    with caplog.at_level(logging.INFO, "tpk.callbacks"):
+        trainer.run(["tower0/cost", "other/cost"], display="log", log_seconds=0, steps_per_epoch=2)
+    assert log_lines(caplog)[-1].endswith(", tower0/cost=20, other/cost=3]")
 
 
 def test_a_name_that_is_none_of_a_tensor_is_an_error_before_the_first_step():

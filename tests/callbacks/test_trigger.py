@@ -6,7 +6,7 @@ import tensorflow as tf
 import tpk
 from tpk.callbacks.factory import CallbackFactory
 from tpk.callbacks.trigger import EnableCallbackIf, PeriodicCallback, PeriodicTrigger
-from tpk.errors import ConfigError, HookError, PluginError
+from tpk.errors import ConfigError, HookError, PluginError, UnknownPluginError
 
 
 class Recorder(tpk.Callback):
@@ -171,10 +171,22 @@ def test_periodic_trigger_of_a_callback_without_trigger_is_an_error_that_says_wh
         PeriodicTrigger(EnableCallbackIf(callback, lambda self: True), every_k_steps=1)
 
 
-@pytest.mark.parametrize("offered", [Recorder, "Recorder", None])
+@pytest.mark.parametrize("offered", [3, None, object()])
 def test_only_a_callback_can_be_wrapped(offered):
-    with pytest.raises(PluginError, match=r"instance of tpk\.Callback.*Create the callback first"):
+    with pytest.raises(PluginError, match=r"PeriodicTrigger stands in for a tpk\.Callback"):
         PeriodicTrigger(offered, every_k_epochs=1)
+
+
+@pytest.mark.parametrize(
+    "named", [Recorder, tpk.use("RunOp", op=None), "EstimatedTimeLeft", "tpk.callbacks:ModelSaver"]
+)
+def test_a_wrapped_callback_may_be_named_in_any_way(named):
+    assert isinstance(EnableCallbackIf(named, lambda self: True).cb, tpk.Callback)
+
+
+def test_a_wrapped_name_that_leads_nowhere_is_an_error():
+    with pytest.raises(UnknownPluginError, match="did you mean 'ModelSaver'"):
+        PeriodicTrigger("ModelSavr", every_k_epochs=1)
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,9 @@ class Drive:
             self.callbacks = source.setup(signature)
             self.towers: list[Any] = []
             self.fetches: list[Any] = []
-            for tower in range(towers):
-                with (
-                    tf.device(f"/cpu:{tower}"),
-                    tf.control_dependencies([tensor for tower in self.towers for tensor in tower]),
-                ):
+            for index in range(towers):
+                before = [tensor for tower in self.towers for tensor in tower]
+                with tf.device(f"/cpu:{index}"), tf.control_dependencies(before):
                     self.towers.append(source.get_input_tensors())
                     # What is fed and fetched at once would not go through the graph.
                     self.fetches.append([tf.identity(tensor) for tensor in self.towers[-1]])

@@ -131,6 +131,13 @@ def test_iterators_of_the_flow_are_closed_at_the_end(make_flow_source, drive, sp
     assert closed == [True]
 
 
+def test_an_iterator_that_the_user_made_is_the_users_to_close(drive, specs):
+    mine = ([number] for number in range(3))
+    with drive(FeedInput(mine), specs("number")) as training:
+        training.step()
+    assert next(mine) == [1]
+
+
 def test_a_one_shot_iterator_serves_one_pass(make_flow_source, drive, specs):
     with drive(make_flow_source(iter(numbers(3))), specs("number")) as training:
         assert training.first_components(3) == [0, 1, 2]

@@ -86,6 +86,21 @@ def test_an_aligned_array_enters_the_queue_without_a_copy(drive):
         assert np.array_equal(training.step()[0][0], array)
 
 
+def test_the_graph_does_not_write_into_the_arrays_of_the_data():
+    array = aligned_empty((1000,), np.float32)
+    array[:] = 1
+    source = QueueInput([[array]])
+    with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
+        source.setup([tf.TensorSpec([1000], tf.float32, "x")])
+        (x,) = source.get_input_tensors()
+        tripled = (x + 1) * 1.5
+        source.start(sess)
+        for _ in range(5):
+            assert np.all(sess.run(tripled) == 3)
+        source.stop()
+    assert np.all(array == 1)
+
+
 class Ends(BaseException):
     pass
 
@@ -210,10 +225,12 @@ def test_reset_state_waits_for_the_data_code(drive, specs, caplog):
     assert "has not finished its datapoint" in caplog.text
 
 
-def test_a_closed_session_ends_the_thread(drive, specs):
+def test_a_closed_session_ends_the_thread(drive, specs, caplog):
     with drive(QueueInput(DataFromGenerator(counting)), specs("number")) as training:
         training.step()
         training.sess.close()
+        training.source._thread.join()
+    assert caplog.records == []
 
 
 def test_a_source_that_never_started_can_be_stopped_and_reset(drive, specs):

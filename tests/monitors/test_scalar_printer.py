@@ -11,7 +11,8 @@ from tpk.monitors import ScalarPrinter
 @pytest.fixture
 def lines(caplog):
     caplog.set_level(logging.INFO, "tpk.monitors.scalar_printer")
-    return lambda: [record.getMessage() for record in caplog.records]
+    # Each summary begins with a line of its own.
+    return lambda: [line.strip() for record in caplog.records for line in record.getMessage().split("\n")[1:]]
 
 
 def test_the_latest_values_are_logged_sorted_and_aligned(trainer, lines):
@@ -21,6 +22,15 @@ def test_the_latest_values_are_logged_sorted_and_aligned(trainer, lines):
         printer.process_scalar(name, value)
     printer.trigger_epoch(trainer)
     assert lines() == ["cost       0.12346", "nan        nan", "queue      50", "val-error  0.25"]
+
+
+def test_a_summary_says_when(trainer, caplog):
+    caplog.set_level(logging.INFO, "tpk.monitors.scalar_printer")
+    printer = ScalarPrinter()
+    printer.process_scalar("cost", 1)
+    trainer.epoch_num, trainer.global_step = 3, 70
+    printer.trigger_epoch(trainer)
+    assert caplog.messages == ["epoch 3, step 70:\n  cost  1"]
 
 
 def test_each_epoch_logs_what_is_new(trainer, lines):

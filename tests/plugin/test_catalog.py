@@ -139,11 +139,9 @@ def test_module_and_attribute_may_be_an_instance(hello):
 
 
 def test_wrong_options_are_an_error_with_the_accepted_ones(hello):
-    with pytest.raises(
-        tpk.errors.PluginError, match="unexpected keyword argument 'greting'.*greeting='hello', \\*, times=1"
-    ):
+    with pytest.raises(tpk.errors.PluginError, match=r"argument 'greting'.*greeting='hello', \*, times=1"):
         hello.resolve("callback", use("hello", greting="hi"))
-    with pytest.raises(tpk.errors.PluginError, match="'demanding' .*missing a required argument: 'greeting'"):
+    with pytest.raises(tpk.errors.PluginError, match=r"'demanding' .*missing a required argument: 'greeting'"):
         hello.resolve("callback", "demanding")
 
 
@@ -167,9 +165,7 @@ def test_use_is_a_value():
 
 
 def test_an_unknown_name_lists_the_nearest_and_the_known(hello):
-    with pytest.raises(
-        tpk.errors.UnknownPluginError, match="no callback 'helo'.*mean 'hello'.*Known are: .*ModelSaver"
-    ):
+    with pytest.raises(tpk.errors.UnknownPluginError, match=r"no callback 'helo'.*mean 'hello'\? Known.*ModelSaver"):
         hello.resolve("callback", "helo")
     with pytest.raises(LookupError, match="there is a monitor of that name"):
         hello.resolve("callback", "ScalarPrinter")

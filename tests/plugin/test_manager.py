@@ -99,6 +99,15 @@ def test_a_third_party_may_use_pluggys_own_register():
     assert callback.calls == [("Recorder", "before_epoch", 1)]
 
 
+def test_a_frozen_callback_is_an_error_that_says_why():
+    @attrs.frozen
+    class Frozen(Callback):
+        pass
+
+    with pytest.raises(tpk.errors.HookError, match="cannot be frozen"):
+        HookManager().register_all([Frozen()])
+
+
 # Order.
 
 

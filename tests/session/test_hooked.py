@@ -360,12 +360,20 @@ def test_an_error_in_a_hook_names_it(sess, hook):
 
 
 def test_the_cause_of_a_failed_run_is_raised_in_its_place(sess):
-    cause = ZeroDivisionError("in the data")
-    ours = hooked(sess, translators=[lambda error: None, lambda error: cause])
+    ours = hooked(sess, translators=[lambda error: None, lambda error: ZeroDivisionError("in the data")])
     for fetches in (t("total"), "total:0"):
         with pytest.raises(ZeroDivisionError) as raised:
             ours.run(fetches)
         assert isinstance(raised.value.__cause__, tf.errors.InvalidArgumentError)
+
+
+def test_a_cause_keeps_the_chain_that_it_has(sess):
+    own = OSError("the disk")
+    cause = ValueError("in the data")
+    cause.__cause__ = own
+    with pytest.raises(ValueError, match="in the data") as raised:
+        hooked(sess, translators=[lambda error: cause]).run(t("total"))
+    assert raised.value.__cause__ is own
 
 
 def test_the_same_hooks_get_the_same_under_a_monitored_session(graph):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from tpk.callbacks.inferencers import Inferencer
-from tpk.errors import ConfigError
+from tpk.errors import ConfigError, InputError
 from tpk.input_source import FeedInput, InputSource
 from tpk.plugin import Callback, HookManager
 from tpk.session import HookedSession, Progress
@@ -88,17 +90,32 @@ class InferenceRunner(Callback):
         )
 
     def trigger(self) -> None:
-        """Make one pass over the data."""
+        """Make one pass over the data.
+
+        Raises:
+            InputError: if it ends before its length.
+        """
         assert self._session is not None and self._source.size is not None
         for inferencer in self._inferencers:
             inferencer.before_inference()
         self._source.reset_state()
-        for _ in range(self._source.size):
-            for inferencer, results in zip(self._inferencers, self._session.run(self._fetches), strict=True):
+        for batch in range(self._source.size):
+            for inferencer, results in zip(self._inferencers, self._run_batch(batch), strict=True):
                 inferencer.on_fetches(results)
         for inferencer in self._inferencers:
             for name, value in inferencer.after_inference().items():
                 self.trainer.monitors.put_scalar(name, value)
+
+    def _run_batch(self, batch: int) -> Any:
+        assert self._session is not None
+        try:
+            return self._session.run(self._fetches)
+        except tf.errors.OutOfRangeError as error:
+            # Were it to leave here as it is, the loop would take it for the end of the training's own data.
+            raise InputError(
+                f"the data of {self.name} says that it has {self._source.size} datapoints, but ended after {batch}. "
+                "Give it the length that it really has."
+            ) from error
 
     def after_train(self, trainer: Any) -> None:
         """Stop the data.

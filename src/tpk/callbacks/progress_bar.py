@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -184,9 +185,9 @@ class _Bar:
             desc=title,
             unit=" steps",
             file=self._file,
-            dynamic_ncols=True,
             mininterval=0,
             miniters=1,
+            **_width(self._file),
         )
 
     def show(self, step: int, postfix: str) -> None:
@@ -251,10 +252,10 @@ def _find_tensors(names: Sequence[Any] | None, trainer: Trainer) -> dict[str, An
             tensors.append(name)
         else:
             tensors.append(_find_tensor(name, main_tower, trainer.graph))
-    short = [tensor.name.removesuffix(":0").rsplit("/", 1)[-1] for tensor in tensors]
-    return {
-        label if short.count(label) == 1 else tensor.name: tensor for label, tensor in zip(short, tensors, strict=True)
-    }
+    full = [tensor.name.removesuffix(":0") for tensor in tensors]
+    short = [name.rsplit("/", 1)[-1] for name in full]
+    labels = [last if short.count(last) == 1 else name for name, last in zip(full, short, strict=True)]
+    return dict(zip(labels, tensors, strict=True))
 
 
 def _find_tensor(name: str, main_tower: TowerHandle | None, graph: Any) -> Any:
@@ -278,6 +279,16 @@ def _format_value(value: Any) -> str:
     if np.ndim(value) == 0 and np.issubdtype(np.asarray(value).dtype, np.number):
         return f"{value:.4g}"
     return " ".join(np.array2string(np.asarray(value), precision=4, threshold=8).split())
+
+
+def _width(file: TextIO) -> dict[str, Any]:
+    """Return the arguments of tqdm that say how wide the bar is."""
+    try:
+        size = os.get_terminal_size(file.fileno())
+    except (OSError, ValueError):
+        size = os.terminal_size((0, 0))
+    # A terminal of unknown size says that it has no columns and no lines, and tqdm takes its word for it.
+    return {"dynamic_ncols": True} if _in_notebook() or (size.columns and size.lines) else {"ncols": 80, "nrows": 24}
 
 
 def _in_notebook() -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpk.errors import PluginError
-from tpk.plugin import Callback
+from tpk.plugin import Callback, get_catalog
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
@@ -20,18 +19,20 @@ class ProxyCallback(Callback):
     override `hook_implementations` and return fewer, more or changed ones.
 
     Args:
-        callback: the callback that it stands for.
+        callback: the callback that it stands for: an instance, a class, a name, ``"module:attr"``, or `tpk.use`.
 
     Attributes:
         cb: that callback.
 
     Raises:
-        PluginError: if `callback` is not an instance of `Callback`.
+        PluginError: if `callback` leads to something else than a `Callback`, or to nothing.
     """
 
-    def __init__(self, callback: Callback) -> None:
-        _check_instance(self, callback)
-        self.cb = callback
+    def __init__(self, callback: Any) -> None:
+        resolved = get_catalog().resolve("callback", callback)
+        if not isinstance(resolved, Callback):
+            raise PluginError(f"{type(self).__name__} stands in for a tpk.Callback, but got {resolved!r}.")
+        self.cb: Callback = resolved
 
     @property
     def trainer(self) -> Trainer:
@@ -78,13 +79,3 @@ class ProxyCallback(Callback):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.cb!r})"
-
-
-def _check_instance(proxy: ProxyCallback, callback: object) -> None:
-    if isinstance(callback, Callback):
-        return
-    kind = f"the class {callback.__name__}" if inspect.isclass(callback) else repr(callback)
-    raise PluginError(
-        f"{type(proxy).__name__} stands in for an instance of tpk.Callback, but got {kind}. "
-        "Create the callback first and pass that."
-    )

@@ -22,7 +22,7 @@ class PeriodicTrigger(ProxyCallback):
     for them. All other hooks of the callback run as ever.
 
     Args:
-        callback: a callback that implements `trigger`.
+        callback: a callback that implements `trigger`: an instance, a class, a name, or `tpk.use`.
         every_k_steps: trigger when `global_step` has passed a multiple of it.
         every_k_epochs: trigger at the end of epochs whose number is a multiple of it.
         before_train: also trigger once before the first epoch.
@@ -40,7 +40,7 @@ class PeriodicTrigger(ProxyCallback):
 
     def __init__(
         self,
-        callback: Callback,
+        callback: Any,
         every_k_steps: int | None = None,
         every_k_epochs: int | None = None,
         before_train: bool = False,
@@ -48,10 +48,10 @@ class PeriodicTrigger(ProxyCallback):
         super().__init__(callback)
         if every_k_steps is None and every_k_epochs is None and not before_train:
             raise ConfigError(
-                f"PeriodicTrigger({callback!r}) would never trigger. "
+                f"PeriodicTrigger({self.cb!r}) would never trigger. "
                 "Give every_k_steps, every_k_epochs or before_train=True."
             )
-        _check_trigger(callback)
+        _check_trigger(self.cb)
         self._every_k_steps = _period("every_k_steps", every_k_steps)
         self._every_k_epochs = _period("every_k_epochs", every_k_epochs)
         self._before_train = before_train
@@ -116,7 +116,7 @@ class EnableCallbackIf(ProxyCallback):
     always run.
 
     Args:
-        callback: any callback.
+        callback: any callback: an instance, a class, a name, or `tpk.use`.
         predicate: takes this `EnableCallbackIf` (which has `trainer`, `epoch_num`, `local_step` and
             `global_step`) and returns whether the callback is enabled now. It must not have side effects.
 
@@ -126,7 +126,7 @@ class EnableCallbackIf(ProxyCallback):
         ```
     """
 
-    def __init__(self, callback: Callback, predicate: Callable[[Any], bool]) -> None:
+    def __init__(self, callback: Any, predicate: Callable[[Any], bool]) -> None:
         super().__init__(callback)
         self._predicate = predicate
         self._enabled_in_run = False
@@ -189,7 +189,7 @@ class PeriodicCallback(EnableCallbackIf):
     `PeriodicTrigger`.
 
     Args:
-        callback: any callback.
+        callback: any callback: an instance, a class, a name, or `tpk.use`.
         every_k_steps: enable the callback when `global_step` is a multiple of it.
         every_k_epochs: enable the callback in epochs whose number is a multiple of it.
 
@@ -197,10 +197,10 @@ class PeriodicCallback(EnableCallbackIf):
         ConfigError: if both are None, or one is not a positive int.
     """
 
-    def __init__(self, callback: Callback, every_k_steps: int | None = None, every_k_epochs: int | None = None) -> None:
+    def __init__(self, callback: Any, every_k_steps: int | None = None, every_k_epochs: int | None = None) -> None:
         super().__init__(callback, PeriodicCallback._is_due)
         if every_k_steps is None and every_k_epochs is None:
-            raise ConfigError(f"PeriodicCallback({callback!r}) would never run. Give every_k_steps or every_k_epochs.")
+            raise ConfigError(f"PeriodicCallback({self.cb!r}) would never run. Give every_k_steps or every_k_epochs.")
         self._every_k_steps = _period("every_k_steps", every_k_steps)
         self._every_k_epochs = _period("every_k_epochs", every_k_epochs)
 

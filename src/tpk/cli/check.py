@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -55,10 +56,14 @@ def _check_until_crash(entries: Sequence[CatalogEntry], timeout: float) -> Itera
         json.dump({"path": sys.path, "entries": [attrs.asdict(entry) for entry in entries]}, process.stdin)
         process.stdin.close()
         for _ in entries:
+            started = time.monotonic()
             outcome = _read_line(process, timeout)
             if outcome:
                 yield json.loads(outcome)
                 continue
+            if time.monotonic() - started >= timeout:
+                yield f"importing it takes more than {timeout:g} s"
+                return
             errors.seek(0)
             lines = errors.read().split("\n")
             last = next((line for line in reversed(lines) if line.strip()), "")

@@ -32,7 +32,8 @@ def show_plugin(name: str, kind: str | None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     entry = _find(name, kind)
     target = get_catalog().load(entry)
-    sections = [str(entry), inspect.getdoc(target) or "It has no docstring.", f"Options:{_options_of(target)}"]
+    documentation = inspect.cleandoc(target.__doc__ or "It has no docstring.")
+    sections = [str(entry), documentation, f"Options:{_options_of(target)}"]
     if entry.kind in ("callback", "monitor", "plugin"):
         sections.append(f"Hooks: {_hooks_of(target)}")
     print("\n\n".join(sections))

@@ -104,4 +104,7 @@ class FillThread(threading.Thread):
             for arrays in self._stream:
                 if self._stopping.is_set():
                     return
-                self._enqueue(*arrays)
+                try:
+                    self._enqueue(*arrays)
+                except tf.errors.CancelledError:  # somebody closed the queue or its session
+                    return

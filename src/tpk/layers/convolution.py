@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import tensorflow as tf
 
 from tpk.layers.arguments import Function, Pair, count_of
-from tpk.layers.geometry import ConvolutionGeometry, require_window_fits
+from tpk.layers.geometry import ConvolutionGeometry, ImageLayout, require_window_fits
 from tpk.layers.layer_scope import ZEROS, open_layer
 
 
@@ -139,7 +140,8 @@ def conv2d_transpose(
         strides: how far windows are apart in the outputs, by (height, width), or one integer for both.
         padding: ``"same"`` makes the outputs `strides` times as large as the inputs, ``"valid"`` adds to
             that what the kernel reaches over.
-        data_format: as for `conv2d`.
+        data_format: as for `conv2d`. On machines without a GPU, channels-first images are transposed, and the
+            outputs back, as `tf.compat.v1.layers` does.
         activation: as for `conv2d`.
         use_bias: as for `conv2d`.
         kernel_initializer: as for `conv2d`.
@@ -178,19 +180,7 @@ def conv2d_transpose(
                 constraint=bias_constraint,
                 trainable=trainable,
             )
-        output_shape = geometry.dynamic_transposed_output_shape(layer.inputs)
-        # Nobody needs this slice, but `tf.compat.v1.layers` makes it, and ops without a seed of their own
-        # take the number of ops before them: without it, later layers would start from other values.
-        _ = output_shape[0]
-        outputs = tf.nn.conv2d_transpose(
-            layer.inputs,
-            kernel,
-            output_shape,
-            geometry.layout.arrange(1, geometry.strides, 1),
-            padding=geometry.padding,
-            data_format=geometry.layout.tensor_format,
-        )
-        outputs.set_shape(geometry.transposed_output_shape(layer.inputs))
+        outputs = _convolve_transposed(layer.inputs, kernel, geometry)
         if use_bias:
             outputs = tf.nn.bias_add(outputs, bias, data_format=geometry.layout.tensor_format)
         return layer.activate(outputs, activation, activity_regularizer)
@@ -299,3 +289,24 @@ def separable_conv2d(
         if use_bias:
             outputs = tf.nn.bias_add(outputs, bias, data_format=geometry.layout.tensor_format)
         return layer.activate(outputs, activation, activity_regularizer)
+
+
+def _convolve_transposed(inputs: Any, kernel: Any, geometry: ConvolutionGeometry) -> Any:
+    if geometry.layout.channels_first and not tf.config.list_physical_devices("GPU"):
+        channels_last = attrs.evolve(geometry, layout=ImageLayout(channels_first=False))
+        outputs = _convolve_transposed(tf.transpose(inputs, [0, 2, 3, 1]), kernel, channels_last)
+        return tf.transpose(outputs, [0, 3, 1, 2])
+    output_shape = geometry.dynamic_transposed_output_shape(inputs)
+    # Nobody needs this slice, but `tf.compat.v1.layers` makes it, and ops without a seed of their own take
+    # the number of ops before them: without it, later layers would start from other values.
+    _ = output_shape[0]
+    outputs = tf.nn.conv2d_transpose(
+        inputs,
+        kernel,
+        output_shape,
+        geometry.layout.arrange(1, geometry.strides, 1),
+        padding=geometry.padding,
+        data_format=geometry.layout.tensor_format,
+    )
+    outputs.set_shape(geometry.transposed_output_shape(inputs))
+    return outputs

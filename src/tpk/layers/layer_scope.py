@@ -44,7 +44,10 @@ def open_layer(
     default_name = default_name or kind
     if not name:
         name = default_name if reuse else None
-    with tf.compat.v1.variable_scope(name, default_name=default_name, reuse=reuse) as scope:
+    with (
+        tf.compat.v1.variable_scope(name, default_name=default_name, reuse=reuse) as scope,
+        tf.name_scope(scope.original_name_scope),  # another one only if `name` is an existing scope
+    ):
         yield LayerScope(kind, inputs, scope)
 
 

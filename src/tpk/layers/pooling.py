@@ -15,7 +15,7 @@ from tpk.layers.layer_scope import LayerScope, open_layer
 def max_pooling2d(
     inputs: Any,
     pool_size: Pair,
-    strides: Pair | None,
+    strides: Pair,
     padding: str = "valid",
     data_format: str = "channels_last",
     name: str | None = None,
@@ -26,8 +26,7 @@ def max_pooling2d(
         inputs: images of shape [batch, height, width, channels], or, with channels first, [batch, channels,
             height, width].
         pool_size: (height, width) of the window, or one integer for both.
-        strides: how far windows are apart, by (height, width), or one integer for both; None means
-            `pool_size`.
+        strides: how far windows are apart, by (height, width), or one integer for both.
         padding: ``"valid"`` (none) or ``"same"``.
         data_format: ``"channels_last"`` or ``"channels_first"``.
         name: the name scope of the op; None means ``max_pooling2d``. It is made unique.
@@ -45,7 +44,7 @@ def max_pooling2d(
 def average_pooling2d(
     inputs: Any,
     pool_size: Pair,
-    strides: Pair | None,
+    strides: Pair,
     padding: str = "valid",
     data_format: str = "channels_last",
     name: str | None = None,
@@ -62,14 +61,14 @@ def _pool(
     pool: Callable[..., Any],
     layer: LayerScope,
     pool_size: Pair,
-    strides: Pair | None,
+    strides: Pair,
     padding: str,
     data_format: str,
 ) -> Any:
     layout = ImageLayout.of_images(layer, data_format)
     padding = padding_of(layer, padding)
     window = pair_of(layer, "pool_size", pool_size)
-    stride = window if strides is None else pair_of(layer, "strides", strides)
+    stride = pair_of(layer, "strides", strides)
     require_window_fits(layer, layout, window, padding)
     return pool(
         layer.inputs,

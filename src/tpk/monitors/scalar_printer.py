@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class ScalarPrinter(Monitor):
-    """Logs the scalars at the end of each epoch, sorted by name, each with its latest value.
+    """Logs a summary at the end of each epoch: the scalars, sorted by name, each with its latest value.
 
     Args:
         enable_step: log at the end of each step that reported any, too.
@@ -61,20 +61,21 @@ class ScalarPrinter(Monitor):
     def trigger_step(self, trainer: Trainer) -> None:
         """Log what this step reported; the last step of an epoch is logged with the epoch."""
         if trainer.local_step != trainer.steps_per_epoch or not self._enable_epoch:
-            self._log()
+            self._log(trainer)
 
     def trigger_epoch(self, trainer: Trainer) -> None:
         """Log what was reported since the last time."""
-        self._log()
+        self._log(trainer)
 
     def after_train(self, trainer: Trainer) -> None:
         """Log what was reported after the last epoch."""
-        self._log()
+        self._log(trainer)
 
-    def _log(self) -> None:
-        width = max(map(len, self._values), default=0)
-        for name in sorted(self._values):
-            logger.info("%-*s  %s", width, name, _format(self._values[name]))
+    def _log(self, trainer: Trainer) -> None:
+        if self._values:
+            width = max(map(len, self._values))
+            lines = [f"  {name:<{width}}  {_format(self._values[name])}" for name in sorted(self._values)]
+            logger.info("epoch %d, step %d:\n%s", trainer.epoch_num, trainer.global_step, "\n".join(lines))
         self._values = {}
 
 

@@ -1,5 +1,4 @@
-"""The step, compiled: the hooks of a step as plain tuples of methods, for those plugins only that implement
-them.
+"""The step, compiled: its hooks as plain tuples of methods, of those plugins only that implement them.
 
 A hook call through pluggy costs 0.7 µs with no implementation and 2 µs with five; a loop over such a tuple
 costs 0.02 and 0.13 µs.

@@ -105,8 +105,7 @@ def _arguments_of(where: str, hook: str, method: Callable[..., Any]) -> tuple[st
 
 
 def order_of(method: Callable[..., Any]) -> dict[str, bool]:
-    """Return where `method`, a bound method of a callback, asks to be called, as options for
-    ``tpk.hookimpl``.
+    """Return where in the order `method`, a bound method of a callback, is called: options for ``tpk.hookimpl``.
 
     A callback that stands in for another one gives what it calls the same place.
 

@@ -35,8 +35,9 @@ class _Plugin:
 class HookManager(pluggy.PluginManager):
     """A `pluggy.PluginManager` that calls plugins in the order in which they were registered.
 
-    Plugins marked `tryfirst` are called before all others and those marked `trylast` after them, in the order
-    of registration in either case.
+    Plugins marked `tryfirst` are called before all others and those marked `trylast` after them, in the order of
+    registration in either case. pluggy's own listings show what stands for the plugins there; `plugins` has the
+    plugins themselves.
 
     Example:
         ```python
@@ -61,8 +62,7 @@ class HookManager(pluggy.PluginManager):
         return {each.name: each.plugin for each in self._plugins}
 
     def register_all(self, plugins: Iterable[object]) -> list[str]:
-        """Register `plugins` after those that are registered already; all of them, or none if one does not
-        fit.
+        """Register `plugins` after those that are there already; all of them, or none if one does not fit.
 
         Args:
             plugins: callbacks, modules of hook implementations, or other objects that have some.
@@ -85,7 +85,7 @@ class HookManager(pluggy.PluginManager):
         added = known[len(self._plugins) :]
         for each in added:
             if isinstance(each.plugin, Callback):
-                each.plugin.name = each.name
+                _set_name(each.plugin, each.name)
         self._replace_registrations(known)
         return [each.name for each in added]
 
@@ -131,11 +131,10 @@ class HookManager(pluggy.PluginManager):
         return failures
 
     def _replace_registrations(self, plugins: list[_Plugin]) -> None:
-        """Register everything anew, so that pluggy, which calls what is registered last first, calls in our
-        order.
+        """Register everything anew, so that pluggy calls it in this order.
 
-        Of those marked `trylast` it calls last what is registered last, so these are registered apart, in
-        order.
+        pluggy calls first what was registered last; but of those marked `trylast` it calls last what was registered
+        last, so these are registered apart.
         """
         for registration in self.get_plugins():
             self.unregister(registration)
@@ -151,6 +150,16 @@ class HookManager(pluggy.PluginManager):
             step_function = self._traced_step.step_function if self._traced_step else None
             registration = Registration(plugin.name, implementations, step_function)
             super().register(registration, name=f"{plugin.name} (trylast)" if trylast else plugin.name)
+
+
+def _set_name(callback: Callback, name: str) -> None:
+    try:
+        callback.name = name
+    except AttributeError as error:
+        raise HookError(
+            f"{name} does not let its `name` be set ({type(error).__name__}), nor its `trainer`, presumably: a callback "
+            "cannot be frozen"
+        ) from error
 
 
 def _unique_name(base: str, taken: set[str]) -> str:

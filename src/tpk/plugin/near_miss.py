@@ -61,8 +61,7 @@ def describe(plugin: object) -> str:
 
 
 def namespaces_of(plugin: object) -> list[Mapping[str, Any]]:
-    """Return what defines `plugin`: its module, or its class and those that it inherits from, derived ones
-    first.
+    """Return what defines `plugin`: its module, or its class and the classes above, nearest first.
 
     `Callback` and `object` are left out. Asking for ``plugin.__class__`` sees through proxies.
     """

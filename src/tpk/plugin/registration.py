@@ -12,8 +12,7 @@ from tpk.plugin.spec import STEP_HOOKS
 
 
 class Registration:
-    """A plugin as pluggy sees it: an object whose attributes are exactly the hooks that the plugin
-    implements.
+    """A plugin as pluggy sees it: an object whose attributes are exactly the hooks that the plugin implements.
 
     The plugin itself is never given to pluggy, which would evaluate its properties, miss what it forwards by
     ``__getattr__``, and take it for another one that is equal to it.
@@ -73,8 +72,7 @@ def noted(name: str, implementation: Implementation) -> Callable[..., Any]:
 
 
 def note_failure(error: BaseException, name: str, hook: str) -> None:
-    """Note in `error` that it was raised in `hook` of the plugin `name`, unless another such note is there
-    already.
+    """Note in `error` that it was raised in `hook` of the plugin `name`, unless it has such a note already.
 
     A wrapper sees the errors of those that it wraps; the first note is the one that is right.
     """

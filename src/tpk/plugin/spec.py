@@ -84,8 +84,7 @@ class TrainingSpecs:
 
     @hookspec
     def before_train(self, trainer: Trainer) -> None:
-        """Called once before the first epoch, with the session created and every variable initialized or
-        restored.
+        """Called once before the first epoch, with the session created and all variables initialized or restored.
 
         Args:
             trainer: the trainer; its graph and session are the default ones from here on.

@@ -180,7 +180,8 @@ class HookedSession:
         for translate in self._translators:
             cause = translate(error)
             if cause is not None:
-                raise cause from error
+                # A cause that data code chained itself stays.
+                raise cause from (cause.__cause__ or error)
 
 
 def _merge(requests: Sequence[Any], feed_dict: Any, options: Any) -> tuple[list[Any], Sequence[Feed], Any]:

@@ -18,7 +18,9 @@ from tpk.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+_TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+_TERMINAL_FORMAT_OF_WARNINGS = logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
 _TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", "config.json")
 
 
@@ -74,8 +76,8 @@ def run_log(directory: Path | None) -> Iterator[None]:
         handlers.append(_TerminalHandler())
     if directory is not None:
         handlers.append(logging.FileHandler(directory / "log.txt", encoding="utf-8"))
+        handlers[-1].setFormatter(_FILE_FORMAT)
     for handler in handlers:
-        handler.setFormatter(logging.Formatter(_FORMAT, "%m-%d %H:%M:%S"))
         root.addHandler(handler)
     if level == logging.NOTSET and handlers:
         root.setLevel(logging.INFO)
@@ -90,6 +92,10 @@ def run_log(directory: Path | None) -> Iterator[None]:
 
 class _TerminalHandler(logging.Handler):
     """Writes to stderr, above a progress bar if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        is_warning = record.levelno >= logging.WARNING
+        return (_TERMINAL_FORMAT_OF_WARNINGS if is_warning else _TERMINAL_FORMAT).format(record)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

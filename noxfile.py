@@ -1,0 +1,86 @@
+"""What is checked, and how: `nox` runs all of it, `nox -l` lists it."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples"]
+
+ROOT = Path(__file__).parent
+OLDEST, NEWEST = "3.10", "3.13"
+TEST_TOOLS = ["pytest>=8", "pytest-timeout", "hypothesis", "scikit-learn"]
+
+
+def add_interpreters_of_pyenv():
+    """Put pyenv's interpreters on the path: its shims refuse each version that is not the active one."""
+    pyenv = shutil.which("pyenv")
+    if pyenv is None:
+        return
+    root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=True).stdout.strip()
+    for version in (OLDEST, NEWEST):
+        for directory in sorted(Path(root, "versions").glob(f"{version}.*/bin")):
+            os.environ["PATH"] += os.pathsep + str(directory)
+            shim = shutil.which(f"python{version}")
+            if shim is not None and subprocess.run([shim, "-V"], capture_output=True).returncode != 0:
+                os.environ["PATH"] = str(directory) + os.pathsep + os.environ["PATH"]
+
+
+add_interpreters_of_pyenv()
+
+
+@nox.session(python=NEWEST)
+def lint(session):
+    """Style, and formatting."""
+    session.install("ruff>=0.8")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(python=NEWEST)
+def types(session):
+    """Types of the library; TensorFlow itself counts as Any."""
+    session.install("mypy>=1.11", "attrs", "numpy", "pluggy>=1.6", "pytest>=8")
+    session.run("mypy")
+
+
+@nox.session(python=OLDEST)
+def tests_oldest(session):
+    """The tests, on the oldest of everything that is supported, with TensorFlow's CPU-only distribution."""
+    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", "attrs", "tqdm", *TEST_TOOLS)
+    session.install("--no-deps", ".")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=NEWEST)
+def tests_newest(session):
+    """The tests, on the newest of everything."""
+    session.install("tensorflow==2.21.*", ".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=NEWEST)
+def plugins(session):
+    """Every package under plugins/, with its own tests."""
+    session.install(".[test]")
+    for package in sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml")):
+        session.install(str(package))
+        session.chdir(package)
+        session.run("pytest", *session.posargs)
+        session.chdir(ROOT)
+
+
+@nox.session(python=NEWEST)
+def examples(session):
+    """The examples as a newcomer installs them, in a short form."""
+    session.install(".[examples]")
+    directory = session.create_tmp()
+    shutil.rmtree(Path(directory, "digits"), ignore_errors=True)
+    session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", "--run-dir", f"{directory}/digits")
+    session.run("python", "examples/custom_trainer.py")
+    session.run("python", "examples/any_loop.py")

@@ -1,0 +1,7 @@
+"""Watch tpk trainings with Prometheus."""
+
+from __future__ import annotations
+
+from tpk_prometheus.monitor import PrometheusMonitor
+
+__all__ = ["PrometheusMonitor"]

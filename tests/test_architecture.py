@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -96,9 +98,10 @@ def test_the_loop_is_short():
 
 
 def test_the_face_shows_type_checkers_what_it_resolves():
-    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
-    shown = {alias.name: node.module for node in block.body for alias in node.names}
+    tree = ast.parse((SOURCE / "__init__.pyi").read_text(encoding="utf-8"))
+    imports = [(alias, node.module) for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert all(alias.asname == alias.name for alias, _ in imports), "only `name as name` is an export"
+    shown = {alias.name: module for alias, module in imports}
     rooms = {name for name, module in shown.items() if module == "tpk"}
     assert rooms == set(tpk._ROOMS)
     assert {name: module for name, module in shown.items() if name not in rooms} == tpk._HOME
@@ -113,6 +116,13 @@ def test_everything_public_is_there_and_documented(name):
     for attribute, member in vars(thing).items():
         if not attribute.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
             assert inspect.getdoc(getattr(thing, attribute)), f"tpk.{name}.{attribute}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_examples_in_docstrings_are_python(path):
+    text = path.read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        ast.parse(textwrap.dedent(block).strip().removesuffix(","))
 
 
 def test_an_unknown_name_is_an_attribute_error():

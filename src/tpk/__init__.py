@@ -1,119 +1,13 @@
 """tpk trains anything that runs in a loop, in TensorFlow graph mode, on today's TensorFlow 2.
 
 The names here are the public API. They are imported when they are first used, so `import tpk` itself imports no
-TensorFlow, and takes milliseconds.
+TensorFlow, and takes milliseconds. Type checkers and editors see them in ``__init__.pyi``.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tpk import callbacks, dataflow, graph, input_source, layers, monitors
-    from tpk.callbacks import (
-        CallbackFactory,
-        CallbackToHook,
-        ClassificationError,
-        EnableCallbackIf,
-        EstimatedTimeLeft,
-        GraphVarParam,
-        HookToCallback,
-        HyperParamSetterWithFunc,
-        Inferencer,
-        InferenceRunner,
-        MergeAllSummaries,
-        ModelSaver,
-        MovingAverageSummary,
-        ObjAttrParam,
-        PeriodicCallback,
-        PeriodicTrigger,
-        ProgressBar,
-        RunOp,
-        RunUpdateOps,
-        ScalarStats,
-        ScheduledHyperParamSetter,
-        SimpleMovingAverage,
-        StatMonitorParamSetter,
-    )
-    from tpk.dataflow import (
-        BatchData,
-        DataFlow,
-        DataFromGenerator,
-        DataFromIterable,
-        DataFromList,
-        LocallyShuffleData,
-        MapData,
-        MapDataComponent,
-        ProxyDataFlow,
-        RepeatedData,
-        RNGDataFlow,
-    )
-    from tpk.errors import (
-        CheckpointError,
-        ConfigError,
-        HookError,
-        InputError,
-        PluginError,
-        PluginImportError,
-        SessionError,
-        StopTraining,
-        TowerError,
-        TpkError,
-        TrainerStateError,
-        UnknownPluginError,
-    )
-    from tpk.graph.summaries import (
-        add_activation_summary,
-        add_moving_summary,
-        add_param_summary,
-        add_tensor_summary,
-    )
-    from tpk.input_source import (
-        DummyConstantInput,
-        FeedInput,
-        InputSource,
-        QueueInput,
-        TensorInput,
-        TFDatasetInput,
-        remap_input_source,
-    )
-    from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter
-    from tpk.plugin import (
-        Callback,
-        Use,
-        hookimpl,
-        use,
-    )
-    from tpk.predict import OnlinePredictor
-    from tpk.session import (
-        DictRestore,
-        HookedSession,
-        NewSessionCreator,
-        ReuseSessionCreator,
-        SaverRestore,
-        SessionCreator,
-        SessionInit,
-        default_session_config,
-    )
-    from tpk.strategies import Strategy
-    from tpk.tower import (
-        PredictTowerContext,
-        TowerContext,
-        TowerFunc,
-        TrainTowerContext,
-        get_current_tower_context,
-    )
-    from tpk.train import (
-        ModelDesc,
-        QueueInputTrainer,
-        SimpleTrainer,
-        SingleCostTrainer,
-        TowerTrainer,
-        TrainConfig,
-        Trainer,
-        launch_train_with_config,
-    )
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -188,12 +82,7 @@ _PUBLIC = {
         "remap_input_source",
     ),
     "tpk.monitors": ("CSVWriter", "JSONWriter", "Monitor", "Monitors", "ScalarPrinter", "TFEventWriter"),
-    "tpk.plugin": (
-        "Callback",
-        "Use",
-        "hookimpl",
-        "use",
-    ),
+    "tpk.plugin": ("Callback", "hookimpl", "use"),
     "tpk.predict": ("OnlinePredictor",),
     "tpk.session": (
         "DictRestore",

@@ -61,3 +61,15 @@ def test_a_checkpoint_moves_with_its_directory(tmp_path):
     Counting().train(callbacks=["ModelSaver"], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path / "old")
     (tmp_path / "old").rename(tmp_path / "new")
     assert tf.train.latest_checkpoint(str(tmp_path / "new")) == str(tmp_path / "new" / "model-1")
+
+
+def test_what_other_callbacks_set_at_the_end_of_the_epoch_is_saved(tmp_path):
+    class Model(Counting):
+        def __init__(self):
+            super().__init__()
+            with self.graph.as_default():
+                v1.get_variable("rate", initializer=1.0, trainable=False)
+
+    setter = tpk.ScheduledHyperParamSetter("rate", [(2, 0.5)])
+    Model().train(callbacks=["ModelSaver", setter], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+    assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("rate") == 0.5

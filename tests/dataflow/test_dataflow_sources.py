@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tpk.dataflow import DataFromGenerator, DataFromIterable, DataFromList
 from tpk.errors import ConfigError, InputError

@@ -4,8 +4,7 @@ import csv
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tpk.errors import ConfigError
 from tpk.monitors import CSVWriter

@@ -6,8 +6,7 @@ import types
 import attrs
 import pluggy
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import tpk.errors
 from tpk.plugin import Callback, HookManager, hookimpl

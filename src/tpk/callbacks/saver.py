@@ -75,8 +75,9 @@ class ModelSaver(Callback):
             save_relative_paths=True,
         )
 
+    @hookimpl(trylast=True)
     def trigger(self) -> None:
-        """Save."""
+        """Save, once the other callbacks have changed what they change at this time."""
         path = self._saver.save(
             self.trainer.sess,
             str(self.checkpoint_dir / "model"),

@@ -34,8 +34,8 @@ class PeriodicTrigger(ProxyCallback):
     Example:
         ```python
         PeriodicTrigger(ModelSaver(), every_k_epochs=5)
-        PeriodicTrigger(InferenceRunner(validation, ScalarStats("cost")), every_k_steps=500,
-        before_train=True) ```
+        PeriodicTrigger(InferenceRunner(validation, ScalarStats("cost")), every_k_steps=500, before_train=True)
+        ```
     """
 
     def __init__(

@@ -20,8 +20,8 @@ class CostCurve(tpk.Callback):
     def after_run(self, run_context, run_values):
         self.costs.append(run_values.results)
 
-    def trigger(self):                         # at the end of each epoch, unless something chooses other
-        times self.trainer.monitors.put_scalar("lowest-cost", min(self.costs))
+    def trigger(self):                         # at the end of each epoch, or when `PeriodicTrigger` says
+        self.trainer.monitors.put_scalar("lowest-cost", min(self.costs))
 ```
 
 The hooks, with arguments and examples, are in [`tpk.plugin.spec`][tpk.plugin.spec]; when they are called is
@@ -30,12 +30,13 @@ drawn in `tpk.train.loop`. What holds for all of them:
 - A method may leave out arguments (``def before_run(self)``). It cannot have others, nor any with a default.
 - The order of the list is the order of the calls. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` put a
   method before or after all the others; so mark `trylast` whatever reads statistics that others write.
-  Methods that override such a method inherit the mark. - ``@tpk.hookimpl(wrapper=True)`` around a generator
-  method runs it around all the others. The hooks of the step (`before_run`, `after_run`, `trigger_step`) and
-  `after_train` cannot be wrapped. - What an error was raised in is noted in the error: ``in callback
-  'CostCurve#2', hook 'after_run'``. - A name that is nearly that of a hook is an error, so that ``befor_run``
-  is not lost. - A callback that wraps another one overrides `hook_implementations`, and returns those of what
-  it wraps, as they are or wrapped with `functools.wraps`; `order_of` tells what place in the order they have.
+  Methods that override such a method inherit the mark.
+- ``@tpk.hookimpl(wrapper=True)`` around a generator method runs it around all the others. The hooks of the step
+  (`before_run`, `after_run`, `trigger_step`) and `after_train` cannot be wrapped.
+- What an error was raised in is noted in the error: ``in callback 'CostCurve#2', hook 'after_run'``.
+- A name that is nearly that of a hook is an error, so that ``befor_run`` is not lost.
+- A callback that wraps another one overrides `hook_implementations`, and returns those of what it wraps, as they are
+  or wrapped with `functools.wraps`; `order_of` tells what place in the order they have.
 
 **A name for it.** Wherever a plugin is expected, these may stand: an instance, a class that needs no
 arguments, a name, ``"module:attr"``, or `use(name, **options)`. A name is given by an entry point; installing
@@ -74,11 +75,11 @@ import pluggy
 
 from tpk.plugin.callback import HOOK_NAMES, Callback
 from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
+from tpk.plugin.creation import Use, use
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.entry import CatalogEntry
 from tpk.plugin.implementations import order_of
 from tpk.plugin.manager import HookManager
-from tpk.plugin.use import Use, use
 
 __all__ = [
     "HOOK_NAMES",

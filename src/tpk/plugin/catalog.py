@@ -17,10 +17,10 @@ from tpk.errors import PluginError, PluginImportError, UnknownPluginError
 from tpk.plugin.autoload import load_autoloaded
 from tpk.plugin.blocking import blocked_entries
 from tpk.plugin.builtins import BUILTINS, builtin_entries
+from tpk.plugin.creation import Use, create
 from tpk.plugin.entry import CatalogEntry
 from tpk.plugin.environment import names_in
 from tpk.plugin.installed import installed_entries
-from tpk.plugin.use import Use, create
 
 
 class Catalog:

@@ -157,8 +157,8 @@ def _set_name(callback: Callback, name: str) -> None:
         callback.name = name
     except AttributeError as error:
         raise HookError(
-            f"{name} does not let its `name` be set ({type(error).__name__}), nor its `trainer`, presumably: a callback "
-            "cannot be frozen"
+            f"{name} does not let its `name` be set ({type(error).__name__}), so its `trainer` could not be either: "
+            "a callback cannot be frozen"
         ) from error
 
 

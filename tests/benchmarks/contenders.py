@@ -139,7 +139,7 @@ def tensorpack_defaults(blocks: Blocks) -> None:
 
     def summarized_cost(x: Any, y: Any) -> Any:
         value = cost(x, y)
-        tensorpack.add_moving_summary(value)
+        tensorpack.tfutils.summary.add_moving_summary(value)
         return value
 
     tensorpack.logger.set_logger_dir("train_log", action="d")

@@ -96,7 +96,6 @@ def race(
             processes.append(context.Process(target=contend, args=arguments, daemon=True))
             processes[-1].start()
             theirs.close()
-        for name in names:
             said = listen(connections[name])
             if isinstance(said, Absence):
                 absent[name] = said
@@ -157,7 +156,7 @@ class Result:
     @classmethod
     def of(cls, name: str, timings: dict[str, list[float]]) -> Result:
         relative = ratios(timings[name], timings[RAW])
-        lower, _, upper = statistics.quantiles(relative, n=4) if len(relative) > 1 else relative * 3
+        lower, _, upper = statistics.quantiles(relative, n=4, method="inclusive") if len(relative) > 1 else relative * 3
         return cls(name, statistics.median(timings[name]), statistics.median(relative), (lower, upper))
 
 
@@ -169,10 +168,12 @@ def report(about: dict[str, str], results: Sequence[Result], absent: dict[str, A
     for key, value in about.items():
         print(f"{key + ':':<10}{value}")
     width = max(map(len, CONTENDERS))
-    print(f"\n{'':<{width}}  µs per step  × Session.run  middle half")
+    print(f"\n{'':<{width}}  µs per step  x Session.run  middle half")
     for result in results:
         lower, upper = result.quartiles
-        print(f"{result.name:<{width}}  {result.us_per_step:>11.1f}  {result.ratio:>13.2f}  {lower:>5.2f}–{upper:.2f}")
+        print(
+            f"{result.name:<{width}}  {result.us_per_step:>11.1f}  {result.ratio:>13.2f}  {lower:>5.2f} to {upper:.2f}"
+        )
     for name, absence in absent.items():
         print(f"{name:<{width}}  {'FAILED' if absence.is_failure else 'not available here'}: {absence.reason}")
     print()
@@ -194,7 +195,7 @@ def draw(path: Path, about: dict[str, str], results: Sequence[Result]) -> None:
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel(f"time per step, × {RAW}")
+    axes.set_xlabel(f"time per step, as a multiple of {RAW}")
     axes.set_title("\n".join((about["machine"], about["system"], about["packages"])), fontsize=7)
     figure.savefig(path, dpi=150)
 

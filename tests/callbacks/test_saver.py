@@ -70,6 +70,6 @@ def test_what_other_callbacks_set_at_the_end_of_the_epoch_is_saved(tmp_path):
             with self.graph.as_default():
                 v1.get_variable("rate", initializer=1.0, trainable=False)
 
-    setter = tpk.ScheduledHyperParamSetter("rate", [(2, 0.5)])
+    setter = tpk.ScheduledHyperParamSetter("rate", [(1, 0.5)])
     Model().train(callbacks=["ModelSaver", setter], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
     assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("rate") == 0.5

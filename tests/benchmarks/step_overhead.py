@@ -1,7 +1,7 @@
 """What a training step costs besides its own arithmetic: tpk beside TensorFlow, Keras and tensorpack.
 
 python tests/benchmarks/step_overhead.py
-python tests/benchmarks/step_overhead.py --steps 5000 --repeats 25 --png step_overhead.png --json step_overhead.json
+python tests/benchmarks/step_overhead.py --png step_overhead.png --json step_overhead.json
 
 Each contender trains the same small linear model in a process of its own, and does a block of steps whenever it is
 its turn. So all of them meet the same load of the machine, and none the imports, threads, environment variables or
@@ -35,8 +35,8 @@ REACH = ((DEFAULTS, RAW, 0.6), (BARE, CALLABLE, 1.15))
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=2000, help="steps in a block (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=15, help="timed blocks of each (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=1000, help="steps in a block (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=30, help="timed blocks of each (default: %(default)s)")
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", help="only these contenders")
     parser.add_argument("--png", type=Path, metavar="FILE", help="draw the table (needs matplotlib)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all timings")

@@ -84,7 +84,7 @@ WINDOWS = [
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 def test_conv2d_windows(tf_layers: SimpleNamespace, window: dict, data_format: str) -> None:
-    for size, kernel_size in itertools.product([(9, 8), (None, 8), (None, None)], [3, (1, 2)]):
+    for size, kernel_size in [((9, 8), (1, 2)), ((9, 8), 3), ((None, 8), 3), ((None, None), 3)]:
         assert_same_graph(
             tf_layers,
             lambda layers, size=size, kernel_size=kernel_size: layers.conv2d(
@@ -113,7 +113,7 @@ def test_separable_conv2d_windows(tf_layers: SimpleNamespace, window: dict, data
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("strides", [1, 2, (3, 1)])
 def test_conv2d_transpose_windows(tf_layers: SimpleNamespace, padding: str, strides: Any) -> None:
-    for size, kernel_size in itertools.product([(9, 8), (None, 8), (None, None)], [3, (1, 2)]):
+    for size, kernel_size in [((9, 8), (1, 2)), ((9, 8), 3), ((None, 8), 3), ((None, None), 3)]:
 
         def model(layers: Any, size: Any = size, kernel_size: Any = kernel_size) -> Any:
             x = layers.conv2d_transpose(images(size), 4, kernel_size, strides, padding)
@@ -260,7 +260,7 @@ def batch_normalization_model(shape: tuple, use_resource: bool, flag: str, **opt
 @pytest.mark.parametrize("use_resource", [True, False], ids=["resource", "ref"])
 def test_batch_normalization(tf_layers: SimpleNamespace, flag: str, fused: Any, use_resource: bool) -> None:
     with control_flow_v1():
-        for shape, axis in BATCH_NORM_INPUTS:
+        for shape, axis in BATCH_NORM_INPUTS if use_resource else BATCH_NORM_INPUTS[:6]:
             model = batch_normalization_model(shape, use_resource, flag, axis=axis, fused=fused)
             assert_same_graph(tf_layers, model)
 
@@ -281,6 +281,16 @@ def reused(layers: Any) -> Any:
             x = layers.conv2d(x, 4, 3, name="named", kernel_regularizer=l1)
             x = layers.batch_normalization(x, training=True)
             outputs = layers.dense(x, 2, activity_regularizer=l1)
+    return outputs
+
+
+def reused_root(layers: Any) -> Any:
+    """Towers as tensorpack opens them: one variable scope, a name scope for each."""
+    for reuse in (False, True):
+        with v1.variable_scope(v1.get_variable_scope(), reuse=reuse), v1.name_scope(f"tower{int(reuse)}"):
+            x = layers.conv2d(images(), 4, 3)
+            x = layers.max_pooling2d(layers.conv2d(x, 4, 3), 2, 2)
+            outputs = layers.dense(layers.batch_normalization(x, training=True), 2, name="named")
     return outputs
 
 
@@ -352,7 +362,7 @@ def on_devices(layers: Any) -> Any:
 @pytest.mark.parametrize(
     "model",
     [
-        *(reused, reused_by_name, nested, configured_scope, scope_object, partitioned, custom_getter),
+        *(reused, reused_root, reused_by_name, nested, configured_scope, scope_object, partitioned, custom_getter),
         *(numpy_inputs, on_devices),
     ],
     ids=lambda it: it.__name__,

@@ -48,13 +48,18 @@ def check_optimizer(optimizer: Any) -> Any:
     return optimizer
 
 
-def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> list[tuple[Any, Any]]:
+Gradients = list[tuple[Any, Any]]
+"""Pairs of a gradient and its variable."""
+
+
+def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, warns: bool = True) -> Gradients:
     """Return (gradient, variable) for each variable on which `cost` depends.
 
     Args:
         optimizer: a `tf.compat.v1.train.Optimizer`.
         cost: a scalar tensor.
-        variables: trainable variables; those without a gradient are left out, with a warning.
+        variables: trainable variables; those without a gradient are left out.
+        warns: whether the log names those.
 
     Raises:
         TowerError: if there is no variable, or none has a gradient.
@@ -71,6 +76,6 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> li
             f"the cost {cost.name!r} depends on no trainable variable ({', '.join(without)}). "
             "Look for a tf.stop_gradient, an integer op, or NumPy in between."
         )
-    if without:
+    if without and warns:
         logger.warning("no gradient of %s, so not trained: %s", cost.name, ", ".join(without))
     return [(gradient, variable) for gradient, variable in pairs if gradient is not None]

@@ -62,27 +62,26 @@ def count_of(layer: LayerScope, what: str, value: float) -> int:
 
 def known_rank(layer: LayerScope, at_least: int, axes: str) -> int:
     """Return the rank of the inputs, which must be known; `axes` names them in the error."""
-    shape = layer.inputs.shape
-    if shape.rank is None or shape.rank < at_least:
+    if layer.shape is None or len(layer.shape) < at_least:
         expected = f"a shape of rank {at_least} or more: {axes}"
-        raise layer.error("the shape of the inputs", shape, expected, _SET_SHAPE)
-    return int(shape.rank)
+        raise layer.error("the shape of the inputs", layer.shape, expected, _SET_SHAPE)
+    return len(layer.shape)
 
 
 def known_size(layer: LayerScope, axis: int, what: str) -> int:
     """Return the size of the inputs along `axis`, which must be known, as shapes of variables depend on it."""
-    shape = layer.inputs.shape
-    if shape[axis] is None:
+    size = None if layer.shape is None else layer.shape[axis]
+    if size is None:
         expected = f"a shape whose axis {axis}, the {what}, is known, as that of a variable depends on it"
-        raise layer.error("the shape of the inputs", shape, expected, _SET_SHAPE)
-    return int(shape[axis])
+        raise layer.error("the shape of the inputs", layer.shape, expected, _SET_SHAPE)
+    return size
 
 
 def require_images(layer: LayerScope, axes: Sequence[str]) -> None:
     """Refuse inputs that are no batch of images; `axes` names the four axes in the error."""
-    shape = layer.inputs.shape
-    if shape.rank != 4:
-        raise layer.error("the shape of the inputs", shape, f"a shape of rank 4: ({', '.join(axes)})", _SET_SHAPE)
+    if layer.shape is None or len(layer.shape) != 4:
+        expected = f"a shape of rank 4: ({', '.join(axes)})"
+        raise layer.error("the shape of the inputs", layer.shape, expected, _SET_SHAPE)
 
 
 def require_floating(layer: LayerScope) -> None:
@@ -97,13 +96,16 @@ def activation_of(layer: LayerScope, activation: Function | str | None) -> Funct
     """Return an activation function, or None for a linear one; it may be given by its name in `tf.nn`."""
     if activation == "linear":
         return None
-    return _function_or_name(layer, "activation", activation, _ACTIVATIONS, tf.nn)
+    if isinstance(activation, str):
+        return _named(layer, "activation", activation, _ACTIVATIONS, tf.nn)
+    return function_of(layer, "activation", activation)
 
 
 def initializer_of(layer: LayerScope, what: str, initializer: Any) -> Any:
     """Return an initializer or None; it may be given by its name in `tf.compat.v1.initializers`."""
-    found = _function_or_name(layer, what, initializer, _INITIALIZERS, tf.compat.v1.initializers)
-    return found() if found and isinstance(initializer, str) else found  # type: ignore[call-arg]
+    if isinstance(initializer, str):
+        return _named(layer, what, initializer, _INITIALIZERS, tf.compat.v1.initializers)()
+    return function_of(layer, what, initializer)
 
 
 def function_of(layer: LayerScope, what: str, function: Function | None) -> Function | None:
@@ -113,13 +115,8 @@ def function_of(layer: LayerScope, what: str, function: Function | None) -> Func
     raise layer.error(what, function, "a function or None", "Pass the function that computes it.")
 
 
-def _function_or_name(
-    layer: LayerScope, what: str, function: Function | str | None, names: Sequence[str], module: Any
-) -> Function | None:
-    if not isinstance(function, str):
-        return function_of(layer, what, function)
-    if function not in names:
-        expected = f"a function or one of {', '.join(names)}"
-        raise layer.error(what, function, expected, "Pass the function itself.")
-    found: Function = getattr(module, function)
+def _named(layer: LayerScope, what: str, name: str, names: Sequence[str], module: Any) -> Callable[..., Any]:
+    if name not in names:
+        raise layer.error(what, name, f"a function or one of {', '.join(names)}", "Pass the function itself.")
+    found: Callable[..., Any] = getattr(module, name)
     return found

@@ -110,7 +110,7 @@ class BatchNorm:
         if parameter is None or self.axes == [rank - 1] or len(self.axes) > 1:
             return parameter
         shape = [1] * rank
-        shape[self.axes[0]] = values.shape[self.axes[0]]
+        shape[self.axes[0]] = values.shape.as_list()[self.axes[0]]
         return tf.reshape(parameter, shape)
 
 

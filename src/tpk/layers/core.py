@@ -166,7 +166,7 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
             return tf.expand_dims(inputs, axis=1)
         if layout.channels_first:
             inputs = tf.transpose(inputs, [0, *range(2, rank), 1])
-        batch_size, features = inputs.shape[0], inputs.shape[1:].num_elements()
+        batch_size, features = inputs.shape.as_list()[0], inputs.shape[1:].num_elements()
         if features is not None:
             return tf.reshape(inputs, tf.constant([-1, features]))
         if batch_size is not None:

@@ -52,7 +52,8 @@ class ImageLayout:
 
     def spatial_sizes(self, inputs: Any) -> tuple[int | None, int | None]:
         """What is known of height and width of `inputs` when the graph is built."""
-        height, width = (inputs.shape[axis] for axis in self.spatial_axes)
+        shape = inputs.shape.as_list()
+        height, width = (shape[axis] for axis in self.spatial_axes)
         return height, width
 
 
@@ -130,18 +131,19 @@ class ConvolutionGeometry:
         for size, window, stride in zip(self.layout.spatial_sizes(inputs), self.window, self.strides, strict=True):
             missing = window - 1 if self.padding == "VALID" else 0
             sizes.append(None if size is None else -(-(size - missing) // stride))
-        return self.layout.arrange(inputs.shape[0], sizes, self.filters)
+        return self.layout.arrange(inputs.shape.as_list()[0], sizes, self.filters)
 
     def transposed_output_shape(self, inputs: Any) -> list[int | None]:
         """The same for the transposed convolution."""
-        sizes = self.layout.spatial_sizes(inputs)
-        return self.layout.arrange(inputs.shape[0], self._transposed_sizes(sizes), self.filters)
+        sizes = self._transposed_sizes(self.layout.spatial_sizes(inputs))
+        return self.layout.arrange(inputs.shape.as_list()[0], sizes, self.filters)
 
     def dynamic_transposed_output_shape(self, inputs: Any) -> Any:
         """The shape of the outputs of the transposed convolution, as a tensor."""
         shape = tf.shape(inputs)
         batch_size = shape[0]
-        sizes = [shape[axis] if inputs.shape[axis] is None else inputs.shape[axis] for axis in self.layout.spatial_axes]
+        static = inputs.shape.as_list()
+        sizes = [shape[axis] if static[axis] is None else static[axis] for axis in self.layout.spatial_axes]
         return tf.stack(self.layout.arrange(batch_size, self._transposed_sizes(sizes), self.filters))
 
     def _transposed_sizes(self, sizes: Sequence[Any]) -> list[Any]:

@@ -69,6 +69,12 @@ class LayerScope:
         """The full name of the layer's variable scope, such as ``"block1/conv2d_2"``."""
         return str(self._variable_scope.name)
 
+    @property
+    def shape(self) -> tuple[int | None, ...] | None:
+        """The static shape of the inputs, with None for unknown sizes; None if not even the rank is known."""
+        shape = self.inputs.shape
+        return None if shape.rank is None else tuple(shape.as_list())
+
     def variable(
         self,
         name: str,

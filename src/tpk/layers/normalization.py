@@ -224,7 +224,7 @@ def _parameter_shape(layer: LayerScope, axes: list[int]) -> list[int]:
     sizes = {axis: known_size(layer, axis, "features") for axis in axes}
     if len(axes) == 1:
         return list(sizes.values())
-    return [sizes.get(axis, 1) for axis in range(layer.inputs.shape.rank)]
+    return [sizes.get(axis, 1) for axis in range(known_rank(layer, 1, "(..., features)"))]
 
 
 def _feature_axes(layer: LayerScope, axis: int | Sequence[int]) -> list[int]:
@@ -238,6 +238,6 @@ def _axis(layer: LayerScope, what: str, axis: int) -> int:
     """Return `axis`, which may count from the last one, as counted from the first."""
     rank = known_rank(layer, 1, "(..., features)")
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        remedy = f"The shape of the inputs is {layer.inputs.shape}."
+        remedy = f"The shape of the inputs is {layer.shape}."
         raise layer.error(what, axis, f"an integer in [{-rank}, {rank})", remedy)
     return axis % rank

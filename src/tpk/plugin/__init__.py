@@ -96,5 +96,5 @@ __all__ = [
     "use_catalog",
 ]
 
-hookimpl = pluggy.HookimplMarker("tpk")
+hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("tpk")
 """Marks a hook implementation: a function of a module; a method to be called first, last or around others."""

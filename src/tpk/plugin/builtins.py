@@ -14,6 +14,8 @@ BUILTINS: dict[str, dict[str, str]] = {
     },
     "strategy": {
         "single": "tpk.strategies.single:SingleStrategy",
+        "replicated": "tpk.strategies.replicated:ReplicatedStrategy",
+        "parameter_server": "tpk.strategies.parameter_server:ParameterServerStrategy",
     },
     "monitor": {
         "TFEventWriter": "tpk.monitors:TFEventWriter",

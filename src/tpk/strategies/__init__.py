@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from tpk.strategies.base import Strategy
+from tpk.strategies.device_setter import LeastLoadedDeviceSetter
+from tpk.strategies.parameter_server import ParameterServerStrategy
+from tpk.strategies.replicated import ReplicatedStrategy, get_post_init_ops
 from tpk.strategies.single import SingleStrategy
+from tpk.strategies.towers import build_on_multi_tower
 
-__all__ = ["SingleStrategy", "Strategy"]
+__all__ = [
+    "LeastLoadedDeviceSetter",
+    "ParameterServerStrategy",
+    "ReplicatedStrategy",
+    "SingleStrategy",
+    "Strategy",
+    "build_on_multi_tower",
+    "get_post_init_ops",
+]

@@ -6,12 +6,17 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
+from tpk.graph.objective import Objective
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
     from tpk.input_source import InputSource
     from tpk.plugin.callback import Callback
+
+GetInputs = Callable[[], Sequence[Any]]
 
 
 class Strategy(abc.ABC):
@@ -48,24 +53,51 @@ class Strategy(abc.ABC):
     def build(
         self,
         tower_func: TowerFunc,
-        get_inputs: Callable[[], Sequence[Any]],
-        get_optimizer: Callable[[], Any],
-    ) -> Any:
+        get_inputs: GetInputs,
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]] = ((0,),),
+    ) -> list[Any]:
         """Build the training towers in the default graph.
 
         Args:
-            tower_func: returns the cost of a tower, a scalar.
+            tower_func: builds a tower, and returns its cost, or a dict of costs.
             get_inputs: each call returns the input tensors of one more tower.
-            get_optimizer: returns a `tf.compat.v1.train.Optimizer`; called once.
+            objectives: what is minimized.
+            groups: for each op that is wanted, which objectives it minimizes by one step. All gradients of a group
+                are computed before any of them is applied.
 
         Returns:
-            The op that makes one step of all towers.
+            For each group the op that makes one step of all towers.
         """
 
     def callbacks(self) -> list[Callback]:
-        """Return the callbacks that the strategy needs."""
+        """Return the callbacks that the strategy needs; called after `build`."""
         return []
 
     def predict_context(self, ns_name: str) -> PredictTowerContext:
         """Return the context in which an inference tower with this name scope is built."""
         return PredictTowerContext(ns_name=ns_name)
+
+
+def apply_in_groups(
+    groups: Sequence[Sequence[int]],
+    gradients: Sequence[Sequence[Any]],
+    apply: Callable[[int, str], Any],
+) -> list[Any]:
+    """Return one op for each group, which applies the gradients of its objectives once all of them are computed.
+
+    Args:
+        groups: the objectives of each op, by their positions.
+        gradients: the gradient tensors of each objective.
+        apply: given the position of an objective and the name of the op, returns the op that applies its gradients.
+    """
+    ops = []
+    for number, group in enumerate(groups):
+        name = "train_op" if number == 0 else f"train_op_{number}"
+        if len(group) == 1:
+            ops.append(apply(group[0], name))
+        else:
+            with tf.control_dependencies([tensor for position in group for tensor in gradients[position]]):
+                applied = [apply(position, f"{name}_{position}") for position in group]
+            ops.append(tf.group(*applied, name=name))
+    return ops

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.gradients import check_cost, check_optimizer, compute_gradients
-from tpk.strategies.base import Strategy
+from tpk.graph.gradients import check_optimizer, compute_gradients
+from tpk.graph.objective import Objective
+from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
+from tpk.strategies.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.tower.context import TrainTowerContext
 from tpk.tower.tower_func import TowerFunc
 
@@ -18,39 +20,43 @@ class SingleStrategy(Strategy):
     """One tower on one device, with no name scope of its own: tensors are called what the user calls them.
 
     Args:
-        devices: 1, the index of a GPU in a list, or a device string; by default TensorFlow places the ops.
+        devices: 1, the index of a device in a list, or a device string; by default TensorFlow places the ops.
 
     Raises:
-        ConfigError: if more than one device is asked for.
+        ConfigError: if more than one device is asked for, or it does not exist.
     """
 
-    def __init__(self, devices: int | Sequence[int | str] | str | None = None) -> None:
-        self._device = _one_device(devices)
+    def __init__(self, devices: Devices = None) -> None:
+        self._devices = [] if devices is None or devices == 1 else resolve_devices(devices)
+        if len(self._devices) > 1:
+            raise ConfigError(
+                f"strategy 'single' trains on one device, got devices={devices!r}. Give one, or name a strategy that "
+                "trains on several, such as 'replicated'."
+            )
+
+    def session_config(self, config: Any) -> Any:
+        """Return `config` with the logical CPU device, if one is named."""
+        return add_cpu_devices(config, self._devices)
 
     def build(
         self,
         tower_func: TowerFunc,
-        get_inputs: Callable[[], Sequence[Any]],
-        get_optimizer: Callable[[], Any],
-    ) -> Any:
-        """Build the one tower and its train op."""
-        with tf.device(self._device):
+        get_inputs: GetInputs,
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]] = ((0,),),
+    ) -> list[Any]:
+        """Build the one tower and its train ops."""
+        with tf.device(self._devices[0] if self._devices else None):
             with TrainTowerContext():
-                cost = check_cost(tower_func(*get_inputs()))
-            optimizer = check_optimizer(get_optimizer())
-            gradients = compute_gradients(optimizer, cost, tf.compat.v1.trainable_variables())
-            return optimizer.apply_gradients(gradients, name="train_op")
+                output = tower_func(*get_inputs())
+            variables = tf.compat.v1.trainable_variables()
+            optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
+            gradients = [
+                compute_gradients(optimizer, objective.cost_in(output), objective.select(variables))
+                for optimizer, objective in zip(optimizers, objectives, strict=True)
+            ]
 
+            def apply(position: int, name: str) -> Any:
+                return optimizers[position].apply_gradients(gradients[position], name=name)
 
-def _one_device(devices: int | Sequence[int | str] | str | None) -> str | None:
-    if devices is None or devices == 1:
-        return None
-    if isinstance(devices, str):
-        return devices
-    if not isinstance(devices, int) and len(devices) == 1:
-        device = devices[0]
-        return f"/gpu:{device}" if isinstance(device, int) else device
-    raise ConfigError(
-        f"strategy 'single' trains on one device, got devices={devices!r}. Give one, or name a strategy that "
-        "trains on several."
-    )
+            return apply_in_groups(groups, [[gradient for gradient, _ in pairs] for pairs in gradients], apply)

@@ -18,14 +18,8 @@ from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
 
 GraphKeys = tf.compat.v1.GraphKeys
 
-# Summaries show one tower. Update ops and losses of an inference tower must not run with, or add to, the training.
+# Summaries show one tower.
 _MAIN_TOWER_ONLY = (GraphKeys.SUMMARIES, MOVING_SUMMARY_OPS_KEY)
-_TRAINING_ONLY = (
-    GraphKeys.UPDATE_OPS,
-    GraphKeys.LOSSES,
-    GraphKeys.REGULARIZATION_LOSSES,
-    GraphKeys.TRAIN_OP,
-)
 
 _current: ContextVar[TowerContext | None] = ContextVar("tpk_tower_context", default=None)
 
@@ -63,6 +57,7 @@ class TowerContext(abc.ABC):
     vs_name: str = attrs.field(default="", validator=_is_scope_name)
     index: int = 0
     total: int = 1
+    _hidden: dict[str, list[Any]] = attrs.field(factory=dict, init=False)
     _sizes: dict[str, int] = attrs.field(factory=dict, init=False)
     _added: dict[str, list[Any]] | None = attrs.field(default=None, init=False)
     _scopes: ExitStack | None = attrs.field(default=None, init=False)
@@ -113,6 +108,7 @@ class TowerContext(abc.ABC):
             self._scopes.enter_context(scope)
         if not self.is_main_training_tower:
             self._scopes.enter_context(without_summaries())
+        self._hide_losses()
         self._sizes = collection_sizes()
         return self
 
@@ -121,9 +117,24 @@ class TowerContext(abc.ABC):
         self._added = added_since(self._sizes)
         if not self.is_main_training_tower:
             truncate(_MAIN_TOWER_ONLY, self._sizes)
-        if not self.is_training:
-            truncate(_TRAINING_ONLY, self._sizes)
+        if not (self.is_training and self.has_own_variables):
+            # What updates shared variables runs once, in the training tower that created them.
+            truncate([GraphKeys.UPDATE_OPS, GraphKeys.TRAIN_OP, GraphKeys.REGULARIZATION_LOSSES], self._sizes)
+        for key, items in self._hidden.items():
+            tf.compat.v1.get_collection_ref(key)[:] = items
         self._scopes.close()
+
+    def _hide_losses(self) -> None:
+        """Let a tower that asks for the losses in the graph get its own, and not those of the towers before."""
+        if self.is_main_training_tower:
+            return
+        keys = [GraphKeys.LOSSES]
+        if self.has_own_variables:  # Who shares variables shares their regularization, which came with them.
+            keys.append(GraphKeys.REGULARIZATION_LOSSES)
+        for key in keys:
+            losses = tf.compat.v1.get_collection_ref(key)
+            self._hidden[key] = list(losses)
+            losses.clear()
 
     @contextmanager
     def _is_current(self) -> Iterator[None]:

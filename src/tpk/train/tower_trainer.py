@@ -9,11 +9,11 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import InputError, TowerError, TrainerStateError
+from tpk.graph.objective import Objective
 from tpk.graph.signature import check_signature
 from tpk.input_source import InputSource, QueueInput
 from tpk.plugin import get_catalog
 from tpk.predict import OnlinePredictor
-from tpk.session import default_session_config
 from tpk.strategies import Strategy
 from tpk.tower import TowerFunc, TowerHandle, TowerHandles
 from tpk.train.trainer import Trainer
@@ -61,9 +61,9 @@ class TowerTrainer(Trainer):
         """The input tensors of the main training tower."""
         return self._main_tower().inputs
 
-    def session_config(self) -> Any:
+    def session_config(self, config: Any) -> Any:
         """Return the session's config as the strategy wants it."""
-        return self.strategy.session_config(default_session_config())
+        return self.strategy.session_config(config)
 
     def get_predictor(
         self, input_names: Sequence[str], output_names: Sequence[str], device: str | None = None
@@ -169,10 +169,13 @@ class SingleCostTrainer(TowerTrainer):
         signature = check_signature(input_signature)
         source = self.strategy.prepare_input(check_input_source(input_source))
         with self.graph.as_default():
-            for callback in [*source.setup(signature), *self.strategy.callbacks()]:
-                self.register_callback(callback)
+            callbacks = source.setup(signature)
             self.tower_func = TowerFunc(get_cost, signature)
-            self.train_op = self.strategy.build(self.tower_func, source.get_input_tensors, get_optimizer)
+            (self.train_op,) = self.strategy.build(
+                self.tower_func, source.get_input_tensors, [Objective(get_optimizer)]
+            )
+            for callback in [*callbacks, *self.strategy.callbacks()]:
+                self.register_callback(callback)
 
 
 def check_input_source(source: Any) -> InputSource:

@@ -20,7 +20,6 @@ from tpk.session import (
     Progress,
     SessionCreator,
     as_session_init,
-    default_session_config,
 )
 from tpk.train.defaults import DEFAULT_CALLBACKS, DEFAULT_MONITORS
 from tpk.train.loop import run_loop
@@ -100,9 +99,9 @@ class Trainer:
             )
         self.hooked_sess.run(self.train_op)
 
-    def session_config(self) -> Any:
-        """Return the `tf.compat.v1.ConfigProto` of the session unless the caller of `train` gives one."""
-        return default_session_config()
+    def session_config(self, config: Any) -> Any:
+        """Return the `tf.compat.v1.ConfigProto` of a new session, given the one that it would have had."""
+        return config
 
     # How far the training is.
 
@@ -181,7 +180,7 @@ class Trainer:
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,
-                session_creator=_choose_creator(session_creator, session_config, self.session_config),
+                session_creator=self._choose_creator(session_creator, session_config),
                 session_init=session_init,
             )
             with self._graph_and_session():
@@ -290,20 +289,21 @@ class Trainer:
             logger.info("run_dir: %s", self.run_dir)
             write_config(self.run_dir, describe or {"trainer": type(self).__name__})
 
+    def _choose_creator(self, creator: SessionCreator | None, config: Any) -> SessionCreator:
+        if creator is not None and config is not None:
+            raise ConfigError(
+                "session_creator and session_config exclude each other. Give the config to the session creator."
+            )
+        if creator is None:
+            creator = NewSessionCreator(config=config)
+        if isinstance(creator, NewSessionCreator):
+            creator.config = self.session_config(creator.config)
+        return creator
+
     @contextmanager
     def _graph_and_session(self) -> Iterator[None]:
         with self.graph.as_default(), self.sess.as_default():
             yield
-
-
-def _choose_creator(creator: SessionCreator | None, config: Any, default_config: Any) -> SessionCreator:
-    if creator is None:
-        return NewSessionCreator(config=config if config is not None else default_config())
-    if config is not None:
-        raise ConfigError(
-            "session_creator and session_config exclude each other. Give the config to the session creator."
-        )
-    return creator
 
 
 def _check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:

@@ -1,0 +1,64 @@
+"""What a training minimizes: a cost, by an optimizer, over some of the variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from tpk.errors import TowerError
+from tpk.graph.gradients import check_cost
+from tpk.graph.variables import variable_name
+
+
+@attrs.frozen
+class Objective:
+    """One cost that a training minimizes. Single-cost training is the case of one.
+
+    Attributes:
+        get_optimizer: returns a `tf.compat.v1.train.Optimizer`.
+        name: which of the costs that the tower function returns; empty if it returns a single one.
+        variables: a regular expression that the names of the variables to train match from their beginning, such as
+            ``"discriminator/"``. Names are those inside the tower.
+    """
+
+    get_optimizer: Callable[[], Any]
+    name: str = ""
+    variables: str = ""
+
+    def cost_in(self, output: Any) -> Any:
+        """Return the cost in the output of a tower function, a scalar.
+
+        Raises:
+            TowerError: if it is not there, or no scalar.
+        """
+        if not self.name:
+            return check_cost(output)
+        if not isinstance(output, Mapping) or self.name not in output:
+            raise TowerError(
+                f"the tower function must return a dict of costs with {self.name!r} in it; it returned {output!r}."
+            )
+        return check_cost(output[self.name])
+
+    def select(self, variables: Sequence[Any], vs_name: str = "") -> list[Any]:
+        """Return those of the `variables` of a tower that the objective trains.
+
+        Args:
+            variables: trainable variables.
+            vs_name: the variable scope of the tower.
+
+        Raises:
+            TowerError: if it is none of them.
+        """
+        prefix = f"{vs_name}/" if vs_name else ""
+        pattern = re.compile(self.variables)
+        names = [variable_name(variable).removeprefix(prefix) for variable in variables]
+        chosen = [variable for variable, name in zip(variables, names, strict=True) if pattern.match(name)]
+        if variables and not chosen:
+            raise TowerError(
+                f"the objective {self.name!r} trains the variables that match {self.variables!r}, but none of them "
+                f"does: {', '.join(names)}."
+            )
+        return chosen

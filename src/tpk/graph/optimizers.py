@@ -1,0 +1,206 @@
+"""Optimizers around optimizers: process the gradients before an update, or the variables after it.
+
+Each wrapper is a `tf.compat.v1.train.Optimizer` itself, so they can be put around each other; gradients pass from the
+outermost to the innermost, which updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.collections import freeze_collection
+from tpk.graph.gradient_processors import GradientProcessor
+from tpk.graph.gradients import check_optimizer
+from tpk.graph.slots import colocate_with
+from tpk.graph.variables import variable_name
+
+
+class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
+    """The base of optimizers around an optimizer: it hands everything on to the one that it wraps.
+
+    A subclass either overrides `apply_gradients`, or overrides `_build_update` to add to what the wrapped one does. Its
+    own variables it creates in `_create_slots`, so that they stand outside of scopes and control flow.
+
+    Args:
+        opt: the optimizer that is wrapped.
+        name: what to call the ops of the wrapper.
+
+    Raises:
+        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`.
+    """
+
+    def __init__(self, opt: Any, name: str = "ProxyOptimizer") -> None:
+        super().__init__(use_locking=False, name=name)
+        self._opt = check_optimizer(opt)
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
+        """Return the gradients as the wrapped optimizer computes them."""
+        pairs: list[tuple[Any, Any]] = self._opt.compute_gradients(*args, **kwargs)
+        return pairs
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        """Return the op that updates the variables.
+
+        Args:
+            grads_and_vars: pairs of a gradient (or None) and its variable.
+            global_step: a variable that the op increments, after the update.
+            name: of the op.
+
+        Raises:
+            ConfigError: if there is no gradient.
+        """
+        pairs = [(grad, var) for grad, var in grads_and_vars if grad is not None]
+        if not pairs:
+            raise ConfigError(f"{self.get_name()}.apply_gradients was given no gradient, so there is nothing to train.")
+        # Before any scope is opened: wrapped or not, an optimizer's variables have the same names.
+        with tf.init_scope():
+            self._create_slots([var for _, var in pairs])
+        graph_keys = tf.compat.v1.GraphKeys
+        with freeze_collection([graph_keys.TRAIN_OP]), tf.name_scope(name or self.get_name()) as scope:
+            update = self._build_update(pairs)
+            if global_step is not None:
+                with tf.control_dependencies([update]), colocate_with(global_step):
+                    update = tf.compat.v1.assign_add(global_step, 1).op
+            train_op = tf.group(update, name=scope)
+        tf.compat.v1.add_to_collection(graph_keys.TRAIN_OP, train_op)
+        return train_op
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """Return the slot of this name that belongs to `var`, or None."""
+        return self._opt.get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of all slots, those of the wrapped optimizer included."""
+        names: list[str] = self._opt.get_slot_names()
+        return names
+
+    def variables(self) -> list[Any]:
+        """Return the variables of this optimizer and of the wrapped one in the default graph, by name."""
+        graph = tf.compat.v1.get_default_graph()
+        own = [variable for variable in self._own_variables() if variable.graph is graph]
+        return sorted([*own, *self._opt.variables()], key=lambda variable: str(variable.name))
+
+    def _own_variables(self) -> list[Any]:
+        return []
+
+    def _create_slots(self, var_list: list[Any]) -> None:
+        self._opt._create_slots(var_list)
+
+    def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        """Return the op that updates; there is a gradient in each pair."""
+        return self._opt.apply_gradients(grads_and_vars)
+
+
+def apply_grad_processors(optimizer: Any, processors: Sequence[GradientProcessor]) -> ProxyOptimizer:
+    """Return an optimizer that processes gradients before `optimizer` takes them.
+
+    Args:
+        optimizer: a `tf.compat.v1.train.Optimizer`.
+        processors: applied in this order.
+
+    Raises:
+        ConfigError: if one of them is something else.
+
+    Example:
+        ```python
+        def optimizer(self):
+            optimizer = tf.compat.v1.train.AdamOptimizer(1e-3)
+            return apply_grad_processors(optimizer, [CheckGradient(), GlobalNormClip(1.0)])
+        ```
+    """
+    if isinstance(processors, GradientProcessor) or not isinstance(processors, Sequence):
+        raise ConfigError(f"apply_grad_processors takes a list of gradient processors, got {processors!r}.")
+    for processor in processors:
+        if not isinstance(processor, GradientProcessor):
+            raise ConfigError(
+                f"apply_grad_processors takes instances of GradientProcessor, got {processor!r}. "
+                "For a function, give MapGradient(function)."
+            )
+    return _GradientProcessingOptimizer(optimizer, processors)
+
+
+class _GradientProcessingOptimizer(ProxyOptimizer):
+    def __init__(self, opt: Any, processors: Sequence[GradientProcessor]) -> None:
+        super().__init__(opt, "ProcessGradients")
+        self._processors = tuple(processors)
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        pairs = list(grads_and_vars)
+        for processor in self._processors:
+            pairs = processor.process(pairs)
+        if all(grad is None for grad, _ in pairs):
+            names = ", ".join(type(processor).__name__ for processor in self._processors)
+            raise ConfigError(f"the gradient processors ({names}) left no gradient, so there is nothing to train.")
+        return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
+
+
+class PostProcessOptimizer(ProxyOptimizer):
+    """Does something with each variable after its update, such as clipping or quantizing it.
+
+    Args:
+        opt: the optimizer that updates.
+        func: takes a variable, and returns the op to run once all variables are updated; or None.
+        colocate: place what `func` builds on the device of the variable.
+
+    Raises:
+        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`; and, when gradients are applied, if `func` returned
+            something else.
+
+    Example:
+        ```python
+        PostProcessOptimizer(optimizer, lambda v: v.assign(tf.clip_by_norm(v, 1.0, axes=[0])))
+        ```
+    """
+
+    def __init__(self, opt: Any, func: Callable[[Any], Any], colocate: bool = True) -> None:
+        super().__init__(opt, type(self).__name__)
+        self._func = func
+        self._colocate = colocate
+
+    def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        update = super()._build_update(grads_and_vars)
+        with tf.control_dependencies([update]):
+            processed = [self._post_process(var) for _, var in grads_and_vars]
+        return tf.group(update, *(op for op in processed if op is not None))
+
+    def _post_process(self, var: Any) -> Any:
+        with colocate_with(var) if self._colocate else nullcontext():
+            result = self._func(var)
+        op = getattr(result, "op", result)
+        if op is not None and not isinstance(op, tf.Operation):
+            raise ConfigError(
+                f"{self.get_name()}: the function returned {result!r} for the variable {variable_name(var)!r}; "
+                "expected an op or None."
+            )
+        return op
+
+
+class VariableAssignmentOptimizer(PostProcessOptimizer):
+    """Assigns each variable a new value after its update.
+
+    Args:
+        opt: the optimizer that updates.
+        func: takes a variable, and returns its new value, a tensor; or None to leave it alone.
+        colocate: place what `func` builds on the device of the variable.
+
+    Example:
+        ```python
+        VariableAssignmentOptimizer(optimizer, lambda v: tf.maximum(v, 0.0))
+        ```
+    """
+
+    def __init__(self, opt: Any, func: Callable[[Any], Any], colocate: bool = True) -> None:
+        def assign(var: Any) -> Any:
+            value = func(var)
+            return None if value is None else tf.compat.v1.assign(var, value)
+
+        super().__init__(opt, assign, colocate)

@@ -1,0 +1,207 @@
+"""The mean of gradients over towers, delivered to every tower.
+
+Whatever the mode, each sum is computed once and copied to all towers, so all of them get the same bits and their
+replicas stay identical. Modes differ in what is added where, and what travels between devices:
+
+- ``copy``: each tensor is summed on one device; the devices take turns. Best where devices share memory.
+- ``ring``: each tensor is cut into as many chunks as there are towers; the partial sums of a chunk travel around the
+  ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
+- ``hierarchical``: first within groups of neighbours, then among the groups.
+- ``nccl``: NVIDIA's library, on GPUs only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.strategies.devices import is_gpu
+
+Column = list[Any]
+"""One tensor of each tower."""
+
+MODES = ("auto", "copy", "ring", "hierarchical", "nccl")
+
+
+def choose_mode(mode: str, devices: Sequence[str]) -> str:
+    """Return the all-reduce mode that `mode` means for `devices`.
+
+    Args:
+        mode: one of `MODES`. ``auto`` is ``nccl`` if all devices are GPUs and there are several, else ``copy``.
+        devices: device strings.
+
+    Raises:
+        ConfigError: if there is no such mode, or it cannot work on these devices.
+    """
+    if mode not in MODES:
+        raise ConfigError(f"there is no all-reduce mode {mode!r}; expected one of {', '.join(MODES)}.")
+    all_gpus = all(map(is_gpu, devices))
+    if mode == "nccl" and not all_gpus:
+        raise ConfigError(f"all-reduce mode 'nccl' needs GPUs, but the devices are {', '.join(devices)}. Use 'auto'.")
+    if mode == "auto":
+        return "nccl" if all_gpus and len(devices) > 1 else "copy"
+    return mode
+
+
+def all_reduce_mean(
+    tensors_of_towers: Sequence[Sequence[Any]], devices: Sequence[str], mode: str = "auto", pack_bytes: int = 0
+) -> list[list[Any]]:
+    """Return the means over towers of corresponding tensors, for each tower on its device.
+
+    Args:
+        tensors_of_towers: for each tower its tensors, or `tf.IndexedSlices`, of the same shapes and dtypes.
+        devices: the device of each tower.
+        mode: see `choose_mode`.
+        pack_bytes: tensors smaller than that travel together, in packs up to that size; 0 for each alone.
+
+    Returns:
+        For each tower the means, in the same order. Those of `tf.IndexedSlices` are `tf.IndexedSlices`.
+    """
+    count = len(devices)
+    if count == 1:
+        return [list(tensors_of_towers[0])]
+    reduce = _REDUCERS[choose_mode(mode, devices)]
+    columns: list[Column] = [list(column) for column in zip(*tensors_of_towers, strict=True)]
+    means: list[Column] = [[] for _ in columns]
+    dense = []
+    for index, column in enumerate(columns):
+        if any(isinstance(tensor, tf.IndexedSlices) for tensor in column):
+            means[index] = _mean_of_slices(column)
+        else:
+            dense.append(index)
+    packs = _plan_packs([columns[index][0] for index in dense], pack_bytes)
+    for turn, pack in enumerate(packs):
+        members = [dense[position] for position in pack]
+        packed = _pack([columns[member] for member in members], devices)
+        sums = reduce(packed, devices, turn)
+        reduced = [_on(device, tf.divide, total, count) for device, total in zip(devices, sums, strict=True)]
+        for member, column in zip(members, _unpack(reduced, [columns[m][0] for m in members], devices), strict=True):
+            means[member] = column
+    return [list(row) for row in zip(*means, strict=True)]
+
+
+def mean_of(column: Column) -> Any:
+    """Return the mean of corresponding tensors or `tf.IndexedSlices`, on the device of the context."""
+    if len(column) == 1:
+        return column[0]
+    if any(isinstance(tensor, tf.IndexedSlices) for tensor in column):
+        return _mean_of_slices(column)[0]
+    return tf.add_n(column) / len(column)
+
+
+def _on(device: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    with tf.device(device):
+        return function(*arguments, **options)
+
+
+# Sums: each takes a column and the devices, and returns the sum for each tower.
+
+
+def _copy(column: Column, devices: Sequence[str], turn: int) -> Column:
+    total = _on(devices[turn % len(devices)], tf.add_n, column)
+    return [_on(device, tf.identity, total) for device in devices]
+
+
+def _hierarchical(column: Column, devices: Sequence[str], turn: int) -> Column:
+    size = math.isqrt(len(devices) - 1) + 1
+    groups = [range(start, min(start + size, len(devices))) for start in range(0, len(devices), size)]
+    partial = [_on(devices[group[turn % len(group)]], tf.add_n, [column[index] for index in group]) for group in groups]
+    total = _on(devices[groups[0][turn % len(groups[0])]], tf.add_n, partial)
+    copies = [_on(devices[group[0]], tf.identity, total) for group in groups]
+    return [
+        _on(devices[index], tf.identity, copied)
+        for group, copied in zip(groups, copies, strict=True)
+        for index in group
+    ]
+
+
+def _ring(column: Column, devices: Sequence[str], turn: int) -> Column:
+    count = len(devices)
+    small, larger = tf.size(column[0]) // count, tf.size(column[0]) % count
+    sizes = tf.concat([tf.fill([larger], small + 1), tf.fill([count - larger], small)], 0)
+    chunks = [
+        _on(device, tf.split, _on(device, tf.reshape, tensor, [-1]), sizes, num=count)
+        for device, tensor in zip(devices, column, strict=True)
+    ]
+    totals = []
+    for chunk in range(count):
+        # The ring of a chunk ends at the tower that then has its total.
+        ring = [(chunk + 1 + step) % count for step in range(count)]
+        total = chunks[ring[0]][chunk]
+        for index in ring[1:]:
+            total = _on(devices[index], tf.add, total, chunks[index][chunk])
+        totals.append(total)
+    return [_on(device, tf.reshape, _on(device, tf.concat, totals, 0), tf.shape(column[0])) for device in devices]
+
+
+def _nccl(column: Column, devices: Sequence[str], turn: int) -> Column:
+    from tensorflow.python.ops import nccl_ops
+
+    with tf.device(None):  # Each op is where its tensor is.
+        return list(nccl_ops.all_sum(column))
+
+
+_REDUCERS: dict[str, Callable[[Column, Sequence[str], int], Column]] = {
+    "copy": _copy,
+    "ring": _ring,
+    "hierarchical": _hierarchical,
+    "nccl": _nccl,
+}
+
+
+def _mean_of_slices(column: Column) -> Column:
+    """The mean of sparse gradients: all slices of all towers."""
+    slices = [tensor if isinstance(tensor, tf.IndexedSlices) else _all_slices(tensor) for tensor in column]
+    values = tf.concat([each.values for each in slices], 0) / len(column)
+    indices = tf.concat([tf.cast(each.indices, tf.int64) for each in slices], 0)
+    return [tf.IndexedSlices(values, indices, slices[0].dense_shape)] * len(column)
+
+
+def _all_slices(tensor: Any) -> Any:
+    return tf.IndexedSlices(tensor, tf.range(tf.shape(tensor, tf.int64)[0]), tf.shape(tensor, tf.int64))
+
+
+# Packs: several small tensors in one.
+
+
+def _plan_packs(tensors: Sequence[Any], pack_bytes: int) -> list[list[int]]:
+    """Return which tensors travel together, by their positions: neighbours of one dtype, up to `pack_bytes`."""
+    packs: list[list[int]] = []
+    room = 0
+    for position, tensor in enumerate(tensors):
+        size = tensor.shape.num_elements()
+        needed = math.inf if size is None else size * tensor.dtype.size
+        joins = bool(packs) and needed <= room and tensors[packs[-1][0]].dtype == tensor.dtype
+        if joins:
+            packs[-1].append(position)
+            room -= int(needed)
+        else:
+            packs.append([position])
+            room = pack_bytes - int(needed) if needed < pack_bytes else 0
+    return packs
+
+
+def _pack(columns: list[Column], devices: Sequence[str]) -> Column:
+    if len(columns) == 1:
+        return columns[0]
+    return [_on(device, _flatten, [column[tower] for column in columns]) for tower, device in enumerate(devices)]
+
+
+def _flatten(tensors: Sequence[Any]) -> Any:
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+
+
+def _unpack(packed: Column, likes: Sequence[Any], devices: Sequence[str]) -> list[Column]:
+    if len(likes) == 1:
+        return [packed]
+    rows = [_on(device, _restore_shapes, tensor, likes) for tensor, device in zip(packed, devices, strict=True)]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _restore_shapes(packed: Any, likes: Sequence[Any]) -> list[Any]:
+    parts = tf.split(packed, [like.shape.num_elements() for like in likes])
+    return [tf.reshape(part, like.shape) for part, like in zip(parts, likes, strict=True)]

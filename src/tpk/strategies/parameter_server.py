@@ -1,0 +1,108 @@
+"""Variables are shared by all towers; their gradients are averaged, and applied once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.objective import Objective
+from tpk.strategies.all_reduce import mean_of
+from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
+from tpk.strategies.device_setter import LeastLoadedDeviceSetter
+from tpk.strategies.devices import Devices, add_cpu_devices, is_gpu, resolve_devices
+from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn
+from tpk.tower.tower_func import TowerFunc
+
+
+class SharedVariables:
+    """Where the variables live that all towers share; part of each strategy that has such.
+
+    Args:
+        devices: a count, indices, or device strings; see `resolve_devices`.
+        ps_device: ``"cpu"``: all variables are on the CPU; ``"gpu"``: each is on the least loaded of `devices`,
+            whatever their kind.
+
+    Raises:
+        ConfigError: if a device does not exist, or `ps_device` is neither of the two.
+    """
+
+    def __init__(self, devices: Devices, ps_device: str) -> None:
+        if ps_device not in ("cpu", "gpu"):
+            raise ConfigError(f"ps_device={ps_device!r}: expected 'cpu' or 'gpu'.")
+        self.devices = resolve_devices(devices)
+        self.setter = LeastLoadedDeviceSetter(self.devices[0], self.devices if ps_device == "gpu" else ["/cpu:0"])
+
+    def build_towers(self, tower_func: TowerFunc, take_inputs: GetInputs) -> list[Tower]:
+        """Build a tower on each device."""
+        return build_on_multi_tower(self.devices, lambda: tower_func(*take_inputs()), place=self.setter.for_worker)
+
+    def gradients(self, objective: Objective, optimizer: Any, towers: Sequence[Tower]) -> list[Gradients]:
+        """Return the gradients of each tower; the same variables in each."""
+        rows = []
+        for index, tower in enumerate(towers):
+            with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
+                variables = objective.select(tower.variables)
+                cost = objective.cost_in(tower.output)
+                rows.append(compute_gradients(optimizer, cost, variables, warns=index == 0))
+        return rows
+
+
+class ParameterServerStrategy(Strategy):
+    """Variables shared by the towers of several devices.
+
+    Every tower takes its own datapoint; the means of their gradients are applied once, where the variables are.
+
+    Args:
+        devices: a count, indices, or device strings; see `resolve_devices`.
+        ps_device: ``"cpu"``: all variables are on the CPU; ``"gpu"``: each is on the least loaded of `devices`; None
+            for ``"gpu"`` with several GPUs, else ``"cpu"``.
+
+    Raises:
+        ConfigError: if a device does not exist, or `ps_device` is none of these.
+    """
+
+    def __init__(self, devices: Devices = None, ps_device: str | None = None) -> None:
+        resolved = resolve_devices(devices)
+        default = "gpu" if len(resolved) > 1 and all(map(is_gpu, resolved)) else "cpu"
+        self._shared = SharedVariables(resolved, default if ps_device is None else ps_device)
+
+    @property
+    def num_replicas(self) -> int:
+        """The number of devices."""
+        return len(self._shared.devices)
+
+    def session_config(self, config: Any) -> Any:
+        """Return `config` with as many logical CPU devices as are needed."""
+        return add_cpu_devices(config, self._shared.devices)
+
+    def build(
+        self,
+        tower_func: TowerFunc,
+        get_inputs: GetInputs,
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]] = ((0,),),
+    ) -> list[Any]:
+        """Build the towers, the means of their gradients, and the train ops."""
+        towers = self._shared.build_towers(tower_func, in_turn(get_inputs))
+        optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
+        gradients: list[Gradients] = []
+        for objective, optimizer in zip(objectives, optimizers, strict=True):
+            rows = self._shared.gradients(objective, optimizer, towers)
+            with tf.name_scope("average_gradients"):
+                gradients.append([_mean_where_the_variable_is(pairs) for pairs in zip(*rows, strict=True)])
+
+        def apply(position: int, name: str) -> Any:
+            with tf.device(self._shared.setter.ps_devices[0]):
+                return optimizers[position].apply_gradients(gradients[position], name=name)
+
+        return apply_in_groups(groups, [[gradient for gradient, _ in pairs] for pairs in gradients], apply)
+
+
+def _mean_where_the_variable_is(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    variable = pairs[0][1]
+    with tf.device(variable.device):
+        return mean_of([gradient for gradient, _ in pairs]), variable

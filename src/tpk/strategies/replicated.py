@@ -1,0 +1,202 @@
+"""Each device holds a whole replicate of the model; gradients are all-reduced, and each replicate applies them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk.errors import TowerError
+from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.objective import Objective
+from tpk.graph.variable_creation import make_local, record_variables
+from tpk.plugin import Callback, hookimpl
+from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
+from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
+from tpk.strategies.devices import Devices, add_cpu_devices, resolve_devices
+from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn, pair_variables
+from tpk.tower.tower_func import TowerFunc
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+POST_INIT_OPS_KEY = "TPK_POST_INIT_OPS"
+
+DEFAULT_PACK_BYTES = 64 * 1024
+
+
+def get_post_init_ops() -> list[Any]:
+    """Return the ops of the default graph that copy the main tower's variables to the other towers.
+
+    They run once the variables have their initial or restored values; strategies see to that by a callback.
+    """
+    return list(tf.compat.v1.get_collection(POST_INIT_OPS_KEY))
+
+
+class ReplicatedStrategy(Strategy):
+    """A whole replicate of the model on each device.
+
+    Every tower takes its own datapoint. The means of their gradients go to all towers, and each applies them to its
+    own variables by an optimizer of its own; so all replicates stay identical, bit by bit. The variables of the first
+    tower are called what the user calls them, and are saved; those of the others are local variables, which start
+    as copies of the first tower's, also after restoring.
+
+    Non-trainable variables, such as the moving averages of batch normalization, are each tower's own; those of the
+    first tower are saved. With `sync_variables` all towers get their mean at the end of each epoch.
+
+    Args:
+        devices: a count, indices, or device strings; see `resolve_devices`.
+        mode: how gradients are all-reduced: ``auto``, ``copy``, ``ring``, ``hierarchical`` or ``nccl``.
+        pack_bytes: gradients smaller than that travel together, in packs up to that size; 0 for each alone.
+        sync_variables: whether floating-point non-trainable variables are averaged at the end of each epoch.
+
+    Raises:
+        ConfigError: if the devices do not exist, or the mode cannot work on them.
+    """
+
+    def __init__(
+        self,
+        devices: Devices = None,
+        mode: str = "auto",
+        pack_bytes: int = DEFAULT_PACK_BYTES,
+        sync_variables: bool = False,
+    ) -> None:
+        self.devices = resolve_devices(devices)
+        self.mode = choose_mode(mode, self.devices)
+        self._pack_bytes = pack_bytes
+        self._sync_variables = sync_variables
+        self._sync_op: Any = None
+
+    @property
+    def num_replicas(self) -> int:
+        """The number of devices."""
+        return len(self.devices)
+
+    def session_config(self, config: Any) -> Any:
+        """Return `config` with as many logical CPU devices as are needed."""
+        return add_cpu_devices(config, self.devices)
+
+    def build(
+        self,
+        tower_func: TowerFunc,
+        get_inputs: GetInputs,
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]] = ((0,),),
+    ) -> list[Any]:
+        """Build the towers and the train ops, and the ops that make the replicates alike."""
+        take = in_turn(get_inputs)
+        vs_names = ["", *(f"tower{index}" for index in range(1, len(self.devices)))]
+        towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
+        replicates = [pair_variables(towers[0], tower) for tower in towers[1:]]
+        optimizers = [self._optimizers(objective) for objective in objectives]
+        gradients = [
+            self._mean_gradients(objective, towers, own) for objective, own in zip(objectives, optimizers, strict=True)
+        ]
+        state: list[list[Any]] = [[] for _ in towers]
+
+        def apply(position: int, name: str) -> Any:
+            applied = []
+            for index, device in enumerate(self.devices):
+                with tf.device(device), record_variables() as created:
+                    optimizer = optimizers[position][index]
+                    own_name = f"tower{index}/{name}" if index else name
+                    applied.append(optimizer.apply_gradients(gradients[position][index], name=own_name))
+                state[index].extend(created)
+            return tf.group(*applied, name=f"{name}/all")
+
+        of_objectives = [[gradient for pairs in rows for gradient, _ in pairs] for rows in gradients]
+        ops = apply_in_groups(groups, of_objectives, apply)
+        main_state, *others = state
+        for pairs, own in zip(replicates, others, strict=True):
+            # Optimizers name their state as they like, but create it in one order.
+            pairs.extend(zip(main_state, own, strict=True))
+        self._make_replicates(replicates)
+        return ops
+
+    def callbacks(self) -> list[Callback]:
+        """Return the callback that makes the replicates alike."""
+        return [_MakeAlike(self)] if len(self.devices) > 1 else []
+
+    @property
+    def sync_op(self) -> Any | None:
+        """The op that averages the non-trainable variables, or None if that was not asked for."""
+        return self._sync_op
+
+    def _optimizers(self, objective: Objective) -> list[Any]:
+        """An optimizer for each tower; those of the others share the variables of the first, such as its rate."""
+        optimizers = [check_optimizer(objective.get_optimizer())]
+        for _ in self.devices[1:]:
+            with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=True):
+                optimizers.append(check_optimizer(objective.get_optimizer()))
+        return optimizers
+
+    def _mean_gradients(
+        self, objective: Objective, towers: Sequence[Tower], optimizers: Sequence[Any]
+    ) -> list[Gradients]:
+        rows: list[Gradients] = []
+        for index, (tower, optimizer) in enumerate(zip(towers, optimizers, strict=True)):
+            with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
+                variables = objective.select(tower.variables, tower.vs_name)
+                cost = objective.cost_in(tower.output)
+                rows.append(compute_gradients(optimizer, cost, variables, warns=index == 0))
+        if len({len(row) for row in rows}) > 1:
+            raise TowerError("some towers have gradients of more variables than others. Build the same model in each.")
+        with tf.name_scope("all_reduce"):
+            means = all_reduce_mean(
+                [[gradient for gradient, _ in row] for row in rows], self.devices, self.mode, self._pack_bytes
+            )
+        return [
+            [(mean, variable) for mean, (_, variable) in zip(own, row, strict=True)]
+            for own, row in zip(means, rows, strict=True)
+        ]
+
+    def _make_replicates(self, replicates: Sequence[Sequence[tuple[Any, Any]]]) -> None:
+        """Make the variables of all but the first tower local ones, and the ops that copy the first tower's to them."""
+        with tf.name_scope("post_init"):
+            for pairs in replicates:
+                make_local([copy for _, copy in pairs])
+                for source, copy in pairs:
+                    op = copy.assign(source.read_value(), read_value=False)
+                    tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
+        if self._sync_variables:
+            self._sync_op = _average(replicates)
+
+
+def _average(replicates: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
+    """The op that gives every non-trainable floating-point variable the mean over the towers."""
+    assigns = []
+    with tf.name_scope("sync_variables"):
+        for of_one in zip(*replicates, strict=True):
+            variables = [of_one[0][0], *(copy for _, copy in of_one)]
+            if not variables[0].trainable and variables[0].dtype.base_dtype.is_floating:
+                mean = tf.add_n([variable.read_value() for variable in variables]) / len(variables)
+                with tf.control_dependencies([mean]):
+                    assigns += [variable.assign(mean, read_value=False) for variable in variables]
+        return tf.group(*assigns)
+
+
+class _MakeAlike(Callback):
+    """Copies the main tower's variables to the others, once they have their values."""
+
+    chief_only = False
+
+    def __init__(self, strategy: ReplicatedStrategy) -> None:
+        self._strategy = strategy
+        self._post_init: Any = None
+
+    def setup_graph(self, trainer: Trainer) -> None:
+        self._post_init = tf.group(*get_post_init_ops())
+
+    @hookimpl(tryfirst=True)
+    def before_train(self, trainer: Trainer) -> None:
+        trainer.sess.run(self._post_init)
+        logger.info("copied the main tower's variables to %d others", self._strategy.num_replicas - 1)
+
+    @hookimpl(tryfirst=True)
+    def trigger_epoch(self, trainer: Trainer) -> None:
+        if self._strategy.sync_op is not None:
+            trainer.sess.run(self._strategy.sync_op)

@@ -1,0 +1,119 @@
+"""Training towers, one after the other, on their devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import attrs
+import tensorflow as tf
+
+from tpk.errors import TowerError
+from tpk.graph.variable_creation import record_variables
+from tpk.graph.variables import variable_name
+from tpk.tower.context import TrainTowerContext
+
+
+@attrs.frozen(eq=False)
+class Tower:
+    """A training tower that was built.
+
+    Attributes:
+        device: where its ops are.
+        vs_name: its variable scope; empty if its variables are in that around.
+        output: what the function returned.
+        variables: the trainable variables that it uses.
+        created: all variables that it created, in order.
+    """
+
+    device: str
+    vs_name: str
+    output: Any
+    variables: list[Any]
+    created: list[Any]
+
+
+def build_on_multi_tower(
+    devices: Sequence[str],
+    func: Callable[[], Any],
+    vs_names: Sequence[str] | None = None,
+    place: Callable[[str], Any] | None = None,
+) -> list[Tower]:
+    """Build a tower on each device, under a `TrainTowerContext` with the name scope ``tower<index>``.
+
+    Args:
+        devices: a device string for each tower.
+        func: builds a tower, and returns its output; called once for each.
+        vs_names: the variable scope of each tower; an empty one shares the variables of the first tower. By default
+            all of them do.
+        place: given the device of a tower, returns the device function of its ops, such as one of
+            `LeastLoadedDeviceSetter`; by default all of them are on its device.
+
+    Returns:
+        The towers.
+
+    Raises:
+        TowerError: if there are not as many scopes as devices.
+
+    Example:
+        ```python
+        towers = build_on_multi_tower(["/gpu:0", "/gpu:1"], lambda: tower_func(*get_inputs()))
+        ```
+    """
+    vs_names = [""] * len(devices) if vs_names is None else list(vs_names)
+    if len(vs_names) != len(devices):
+        raise TowerError(f"{len(devices)} devices need as many variable scopes, got {vs_names}.")
+    towers: list[Tower] = []
+    for index, (device, vs_name) in enumerate(zip(devices, vs_names, strict=True)):
+        context = TrainTowerContext(ns_name=f"tower{index}", vs_name=vs_name, index=index, total=len(devices))
+        with (
+            tf.compat.v1.device(device if place is None else place(device)),
+            record_variables() as created,
+            context,
+        ):
+            output = func()
+        if context.has_own_variables and vs_name:
+            variables = context.get_collection_in_tower(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+        else:
+            variables = tf.compat.v1.trainable_variables()
+        towers.append(Tower(device, vs_name, output, list(variables), created))
+    return towers
+
+
+def in_turn(get_inputs: Callable[[], Sequence[Any]]) -> Callable[[], Sequence[Any]]:
+    """Return `get_inputs`, so that each tower takes its datapoint only once the one before has taken its own.
+
+    Otherwise the runtime decides who gets which, and no two runs would be alike.
+    """
+    before: list[Any] = []
+
+    def take() -> Sequence[Any]:
+        guard: AbstractContextManager[Any] = tf.control_dependencies(list(before)) if before else nullcontext()
+        with guard, tf.device("/cpu:0"):
+            inputs = get_inputs()
+        before[:] = [tensor.op for tensor in inputs]
+        return inputs
+
+    return take
+
+
+def pair_variables(main: Tower, tower: Tower) -> list[tuple[Any, Any]]:
+    """Return the variables of a tower, each with the one of the main tower that it replicates.
+
+    The main tower may have more of them that are not trained, such as the averages of summaries.
+
+    Raises:
+        TowerError: if the two did not build the same model; it names the variables that differ.
+    """
+    prefix = f"{tower.vs_name}/"
+    of_main = {variable_name(variable): variable for variable in main.created}
+    own = {variable_name(variable).removeprefix(prefix): variable for variable in tower.created}
+    trained = {name for name, variable in of_main.items() if variable.trainable}
+    differing = (own.keys() - of_main.keys()) | (trained - own.keys())
+    if differing:
+        raise TowerError(
+            f"the tower in {tower.vs_name!r} did not create the same variables as the first one: "
+            f"{', '.join(sorted(differing))}. A tower function has to build the same model each time."
+        )
+    return [(of_main[name], variable) for name, variable in own.items()]

@@ -11,7 +11,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("callbacks", "dataflow", "graph", "input_source", "layers", "monitors")
+_ROOMS = ("callbacks", "dataflow", "graph", "input_source", "layers", "monitors", "strategies")
 
 _PUBLIC = {
     "tpk.callbacks": (
@@ -66,6 +66,7 @@ _PUBLIC = {
         "TrainerStateError",
         "UnknownPluginError",
     ),
+    "tpk.graph.objective": ("Objective",),
     "tpk.graph.summaries": (
         "add_activation_summary",
         "add_moving_summary",
@@ -81,8 +82,19 @@ _PUBLIC = {
         "TensorInput",
         "remap_input_source",
     ),
-    "tpk.monitors": ("CSVWriter", "JSONWriter", "Monitor", "Monitors", "ScalarPrinter", "TFEventWriter"),
-    "tpk.plugin": ("Callback", "hookimpl", "use"),
+    "tpk.monitors": (
+        "CSVWriter",
+        "JSONWriter",
+        "Monitor",
+        "Monitors",
+        "ScalarPrinter",
+        "TFEventWriter",
+    ),
+    "tpk.plugin": (
+        "Callback",
+        "hookimpl",
+        "use",
+    ),
     "tpk.predict": ("OnlinePredictor",),
     "tpk.session": (
         "DictRestore",
@@ -94,7 +106,12 @@ _PUBLIC = {
         "SessionInit",
         "default_session_config",
     ),
-    "tpk.strategies": ("Strategy",),
+    "tpk.strategies": (
+        "LeastLoadedDeviceSetter",
+        "Strategy",
+        "build_on_multi_tower",
+        "get_post_init_ops",
+    ),
     "tpk.tower": (
         "PredictTowerContext",
         "TowerContext",
@@ -103,10 +120,14 @@ _PUBLIC = {
         "get_current_tower_context",
     ),
     "tpk.train": (
+        "AsyncMultiGPUTrainer",
         "ModelDesc",
         "QueueInputTrainer",
         "SimpleTrainer",
         "SingleCostTrainer",
+        "SyncMultiGPUTrainer",
+        "SyncMultiGPUTrainerParameterServer",
+        "SyncMultiGPUTrainerReplicated",
         "TowerTrainer",
         "TrainConfig",
         "Trainer",

@@ -7,6 +7,7 @@ from tpk import (
     input_source as input_source,
     layers as layers,
     monitors as monitors,
+    strategies as strategies,
 )
 from tpk.callbacks import (
     CallbackFactory as CallbackFactory,
@@ -60,6 +61,9 @@ from tpk.errors import (
     TrainerStateError as TrainerStateError,
     UnknownPluginError as UnknownPluginError,
 )
+from tpk.graph.objective import (
+    Objective as Objective,
+)
 from tpk.graph.summaries import (
     add_activation_summary as add_activation_summary,
     add_moving_summary as add_moving_summary,
@@ -102,7 +106,10 @@ from tpk.session import (
     default_session_config as default_session_config,
 )
 from tpk.strategies import (
+    LeastLoadedDeviceSetter as LeastLoadedDeviceSetter,
     Strategy as Strategy,
+    build_on_multi_tower as build_on_multi_tower,
+    get_post_init_ops as get_post_init_ops,
 )
 from tpk.tower import (
     PredictTowerContext as PredictTowerContext,
@@ -112,10 +119,14 @@ from tpk.tower import (
     get_current_tower_context as get_current_tower_context,
 )
 from tpk.train import (
+    AsyncMultiGPUTrainer as AsyncMultiGPUTrainer,
     ModelDesc as ModelDesc,
     QueueInputTrainer as QueueInputTrainer,
     SimpleTrainer as SimpleTrainer,
     SingleCostTrainer as SingleCostTrainer,
+    SyncMultiGPUTrainer as SyncMultiGPUTrainer,
+    SyncMultiGPUTrainerParameterServer as SyncMultiGPUTrainerParameterServer,
+    SyncMultiGPUTrainerReplicated as SyncMultiGPUTrainerReplicated,
     TowerTrainer as TowerTrainer,
     TrainConfig as TrainConfig,
     Trainer as Trainer,

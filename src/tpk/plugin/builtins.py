@@ -11,9 +11,14 @@ BUILTINS: dict[str, dict[str, str]] = {
     "trainer": {
         "SimpleTrainer": "tpk.train.trainers:SimpleTrainer",
         "QueueInputTrainer": "tpk.train.trainers:QueueInputTrainer",
+        "AsyncMultiGPUTrainer": "tpk.train.trainers:AsyncMultiGPUTrainer",
+        "SyncMultiGPUTrainer": "tpk.train.trainers:SyncMultiGPUTrainer",
+        "SyncMultiGPUTrainerParameterServer": "tpk.train.trainers:SyncMultiGPUTrainerParameterServer",
+        "SyncMultiGPUTrainerReplicated": "tpk.train.trainers:SyncMultiGPUTrainerReplicated",
     },
     "strategy": {
         "single": "tpk.strategies.single:SingleStrategy",
+        "async": "tpk.strategies.asynchronous:AsyncStrategy",
         "replicated": "tpk.strategies.replicated:ReplicatedStrategy",
         "parameter_server": "tpk.strategies.parameter_server:ParameterServerStrategy",
     },

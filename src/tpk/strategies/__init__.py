@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tpk.strategies.asynchronous import AsyncStrategy
 from tpk.strategies.base import Strategy
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter
 from tpk.strategies.parameter_server import ParameterServerStrategy
@@ -10,6 +11,7 @@ from tpk.strategies.single import SingleStrategy
 from tpk.strategies.towers import build_on_multi_tower
 
 __all__ = [
+    "AsyncStrategy",
     "LeastLoadedDeviceSetter",
     "ParameterServerStrategy",
     "ReplicatedStrategy",

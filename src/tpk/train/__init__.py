@@ -7,13 +7,24 @@ from tpk.train.launch import launch_train_with_config
 from tpk.train.model_desc import ModelDesc
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import Trainer
-from tpk.train.trainers import QueueInputTrainer, SimpleTrainer
+from tpk.train.trainers import (
+    AsyncMultiGPUTrainer,
+    QueueInputTrainer,
+    SimpleTrainer,
+    SyncMultiGPUTrainer,
+    SyncMultiGPUTrainerParameterServer,
+    SyncMultiGPUTrainerReplicated,
+)
 
 __all__ = [
+    "AsyncMultiGPUTrainer",
     "ModelDesc",
     "QueueInputTrainer",
     "SimpleTrainer",
     "SingleCostTrainer",
+    "SyncMultiGPUTrainer",
+    "SyncMultiGPUTrainerParameterServer",
+    "SyncMultiGPUTrainerReplicated",
     "TowerTrainer",
     "TrainConfig",
     "Trainer",

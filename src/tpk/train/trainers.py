@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tpk.input_source import FeedInput, InputSource
+from tpk.strategies import AsyncStrategy, ParameterServerStrategy, ReplicatedStrategy
+from tpk.strategies.devices import Devices
 from tpk.train.tower_trainer import SingleCostTrainer
 
 
@@ -28,3 +30,43 @@ class QueueInputTrainer(SingleCostTrainer):
 
     def __init__(self) -> None:
         super().__init__("single")
+
+
+class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
+    """Trains a whole replicate on each device; gradients are all-reduced. See `ReplicatedStrategy`.
+
+    Args:
+        devices: a count, indices, or device strings; GPUs where there are any, else logical CPU devices.
+        mode: how gradients are all-reduced: ``auto``, ``copy``, ``ring``, ``hierarchical`` or ``nccl``.
+    """
+
+    def __init__(self, devices: Devices = None, mode: str = "auto") -> None:
+        super().__init__(ReplicatedStrategy(devices, mode=mode))
+
+
+class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
+    """Trains on several devices that share the variables; gradients are averaged. See `ParameterServerStrategy`.
+
+    Args:
+        devices: a count, indices, or device strings; GPUs where there are any, else logical CPU devices.
+        ps_device: where the variables are: ``"gpu"`` distributes them over the devices; ``"cpu"``; None chooses.
+    """
+
+    def __init__(self, devices: Devices = None, ps_device: str | None = None) -> None:
+        super().__init__(ParameterServerStrategy(devices, ps_device=ps_device))
+
+
+SyncMultiGPUTrainer = SyncMultiGPUTrainerParameterServer
+"""What graph-mode users call it who do not care where the variables are."""
+
+
+class AsyncMultiGPUTrainer(SingleCostTrainer):
+    """Trains on several devices that share the variables, and do not wait for each other. See `AsyncStrategy`.
+
+    Args:
+        devices: a count, indices, or device strings; GPUs where there are any, else logical CPU devices.
+        scale_gradient: whether gradients are divided by the number of devices.
+    """
+
+    def __init__(self, devices: Devices = None, scale_gradient: bool = True) -> None:
+        super().__init__(AsyncStrategy(devices, scale_gradient=scale_gradient))

@@ -1,0 +1,168 @@
+"""Towers that do not wait for each other: each updates the shared variables by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError, InputError
+from tpk.graph.gradients import Gradients, check_optimizer
+from tpk.graph.objective import Objective
+from tpk.plugin import Callback, hookimpl
+from tpk.strategies.base import GetInputs, Strategy
+from tpk.strategies.devices import Devices, add_cpu_devices
+from tpk.strategies.parameter_server import SharedVariables
+from tpk.strategies.towers import Tower
+from tpk.strategies.workers import Workers
+from tpk.tower.tower_func import TowerFunc
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+
+class AsyncStrategy(Strategy):
+    """Towers on several devices that share the variables, and update them without waiting for each other.
+
+    The first tower is trained by the loop, with all hooks; each of the others by a thread of its own, as fast as it
+    can, while an epoch is under way. So `steps_per_epoch` and `global_step` count the steps of the first tower. At
+    the end of an epoch all of them pause, so that what is saved or evaluated then stands still. Two runs are never
+    alike.
+
+    The data has to come from inside the graph, because a feed reaches one thread only: use `QueueInput`,
+    `TFDatasetInput` or `TensorInput`.
+
+    Args:
+        devices: a count, indices, or device strings; see `resolve_devices`.
+        scale_gradient: whether gradients are divided by the number of towers, so that all towers together move the
+            variables as far as one would.
+        ps_device: ``"cpu"``: all variables are on the CPU; ``"gpu"``: each is on the least loaded of `devices`.
+
+    Attributes:
+        updates: how many updates each tower has made in this training, once it has started.
+
+    Raises:
+        ConfigError: if a device does not exist, or `ps_device` is neither of the two.
+    """
+
+    def __init__(self, devices: Devices = None, scale_gradient: bool = True, ps_device: str = "cpu") -> None:
+        self._shared = SharedVariables(devices, ps_device)
+        self._scale = 1.0 / len(self._shared.devices) if scale_gradient else 1.0
+        self._workers: _AsyncWorkers | None = None
+
+    @property
+    def num_replicas(self) -> int:
+        """The number of devices."""
+        return len(self._shared.devices)
+
+    @property
+    def updates(self) -> list[int]:
+        """How many updates each tower has made."""
+        return [] if self._workers is None else self._workers.updates
+
+    def session_config(self, config: Any) -> Any:
+        """Return `config` with as many logical CPU devices as are needed."""
+        return add_cpu_devices(config, self._shared.devices)
+
+    def build(
+        self,
+        tower_func: TowerFunc,
+        get_inputs: GetInputs,
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]] = ((0,),),
+    ) -> list[Any]:
+        """Build the towers, and an op for each that applies its own gradients; return that of the first.
+
+        Raises:
+            ConfigError: if there are several objectives.
+            InputError: if the data is fed.
+        """
+        if len(objectives) != 1 or len(groups) != 1:
+            raise ConfigError(
+                "strategy 'async' trains one objective: towers that do not wait for each other cannot take turns. "
+                "Use 'replicated' or 'parameter_server' for several."
+            )
+        towers = self._shared.build_towers(tower_func, _never_fed(get_inputs))
+        optimizer = check_optimizer(objectives[0].get_optimizer())
+        gradients = self._shared.gradients(objectives[0], optimizer, towers)
+        ops = [
+            self._apply(optimizer, tower, pairs, index)
+            for index, (tower, pairs) in enumerate(zip(towers, gradients, strict=True))
+        ]
+        self._workers = _AsyncWorkers(ops)
+        return ops[:1]
+
+    def callbacks(self) -> list[Callback]:
+        """Return the callback that runs the threads."""
+        return [] if self._workers is None else [self._workers]
+
+    def _apply(self, optimizer: Any, tower: Tower, pairs: Gradients, index: int) -> Any:
+        with tf.device(tower.device), tf.name_scope(f"tower{index}/scale_gradient/"):
+            scaled = [(_scale(gradient, self._scale), variable) for gradient, variable in pairs]
+        name = f"train_op_of_tower{index}" if index else "train_op"
+        with tf.device(self._shared.setter.ps_devices[0]):
+            return optimizer.apply_gradients(scaled, name=name)
+
+
+def _scale(gradient: Any, factor: float) -> Any:
+    if factor == 1:
+        return gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+    return gradient * factor
+
+
+def _never_fed(get_inputs: GetInputs) -> GetInputs:
+    def take() -> Sequence[Any]:
+        with tf.device("/cpu:0"):
+            inputs = get_inputs()
+        for tensor in inputs:
+            if tensor.op.type in ("Placeholder", "PlaceholderV2"):
+                raise InputError(
+                    f"the input {tensor.name!r} is fed, but strategy 'async' trains in several threads, and a feed "
+                    "reaches only one. Use QueueInput, TFDatasetInput or TensorInput."
+                )
+        return inputs
+
+    return take
+
+
+class _AsyncWorkers(Callback):
+    """Lets the other towers' threads run while an epoch is under way."""
+
+    chief_only = False
+
+    def __init__(self, ops: Sequence[Any]) -> None:
+        self._ops = list(ops)
+        self._main_updates = 0
+        self._workers: Workers | None = None
+
+    @property
+    def updates(self) -> list[int]:
+        others = [0] * (len(self._ops) - 1) if self._workers is None else self._workers.counts
+        return [self._main_updates, *others]
+
+    def before_train(self, trainer: Trainer) -> None:
+        runs = [trainer.sess.make_callable(op) for op in self._ops[1:]]
+        self._workers = Workers(runs, ends=(tf.errors.OutOfRangeError, tf.errors.CancelledError))
+
+    @hookimpl(trylast=True)
+    def before_epoch(self, trainer: Trainer) -> None:
+        assert self._workers is not None
+        self._workers.resume()
+
+    def trigger_step(self, trainer: Trainer) -> None:
+        self._main_updates += 1
+        assert self._workers is not None
+        self._workers.raise_failure()
+
+    @hookimpl(tryfirst=True)
+    def after_epoch(self, trainer: Trainer) -> None:
+        assert self._workers is not None
+        self._workers.pause()
+        self._workers.raise_failure()
+
+    def after_train(self, trainer: Trainer) -> None:
+        if self._workers is not None:
+            self._workers.stop()

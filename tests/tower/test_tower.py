@@ -77,10 +77,21 @@ def test_only_the_main_training_tower_shows_summaries_and_only_training_updates(
         tower(x())
     (summary,) = v1.get_collection(v1.GraphKeys.SUMMARIES)
     assert summary.name.startswith("tower0/")
-    updates = [op.name for op in v1.get_collection(v1.GraphKeys.UPDATE_OPS)]
-    assert updates == ["tower0/update", "tower1/update"]
+    # What updates shared variables runs once; it was made where they were.
+    assert [op.name for op in v1.get_collection(v1.GraphKeys.UPDATE_OPS)] == ["tower0/update"]
     # What a tower added is still to be found by its handle.
     assert [op.name for op in tower.towers["predict"].get_collection(v1.GraphKeys.UPDATE_OPS)] == ["predict/update"]
+
+
+def test_a_tower_with_variables_of_its_own_updates_them():
+    tower = TowerFunc(linear, SIGNATURE)
+    for index in range(2):
+        with TrainTowerContext(
+            ns_name=f"tower{index}", vs_name=f"tower{index}" if index else "", index=index, total=2
+        ):
+            tower(x())
+    updates = [op.name for op in v1.get_collection(v1.GraphKeys.UPDATE_OPS)]
+    assert updates == ["tower0/update", "tower1/update"]
 
 
 def test_the_context_says_which_tower_is_being_built():

@@ -33,6 +33,7 @@ from tpk.callbacks import (
     ScheduledHyperParamSetter as ScheduledHyperParamSetter,
     SimpleMovingAverage as SimpleMovingAverage,
     StatMonitorParamSetter as StatMonitorParamSetter,
+    WithAveragedWeights as WithAveragedWeights,
 )
 from tpk.dataflow import (
     BatchData as BatchData,
@@ -60,6 +61,22 @@ from tpk.errors import (
     TpkError as TpkError,
     TrainerStateError as TrainerStateError,
     UnknownPluginError as UnknownPluginError,
+)
+from tpk.graph import (
+    AccumGradOptimizer as AccumGradOptimizer,
+    CheckGradient as CheckGradient,
+    FilterNoneGrad as FilterNoneGrad,
+    GlobalNormClip as GlobalNormClip,
+    GradientProcessor as GradientProcessor,
+    MapGradient as MapGradient,
+    MovingAverageOptimizer as MovingAverageOptimizer,
+    PostProcessOptimizer as PostProcessOptimizer,
+    ProxyOptimizer as ProxyOptimizer,
+    ScaleGradient as ScaleGradient,
+    SummaryGradient as SummaryGradient,
+    VariableAssignmentOptimizer as VariableAssignmentOptimizer,
+    apply_grad_processors as apply_grad_processors,
+    averaged_weights as averaged_weights,
 )
 from tpk.graph.objective import (
     Objective as Objective,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import attrs
 
 @attrs.frozen
 class Case:
-    """What is timed: a Python program, and how long it may take besides the start of the interpreter, or with it."""
+    """What is timed: a Python program, and how many seconds it may take, with or without a bare interpreter's."""
 
     title: str
     program: str
@@ -33,7 +34,7 @@ CASES = (
     # What the console script does; the script itself may not be installed.
     Case("tpk plugins, whole process", "from tpk.cli.main import main; main(['plugins'])", 0.5),
 )
-TENSORFLOW_CHECK = "; import sys; sys.stderr.write('imported' * ('tensorflow' in sys.modules))"
+THEN_LOOK = "; import sys; print('TensorFlow', 'is' if 'tensorflow' in sys.modules else 'is not', 'imported')"
 
 
 def main() -> int:
@@ -42,31 +43,48 @@ def main() -> int:
     args = parser.parse_args()
 
     for case in CASES:  # Its run writes what bytecode there is to write, too.
-        if run(case.program + TENSORFLOW_CHECK).stderr:
-            sys.exit(f"TensorFlow is imported by: {case.program}")
-    load_before = os.getloadavg()[0]
-    rounds = [{case: seconds(case.program) for case in CASES} for _ in range(args.repeats)]
+        if not run(case.program + THEN_LOOK).endswith("TensorFlow is not imported\n"):
+            sys.exit(f"{case.title}: TensorFlow is imported")
+    load = os.getloadavg()[0]
+    rounds = [{case: Seconds.of(case.program) for case in CASES} for _ in range(args.repeats)]
     print(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load_before:.1f} before and "
-        f"{os.getloadavg()[0]:.1f} after; medians of {args.repeats} processes; TensorFlow is not imported\n"
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f} at the start; "
+        f"medians of {args.repeats} processes each; TensorFlow is not imported\n"
     )
+    print(f"{'':<32}  {'wall':>6}  {'CPU':>6}")
     for case in CASES:
-        times = [each[case] - each[INTERPRETER] * case.less_interpreter for each in rounds]
-        median = statistics.median(times)
-        reach = "" if case.most is None else f"  (reach: {case.most * 1000:.0f} ms)"
-        verdict = "" if case.most is None else " ok" if median < case.most else " NOT REACHED"
-        print(f"{case.title:<32} {median * 1000:>6.1f} ms{reach}{verdict}")
+        less = [each[INTERPRETER] if case.less_interpreter else Seconds(0, 0) for each in rounds]
+        wall = statistics.median(each[case].wall - start.wall for each, start in zip(rounds, less, strict=True))
+        cpu = statistics.median(each[case].cpu - start.cpu for each, start in zip(rounds, less, strict=True))
+        line = f"{case.title:<32}  {wall * 1000:>6.1f}  {cpu * 1000:>6.1f} ms"
+        if case.most is not None:
+            line += f"  (reach: {case.most * 1000:.0f} ms) {'ok' if wall < case.most else 'NOT REACHED'}"
+        print(line)
     return 0
 
 
-def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+@attrs.frozen
+class Seconds:
+    """How long a process ran, and how long it computed; the difference is what it waited, for others mostly."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def of(cls, program: str) -> Seconds:
+        wall, cpu = time.perf_counter(), _cpu_of_children()
+        run(program)
+        return cls(time.perf_counter() - wall, _cpu_of_children() - cpu)
 
 
-def seconds(program: str) -> float:
-    start = time.perf_counter()
-    run(program)
-    return time.perf_counter() - start
+def _cpu_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def run(program: str) -> str:
+    """Run it in a fresh interpreter; return what it printed."""
+    return subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 if __name__ == "__main__":

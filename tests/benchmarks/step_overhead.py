@@ -44,13 +44,13 @@ def main() -> int:
     args = parser.parse_args()
 
     names = list(CONTENDERS) if args.only is None else [RAW, *(name for name in args.only if name != RAW)]
-    load_before = os.getloadavg()[0]
+    load = os.getloadavg()[0]
     timings, absent = race(names, args.steps, args.repeats, args.show_output)
     if RAW not in timings:
         sys.exit(f"{RAW}, to which all are compared, takes no part: {absent[RAW].reason}")
     results = [Result.of(name, timings) for name in timings]
     about = {
-        "machine": f"{cpu_name()}, {cores()} cores, load {load_before:.1f} before and {os.getloadavg()[0]:.1f} after",
+        "machine": f"{cpu_name()}, {cores()} cores, load {load:.1f} at the start",
         "system": f"{platform.system()}, Python {platform.python_version()}",
         "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
         "blocks": f"{args.repeats} of {args.steps} steps each, in turn, after one to warm up",
@@ -186,14 +186,16 @@ def draw(path: Path, about: dict[str, str], results: Sequence[Result]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(9, 0.45 * len(results) + 1.6), layout="constrained")
-    colors = ["tab:blue" if result.name.startswith("tpk") else "tab:gray" for result in results]
-    bars = axes.barh([result.name for result in results], [result.ratio for result in results], color=colors)
-    labels = [f"{result.ratio:.2f}   ({result.us_per_step:.0f} µs)" for result in results]
-    axes.bar_label(bars, labels, padding=4)
-    axes.axvline(1, color="black", linewidth=0.8, linestyle=":")
+    figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(results) + 1.6), layout="constrained")
+    axes.axvline(1, color="black", linewidth=0.8, linestyle=":", zorder=0)
+    bars = axes.barh(
+        [f"{result.name}   {result.us_per_step:.0f} µs" for result in results],
+        [result.ratio for result in results],
+        color=["tab:blue" if result.name.startswith("tpk") else "tab:gray" for result in results],
+    )
+    axes.bar_label(bars, fmt="%.2f", padding=4)
+    axes.margins(x=0.1)
     axes.invert_yaxis()
-    axes.margins(x=0.15)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel(f"time per step, as a multiple of {RAW}")
     axes.set_title("\n".join((about["machine"], about["system"], about["packages"])), fontsize=7)

@@ -87,6 +87,20 @@ def test_n_towers_equal_one_on_the_concatenation(strategy, optimizer, count):
     assert_equal(many, one)
 
 
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+@pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
+def test_accumulation_equals_one_step_on_all_of_it(strategy, optimizer):
+    class Accumulating(Model):
+        def optimizer(self):
+            return tpk.AccumGradOptimizer(super().optimizer(), 2)
+
+    data = batches(STEPS * 2)
+    many = train(tpk.use(strategy, devices=2), data, model=Accumulating(optimizer))
+    one = train("single", concatenated(data, 4), steps=STEPS // 2, model=Model(optimizer))
+    for name in one.trained:
+        np.testing.assert_allclose(many.saved[name], one.saved[name], rtol=2e-4, atol=2e-5, err_msg=name)
+
+
 @pytest.mark.parametrize("source", [tpk.QueueInput, lambda data: tpk.TFDatasetInput(data)], ids=["queue", "dataset"])
 @pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
 def test_inputs_from_the_graph_reach_the_towers_in_order(strategy, source):

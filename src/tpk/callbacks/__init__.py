@@ -20,6 +20,7 @@ from tpk.callbacks.saver import ModelSaver
 from tpk.callbacks.summary import MergeAllSummaries, MovingAverageSummary, SimpleMovingAverage
 from tpk.callbacks.timing import EstimatedTimeLeft
 from tpk.callbacks.trigger import EnableCallbackIf, PeriodicCallback, PeriodicTrigger
+from tpk.callbacks.weight_averages import WithAveragedWeights
 
 __all__ = [
     "CallbackFactory",
@@ -48,4 +49,5 @@ __all__ = [
     "ScheduledHyperParamSetter",
     "SimpleMovingAverage",
     "StatMonitorParamSetter",
+    "WithAveragedWeights",
 ]

@@ -1,13 +1,46 @@
-"""TensorFlow helpers that know nothing of training: collections, the global step, summaries, variables."""
+"""TensorFlow helpers that know nothing of training: variables, collections, gradients, optimizers, summaries."""
 
 from __future__ import annotations
 
+from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.collections import freeze_collection
 from tpk.graph.global_step import get_global_step_var
+from tpk.graph.gradient_processors import (
+    CheckGradient,
+    FilterNoneGrad,
+    GlobalNormClip,
+    GradientProcessor,
+    MapGradient,
+    ScaleGradient,
+    SummaryGradient,
+)
+from tpk.graph.objective import Objective
+from tpk.graph.optimizers import (
+    PostProcessOptimizer,
+    ProxyOptimizer,
+    VariableAssignmentOptimizer,
+    apply_grad_processors,
+)
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
+from tpk.graph.weight_averages import MovingAverageOptimizer, averaged_weights
 
 __all__ = [
+    "AccumGradOptimizer",
+    "CheckGradient",
+    "FilterNoneGrad",
+    "GlobalNormClip",
+    "GradientProcessor",
+    "MapGradient",
+    "MovingAverageOptimizer",
+    "Objective",
+    "PostProcessOptimizer",
+    "ProxyOptimizer",
+    "ScaleGradient",
+    "SummaryGradient",
+    "VariableAssignmentOptimizer",
+    "apply_grad_processors",
     "assign_values",
+    "averaged_weights",
     "freeze_collection",
     "get_global_step_var",
     "saveable_variables",

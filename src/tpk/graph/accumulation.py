@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.optimizers import ProxyOptimizer
-from tpk.graph.slots import colocate_with, create_slot
+from tpk.graph.slots import colocate_with, create_slot, sum_dtype
 from tpk.graph.variables import variable_name
 
 _SLOT = "accum"
@@ -105,7 +106,8 @@ class _Accumulator(abc.ABC):
     """The sum of the gradients of a variable."""
 
     def __init__(self, var: Any, name: str) -> None:
-        self.sum = create_slot(var, name, lambda: tf.zeros(var.shape, var.dtype.base_dtype))
+        self.sum = create_slot(var, name, lambda: tf.zeros(var.shape, sum_dtype(var)))
+        self._dtype = var.dtype.base_dtype
 
     @property
     def variables(self) -> list[Any]:
@@ -119,7 +121,7 @@ class _Accumulator(abc.ABC):
     def mean(self, count: Any) -> Any:
         """Return the mean of `count` gradients."""
         with colocate_with(self.sum):
-            return self._mean(tf.cast(count, self.sum.dtype))
+            return self._mean(lambda values: tf.cast(values / tf.cast(count, values.dtype), self._dtype))
 
     def clear(self) -> Any:
         """Return the op that forgets the gradients."""
@@ -130,15 +132,15 @@ class _Accumulator(abc.ABC):
     def _add(self, grad: Any) -> Any: ...
 
     @abc.abstractmethod
-    def _mean(self, count: Any) -> Any: ...
+    def _mean(self, divide: Callable[[Any], Any]) -> Any: ...
 
 
 class _DenseAccumulator(_Accumulator):
     def _add(self, grad: Any) -> Any:
-        return self.sum.assign_add(grad, read_value=False)
+        return self.sum.assign_add(tf.cast(grad, self.sum.dtype), read_value=False)
 
-    def _mean(self, count: Any) -> Any:
-        return self.sum.read_value() / count
+    def _mean(self, divide: Callable[[Any], Any]) -> Any:
+        return divide(self.sum.read_value())
 
 
 class _SparseAccumulator(_Accumulator):
@@ -153,15 +155,16 @@ class _SparseAccumulator(_Accumulator):
         return [self.sum, self._touched]
 
     def _add(self, grad: Any) -> Any:
+        values = tf.cast(grad.values, self.sum.dtype)
         return tf.group(
-            tf.raw_ops.ResourceScatterAdd(resource=self.sum.handle, indices=grad.indices, updates=grad.values),
+            tf.raw_ops.ResourceScatterAdd(resource=self.sum.handle, indices=grad.indices, updates=values),
             tf.raw_ops.ResourceScatterUpdate(resource=self._touched.handle, indices=grad.indices, updates=True),
         )
 
-    def _mean(self, count: Any) -> Any:
+    def _mean(self, divide: Callable[[Any], Any]) -> Any:
         rows = tf.where(self._touched.read_value())[:, 0]
-        values = tf.gather(self.sum.read_value(), rows)
-        return tf.IndexedSlices(values / count, rows, tf.shape(self.sum, out_type=tf.int64))
+        values = divide(tf.gather(self.sum.read_value(), rows))
+        return tf.IndexedSlices(values, rows, tf.shape(self.sum, out_type=tf.int64))
 
 
 def _check_variables(grads_and_vars: list[tuple[Any, Any]]) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import abc
 import inspect
 import logging
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.name_pattern import NamePattern, name_in_tower
 from tpk.graph.summaries import add_tensor_summary
 from tpk.graph.variables import variable_name
 
@@ -93,7 +93,9 @@ class FilterNoneGrad(GradientProcessor):
 class GlobalNormClip(GradientProcessor):
     """Scales all gradients down together if their global norm is too large, as `tf.clip_by_global_norm` does.
 
-    The global norm is the root of the sum of the squares of the elements of *all* gradients.
+    The global norm is the root of the sum of the squares of the elements of *all* gradients. A sparse gradient may name
+    a row more than once, as it does when a word occurs twice in a batch; such rows are added first, unlike by
+    TensorFlow, which takes them for different ones. So the norm is that of the dense gradient.
 
     Args:
         global_norm: the largest norm that is left alone.
@@ -108,7 +110,7 @@ class GlobalNormClip(GradientProcessor):
         self._global_norm = float(global_norm)
 
     def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
-        grads = [grad for grad, _ in grads_and_vars]
+        grads = [_add_duplicate_rows(grad) for grad, _ in grads_and_vars]
         if all(grad is None for grad in grads):
             return grads_and_vars
         clipped, _ = tf.clip_by_global_norm(grads, self._global_norm)
@@ -136,20 +138,16 @@ class MapGradient(GradientProcessor):
 
     def __init__(self, func: Callable[..., Any], regex: str = ".*") -> None:
         self._func = _with_two_arguments(func)
-        self._regex = _compile(type(self).__name__, regex)
+        self._pattern = NamePattern(regex, type(self).__name__)
 
     def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
-        processed, matched = [], False
+        self._pattern.warn_unless_any(var for _, var in grads_and_vars)
+        processed = []
         for grad, var in grads_and_vars:
-            if self._regex.fullmatch(name_in_tower(var)):
-                matched = True
-                if grad is not None:
-                    grad = self._func(grad, var)
-                    if grad is None:
-                        continue
-            processed.append((grad, var))
-        if not matched:
-            _warn_of_no_match(self, self._regex, grads_and_vars)
+            if grad is None or not self._pattern.matches(var):
+                processed.append((grad, var))
+            elif (mapped := self._func(grad, var)) is not None:
+                processed.append((mapped, var))
         return processed
 
 
@@ -225,14 +223,17 @@ class ScaleGradient(GradientProcessor):
     """
 
     def __init__(self, multipliers: tuple[str, float] | Sequence[tuple[str, float]], verbose: bool = True) -> None:
-        pairs: Any = [multipliers] if _is_multiplier(multipliers) else multipliers
+        is_list = isinstance(multipliers, Sequence) and not _is_multiplier(multipliers)
+        pairs: Any = multipliers if is_list else [multipliers]
         wrong = [pair for pair in pairs if not _is_multiplier(pair)]
         if wrong:
             raise ConfigError(f"ScaleGradient takes pairs of a regular expression and a number, got {wrong[0]!r}.")
-        self._multipliers = [(_compile("ScaleGradient", regex), float(multiplier)) for regex, multiplier in pairs]
+        self._multipliers = [(NamePattern(regex, "ScaleGradient"), float(multiplier)) for regex, multiplier in pairs]
         self._verbose = verbose
 
     def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
+        for pattern, _ in self._multipliers:
+            pattern.warn_unless_any(var for _, var in grads_and_vars)
         processed = []
         for grad, var in grads_and_vars:
             multiplier = self._multiplier(var)
@@ -240,20 +241,10 @@ class ScaleGradient(GradientProcessor):
                 logger.info("the gradient of %s is multiplied by %g", variable_name(var), multiplier)
             if multiplier != 0:
                 processed.append((_multiply(grad, multiplier), var))
-        for regex, _ in self._multipliers:
-            if not any(regex.fullmatch(name_in_tower(var)) for _, var in grads_and_vars):
-                _warn_of_no_match(self, regex, grads_and_vars)
         return processed
 
     def _multiplier(self, var: Any) -> float:
-        name = name_in_tower(var)
-        return next((multiplier for regex, multiplier in self._multipliers if regex.fullmatch(name)), 1.0)
-
-
-def name_in_tower(variable: Any) -> str:
-    """Return the name of `variable` without that of the tower whose own it is."""
-    # No scope of a model is called so; see the rules of tower functions.
-    return re.sub(r"^tower\d+/", "", variable_name(variable))
+        return next((multiplier for pattern, multiplier in self._multipliers if pattern.matches(var)), 1.0)
 
 
 def _check_numerics(grad: Any, var: Any) -> Any:
@@ -263,6 +254,14 @@ def _check_numerics(grad: Any, var: Any) -> Any:
 
 def _multiply(grad: Any, multiplier: float) -> Any:
     return grad if grad is None or multiplier == 1 else _map_values(grad, lambda values: values * multiplier)
+
+
+def _add_duplicate_rows(grad: Any) -> Any:
+    if not isinstance(grad, tf.IndexedSlices):
+        return grad
+    rows, row_of = tf.unique(grad.indices)
+    values = tf.math.unsorted_segment_sum(grad.values, row_of, tf.size(rows))
+    return tf.IndexedSlices(values, rows, grad.dense_shape)
 
 
 def _map_values(grad: Any, func: Callable[[Any], Any]) -> Any:
@@ -291,27 +290,10 @@ def _with_two_arguments(func: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     )
 
 
-def _compile(processor: str, regex: str) -> re.Pattern[str]:
-    try:
-        return re.compile(regex)
-    except (re.error, TypeError) as error:
-        raise ConfigError(f"{processor}: {regex!r} is no regular expression: {error}.") from error
-
-
 def _is_multiplier(value: Any) -> bool:
     return (
         isinstance(value, tuple | list)
         and len(value) == 2
         and isinstance(value[0], str)
         and isinstance(value[1], int | float)
-    )
-
-
-def _warn_of_no_match(processor: GradientProcessor, regex: re.Pattern[str], grads_and_vars: GradsAndVars) -> None:
-    names = [name_in_tower(var) for _, var in grads_and_vars]
-    logger.warning(
-        "%s: %r matches the whole name of no variable (there are %s)",
-        type(processor).__name__,
-        regex.pattern,
-        ", ".join(names) or "none",
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from tpk.errors import TowerError
+from tpk.errors import ConfigError, TowerError
 from tpk.graph.gradients import check_cost
 from tpk.graph.variables import variable_name
 
@@ -22,11 +22,28 @@ class Objective:
         name: which of the costs that the tower function returns; empty if it returns a single one.
         variables: a regular expression that the names of the variables to train match from their beginning, such as
             ``"discriminator/"``. Names are those inside the tower.
+        every: it is minimized in each step whose number is a multiple of that. Strategies leave that to the trainer.
+
+    Raises:
+        ConfigError: if `variables` is no regular expression, or `every` is not a positive whole number.
     """
 
     get_optimizer: Callable[[], Any]
     name: str = ""
-    variables: str = ""
+    variables: str = attrs.field(default="")
+    every: int = attrs.field(default=1)
+
+    @variables.validator
+    def _check_variables(self, attribute: attrs.Attribute[Any], value: Any) -> None:
+        try:
+            re.compile(value)
+        except (re.error, TypeError) as error:
+            raise ConfigError(f"Objective(variables={value!r}): expected a regular expression ({error}).") from None
+
+    @every.validator
+    def _check_every(self, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ConfigError(f"Objective(every={value!r}): expected a positive whole number.")
 
     def cost_in(self, output: Any) -> Any:
         """Return the cost in the output of a tower function, a scalar.

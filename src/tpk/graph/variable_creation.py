@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,7 +28,7 @@ def record_variables() -> Iterator[list[Any]]:
         yield created
 
 
-def make_local(variables: Iterable[Any]) -> None:
+def make_local(variables: Sequence[Any]) -> None:
     """Make `variables` local ones: initialized with the others, but not saved, and trained by nobody else."""
     graph = tf.compat.v1.get_default_graph()
     names = {variable.name for variable in variables}

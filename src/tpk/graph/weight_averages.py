@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, SessionError
 from tpk.graph.optimizers import ProxyOptimizer
-from tpk.graph.slots import colocate_with, create_slot
+from tpk.graph.slots import colocate_with, create_slot, sum_dtype
 from tpk.graph.variables import variable_name
 
 WEIGHT_AVERAGES_KEY = "WEIGHT_AVERAGES"
@@ -214,17 +214,20 @@ def _build_swap(variable: Any, average: Any) -> tuple[Any, Any]:
             collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
             name="own",
         )
-        with tf.control_dependencies([own.assign(variable.read_value(), read_value=False)]):
+        value = variable.read_value()
+        if variable.op.type != "VarHandleOp":
+            # Reading a reference variable gives its memory, which the next assignment writes to.
+            value = tf.raw_ops.DeepCopy(x=value)
+        with tf.control_dependencies([own.assign(value, read_value=False)]):
             swap_in = tf.compat.v1.assign(variable, _cast(average.read_value(), variable)).op
-        value = tf.ensure_shape(own.read_value(), variable.shape)
-        with tf.control_dependencies([tf.compat.v1.assign(variable, value).op]):
+        own_value = tf.ensure_shape(own.read_value(), variable.shape)
+        with tf.control_dependencies([tf.compat.v1.assign(variable, own_value).op]):
             swap_out = own.assign(tf.zeros([0], own.dtype), read_value=False)
     return swap_in, swap_out
 
 
 def _zeros(variable: Any) -> Callable[[], Any]:
-    dtype = variable.dtype.base_dtype
-    return lambda: tf.zeros(variable.shape, tf.float32 if dtype.size < 4 else dtype)
+    return lambda: tf.zeros(variable.shape, sum_dtype(variable))
 
 
 def _cast(value: Any, like: Any) -> Any:

@@ -1,15 +1,20 @@
-"""What a batch normalization computes, once its variables are there: by one fused kernel, or by elementary ops."""
+"""What a batch normalization computes, once its variables are there: by a fused kernel, or by elementary ops."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import tensorflow as tf
 
+from tpk.layers.cross_tower import sum_across_towers
 from tpk.layers.training_flag import TrainingFlag
 
 HALF_PRECISION = (tf.float16, tf.bfloat16)
+
+_Moments = tuple[Any, Any, Any]
+"""Mean and variance by which to normalize, and the variance of which to take the moving average."""
 
 
 @attrs.frozen
@@ -75,13 +80,26 @@ class BatchNorm:
 
     def composed(self, inputs: Any) -> tuple[Any, list[Any]]:
         """Compute it by elementary ops; the variance that it averages is the biased one."""
+        return self._compute(inputs, self._moments)
+
+    def synchronized(self, inputs: Any, averages_unbiased: bool) -> tuple[Any, list[Any]]:
+        """Compute it by elementary ops, in training from mean and variance over the batches of all towers.
+
+        Args:
+            inputs: what is normalized.
+            averages_unbiased: whether the variance that it averages is the unbiased one, as in the fused kernel.
+        """
+        bias = 1 if averages_unbiased else 0
+        return self._compute(inputs, lambda values: self._moments_across_towers(values, bias))
+
+    def _compute(self, inputs: Any, moments_of: Callable[[Any], _Moments]) -> tuple[Any, list[Any]]:
         dtype = self.moving_mean.dtype.base_dtype
         values = tf.cast(inputs, dtype)
         gamma, beta = self._broadcast(self.gamma, values), self._broadcast(self.beta, values)
         mean, variance, updates = self.moving_mean, self.moving_variance, []
         if self.flag.static is not False:
-            mean, variance = self._moments(values)
-            updates = [self._update(self.moving_mean, mean), self._update(self.moving_variance, variance)]
+            mean, variance, averaged = moments_of(values)
+            updates = [self._update(self.moving_mean, mean), self._update(self.moving_variance, averaged)]
         # Custom getters may have given the variables another dtype.
         mean, variance = tf.cast(mean, dtype), tf.cast(variance, dtype)
         beta = None if beta is None else tf.cast(beta, dtype)
@@ -92,14 +110,40 @@ class BatchNorm:
         outputs.set_shape(inputs.shape)
         return outputs, updates
 
-    def _moments(self, values: Any) -> tuple[Any, Any]:
-        """Mean and variance of the batch in training, else the moving ones."""
-        others = [axis for axis in range(values.shape.rank) if axis not in self.axes]
-        mean, variance = tf.nn.moments(values, others, keepdims=len(self.axes) > 1)
+    def _moments(self, values: Any) -> _Moments:
+        mean, variance = tf.nn.moments(values, self._other_axes(values), keepdims=len(self.axes) > 1)
+        mean, variance = self._in_training(mean, variance)
+        return mean, variance, variance
+
+    def _moments_across_towers(self, values: Any, bias: int) -> _Moments:
+        """The moments by two passes, as `tf.nn.moments` does: the variance from deviations from the joint mean.
+
+        Sums of squares would take one exchange less between the towers, but cancel where the mean is large against
+        the deviations (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983).
+        """
+        axes, keepdims = self._other_axes(values), len(self.axes) > 1
+
+        def total(of: Any, name: str) -> Any:
+            return sum_across_towers(tf.reduce_sum(of, axes, keepdims), name)
+
+        sizes = tf.gather(tf.shape(values), axes)
+        count = sum_across_towers(tf.reduce_prod(tf.cast(sizes, values.dtype)), "count")
+        mean = total(values, "sum") / count
+        # The deviations sum to zero, so the variance does not change with the mean.
+        center = self._broadcast(tf.stop_gradient(mean), values)
+        sum_of_squares = total(tf.math.squared_difference(values, center), "sum_of_squares")
+        averaged = sum_of_squares / tf.maximum(count - bias, 1)
+        return *self._in_training(mean, sum_of_squares / count), averaged
+
+    def _in_training(self, mean: Any, variance: Any) -> tuple[Any, Any]:
+        """These in training, else the moving ones."""
         return (
             self.flag.choose(lambda: mean, lambda: tf.convert_to_tensor(self.moving_mean)),
             self.flag.choose(lambda: variance, lambda: tf.convert_to_tensor(self.moving_variance)),
         )
+
+    def _other_axes(self, values: Any) -> list[int]:
+        return [axis for axis in range(values.shape.rank) if axis not in self.axes]
 
     def _update(self, average: Any, value: Any) -> Any:
         return self.flag.choose(lambda: _move_average(average, value, self.momentum), lambda: average).op

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tpk.layers.arguments import Function, known_rank, known_size, require_floating
 from tpk.layers.batch_norm import HALF_PRECISION, BatchNorm
+from tpk.layers.cross_tower import is_summed_across_towers
 from tpk.layers.layer_scope import ONES, ZEROS, LayerScope, open_layer
 from tpk.layers.training_flag import TrainingFlag
 
@@ -38,6 +39,7 @@ def batch_normalization(
     fused: bool | None = None,
     virtual_batch_size: int | None = None,
     adjustment: Any = None,
+    sync: bool = False,
 ) -> Any:
     """Normalize each feature: ``gamma * (inputs - mean) / sqrt(variance + epsilon) + beta``.
 
@@ -79,12 +81,18 @@ def batch_normalization(
             fused kernel, and the biased one without.
         virtual_batch_size: must be None; virtual batches are not supported.
         adjustment: must be None; it is not supported.
+        sync: whether mean and variance in training are those over the batches of all towers of this process, so
+            that N towers compute what one would on their concatenation. It takes no fused kernel, and small sums
+            across the towers, three forward and two backward; it is worth that where the batch of a tower is too
+            small for good statistics (Peng et al., 2018, https://arxiv.org/abs/1711.07240). With one tower, and
+            in inference, it has no effect. The towers of strategy ``async`` do not run together, so they refuse it.
 
     Returns:
         A tensor like the inputs.
 
     Raises:
         ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
+        TowerError: if `sync` is asked for inside of a `tf.cond`, a `tf.while_loop` or a `tf.function`.
 
     Example:
         ```python
@@ -128,7 +136,10 @@ def batch_normalization(
             "moving_variance", shape, dtype=dtype, initializer=moving_variance_initializer
         )
         batch_norm = BatchNorm(flag, axes, epsilon, momentum, gamma, beta, moving_mean, moving_variance)
-        if fused is not False and batch_norm.has_fused_kernel(layer.inputs):
+        has_fused_kernel = fused is not False and batch_norm.has_fused_kernel(layer.inputs)
+        if sync and flag.static is not False and is_summed_across_towers():
+            outputs, updates = batch_norm.synchronized(layer.inputs, averages_unbiased=has_fused_kernel)
+        elif has_fused_kernel:
             outputs, updates = batch_norm.fused(layer.inputs)
         else:
             outputs, updates = batch_norm.composed(layer.inputs)

@@ -46,6 +46,7 @@ BUILTINS: dict[str, dict[str, str]] = {
         "SimpleMovingAverage": "tpk.callbacks:SimpleMovingAverage",
         "EstimatedTimeLeft": "tpk.callbacks:EstimatedTimeLeft",
         "HookToCallback": "tpk.callbacks:HookToCallback",
+        "WithAveragedWeights": "tpk.callbacks:WithAveragedWeights",
     },
     "plugin": {},
 }

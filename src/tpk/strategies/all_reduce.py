@@ -141,8 +141,10 @@ def _ring(column: Column, devices: Sequence[str], turn: int) -> Column:
 def _nccl(column: Column, devices: Sequence[str], turn: int) -> Column:
     from tensorflow.python.ops import nccl_ops
 
-    with tf.device(None):  # Each op is where its tensor is.
-        return list(nccl_ops.all_sum(column))
+    # NCCL reduces where a tensor is, which the user may have put elsewhere than the tower.
+    placed = [_on(device, tf.identity, tensor) for device, tensor in zip(devices, column, strict=True)]
+    with tf.device(None):
+        return list(nccl_ops.all_sum(placed))
 
 
 _REDUCERS: dict[str, Callable[[Column, Sequence[str], int], Column]] = {
@@ -175,7 +177,7 @@ def _plan_packs(tensors: Sequence[Any], pack_bytes: int) -> list[list[int]]:
     for position, tensor in enumerate(tensors):
         size = tensor.shape.num_elements()
         needed = math.inf if size is None else size * tensor.dtype.size
-        joins = bool(packs) and needed <= room and tensors[packs[-1][0]].dtype == tensor.dtype
+        joins = bool(packs) and 0 < room >= needed and tensors[packs[-1][0]].dtype == tensor.dtype
         if joins:
             packs[-1].append(position)
             room -= int(needed)

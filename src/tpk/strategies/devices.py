@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -31,15 +31,16 @@ def resolve_devices(devices: Devices) -> list[str]:
         devices = max(gpus, 1)
     if isinstance(devices, str):
         devices = [devices]
-    if isinstance(devices, bool) or (isinstance(devices, int) and devices < 1):
+    is_count = isinstance(devices, int) and not isinstance(devices, bool) and devices > 0
+    if not is_count and not isinstance(devices, Iterable):
         raise ConfigError(f"devices={devices!r}: expected a positive count, indices, or device strings.")
     wanted = list(range(devices)) if isinstance(devices, int) else list(devices)
-    if not wanted or len(set(wanted)) != len(wanted):
-        raise ConfigError(f"devices={devices!r}: expected at least one device, and each only once.")
     kind = "gpu" if gpus else "cpu"
     names = [device if isinstance(device, str) else f"/{kind}:{device}" for device in wanted]
     for name in names:
         _check(name, gpus)
+    if not names or len(set(map(_canonical, names))) != len(names):
+        raise ConfigError(f"devices={devices!r}: expected at least one device, and each only once.")
     return names
 
 
@@ -58,11 +59,17 @@ def is_gpu(device: str) -> bool:
     return match is not None and match[1].lower() == "gpu"
 
 
+def _canonical(name: str) -> str:
+    """One string for all that mean the same device: ``/gpu:0`` and ``/device:GPU:0``."""
+    return name.lower().replace("/device:", "/")
+
+
 def _check(name: str, gpus: int) -> None:
     match = _DEVICE.match(name)
     if match is None or match[2] == "*":
         raise ConfigError(f"{name!r} is no device; expected a string such as '/gpu:0' or '/cpu:1'.")
-    if match[1].lower() == "gpu" and int(match[2]) >= gpus:
+    is_of_another_process = name.lower().startswith("/job:")
+    if match[1].lower() == "gpu" and int(match[2]) >= gpus and not is_of_another_process:
         existing = ", ".join(f"/gpu:{index}" for index in range(gpus)) or "none"
         raise ConfigError(
             f"there is no device {name!r}. GPUs that exist: {existing}. CPU devices are logical, so there are as many "

@@ -14,7 +14,7 @@ from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter
 from tpk.strategies.devices import Devices, add_cpu_devices, is_gpu, resolve_devices
-from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn
+from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
 from tpk.tower.tower_func import TowerFunc
 
 
@@ -92,6 +92,7 @@ class ParameterServerStrategy(Strategy):
         gradients: list[Gradients] = []
         for objective, optimizer in zip(objectives, optimizers, strict=True):
             rows = self._shared.gradients(objective, optimizer, towers)
+            check_gradients_alike(towers, rows)
             with tf.name_scope("average_gradients"):
                 gradients.append([_mean_where_the_variable_is(pairs) for pairs in zip(*rows, strict=True)])
 

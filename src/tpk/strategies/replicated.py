@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.errors import TowerError
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.variable_creation import make_local, record_variables
@@ -16,7 +15,7 @@ from tpk.plugin import Callback, hookimpl
 from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
 from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
 from tpk.strategies.devices import Devices, add_cpu_devices, resolve_devices
-from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn, pair_variables
+from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn, pair_variables
 from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
@@ -143,8 +142,7 @@ class ReplicatedStrategy(Strategy):
                 variables = objective.select(tower.variables, tower.vs_name)
                 cost = objective.cost_in(tower.output)
                 rows.append(compute_gradients(optimizer, cost, variables, warns=index == 0))
-        if len({len(row) for row in rows}) > 1:
-            raise TowerError("some towers have gradients of more variables than others. Build the same model in each.")
+        check_gradients_alike(towers, rows)
         with tf.name_scope("all_reduce"):
             means = all_reduce_mean(
                 [[gradient for gradient, _ in row] for row in rows], self.devices, self.mode, self._pack_bytes

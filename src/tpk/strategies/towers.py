@@ -10,8 +10,10 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import TowerError
+from tpk.graph.gradients import Gradients
 from tpk.graph.variable_creation import record_variables
 from tpk.graph.variables import variable_name
+from tpk.layers.cross_tower import CrossTowerSums, check_sums_are_complete
 from tpk.tower.context import TrainTowerContext
 
 
@@ -54,7 +56,7 @@ def build_on_multi_tower(
         The towers.
 
     Raises:
-        TowerError: if there are not as many scopes as devices.
+        TowerError: if there are not as many scopes as devices, or some towers need values that others do not have.
 
     Example:
         ```python
@@ -64,12 +66,14 @@ def build_on_multi_tower(
     vs_names = [""] * len(devices) if vs_names is None else list(vs_names)
     if len(vs_names) != len(devices):
         raise TowerError(f"{len(devices)} devices need as many variable scopes, got {vs_names}.")
+    sums = CrossTowerSums(len(devices))
     towers: list[Tower] = []
     for index, (device, vs_name) in enumerate(zip(devices, vs_names, strict=True)):
         context = TrainTowerContext(ns_name=f"tower{index}", vs_name=vs_name, index=index, total=len(devices))
         with (
             tf.compat.v1.device(device if place is None else place(device)),
             record_variables() as created,
+            sums.tower(index),
             context,
         ):
             output = func()
@@ -78,6 +82,7 @@ def build_on_multi_tower(
         else:
             variables = tf.compat.v1.trainable_variables()
         towers.append(Tower(device, vs_name, output, list(variables), created))
+    check_sums_are_complete()
     return towers
 
 
@@ -117,3 +122,27 @@ def pair_variables(main: Tower, tower: Tower) -> list[tuple[Any, Any]]:
             f"{', '.join(sorted(differing))}. A tower function has to build the same model each time."
         )
     return [(of_main[name], variable) for name, variable in own.items()]
+
+
+def check_gradients_alike(towers: Sequence[Tower], rows: Sequence[Gradients]) -> None:
+    """Check that all towers have gradients of the same variables, in the same order.
+
+    Args:
+        towers: the towers.
+        rows: the gradients of each.
+
+    Raises:
+        TowerError: if one has gradients of other variables than the first; it names them.
+    """
+    of_main: list[str] = []
+    for index, (tower, row) in enumerate(zip(towers, rows, strict=True)):
+        prefix = f"{tower.vs_name}/" if tower.vs_name else ""
+        own = [variable_name(variable).removeprefix(prefix) for _, variable in row]
+        of_main = of_main if index else own
+        if own != of_main:
+            differing = sorted(set(own) ^ set(of_main)) or own
+            raise TowerError(
+                f"towers 0 and {index} have gradients of different variables, or in another order: "
+                f"{', '.join(differing)}. A tower function has to build the same model each time."
+            )
+    check_sums_are_complete()

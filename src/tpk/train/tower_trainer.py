@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import attrs
 import tensorflow as tf
 
 from tpk.errors import InputError, TowerError, TrainerStateError
+from tpk.graph.loss_scale import with_loss_scale
 from tpk.graph.objective import Objective
+from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
+from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source import InputSource, QueueInput
 from tpk.plugin import get_catalog
 from tpk.predict import OnlinePredictor
@@ -26,10 +30,20 @@ class TowerTrainer(Trainer):
 
     Args:
         strategy: how a step is replicated: an instance, a class, a name, or `tpk.use(name, **options)`.
+        precision: what towers compute in: ``"float32"``, ``"bfloat16"``, or ``"float16"``, which scales the cost. The
+            variables stay ``float32``; see `tpk.graph.precision` and `tpk.graph.loss_scale`.
+        xla: whether towers and their gradients are compiled by XLA; see `tpk.graph.xla`.
+
+    Raises:
+        ConfigError: if the precision is unknown, or this TensorFlow has no XLA.
     """
 
-    def __init__(self, strategy: Any = "single") -> None:
+    def __init__(self, strategy: Any = "single", precision: str = "float32", xla: bool = False) -> None:
         super().__init__()
+        self.precision = check_precision(precision)
+        self.xla = xla
+        if xla:
+            check_xla()
         self.strategy: Strategy = get_catalog().resolve("strategy", strategy)
         self.is_chief = self.strategy.is_chief
         self._tower_func: TowerFunc | None = None
@@ -60,6 +74,28 @@ class TowerTrainer(Trainer):
     def inputs(self) -> list[Any]:
         """The input tensors of the main training tower."""
         return self._main_tower().inputs
+
+    def make_tower_func(self, func: Callable[..., Any], input_signature: Sequence[Any]) -> TowerFunc:
+        """Return `func` as a tower function in the precision of this trainer, compiled if that is wanted.
+
+        Args:
+            func: takes the input tensors, and returns the cost, or a dict of costs.
+            input_signature: a `tf.TensorSpec` for each input.
+
+        Raises:
+            InputError, TowerError: if one of the two is not as it should be.
+        """
+        if callable(func):
+            func = in_precision(func, self.precision)
+            func = compiled_by_xla(func) if self.xla else func
+        return TowerFunc(func, input_signature)
+
+    def scale_loss(self, objective: Objective) -> Objective:
+        """Return the objective with a dynamic loss scale if the precision needs one, else as it is."""
+        if self.precision != "float16":
+            return objective
+        name = f"{objective.name}/LossScale" if objective.name else "LossScale"
+        return attrs.evolve(objective, get_optimizer=lambda: with_loss_scale(objective.get_optimizer(), name))
 
     def session_config(self, config: Any) -> Any:
         """Return the session's config as the strategy wants it."""
@@ -170,9 +206,9 @@ class SingleCostTrainer(TowerTrainer):
         source = self.strategy.prepare_input(check_input_source(input_source))
         with self.graph.as_default():
             callbacks = source.setup(signature)
-            self.tower_func = TowerFunc(get_cost, signature)
+            self.tower_func = self.make_tower_func(get_cost, signature)
             (self.train_op,) = self.strategy.build(
-                self.tower_func, source.get_input_tensors, [Objective(get_optimizer)]
+                self.tower_func, source.get_input_tensors, [self.scale_loss(Objective(get_optimizer))]
             )
             for callback in [*callbacks, *self.strategy.callbacks()]:
                 self.register_callback(callback)

@@ -1,0 +1,180 @@
+"""Dynamic loss scaling, which keeps gradients within the range of ``float16``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.optimizers import ProxyOptimizer
+from tpk.graph.summaries import add_tensor_summary
+from tpk.graph.variable_creation import record_variables
+
+
+class DynamicLossScaleOptimizer(ProxyOptimizer):
+    """Multiplies the cost by a scale, and divides the gradients by it.
+
+    Without that, many gradients of a ``float16`` model are zero, because they are too small for the type. A step whose
+    gradients are not finite is skipped: nothing is updated, and the scale is divided by `factor`, but not below 1.
+    After `growth_interval` updates in a row the scale is multiplied by `factor`. It is the method of NVIDIA's guide,
+    "Train With Mixed Precision", section "Choosing A Scaling Factor"
+    (https://docs.nvidia.com/deeplearning/performance/mixed-precision-training/), and of Micikevicius et al., 2018
+    (https://arxiv.org/abs/1710.03740).
+
+    The scale is summarized as ``<name>/scale``. If it stays at 1, it is not the scaling that makes gradients infinite.
+
+    A skipped step does not count for what is wrapped: neither for the averages of Adam, nor for the steps that an
+    `AccumGradOptimizer` accumulates. Processors that are to see the gradients of each step, skipped or not, such as
+    `SummaryGradient`, belong around it.
+
+    Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
+    they decide alike. They share the scale.
+
+    Args:
+        opt: the optimizer that updates.
+        initial_scale: the first scale, at least 1. A power of 2 costs no precision.
+        growth_interval: after how many updates without overflow the scale grows.
+        factor: by how much it grows and shrinks.
+        name: the variable scope of the two variables, ``scale`` and ``good_steps``. They are saved in checkpoints.
+
+    Raises:
+        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, if a number is out of range, or if there is a loss
+            scale of this name already.
+
+    Example:
+        ```python
+        def optimizer(self):
+            optimizer = apply_grad_processors(tf.compat.v1.train.AdamOptimizer(1e-3), [GlobalNormClip(1.0)])
+            return DynamicLossScaleOptimizer(optimizer)
+        ```
+    """
+
+    def __init__(
+        self,
+        opt: Any,
+        initial_scale: float = 2.0**15,
+        growth_interval: int = 2000,
+        factor: float = 2.0,
+        name: str = "LossScale",
+    ) -> None:
+        super().__init__(opt, name)
+        _check("initial_scale", initial_scale, (int, float), lambda value: 1 <= value < math.inf, "at least 1")
+        _check("growth_interval", growth_interval, int, lambda value: value >= 1, "a positive whole number")
+        _check("factor", factor, (int, float), lambda value: 1 < value < math.inf, "more than 1")
+        self._growth_interval = growth_interval
+        self._factor = float(factor)
+        # Not among the slots: gradients need the scale, and towers share it as they share a learning rate.
+        with record_variables() as created:
+            self._scale, self._good_steps = _get_variables(name, float(initial_scale))
+        # The optimizers of other towers share the variables of the first tower's, which updates them.
+        self._updates_scale = bool(created)
+        if self._updates_scale:
+            add_tensor_summary(self._scale, ["scalar"], name=f"{name}/scale")
+
+    @property
+    def loss_scale(self) -> Any:
+        """The scale, a scalar ``float32`` variable."""
+        return self._scale
+
+    def compute_gradients(self, loss: Any, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
+        """Return the gradients of `loss`, computed from the scaled one, and scaled back.
+
+        The arguments are those of `tf.compat.v1.train.Optimizer.compute_gradients`.
+        """
+        with tf.name_scope(self.get_name()):
+            # Read once: another tower may change it before the gradients are there.
+            scale = self._scale.read_value()
+            scaled = tf.cast(loss, tf.float32) * scale
+        pairs = super().compute_gradients(scaled, *args, **kwargs)
+        with tf.name_scope(self.get_name()):
+            return [(_divide(grad, scale), var) for grad, var in pairs]
+
+    def _own_variables(self) -> list[Any]:
+        return [self._scale, self._good_steps]
+
+    def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        finite = _all_finite([grad for grad, _ in grads_and_vars])
+
+        def apply() -> Any:
+            return self._opt.apply_gradients(grads_and_vars)
+
+        update = tf.cond(finite, apply, tf.no_op)
+        return tf.group(update, self._update_scale(finite)) if self._updates_scale else update
+
+    def _update_scale(self, finite: Any) -> Any:
+        with tf.device("/cpu:0"):
+            scale, good_steps = self._scale.read_value(), self._good_steps.read_value() + 1
+            grows = good_steps >= self._growth_interval
+            larger = scale * self._factor
+            larger = tf.where(grows & tf.math.is_finite(larger), larger, scale)
+            smaller = tf.maximum(scale / self._factor, 1.0)
+            good_steps = tf.where(finite & ~grows, good_steps, tf.zeros_like(good_steps))
+            # What is assigned depends on `finite`, so on all gradients: they are computed from the old scale.
+            return tf.group(
+                self._scale.assign(tf.where(finite, larger, smaller), read_value=False),
+                self._good_steps.assign(good_steps, read_value=False),
+            )
+
+
+def with_loss_scale(optimizer: Any, name: str = "LossScale") -> Any:
+    """Return `optimizer` in a `DynamicLossScaleOptimizer`, unless there is one in it already.
+
+    Args:
+        optimizer: a `tf.compat.v1.train.Optimizer`.
+        name: of the scale.
+    """
+    each = optimizer
+    while isinstance(each, ProxyOptimizer):
+        if isinstance(each, DynamicLossScaleOptimizer):
+            return optimizer
+        each = each._opt
+    return DynamicLossScaleOptimizer(optimizer, name=name)
+
+
+def _get_variables(name: str, initial_scale: float) -> tuple[Any, Any]:
+    if tf.executing_eagerly():
+        raise ConfigError(
+            "a DynamicLossScaleOptimizer has variables in a graph, but TensorFlow executes eagerly here. Make it "
+            "inside `with tf.Graph().as_default():`; a trainer does so when it asks the model for its optimizer."
+        )
+    with tf.compat.v1.variable_scope(name, auxiliary_name_scope=False), tf.device("/cpu:0"):
+        try:
+            scale = _get_variable("scale", tf.float32, initial_scale)
+        except ValueError as error:
+            raise ConfigError(
+                f"there is a loss scale {name!r} in this graph already. Each optimizer has its own: give "
+                "DynamicLossScaleOptimizer(..., name=...)."
+            ) from error
+        return scale, _get_variable("good_steps", tf.int64, 0)
+
+
+def _get_variable(name: str, dtype: Any, value: float) -> Any:
+    initializer = tf.compat.v1.constant_initializer(value)
+    return tf.compat.v1.get_variable(name, [], dtype, initializer, trainable=False, use_resource=True)
+
+
+def _divide(grad: Any, scale: Any) -> Any:
+    if grad is None:
+        return None
+    if isinstance(grad, tf.IndexedSlices):
+        return tf.IndexedSlices(_divide(grad.values, scale), grad.indices, grad.dense_shape)
+    return grad / tf.cast(scale, grad.dtype)
+
+
+def _all_finite(grads: Sequence[Any]) -> Any:
+    each_finite = []
+    for grad in grads:
+        values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
+        with tf.device(values.device):
+            each_finite.append(tf.reduce_all(tf.math.is_finite(values)))
+    # On the CPU, where control flow reads it.
+    with tf.device("/cpu:0"):
+        return tf.reduce_all(each_finite, name="all_finite")
+
+
+def _check(what: str, value: Any, kind: Any, is_right: Callable[[Any], bool], expected: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind) or not is_right(value):
+        raise ConfigError(f"DynamicLossScaleOptimizer({what}={value!r}): expected {expected}.")

@@ -1,0 +1,233 @@
+"""Training with several costs, each minimized over its own part of the model: GANs, actor-critic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, combinations
+from math import lcm
+from typing import Any
+
+import attrs
+import tensorflow as tf
+
+from tpk.errors import ConfigError, TrainerStateError
+from tpk.graph.accumulation import AccumGradOptimizer
+from tpk.graph.objective import Objective
+from tpk.graph.optimizers import ProxyOptimizer
+from tpk.graph.signature import check_signature
+from tpk.input_source import InputSource, QueueInput
+from tpk.train.tower_trainer import TowerTrainer, check_input_source
+
+UPDATES = ("in_turn", "together")
+
+
+class MultiObjectiveTrainer(TowerTrainer):
+    """Trains a model with several costs, on whatever devices and processes its strategy says.
+
+    An objective is due in each step whose number is a multiple of its `every`. Steps count from 1 on through all
+    epochs, so a training that is resumed goes on with the same rhythm. At least one objective has ``every=1``, so that
+    there is no step without any.
+
+    - ``"in_turn"``: each due objective has a run of its own, in the order of the list; the later ones see what the
+      earlier ones have changed. Each run takes its own datapoint from the input for each tower. Each is a run with all
+      hooks, so `global_step`, which counts runs, grows by as many as objectives are due, and per-step callbacks such as
+      `RunUpdateOps` and moving averages take part in each.
+    - ``"together"``: one run minimizes all due objectives. All their gradients are computed, from the same datapoint
+      and the same variables, before any of them is applied.
+
+    Strategies whose towers do not wait for each other (``async``) refuse several objectives.
+
+    Whichever objective a run updates: what it fetches from the training towers (the other costs, say) is computed from
+    the variables as they were before the update.
+
+    Args:
+        strategy: how a step is replicated: an instance, a class, a name, or `tpk.use(name, **options)`.
+        update: ``"in_turn"`` or ``"together"``.
+        precision: what towers compute in; see `TowerTrainer`.
+        xla: whether towers are compiled; see `TowerTrainer`.
+
+    Raises:
+        ConfigError: if `update` is neither of the two, the precision is unknown, or this TensorFlow has no XLA.
+
+    Example:
+        ```python
+        def build_graph(image):
+            ...
+            return {"discriminator": discriminator_cost, "generator": generator_cost}
+
+        trainer = tpk.MultiObjectiveTrainer(tpk.use("replicated", devices=8), update="in_turn")
+        trainer.setup_graph(
+            [tf.TensorSpec([None, 28, 28, 1], tf.float32, "image")],
+            trainer.default_input(batches),
+            build_graph,
+            [
+                tpk.Objective(get_optimizer, name="discriminator", variables="discriminator/"),
+                tpk.Objective(get_optimizer, name="generator", variables="generator/", every=2),
+            ],
+        )
+        trainer.train_with_defaults(steps_per_epoch=len(batches), max_epoch=10)
+        ```
+    """
+
+    def __init__(
+        self, strategy: Any = "single", update: str = "in_turn", precision: str = "float32", xla: bool = False
+    ) -> None:
+        if update not in UPDATES:
+            raise ConfigError(f"update={update!r}: expected 'in_turn' or 'together'.")
+        super().__init__(strategy, precision, xla)
+        self.update = update
+        self._objectives: tuple[Objective, ...] = ()
+        self._ops: dict[tuple[int, ...], Any] = {}
+
+    def default_input(self, dataflow: Iterable[Any]) -> InputSource:
+        """Return the input source for a plain dataflow: a `QueueInput`."""
+        return QueueInput(dataflow)
+
+    def setup_graph(
+        self,
+        input_signature: Sequence[Any],
+        input_source: InputSource,
+        get_costs: Callable[..., Any],
+        objectives: Sequence[Objective],
+    ) -> None:
+        """Build the training towers and the train ops, inside the trainer's graph.
+
+        Args:
+            input_signature: a `tf.TensorSpec(shape, dtype, name)` for each input of the model.
+            input_source: where the data comes from; see `tpk.input_source`.
+            get_costs: the tower function: takes the input tensors, returns a dict of costs by their names.
+            objectives: what is minimized, in order; each names one of the costs. They may train the same variables.
+
+        Raises:
+            TrainerStateError: if the graph was set up before.
+            ConfigError: if the objectives are none, of one name, or none of them has ``every=1``; or if the strategy or
+                an optimizer cannot do what they ask for.
+            InputError, TowerError: if one of the others is not as it should be.
+        """
+        if self._tower_func is not None:
+            raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
+        self._objectives = _checked(objectives)
+        signature = check_signature(input_signature)
+        source = self.strategy.prepare_input(check_input_source(input_source))
+        if self.update == "together":
+            groups = _sets_that_are_due(self._objectives)
+        else:
+            groups = [(position,) for position in range(len(self._objectives))]
+        with self.graph.as_default():
+            callbacks = source.setup(signature)
+            self.tower_func = self.make_tower_func(get_costs, signature)
+            wrapped = [_updating_after_reads(self.scale_loss(objective)) for objective in self._objectives]
+            ops = self.strategy.build(self.tower_func, source.get_input_tensors, wrapped, groups)
+            self._ops = dict(zip(groups, ops, strict=True))
+            for callback in [*callbacks, *self.strategy.callbacks()]:
+                self.register_callback(callback)
+        self.train_op = ops[0] if len(ops) == 1 else ops
+
+    @property
+    def train_ops(self) -> list[Any]:
+        """What the runs of a step run, one in each."""
+        return list(self._ops.values())
+
+    def run_step(self) -> None:
+        """Minimize the objectives that are due.
+
+        Raises:
+            TrainerStateError: if the graph is not set up.
+        """
+        if not self._ops:
+            raise TrainerStateError(f"this {type(self).__name__} has nothing to minimize. Call setup_graph() first.")
+        step = (self.epoch_num - 1) * self.steps_per_epoch + self.local_step
+        due = _due(self._objectives, step)
+        if self.update == "together":
+            self.hooked_sess.run(self._ops[due])
+        else:
+            for position in due:
+                self.hooked_sess.run(self._ops[(position,)])
+
+
+def _checked(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
+    if not objectives:
+        raise ConfigError("there is no objective, so there is nothing to train. Give one or more tpk.Objective.")
+    for objective in objectives:
+        if not isinstance(objective, Objective):
+            raise ConfigError(f"expected objectives, each a tpk.Objective; got {objective!r}.")
+    names = [objective.name for objective in objectives]
+    if "" in names:
+        raise ConfigError(
+            f"the objective at position {names.index('')} has no name. Give the name of the cost that it minimizes."
+        )
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ConfigError(f"several objectives are called {', '.join(map(repr, repeated))}. Give each its own cost.")
+    if all(objective.every > 1 for objective in objectives):
+        periods = ", ".join(f"{objective.name!r} every {objective.every}" for objective in objectives)
+        raise ConfigError(
+            f"no objective is due in the first step ({periods}). Let at least one be minimized in every step (every=1)."
+        )
+    return tuple(objectives)
+
+
+def _due(objectives: Sequence[Objective], step: int) -> tuple[int, ...]:
+    """The positions of the objectives that are due in the step of this number."""
+    return tuple(position for position, objective in enumerate(objectives) if step % objective.every == 0)
+
+
+def _sets_that_are_due(objectives: Sequence[Objective]) -> list[tuple[int, ...]]:
+    """The positions of the objectives that are due together in some step, each set of them once.
+
+    Whatever is due in a step is also due, and nothing else, in the step of the least common multiple of its periods.
+    """
+    periods = sorted({objective.every for objective in objectives})
+    some = chain.from_iterable(combinations(periods, count) for count in range(1, len(periods) + 1))
+    return sorted({_due(objectives, lcm(*chosen)) for chosen in some}, key=lambda due: (len(due), due))
+
+
+def _updating_after_reads(objective: Objective) -> Objective:
+    return attrs.evolve(objective, get_optimizer=lambda: _UpdatesAfterReads(objective.get_optimizer()))
+
+
+class _UpdatesAfterReads(ProxyOptimizer):
+    """Updates variables once all reads of them in the graph so far, which are those of the training towers, are done.
+
+    Otherwise what does not depend on the gradients (the cost of another objective, which somebody fetches) would see
+    some variables from before and others from after the update. Reading copies nothing, so it costs nothing.
+    """
+
+    def __init__(self, opt: Any) -> None:
+        super().__init__(opt, "UpdateAfterReads")
+        self._gradients: list[Any] = []
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        pairs = list(grads_and_vars)
+        again = any(gradient is known for (gradient, _), known in zip(pairs, self._gradients, strict=False))
+        if again and _accumulates(self._opt):
+            raise ConfigError(
+                "an AccumGradOptimizer cannot be part of several train ops, because each would accumulate by itself; "
+                "but update='together' makes one for each set of objectives that are due in a step. Let all "
+                "objectives have every=1, or use update='in_turn'."
+            )
+        self._gradients = [gradient for gradient, _ in pairs]
+        with tf.control_dependencies([tf.group(*_reads(variable for _, variable in pairs))]):
+            return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
+
+
+def _accumulates(optimizer: Any) -> bool:
+    while isinstance(optimizer, ProxyOptimizer):
+        if isinstance(optimizer, AccumGradOptimizer):
+            return True
+        optimizer = optimizer._opt
+    return False
+
+
+def _reads(variables: Iterable[Any]) -> list[Any]:
+    """The ops that do nothing but read one of the variables: neither conditionally nor after something else."""
+    consumers = chain.from_iterable(
+        variable.handle.consumers() for variable in variables if hasattr(variable, "handle")
+    )
+    return [
+        op
+        for op in consumers
+        if op.type == "ReadVariableOp" and not op.control_inputs and op._get_control_flow_context() is None
+    ]

@@ -86,9 +86,7 @@ def test_only_the_main_training_tower_shows_summaries_and_only_training_updates(
 def test_a_tower_with_variables_of_its_own_updates_them():
     tower = TowerFunc(linear, SIGNATURE)
     for index in range(2):
-        with TrainTowerContext(
-            ns_name=f"tower{index}", vs_name=f"tower{index}" if index else "", index=index, total=2
-        ):
+        with TrainTowerContext(ns_name=f"tower{index}", vs_name=f"tower{index}" if index else "", index=index, total=2):
             tower(x())
     updates = [op.name for op in v1.get_collection(v1.GraphKeys.UPDATE_OPS)]
     assert updates == ["tower0/update", "tower1/update"]

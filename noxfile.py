@@ -84,3 +84,13 @@ def examples(session):
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", "--run-dir", f"{directory}/digits")
     session.run("python", "examples/custom_trainer.py")
     session.run("python", "examples/any_loop.py")
+
+
+@nox.session(python=NEWEST)
+def bench(session):
+    """The benchmarks, with what they compare; on a quiet machine."""
+    session.install("tensorflow==2.21.*", ".", "matplotlib")
+    # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
+    session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
+    session.run("python", "tests/benchmarks/start_up.py")
+    session.run("python", "tests/benchmarks/step_overhead.py", "--png", "step_overhead.png", *session.posargs)

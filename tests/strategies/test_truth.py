@@ -118,9 +118,7 @@ def test_where_shared_variables_live_changes_nothing(ps_device):
 
 def replicates_of(variables, count):
     """The other towers' copies of each trained variable."""
-    return {
-        name: [variables.local[f"tower{index}/{name}"] for index in range(1, count)] for name in variables.trained
-    }
+    return {name: [variables.local[f"tower{index}/{name}"] for index in range(1, count)] for name in variables.trained}
 
 
 @pytest.mark.parametrize("pack_bytes", [0, 100, 1 << 20])

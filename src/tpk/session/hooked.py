@@ -20,6 +20,7 @@ SessionRunValues = tf.compat.v1.train.SessionRunValues
 
 _MAX_CONSTANT_PLANS = 256
 _NO_PLAN = (None, None)
+_NOTHING = SessionRunValues(None, None, None)
 
 _Outcome = tuple[list[Any], Any, Any]
 
@@ -57,6 +58,7 @@ class HookedSession:
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
         self._stop_requested = False
+        self._context = SessionRunContext(SessionRunArgs(None), sess)
         # By identity, for requests that are the same objects each time; each entry keeps its requests alive, so
         # that their ids stay theirs. By structure, for all others.
         self._constant_plans: dict[tuple[int, ...], tuple[RunPlan, tuple[Any, ...]]] = {}
@@ -93,7 +95,7 @@ class HookedSession:
             self._progress.global_step += 1
             return own
 
-        context = SessionRunContext(SessionRunArgs(fetches, feed_dict, options), self.sess)
+        context = self._context_of(fetches, feed_dict, options)
         requests = [fetches]
         try:
             for before_run in self._before_run:
@@ -108,13 +110,22 @@ class HookedSession:
             try:
                 for after_run, position in self._after_run:
                     own = None if position is None else results[position + 1]
-                    after_run(context, SessionRunValues(own, options, run_metadata))
+                    has_news = own is not None or run_metadata is not None
+                    after_run(context, SessionRunValues(own, options, run_metadata) if has_news else _NOTHING)
             except BaseException as error:
                 self._hooks.note_failure(error, "after_run", after_run)
                 raise
         if context.stop_requested:
             self._stop_requested = True
         return results[0]
+
+    def _context_of(self, fetches: Any, feed_dict: Any, options: Any) -> Any:
+        """Return the run context; the same one for as long as the same is asked for, which is in nearly every step."""
+        if feed_dict is not None or options is not None:
+            return SessionRunContext(SessionRunArgs(fetches, feed_dict, options), self.sess)
+        if self._context.original_args.fetches is not fetches:
+            self._context = SessionRunContext(SessionRunArgs(fetches), self.sess)
+        return self._context
 
     def _run(self, requests: tuple[Any, ...], feed_dict: Any, options: Any, run_metadata: Any) -> _Outcome:
         """Run all requests at once; return the results of each, and the options and metadata of the run."""

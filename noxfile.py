@@ -80,8 +80,12 @@ def examples(session):
     """The examples as a newcomer installs them, in a short form."""
     session.install(".[examples]")
     directory = session.create_tmp()
-    shutil.rmtree(Path(directory, "digits"), ignore_errors=True)
+    for run_dir in ("digits", "replicated", "gan"):
+        shutil.rmtree(Path(directory, run_dir), ignore_errors=True)
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", "--run-dir", f"{directory}/digits")
+    replicated = ("--strategy", "replicated", "--devices", "2", "--run-dir", f"{directory}/replicated")
+    session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", *replicated)
+    session.run("python", "examples/gan_digits.py", "--max-epoch", "2", "--run-dir", f"{directory}/gan")
     session.run("python", "examples/custom_trainer.py")
     session.run("python", "examples/any_loop.py")
 

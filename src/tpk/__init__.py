@@ -139,6 +139,7 @@ _PUBLIC = {
     "tpk.train": (
         "AsyncMultiGPUTrainer",
         "ModelDesc",
+        "MultiObjectiveTrainer",
         "QueueInputTrainer",
         "SimpleTrainer",
         "SingleCostTrainer",

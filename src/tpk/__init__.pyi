@@ -138,6 +138,7 @@ from tpk.tower import (
 from tpk.train import (
     AsyncMultiGPUTrainer as AsyncMultiGPUTrainer,
     ModelDesc as ModelDesc,
+    MultiObjectiveTrainer as MultiObjectiveTrainer,
     QueueInputTrainer as QueueInputTrainer,
     SimpleTrainer as SimpleTrainer,
     SingleCostTrainer as SingleCostTrainer,

@@ -131,7 +131,6 @@ def test_ops_compute_in_the_precision_and_variables_stay_float32(digits, precisi
     assert {kind: types(kind) for kind in computing} == {kind: {precision} for kind in computing}
     assert types("FusedBatchNormV3") == {precision}
     assert types("FusedBatchNormV3", "U") == {"float32"}
-    assert types("ResourceApplyAdam") == {"float32"}
 
 
 @pytest.mark.parametrize("precision", HALVES)

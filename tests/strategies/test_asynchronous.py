@@ -140,6 +140,16 @@ def test_several_objectives_are_an_error():
         AsyncStrategy(2).build(None, None, [None, None], [(0,), (1,)])
 
 
+def test_synchronized_statistics_are_an_error():
+    class Synchronized(Counting):
+        def build_graph(self, x):
+            normal = tpk.layers.batch_normalization(tf.ones([2, 3]) * x, training=True, sync=True)
+            return super().build_graph(tf.reduce_sum(normal))
+
+    with pytest.raises(tpk.TowerError, match="async"):
+        train(AsyncStrategy(2), model=Synchronized())
+
+
 # Workers.
 
 

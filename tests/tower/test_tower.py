@@ -182,6 +182,14 @@ def test_a_scope_that_only_begins_like_a_tower_is_fine():
         assert TowerFunc(fine, SIGNATURE)(x()).name == "tower0/tower_of_babel/Identity:0"
 
 
+def test_gradients_inside_of_a_tower_are_fine():
+    def penalty(x):
+        return tf.reduce_sum(tf.gradients(linear(x) ** 2, x)[0])
+
+    with TrainTowerContext(ns_name="tower0", total=2):
+        assert TowerFunc(penalty, SIGNATURE)(x()).name == "tower0/Sum:0"
+
+
 def test_a_tower_outside_of_a_context_is_an_error():
     with pytest.raises(TowerError, match="outside of a tower"):
         TowerFunc(linear, SIGNATURE)(x())

@@ -266,8 +266,8 @@ def test_a_pair_on_two_devices_equals_one_on_the_concatenation_and_replicates_st
     many = train_pair(STRATEGIES[strategy][0], data, update, every=2)
     one = train_pair("single", joined, update, every=2)
     assert many.trained == one.trained
-    for name in one.trained:
-        value = one.saved[name]
+    assert many.saved.keys() == one.saved.keys()
+    for name, value in one.saved.items():
         np.testing.assert_allclose(many.saved[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
     if strategy == "replicated":
         assert len(many.trained) == 8
@@ -327,6 +327,22 @@ def test_the_inference_tower_and_default_callbacks_come_along(tmp_path):
     trainer.train_with_defaults(callbacks=[predict], steps_per_epoch=2, max_epoch=2, run_dir=tmp_path)
     assert np.isfinite(predict.value)
     assert [step for step, _ in trainer.monitors.get_history("f")] == [3, 7]  # the first run of the last step
+
+
+def test_a_schedule_reads_the_number_of_runs_before_the_run_is_counted():
+    def costs(a):
+        return {name: v1.get_variable(name, initializer=0.0) + 0.0 for name in "pq"}
+
+    def by_the_step():
+        step = v1.train.get_or_create_global_step()
+        slow = tf.linalg.matmul(*[tf.random.normal([400, 400])] * 2)
+        with tf.control_dependencies([slow]):
+            return v1.train.GradientDescentOptimizer(v1.train.polynomial_decay(0.0, step.read_value(), 1000, 1000.0))
+
+    objectives = [Objective(by_the_step, name=name, variables=name) for name in "pq"]
+    record = train("single", batches(1), update="in_turn", func=costs, objectives=objectives, steps=20)
+    assert record.saved["p:0"] == pytest.approx(-sum(range(0, 40, 2)), rel=1e-4)
+    assert record.saved["q:0"] == pytest.approx(-sum(range(1, 40, 2)), rel=1e-4)
 
 
 # What is refused.

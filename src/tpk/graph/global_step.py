@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -31,28 +32,35 @@ class StepCounter:
     """The ops that count one step, run as targets along with it.
 
     A learning-rate schedule reads the global step in the same run that increments it. So that it reads the same
-    value in every run, the increment that goes with `train_op` starts only when `train_op` is done. Other fetches
-    get an increment without that order.
+    value in every run, the increment that goes with a train op starts only when that is done. Other fetches get an
+    increment without that order.
 
     Args:
-        train_op: what a step runs, in any structure; or None if steps run something else.
+        train_ops: what the runs of a step run, each in any structure; empty if steps run something else.
         variable: the global step, of the default graph.
     """
 
-    def __init__(self, train_op: Any | None, variable: Any) -> None:
-        self._train_op = train_op
-        self._after_train_op: Any | None = None
-        ops = [] if train_op is None else tf.nest.flatten(train_op)
-        if _depend_on(ops, _increments(variable)):
-            logger.info("the train op increments %s itself; tpk leaves it to that", variable.name)
-        elif ops:
-            with tf.control_dependencies(ops):
-                self._after_train_op = _increment(variable, "tpk_global_step_after_train_op")
+    def __init__(self, train_ops: Sequence[Any], variable: Any) -> None:
+        increments = _increments(variable)
+        self._after = [(train_op, _increment_after(train_op, variable, increments)) for train_op in train_ops]
         self._alone = _increment(variable, "tpk_global_step_increment")
 
     def op_for(self, fetches: Any) -> Any | None:
-        """Return the op that counts a step which fetches `fetches`, or None if the step counts itself."""
-        return self._after_train_op if fetches is self._train_op else self._alone
+        """Return the op that counts a run which fetches `fetches`, or None if the run counts itself."""
+        for train_op, increment in self._after:
+            if fetches is train_op:
+                return increment
+        return self._alone
+
+
+def _increment_after(train_op: Any, variable: Any, increments: set[Any]) -> Any | None:
+    """Return the op that counts after `train_op`, or None if that counts by itself."""
+    ops = tf.nest.flatten(train_op)
+    if _depend_on(ops, increments):
+        logger.info("the train op increments %s itself; tpk leaves it to that", variable.name)
+        return None
+    with tf.control_dependencies(ops):
+        return _increment(variable, "tpk_global_step_after_train_op")
 
 
 def _increment(variable: Any, name: str) -> Any:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError, InputError
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
+from tpk.layers.cross_tower import check_nothing_is_summed
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.base import GetInputs, Strategy
 from tpk.strategies.devices import Devices, add_cpu_devices
@@ -77,6 +78,7 @@ class AsyncStrategy(Strategy):
         Raises:
             ConfigError: if there are several objectives.
             InputError: if the data is fed.
+            TowerError: if the model synchronizes statistics across towers.
         """
         if len(objectives) != 1 or len(groups) != 1:
             raise ConfigError(
@@ -84,6 +86,7 @@ class AsyncStrategy(Strategy):
                 "Use 'replicated' or 'parameter_server' for several."
             )
         towers = self._shared.build_towers(tower_func, _never_fed(get_inputs))
+        check_nothing_is_summed("async")
         optimizer = check_optimizer(objectives[0].get_optimizer())
         gradients = self._shared.gradients(objectives[0], optimizer, towers)
         ops = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -100,10 +101,11 @@ class ReplicatedStrategy(Strategy):
         def apply(position: int, name: str) -> Any:
             applied = []
             for index, device in enumerate(self.devices):
-                with tf.device(device), record_variables() as created:
+                # So the state of the first tower's optimizers, which is saved, has the names that it would have alone.
+                scope = tf.name_scope(f"tower{index}/") if index else nullcontext()
+                with tf.device(device), scope, record_variables() as created:
                     optimizer = optimizers[position][index]
-                    own_name = f"tower{index}/{name}" if index else name
-                    applied.append(optimizer.apply_gradients(gradients[position][index], name=own_name))
+                    applied.append(optimizer.apply_gradients(gradients[position][index], name=name))
                 state[index].extend(created)
             return tf.group(*applied, name=f"{name}/all")
 

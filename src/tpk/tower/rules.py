@@ -64,12 +64,10 @@ def _check_names_start_with_scope(context: TowerContext, scope_name: str) -> Non
 
 
 def _check_no_tower_scope(context: TowerContext, new_ops: Iterable[Any]) -> None:
-    prefixes = tuple({f"{name}/" for name in (context.ns_name, context.vs_name) if name})
+    # Gradients that are taken inside of a tower repeat its name: tower0/gradients/tower0/...
+    own = {context.ns_name, context.vs_name}
     for op in new_ops:
-        inside = op.name
-        for prefix in prefixes:
-            inside = inside.removeprefix(prefix)
-        if any(_TOWER_SCOPE.match(part) for part in inside.split("/")[:-1]):
+        if any(_TOWER_SCOPE.match(part) and part not in own for part in op.name.split("/")[:-1]):
             raise TowerError(
                 f"{op.name!r}, created in {_describe(context)}, is in a scope called 'tower…'. Rule: no scope in a "
                 "tower function has such a name; it belongs to the towers themselves. Rename the scope."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tpk.train.config import TrainConfig
 from tpk.train.launch import launch_train_with_config
 from tpk.train.model_desc import ModelDesc
+from tpk.train.multi_objective import MultiObjectiveTrainer
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import Trainer
 from tpk.train.trainers import (
@@ -19,6 +20,7 @@ from tpk.train.trainers import (
 __all__ = [
     "AsyncMultiGPUTrainer",
     "ModelDesc",
+    "MultiObjectiveTrainer",
     "QueueInputTrainer",
     "SimpleTrainer",
     "SingleCostTrainer",

@@ -87,6 +87,15 @@ class Trainer:
 
     # What a subclass overrides.
 
+    @property
+    def train_ops(self) -> list[Any]:
+        """What the runs of a step run: `train_op`. A trainer whose steps run several ops returns each of them.
+
+        Each is done before `tf.compat.v1.train.get_global_step()` counts its run; so what it reads of that does not
+        depend on chance.
+        """
+        return [] if self.train_op is None else [self.train_op]
+
     def run_step(self) -> None:
         """Run one step: `train_op`, together with the hooks. Override it to make a step something else.
 
@@ -245,7 +254,7 @@ class Trainer:
         with self.graph.as_default():
             global_step = get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
-            counter = StepCounter(self.train_op, global_step)
+            counter = StepCounter(self.train_ops, global_step)
             self.sess = session_creator.create_session(self.graph)
         if session_creator.owns_session:
             self._resources.callback(self.sess.close)

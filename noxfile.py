@@ -97,4 +97,5 @@ def bench(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.run("python", "tests/benchmarks/start_up.py")
+    session.run("python", "tests/benchmarks/towers.py")
     session.run("python", "tests/benchmarks/step_overhead.py", "--png", "step_overhead.png", *session.posargs)

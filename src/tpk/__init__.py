@@ -70,6 +70,7 @@ _PUBLIC = {
     "tpk.graph": (
         "AccumGradOptimizer",
         "CheckGradient",
+        "DynamicLossScaleOptimizer",
         "FilterNoneGrad",
         "GlobalNormClip",
         "GradientProcessor",

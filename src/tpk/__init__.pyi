@@ -65,6 +65,7 @@ from tpk.errors import (
 from tpk.graph import (
     AccumGradOptimizer as AccumGradOptimizer,
     CheckGradient as CheckGradient,
+    DynamicLossScaleOptimizer as DynamicLossScaleOptimizer,
     FilterNoneGrad as FilterNoneGrad,
     GlobalNormClip as GlobalNormClip,
     GradientProcessor as GradientProcessor,

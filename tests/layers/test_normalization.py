@@ -243,3 +243,16 @@ def test_regularizers_of_layer_norm() -> None:
 def test_layer_norm_refuses(shape: Any, options: dict[str, Any], message: str) -> None:
     with tf.Graph().as_default(), pytest.raises(ConfigError, match=f"^layer_norm layer 'LayerNorm': .*{message}"):
         layers.layer_norm(v1.placeholder(tf.float32, shape), **options)
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_layer_norm_of_16_bits_computes_in_32(dtype):
+    x = np.random.default_rng(0).normal(100, 1, [4, 64]).astype(np.float32)
+    with tf.Graph().as_default(), v1.Session() as sess:
+        rounded = tf.cast(tf.cast(x, dtype), tf.float32)
+        exact = layers.layer_norm(rounded, epsilon=1e-3)
+        half = layers.layer_norm(tf.cast(x, dtype))
+        assert half.dtype == dtype
+        sess.run(v1.global_variables_initializer())
+        expected, got = sess.run([exact, tf.cast(half, tf.float32)])
+    np.testing.assert_allclose(got, expected, atol=0.01)

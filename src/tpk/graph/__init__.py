@@ -14,6 +14,7 @@ from tpk.graph.gradient_processors import (
     ScaleGradient,
     SummaryGradient,
 )
+from tpk.graph.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers import (
     PostProcessOptimizer,
@@ -27,6 +28,7 @@ from tpk.graph.weight_averages import MovingAverageOptimizer, averaged_weights
 __all__ = [
     "AccumGradOptimizer",
     "CheckGradient",
+    "DynamicLossScaleOptimizer",
     "FilterNoneGrad",
     "GlobalNormClip",
     "GradientProcessor",

@@ -114,9 +114,9 @@ class LayerScope:
             constraint=function_of(self, f"the constraint of {name}", constraint),
             trainable=bool(trainable),
         )
-        parts = _parts(variable)
-        if regularize and existing.isdisjoint(map(id, parts)):
-            for part in parts:
+        # A custom getter may return something else than the variable, so look for what is new in the graph.
+        if regularize and any(id(each) not in existing for each in tf.compat.v1.global_variables()):
+            for part in _parts(variable):
                 with tf.name_scope(f"{name}/Regularizer"):
                     loss = regularize(part)
                 _collect_loss(loss)

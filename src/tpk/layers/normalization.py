@@ -218,8 +218,12 @@ def layer_norm(
             )
         if epsilon is None:
             epsilon = 1e-3 if layer.inputs.dtype.base_dtype in HALF_PRECISION else 1e-12
-        mean, variance = tf.nn.moments(layer.inputs, list(norm_axes), keepdims=True)
-        outputs = tf.nn.batch_normalization(layer.inputs, mean, variance, beta, gamma, epsilon)
+        dtype = layer.inputs.dtype.base_dtype
+        # Sums of 16-bit numbers lose most of their digits.
+        work = tf.float32 if dtype in HALF_PRECISION else dtype
+        values, beta, gamma = (None if each is None else tf.cast(each, work) for each in (layer.inputs, beta, gamma))
+        mean, variance = tf.nn.moments(values, list(norm_axes), keepdims=True)
+        outputs = tf.cast(tf.nn.batch_normalization(values, mean, variance, beta, gamma, epsilon), dtype)
         outputs.set_shape(layer.inputs.shape)
         return layer.activate(outputs, activation)
 

@@ -9,6 +9,7 @@ from tpk.plugin.entry import CatalogEntry
 
 BUILTINS: dict[str, dict[str, str]] = {
     "trainer": {
+        "SingleCostTrainer": "tpk.train.tower_trainer:SingleCostTrainer",
         "SimpleTrainer": "tpk.train.trainers:SimpleTrainer",
         "QueueInputTrainer": "tpk.train.trainers:QueueInputTrainer",
         "AsyncMultiGPUTrainer": "tpk.train.trainers:AsyncMultiGPUTrainer",

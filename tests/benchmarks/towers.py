@@ -2,9 +2,9 @@
 
 python tests/benchmarks/towers.py
 
-Each tower has a logical CPU device and a thread, and trains a convolutional network that fills a core; so the session of
-one tower has one thread, and those of two have two. Each contender is a session with one train op, and runs it a few
-times whenever it is its turn; the ratios are those of the same round.
+Each tower has a logical CPU device and a thread, and trains a convolutional network that fills a core; so the session
+of one tower has one thread, and those of two have two. Each contender is a session with one train op, and runs it a
+few times whenever it is its turn; the ratios are those of the same round.
 """
 
 from __future__ import annotations

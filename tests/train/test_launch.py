@@ -94,6 +94,11 @@ def test_a_run_leaves_its_files(tmp_path, caplog):
     assert lines[-1]["cost"] < lines[0]["cost"]
     description = json.loads((run_dir / "config.json").read_text())
     assert (description["trainer"], description["seed"], description["steps_per_epoch"]) == ("SimpleTrainer", 1, 5)
+    assert (description["strategy"], description["precision"], description["xla"]) == (
+        "SingleStrategy",
+        "float32",
+        False,
+    )
     assert f"run_dir: {run_dir}" in (run_dir / "log.txt").read_text()
     assert f"run_dir: {run_dir}" in caplog.messages
     assert tf.train.latest_checkpoint(str(run_dir)) == str(run_dir / "model-20")
@@ -149,6 +154,21 @@ def test_the_seed_fixes_initial_values(tmp_path):
         tpk.launch_train_with_config(run)
         values.append(weight.value)
     assert values[0] == values[1] != values[2]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SimpleTrainer",
+        "QueueInputTrainer",
+        "SyncMultiGPUTrainer",
+        "SyncMultiGPUTrainerReplicated",
+        "AsyncMultiGPUTrainer",
+    ],
+)
+def test_every_named_trainer_takes_a_precision(tmp_path, name):
+    tpk.launch_train_with_config(config(tmp_path), tpk.use(name, precision="bfloat16"))
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["precision"] == "bfloat16"
 
 
 def test_a_predictor_shares_the_variables(tmp_path):

@@ -57,7 +57,7 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         max_epoch=config.max_epoch,
         run_dir=config.run_dir,
         config=config,
-        describe={"trainer": type(runner).__name__, **config.describe(), "steps_per_epoch": steps},
+        describe={**runner.describe(), **config.describe(), "steps_per_epoch": steps},
     )
 
 

@@ -48,6 +48,16 @@ class TowerTrainer(Trainer):
         self.is_chief = self.strategy.is_chief
         self._tower_func: TowerFunc | None = None
 
+    def describe(self) -> dict[str, Any]:
+        """Return what this trainer is, as plain data for ``config.json``."""
+        return {
+            "trainer": type(self).__name__,
+            "strategy": type(self.strategy).__name__,
+            "num_replicas": self.strategy.num_replicas,
+            "precision": self.precision,
+            "xla": self.xla,
+        }
+
     @property
     def tower_func(self) -> TowerFunc:
         """The tower function of the model.

@@ -1,4 +1,7 @@
-"""The named trainers: each is a strategy with the input that suits it."""
+"""The named trainers: each is a strategy with the input that suits it.
+
+All of them take `precision` and `xla`, which are those of `TowerTrainer`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ class SimpleTrainer(SingleCostTrainer):
     The simplest there is, and the easiest to debug: data code runs in the training thread.
     """
 
-    def __init__(self) -> None:
-        super().__init__("single")
+    def __init__(self, precision: str = "float32", xla: bool = False) -> None:
+        super().__init__("single", precision, xla)
 
     def default_input(self, dataflow: Iterable[Any]) -> InputSource:
         """Return a `FeedInput`."""
@@ -28,8 +31,8 @@ class SimpleTrainer(SingleCostTrainer):
 class QueueInputTrainer(SingleCostTrainer):
     """Trains on one device; a dataflow is put into a queue by a thread, while the step computes."""
 
-    def __init__(self) -> None:
-        super().__init__("single")
+    def __init__(self, precision: str = "float32", xla: bool = False) -> None:
+        super().__init__("single", precision, xla)
 
 
 class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
@@ -40,8 +43,10 @@ class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
         mode: how gradients are all-reduced: ``auto``, ``copy``, ``ring``, ``hierarchical`` or ``nccl``.
     """
 
-    def __init__(self, devices: Devices = None, mode: str = "auto") -> None:
-        super().__init__(ReplicatedStrategy(devices, mode=mode))
+    def __init__(
+        self, devices: Devices = None, mode: str = "auto", precision: str = "float32", xla: bool = False
+    ) -> None:
+        super().__init__(ReplicatedStrategy(devices, mode=mode), precision, xla)
 
 
 class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
@@ -52,8 +57,14 @@ class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
         ps_device: where the variables are: ``"gpu"`` distributes them over the devices; ``"cpu"``; None chooses.
     """
 
-    def __init__(self, devices: Devices = None, ps_device: str | None = None) -> None:
-        super().__init__(ParameterServerStrategy(devices, ps_device=ps_device))
+    def __init__(
+        self,
+        devices: Devices = None,
+        ps_device: str | None = None,
+        precision: str = "float32",
+        xla: bool = False,
+    ) -> None:
+        super().__init__(ParameterServerStrategy(devices, ps_device=ps_device), precision, xla)
 
 
 SyncMultiGPUTrainer = SyncMultiGPUTrainerParameterServer
@@ -68,5 +79,11 @@ class AsyncMultiGPUTrainer(SingleCostTrainer):
         scale_gradient: whether gradients are divided by the number of devices.
     """
 
-    def __init__(self, devices: Devices = None, scale_gradient: bool = True) -> None:
-        super().__init__(AsyncStrategy(devices, scale_gradient=scale_gradient))
+    def __init__(
+        self,
+        devices: Devices = None,
+        scale_gradient: bool = True,
+        precision: str = "float32",
+        xla: bool = False,
+    ) -> None:
+        super().__init__(AsyncStrategy(devices, scale_gradient=scale_gradient), precision, xla)

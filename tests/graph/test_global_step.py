@@ -34,7 +34,8 @@ def test_a_schedule_reads_the_step_before_it_is_counted():
             with self.graph.as_default():
                 step = v1.train.get_or_create_global_step()
                 self.total = v1.get_variable("total", initializer=0.0)
-                slow = tf.linalg.matmul(tf.ones([300, 300]), tf.ones([300, 300]))[0, 0] / 300
+                noise = tf.random.uniform([300, 300])  # constants would be folded away
+                slow = tf.linalg.matmul(noise, noise)
                 with tf.control_dependencies([slow]):
                     rate = v1.train.polynomial_decay(0.0, step.read_value(), 1000, 1000.0)
                 self.train_op = self.total.assign_add(rate, read_value=False)

@@ -14,7 +14,7 @@ nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugin
 
 ROOT = Path(__file__).parent
 OLDEST, NEWEST = "3.10", "3.13"
-TEST_TOOLS = ["pytest>=8", "pytest-timeout", "hypothesis", "scikit-learn"]
+TEST_TOOLS = ["pytest>=8", "pytest-timeout", "hypothesis", "scikit-learn", "tensorboard"]
 
 
 def add_interpreters_of_pyenv():

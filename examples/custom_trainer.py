@@ -1,6 +1,6 @@
 """A trainer of one's own: it sets `train_op`, and is otherwise a trainer like any other.
 
-Two players learn in turn, which no "fit x to y" describes: one holds a point where the other's push is least.
+Two players learn against each other, which no "fit x to y" describes.
 """
 
 import tensorflow as tf
@@ -19,8 +19,8 @@ class MinMaxTrainer(tpk.Trainer):
             value = tf.identity(x * x + 2 * x * y - y * y, name="value")
             optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.05)
             descend = optimizer.minimize(value, var_list=[x])
-            with tf.control_dependencies([descend]):
-                self.train_op = optimizer.minimize(-value, var_list=[y])
+            ascend = optimizer.minimize(-value, var_list=[y])
+            self.train_op = tf.group(descend, ascend)
             self.players = tf.stack([x, y], name="players")
 
 

@@ -9,6 +9,7 @@ from tpk.plugin.entry import CatalogEntry
 
 BUILTINS: dict[str, dict[str, str]] = {
     "trainer": {
+        "MultiObjectiveTrainer": "tpk.train.multi_objective:MultiObjectiveTrainer",
         "SingleCostTrainer": "tpk.train.tower_trainer:SingleCostTrainer",
         "SimpleTrainer": "tpk.train.trainers:SimpleTrainer",
         "QueueInputTrainer": "tpk.train.trainers:QueueInputTrainer",

@@ -62,8 +62,8 @@ def no_thread_is_left():
 
 def test_every_towers_updates_arrive():
     strategy, pauses = AsyncStrategy(3, scale_gradient=False), Pauses()
-    final = train(strategy, callbacks=[pauses])
-    assert strategy.updates[0] == 400
+    final = train(strategy, callbacks=[pauses], steps=3000)
+    assert strategy.updates[0] == 6000
     assert min(strategy.updates) > 0
     assert -final.w == sum(strategy.updates)
     assert pauses.still

@@ -68,11 +68,6 @@ class TowerContext(abc.ABC):
         """Whether this tower is trained."""
 
     @property
-    def name(self) -> str:
-        """The name scope of the tower."""
-        return self.ns_name
-
-    @property
     @abc.abstractmethod
     def has_own_variables(self) -> bool:
         """Whether the tower creates variables, because it is the first or has a variable scope of its own."""

@@ -14,13 +14,25 @@ What a dataflow may offer besides ``__iter__``, and what is used where it is the
 
 - ``__len__``: how many datapoints one iteration delivers.
 - ``reset_state()``: make ready; called once, in the process that iterates, before the first iteration.
+- ``state_dict()`` and ``load_state_dict(state)``: where the iteration under way stands, so that a resumed run goes on
+  there; without them it gets there by replaying. The flows here have them.
 - ``close()`` on its iterators (generators have it): let go of files and workers at once.
 """
 
-from tpk.dataflow.base import DataFlow, ProxyDataFlow, RNGDataFlow, check_iterable, reset_state
+from tpk.dataflow.base import (
+    DataFlow,
+    ProxyDataFlow,
+    RNGDataFlow,
+    StatefulProxyDataFlow,
+    check_iterable,
+    reset_state,
+    seed_dataflow,
+    shard,
+)
 from tpk.dataflow.batch import BatchData
 from tpk.dataflow.map import MapData, MapDataComponent
 from tpk.dataflow.memory import aligned_empty
+from tpk.dataflow.position import Position, PositionTrail
 from tpk.dataflow.repeat import RepeatedData
 from tpk.dataflow.shuffle import LocallyShuffleData
 from tpk.dataflow.sources import DataFromGenerator, DataFromIterable, DataFromList
@@ -34,10 +46,15 @@ __all__ = [
     "LocallyShuffleData",
     "MapData",
     "MapDataComponent",
+    "Position",
+    "PositionTrail",
     "ProxyDataFlow",
     "RNGDataFlow",
     "RepeatedData",
+    "StatefulProxyDataFlow",
     "aligned_empty",
     "check_iterable",
     "reset_state",
+    "seed_dataflow",
+    "shard",
 ]

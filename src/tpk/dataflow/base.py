@@ -1,14 +1,17 @@
-"""The bases of dataflows, and the two things that whoever consumes an iterable as a dataflow must do."""
+"""The bases of dataflows, and what whoever consumes an iterable as a dataflow may do with it."""
 
 from __future__ import annotations
 
+import copy
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from tpk.dataflow.position import Position
 from tpk.errors import ConfigError
 
 
@@ -40,9 +43,24 @@ class DataFlow(ABC):
         Whoever consumes a flow calls it once, in the process that iterates, before the first iteration.
         """
 
+    @property
+    def sources(self) -> Sequence[Iterable[Any]]:
+        """The flows that this one takes its datapoints from."""
+        return ()
+
+    def shard(self, index: int, count: int) -> DataFlow:
+        """Return the share of worker `index` of `count`: together, the shares are this flow, each datapoint once.
+
+        By default every `count`-th datapoint, from the one numbered `index` on. So each worker makes all of them;
+        override it where a share can be had for less.
+        """
+        return Share(self, index, count)
+
 
 class ProxyDataFlow(DataFlow):
     """A dataflow on top of another one: delivers its datapoints unless ``__iter__`` is overridden.
+
+    A share of it stands on a share of the flow beneath; its random numbers, if it has any, are the worker's own.
 
     Args:
         flow: any iterable of datapoints.
@@ -61,21 +79,102 @@ class ProxyDataFlow(DataFlow):
     def __len__(self) -> int:
         return len(self.flow)  # type: ignore[arg-type]  # a TypeError is what `len` owes where there is no length
 
+    @property
+    def sources(self) -> Sequence[Iterable[Any]]:
+        """The flow beneath."""
+        return (self.flow,)
+
     def reset_state(self) -> None:
         """Make the underlying flow ready."""
         reset_state(self.flow)
+
+    def shard(self, index: int, count: int) -> DataFlow:
+        """Return the same on top of a share of the flow beneath."""
+        share = copy.copy(self)
+        share.flow = shard(self.flow, index, count)
+        if isinstance(share, RNGDataFlow):
+            share.worker = (*share.worker, index)
+        return share
+
+
+class StatefulProxyDataFlow(ProxyDataFlow):
+    """A `ProxyDataFlow` that can say where it stands, because it holds nothing back between two datapoints.
+
+    A subclass iterates `self.upstream`, never `self.flow`: what it delivers next must depend on nothing but where the
+    upstream stands. One that keeps more adds that to `state_dict` and `load_state_dict`.
+
+    Example:
+        ```python
+        class OnlyBright(StatefulProxyDataFlow):
+            def __iter__(self):
+                for image, label in self.upstream:
+                    if image.mean() > 0.5:
+                        yield [image, label]
+        ```
+    """
+
+    upstream: Position
+
+    @property
+    def flow(self) -> Iterable[Any]:
+        """The flow beneath; setting it starts at its beginning."""
+        return self.upstream.flow
+
+    @flow.setter
+    def flow(self, flow: Iterable[Any]) -> None:
+        self.upstream = Position(flow)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.upstream
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration under way stands."""
+        return {"upstream": self.upstream.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there."""
+        self.upstream.load_state_dict(state["upstream"])
+
+
+class Share(StatefulProxyDataFlow):
+    """Every `count`-th datapoint of a flow, from the one numbered `index` on.
+
+    Args:
+        flow: any iterable of datapoints, which must deliver the same to each worker.
+        index: from 0 on, less than `count`.
+        count: how many workers there are.
+    """
+
+    def __init__(self, flow: Iterable[Any], index: int, count: int) -> None:
+        super().__init__(flow)
+        if not 0 <= index < count:
+            raise ConfigError(f"a share must have a number from 0 to {count - 1}, not {index}")
+        self.index = index
+        self.count = count
+
+    def __len__(self) -> int:
+        return len(range(self.index, super().__len__(), self.count))
+
+    def __iter__(self) -> Iterator[Any]:
+        datapoints = iter(self.upstream)
+        # A resumed pass goes on somewhere between two datapoints of this share.
+        first = (self.index - self.upstream.delivered) % self.count
+        yield from islice(datapoints, first, None, self.count)
 
 
 class RNGDataFlow(DataFlow):
     """A dataflow with randomness: the same seed gives the same stream, and each epoch another part of it.
 
+    The random numbers of an epoch are made from the seed, the worker and the number of the epoch.
+
     Args:
-        seed: a non-negative number; None draws one from the operating system. It is kept in the attribute
-            `seed`, so that a stream can be had again.
+        seed: a non-negative number; None draws one from the operating system, unless the run has a seed, from which
+            it is derived then (see `seed_dataflow`).
 
     Attributes:
-        seed: what the randomness starts from.
-        epoch: how many epochs have begun since construction.
+        seed: what the randomness starts from; it is always known, so that a stream can be had again.
+        worker: which of several workers iterates; empty where there is but one.
+        epoch: how many epochs have begun.
 
     Raises:
         ConfigError: the seed is negative or not a whole number.
@@ -90,7 +189,10 @@ class RNGDataFlow(DataFlow):
         ```
     """
 
+    worker: tuple[int, ...] = ()
+
     def __init__(self, seed: int | None = None) -> None:
+        self.seed_was_chosen = seed is not None
         if seed is None:
             seed = secrets.randbits(53)  # no more, so that it survives any JSON reader
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
@@ -99,10 +201,28 @@ class RNGDataFlow(DataFlow):
         self.epoch = 0
 
     def epoch_rng(self) -> np.random.Generator:
-        """Begin an epoch and return its random numbers, made from the seed and the number of the epoch."""
-        rng = np.random.default_rng([self.seed, self.epoch])
+        """Begin an epoch and return its random numbers."""
+        entropy = np.random.SeedSequence([self.seed, self.epoch], spawn_key=self.worker)
         self.epoch += 1
-        return rng
+        return np.random.default_rng(entropy)
+
+    def shard(self, index: int, count: int) -> DataFlow:
+        """Return the share of a worker.
+
+        Where the flow has a length, it is every `count`-th datapoint, as ever. Where it has none, there is nothing to
+        divide: each worker makes random numbers of its own.
+        """
+        try:
+            len(self)  # type: ignore[arg-type]
+        except TypeError:
+            return self.with_worker(index)
+        return Share(self, index, count)
+
+    def with_worker(self, index: int) -> DataFlow:
+        """Return a copy with the random numbers of worker `index`."""
+        share = copy.copy(self)
+        share.worker = (*self.worker, index)
+        return share
 
 
 def reset_state(flow: Iterable[Any]) -> None:
@@ -110,6 +230,44 @@ def reset_state(flow: Iterable[Any]) -> None:
     reset = getattr(flow, "reset_state", None)
     if reset is not None:
         reset()
+
+
+def shard(flow: Iterable[Any], index: int, count: int) -> Iterable[Any]:
+    """Return the share of worker `index` of `count`; the shares together are the flow, each datapoint once a pass.
+
+    Args:
+        flow: any iterable of datapoints; its own ``shard(index, count)`` is asked if it has one. HuggingFace datasets
+            have one of other arguments, so only dataflows are asked.
+        index: from 0 on, less than `count`.
+        count: how many workers there are.
+
+    Raises:
+        ConfigError: there is no such share.
+    """
+    if isinstance(flow, DataFlow):
+        return flow.shard(index, count)
+    return Share(flow, index, count)
+
+
+def seed_dataflow(flow: Iterable[Any], seed: int) -> None:
+    """Give every `RNGDataFlow` in `flow` whose seed was not chosen one that is derived from `seed`.
+
+    Each gets another one: it depends on the seed, and on where in the flow it stands.
+
+    Args:
+        flow: any iterable of datapoints.
+        seed: a non-negative number, such as the seed of the run.
+    """
+    _seed(flow, np.random.SeedSequence(seed))
+
+
+def _seed(flow: Iterable[Any], entropy: np.random.SeedSequence) -> None:
+    if not isinstance(flow, DataFlow):
+        return
+    if isinstance(flow, RNGDataFlow) and not flow.seed_was_chosen:
+        flow.seed = int(entropy.generate_state(1, np.uint64)[0]) >> 11
+    for source, child in zip(flow.sources, entropy.spawn(len(flow.sources)), strict=True):
+        _seed(source, child)
 
 
 def check_iterable(flow: object, owner: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tpk.dataflow.base import DataFlow, RNGDataFlow, check_iterable
@@ -11,6 +12,8 @@ from tpk.errors import ConfigError, InputError
 
 class DataFromList(RNGDataFlow):
     """Deliver the items of a list, as they stand or in another random order each epoch.
+
+    The share of a worker is part of each epoch's order, and only its items are touched.
 
     Args:
         items: the datapoints: anything with a length and ``[]``.
@@ -30,17 +33,51 @@ class DataFromList(RNGDataFlow):
             )
         self.items = items
         self.shuffle = shuffle
+        self._share = (0, 1)
+        self._next: int | None = None
+        self._resume_at: int | None = None
 
     def __len__(self) -> int:
-        return len(self.items)
+        first, step = self._share
+        return len(range(first, len(self.items), step))
 
     def __iter__(self) -> Iterator[Any]:
         rng = self.epoch_rng()
-        order: Iterable[int] = range(len(self.items))
-        if self.shuffle:
-            order = rng.permutation(len(self.items)).tolist()
-        for index in order:
-            yield self.items[index]
+        begin, self._resume_at = self._resume_at or 0, None
+        first, step = self._share
+        # The workers shuffle alike, so that their shares have nothing in common.
+        order = rng.permutation(len(self.items))[first::step] if self.shuffle else range(first, len(self.items), step)
+        self._next = begin
+        return self._deliver(order, begin)
+
+    def _deliver(self, order: Any, begin: int) -> Iterator[Any]:
+        for place in range(begin, len(order)):
+            self._next = place + 1
+            yield self.items[int(order[place])]
+        self._next = None
+
+    def shard(self, index: int, count: int) -> DataFlow:
+        """Return a flow of every `count`-th item of each epoch's order."""
+        share = copy.copy(self)
+        first, step = self._share
+        share._share = (first + index * step, step * count)
+        return share
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration under way stands."""
+        loaded = self._resume_at is not None
+        return {
+            "seed": self.seed,
+            "epoch": self.epoch + loaded,
+            "next": self._resume_at if loaded else self._next,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there."""
+        self.seed, self._resume_at = state["seed"], state["next"]
+        # An epoch that is under way begins again, further on.
+        self.epoch = state["epoch"] - (self._resume_at is not None)
+        self._next = None
 
 
 class DataFromIterable(DataFlow):

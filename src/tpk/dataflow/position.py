@@ -1,0 +1,187 @@
+"""Where an iteration over a dataflow stands, so that a resumed run goes on from there."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from tpk.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+class Position:
+    """Iterates a flow pass by pass, and can say and take back where it stands.
+
+    A flow with ``state_dict`` and ``load_state_dict`` is asked for its own state. Of any other the datapoints are
+    counted: a sequence goes on at the right index, the rest is replayed from its first pass on, which gives the same
+    datapoints if they depend on nothing but how often the flow was iterated.
+
+    A flow is iterated by one consumer at a time: the position is that of the iteration that began last.
+
+    Args:
+        flow: any iterable of datapoints.
+
+    Attributes:
+        flow: that iterable.
+        passes: how many passes have begun.
+        delivered: how many datapoints the pass under way has delivered.
+
+    Example:
+        ```python
+        position = Position(flow)
+        for datapoint in position:
+            state = position.state_dict()  # after this datapoint
+            break
+        position.load_state_dict(state)
+        rest = list(position)
+        ```
+    """
+
+    def __init__(self, flow: Iterable[Any]) -> None:
+        self.flow = flow
+        self.passes = 0
+        self.delivered = 0
+        self._in_pass = False
+        self._loaded: Mapping[str, Any] | None = None
+
+    def __iter__(self) -> Generator[Any, None, None]:
+        """Begin a pass, or go on with the one whose state was loaded."""
+        # Not in the generator: two consumers that begin in turn must each get what was there at their turn.
+        loaded, self._loaded = self._loaded, None
+        iterator = self._begin() if loaded is None else self._go_on(loaded)
+        self._in_pass = True
+        return self._deliver(iterator)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position as plain data; meant to be called between two datapoints."""
+        if self._loaded is not None:
+            return dict(self._loaded)
+        state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "in_pass": self._in_pass}
+        if has_state(self.flow):
+            state["flow"] = self.flow.state_dict()  # type: ignore[attr-defined]
+        else:
+            state["seeds"] = [flow.seed for flow in _with_drawn_seed(self.flow)]
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned; the next iteration goes on from there."""
+        self._loaded = state
+
+    def _begin(self) -> Iterator[Any]:
+        self.passes += 1
+        self.delivered = 0
+        return iter(self.flow)
+
+    def _go_on(self, state: Mapping[str, Any]) -> Iterator[Any]:
+        in_pass, passes, delivered = state["in_pass"], state["passes"], state["delivered"]
+        if has_state(self.flow) and "flow" in state:
+            self.flow.load_state_dict(state["flow"])  # type: ignore[attr-defined]
+        elif passes:
+            for flow, seed in zip(_with_drawn_seed(self.flow), state.get("seeds", ()), strict=False):
+                flow.seed = seed
+            return self._replay(passes, delivered, in_pass)
+        self.passes = passes - in_pass
+        iterator = self._begin()
+        self.delivered = delivered if in_pass else 0
+        return iterator
+
+    def _replay(self, passes: int, delivered: int, in_pass: bool) -> Iterator[Any]:
+        """Return the iterator as it was in that pass, by going there through all that was delivered before."""
+        self.passes, self.delivered = passes, delivered if in_pass else 0
+        if isinstance(self.flow, Sequence):
+            if not in_pass:
+                self.passes += 1
+                return iter(self.flow)
+            return islice(iter(self.flow), delivered, None)
+        kind = type(self.flow).__name__
+        skipped = 0
+        for _ in range(passes - in_pass):
+            skipped += sum(1 for _ in self.flow)
+        iterator = iter(self.flow)
+        if in_pass:
+            found = sum(1 for _ in islice(iterator, delivered))
+            skipped += found
+            if found < delivered:
+                raise InputError(
+                    f"{kind} cannot go on after {delivered} datapoints of pass {passes}: iterated again, it ended "
+                    f"after {found}. Has the data changed? A one-shot iterator cannot be replayed either; give "
+                    "DataFromGenerator the function that makes it."
+                )
+        else:
+            self.passes += 1
+        logger.info("%s keeps no position: replayed %d datapoints of it (%d passes)", kind, skipped, passes)
+        return iterator
+
+    def _deliver(self, iterator: Iterator[Any]) -> Generator[Any, None, None]:
+        try:
+            for datapoint in iterator:
+                self.delivered += 1
+                yield datapoint
+            self._in_pass = False
+        finally:
+            close_iterator(iterator, self.flow)
+
+
+class PositionTrail:
+    """The recent positions of a consumer that reads ahead of whoever uses the data.
+
+    `advance` is called after each datapoint, by the thread that iterates. `state_at` may be called by another thread.
+
+    Args:
+        position: where the reading stands.
+        horizon: how many datapoints the reader may be ahead.
+        every: a state is kept of every so many datapoints; those between are skipped when the run is resumed.
+    """
+
+    def __init__(self, position: Position, horizon: int, every: int = 16) -> None:
+        self._position = position
+        self._every = every
+        self._states: deque[tuple[int, dict[str, Any]]] = deque(maxlen=horizon // every + 3)
+        self.index = 0
+
+    def start(self, index: int = 0) -> None:
+        """Forget what was before; `index` datapoints have been delivered."""
+        self._states.clear()
+        self.index = index
+        self._states.append((index, self._position.state_dict()))
+
+    def advance(self) -> None:
+        """Note that one more datapoint has been delivered."""
+        self.index += 1
+        if self.index % self._every == 0:
+            self._states.append((self.index, self._position.state_dict()))
+
+    def state_at(self, index: int) -> dict[str, Any]:
+        """Return the state after `index` datapoints: a position, and how many datapoints to skip from there.
+
+        Raises:
+            InputError: if that is longer ago than the horizon.
+        """
+        for known, state in reversed(self._states.copy()):
+            if known <= index:
+                return {"position": state, "skip": index - known}
+        raise InputError(f"the position after datapoint {index} is no longer known; the reader is at {self.index}")
+
+
+def has_state(flow: object) -> bool:
+    """Whether a flow can say where it stands, and take that back."""
+    return callable(getattr(flow, "state_dict", None)) and callable(getattr(flow, "load_state_dict", None))
+
+
+def close_iterator(iterator: Iterator[Any], flow: Iterable[Any]) -> None:
+    """Let an iterator of a flow go of its files and workers; one that the user made is the user's to close."""
+    close = getattr(iterator, "close", None)
+    if close is not None and iterator is not flow:
+        close()
+
+
+def _with_drawn_seed(flow: Any) -> Iterator[Any]:
+    """Find the flows with randomness whose seed nobody chose: a replay needs the one that was drawn."""
+    if not getattr(flow, "seed_was_chosen", True):
+        yield flow
+    for source in getattr(flow, "sources", ()):
+        yield from _with_drawn_seed(source)

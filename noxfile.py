@@ -45,14 +45,14 @@ def lint(session):
 @nox.session(python=NEWEST)
 def types(session):
     """Types of the library; TensorFlow itself counts as Any."""
-    session.install("mypy>=1.11", "attrs", "numpy", "pluggy>=1.6", "pytest>=8")
+    session.install("mypy>=1.11", "attrs", "cloudpickle", "numpy", "pluggy>=1.6", "pytest>=8")
     session.run("mypy")
 
 
 @nox.session(python=OLDEST)
 def tests_oldest(session):
     """The tests, on the oldest of everything that is supported, with TensorFlow's CPU-only distribution."""
-    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", "attrs", "tqdm", *TEST_TOOLS)
+    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", "attrs", "cloudpickle", "tqdm", *TEST_TOOLS)
     session.install("--no-deps", ".")
     session.run("pytest", *session.posargs)
 

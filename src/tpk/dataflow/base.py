@@ -35,13 +35,18 @@ class DataFlow(ABC):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
-        """Start an epoch: deliver the datapoints from the first one on."""
+        """Start a pass: deliver the datapoints from the first one on."""
 
     def reset_state(self) -> None:  # noqa: B027 - most have nothing to make ready
         """Make ready to be iterated in this process: open files, connect.
 
         Whoever consumes a flow calls it once, in the process that iterates, before the first iteration.
         """
+
+    def close(self) -> None:
+        """Let go of what is kept from pass to pass, such as worker processes; a further pass gets it anew."""
+        for source in self.sources:
+            close_dataflow(source)
 
     @property
     def sources(self) -> Sequence[Iterable[Any]]:
@@ -55,6 +60,13 @@ class DataFlow(ABC):
         override it where a share can be had for less.
         """
         return Share(self, index, count)
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of a worker that takes whole blocks: of each `count` blocks of `block` datapoints one.
+
+        What puts `block` datapoints together asks for it, so that the workers make the same batches as one would.
+        """
+        return self.shard(index, count) if block == 1 else Share(self, index, count, block)
 
 
 class ProxyDataFlow(DataFlow):
@@ -88,10 +100,20 @@ class ProxyDataFlow(DataFlow):
         """Make the underlying flow ready."""
         reset_state(self.flow)
 
+    def with_sources(self, sources: Sequence[Iterable[Any]]) -> DataFlow:
+        """Return the same on top of another flow."""
+        (flow,) = sources
+        same = copy.copy(self)
+        same.flow = flow
+        return same
+
     def shard(self, index: int, count: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath."""
-        share = copy.copy(self)
-        share.flow = shard(self.flow, index, count)
+        return self.shard_blocks(index, count, 1)
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the same on top of a share of the flow beneath."""
+        share = self.with_sources([shard(self.flow, index, count, block)])
         if isinstance(share, RNGDataFlow):
             share.worker = (*share.worker, index)
         return share
@@ -137,29 +159,54 @@ class StatefulProxyDataFlow(ProxyDataFlow):
 
 
 class Share(StatefulProxyDataFlow):
-    """Every `count`-th datapoint of a flow, from the one numbered `index` on.
+    """Of each `count` blocks of `block` datapoints of a flow the one numbered `index`.
 
     Args:
         flow: any iterable of datapoints, which must deliver the same to each worker.
         index: from 0 on, less than `count`.
         count: how many workers there are.
+        block: how many consecutive datapoints belong together.
+
+    Raises:
+        ConfigError: there is no such share.
     """
 
-    def __init__(self, flow: Iterable[Any], index: int, count: int) -> None:
+    def __init__(self, flow: Iterable[Any], index: int, count: int, block: int = 1) -> None:
         super().__init__(flow)
-        if not 0 <= index < count:
-            raise ConfigError(f"a share must have a number from 0 to {count - 1}, not {index}")
+        check_share(index, count)
         self.index = index
         self.count = count
+        self.block = block
 
     def __len__(self) -> int:
-        return len(range(self.index, super().__len__(), self.count))
+        return length_of_share(super().__len__(), self.index, self.count, self.block)
 
     def __iter__(self) -> Iterator[Any]:
         datapoints = iter(self.upstream)
+        if self.block > 1:
+            return (datapoint for datapoint in datapoints if self._is_mine(self.upstream.delivered - 1))
         # A resumed pass goes on somewhere between two datapoints of this share.
         first = (self.index - self.upstream.delivered) % self.count
-        yield from islice(datapoints, first, None, self.count)
+        return islice(datapoints, first, None, self.count)
+
+    def _is_mine(self, number: int) -> bool:
+        return number // self.block % self.count == self.index
+
+
+def check_share(index: int, count: int) -> None:
+    """Make sure that `index` is the number of one of `count` workers.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not 0 <= index < count:
+        raise ConfigError(f"a share must have a number from 0 to {count - 1}, not {index}")
+
+
+def length_of_share(length: int, index: int, count: int, block: int = 1) -> int:
+    """Return how many of `length` datapoints are in a share of theirs."""
+    rounds, rest = divmod(length, count * block)
+    return rounds * block + min(max(rest - index * block, 0), block)
 
 
 class RNGDataFlow(DataFlow):
@@ -232,7 +279,13 @@ def reset_state(flow: Iterable[Any]) -> None:
         reset()
 
 
-def shard(flow: Iterable[Any], index: int, count: int) -> Iterable[Any]:
+def close_dataflow(flow: Iterable[Any]) -> None:
+    """Call ``close()`` of a `DataFlow`; what else can be iterated (a file, say) is its owner's to close."""
+    if isinstance(flow, DataFlow):
+        flow.close()
+
+
+def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> Iterable[Any]:
     """Return the share of worker `index` of `count`; the shares together are the flow, each datapoint once a pass.
 
     Args:
@@ -240,13 +293,14 @@ def shard(flow: Iterable[Any], index: int, count: int) -> Iterable[Any]:
             have one of other arguments, so only dataflows are asked.
         index: from 0 on, less than `count`.
         count: how many workers there are.
+        block: how many consecutive datapoints stay together.
 
     Raises:
         ConfigError: there is no such share.
     """
-    if isinstance(flow, DataFlow):
-        return flow.shard(index, count)
-    return Share(flow, index, count)
+    if not isinstance(flow, DataFlow):
+        return Share(flow, index, count, block)
+    return flow.shard(index, count) if block == 1 else flow.shard_blocks(index, count, block)
 
 
 def seed_dataflow(flow: Iterable[Any], seed: int) -> None:

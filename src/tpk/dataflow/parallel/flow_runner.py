@@ -1,0 +1,174 @@
+"""What the runners of whole flows have in common: workers that deliver its shares in turn, and can be taken up again."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol
+
+import attrs
+
+from tpk.dataflow.base import DataFlow, ProxyDataFlow, RNGDataFlow, reset_state, shard
+from tpk.dataflow.parallel.team import MemberT, Team, TeamState, WorkerState
+from tpk.dataflow.parallel.wire import END_OF_PASS
+from tpk.dataflow.position import Position
+from tpk.errors import ConfigError, InputError
+
+STATE_EVERY = 16
+"""How many datapoints a worker delivers between two reports of where its flow stands; a resumed one skips the rest."""
+
+
+class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
+    """Base of the runners: has a team of workers, which lives from pass to pass.
+
+    Args:
+        flow: any iterable of datapoints.
+        num_workers: how many workers divide it.
+        seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+    """
+
+    def __init__(self, flow: Iterable[Any], num_workers: int, seed: int | None) -> None:
+        ProxyDataFlow.__init__(self, flow)
+        RNGDataFlow.__init__(self, seed)
+        self.num_workers = num_workers
+        self._team: Team[MemberT] | None = None
+        self._state: Mapping[str, Any] | None = None
+        self._is_loaded = False
+
+    def reset_state(self) -> None:
+        """Do nothing here: the workers make the flow ready."""
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._team is not None and self._team.in_pass:
+            self.close()
+        if self._team is None:
+            self._team = self._new_team()
+        return self._deliver(self._team)
+
+    def close(self) -> None:
+        """End the workers. The next iteration starts new ones, which go on with the next pass."""
+        if self._team is not None:
+            team, self._team = self._team, None
+            self._state = team.state_dict()
+            self._stop(team)
+
+    def shard(self, index: int, count: int) -> DataFlow:
+        """Return the same, with workers of its own, on top of a share of the flow."""
+        share = copy.copy(self)
+        share.flow = shard(self.flow, index, count)
+        share.worker = (*self.worker, index)
+        share._team = share._state = None
+        return share
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration under way stands: whose datapoint is next, and how far each worker's flow is."""
+        if self._team is not None:
+            return self._team.state_dict()
+        return TeamState.of(self.num_workers).state_dict() if self._state is None else dict(self._state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there.
+
+        Raises:
+            InputError: it is the state of another number of workers.
+        """
+        if len(state["workers"]) != self.num_workers:
+            raise InputError(
+                f"the position is one of {len(state['workers'])} workers, and this {type(self).__name__} has "
+                f"{self.num_workers}, which divide the data otherwise. Resume with {len(state['workers'])} of them."
+            )
+        self.close()
+        self._state, self._is_loaded = state, True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_team": None}
+
+    @abstractmethod
+    def _start(self, state: TeamState) -> Team[MemberT]:
+        """Start the workers where `state` says."""
+
+    @abstractmethod
+    def _stop(self, team: Team[MemberT]) -> None:
+        """End the workers."""
+
+    def _share(self, index: int) -> Iterable[Any]:
+        return shard(self.flow, index, self.num_workers)
+
+    def _new_team(self) -> Team[MemberT]:
+        state = TeamState.of(self.num_workers) if self._state is None else TeamState.from_dict(self._state)
+        if state.in_pass and not self._is_loaded:
+            state.give_up_pass()
+        self._state, self._is_loaded = None, False
+        return self._start(state)
+
+    def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
+        finished = False
+        try:
+            yield from team
+            finished = True
+        finally:
+            if not finished and self._team is team:
+                self.close()
+
+
+class DatapointSender(Protocol):
+    """Where the work of a worker goes."""
+
+    def send(self, datapoint: Any) -> None:
+        """Send a datapoint; wait if the receiver is too far behind."""
+
+    def send_end(self) -> None:
+        """Tell that the pass is over."""
+
+    def send_state(self, state: Any) -> None:
+        """Tell where the flow stands now."""
+
+
+@attrs.frozen
+class RunFlow:
+    """The work of a worker: delivers a share of the flow, pass after pass."""
+
+    flow: Iterable[Any]
+    start: WorkerState
+
+    def __call__(self, sender: DatapointSender, tasks: object = None) -> None:
+        """Do it; ends only by an exception, such as that nobody receives any more."""
+        reset_state(self.flow)
+        position = Position(self.flow)
+        if self.start.position is not None:
+            position.load_state_dict(self.start.position)
+        *given_up, last = self.start.skips
+        for skip in given_up:
+            _skip(position, skip).close()
+        datapoints = _skip(position, last)
+        delivered = 0
+        while True:
+            for datapoint in datapoints:
+                sender.send(datapoint)
+                delivered += 1
+                if delivered % STATE_EVERY == 0:
+                    sender.send_state(position.state_dict())
+            sender.send_end()
+            sender.send_state(position.state_dict())
+            datapoints = iter(position)
+
+
+def _skip(position: Position, items: int) -> Generator[Any, None, None]:
+    """Return the iterator of the pass in which the flow is after so many datapoints and ends of passes."""
+    datapoints = iter(position)
+    for _ in range(items):
+        if next(datapoints, END_OF_PASS) is END_OF_PASS:
+            datapoints = iter(position)
+    return datapoints
+
+
+def check_positive(owner: object, **numbers: float | None) -> None:
+    """Make sure that each of the numbers is positive, or None.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for name, number in numbers.items():
+        if number is not None and not number > 0:
+            raise ConfigError(f"{type(owner).__name__}: {name} must be positive, not {number!r}")

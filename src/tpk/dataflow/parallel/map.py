@@ -1,0 +1,139 @@
+"""A function applied by worker processes to the datapoints of a flow."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from multiprocessing.connection import wait
+from typing import Any
+
+import attrs
+
+from tpk.dataflow.base import RNGDataFlow
+from tpk.dataflow.parallel.flow_runner import check_positive
+from tpk.dataflow.parallel.parallel_map import ParallelMap
+from tpk.dataflow.parallel.process import WorkerProcess, stop_all
+from tpk.dataflow.parallel.receiver import Receiver
+from tpk.dataflow.parallel.seeding import SeededWork
+from tpk.dataflow.parallel.sender import Sender
+
+
+class MultiProcessMapData(ParallelMap, RNGDataFlow):
+    """Apply a function to each datapoint, in worker processes; where it returns None, the datapoint is dropped.
+
+    The flow beneath is iterated here, and its datapoints go to the workers through shared memory, as the results come
+    back; see [`MultiProcessRunner`][tpk.dataflow.MultiProcessRunner] for what that means, and for the workers. Prefer
+    that one where the flow itself can be divided: there each datapoint travels once only.
+
+    Args:
+        flow: any iterable of datapoints.
+        num_proc: how many workers.
+        map_func: takes a datapoint, returns one or None; may be a lambda or closure.
+        buffer_size: how many datapoints are under way at most, each of them taken from the flow; by default 4 a worker.
+        ordered: whether the results come in the order of the flow, or as soon as they are there.
+        patience: seconds without a result until a warning tells at which line the worker is.
+        seed: what the global random numbers of Python and NumPy start from in each worker; by default drawn, or derived
+            from the run's.
+
+    Raises:
+        ConfigError: a number is not positive; and, when it is iterated, the function cannot be pickled.
+        InputError: (in the iteration) a worker died.
+        Exception: (in the iteration) what the function raised in a worker, with its traceback there as its cause.
+
+    Example:
+        ```python
+        flow = MultiProcessMapData(DataFromList(files, shuffle=True), 4, lambda file: [read(file), label_of(file)])
+        ```
+    """
+
+    def __init__(
+        self,
+        flow: Iterable[Any],
+        num_proc: int,
+        map_func: Callable[[Any], Any],
+        buffer_size: int | None = None,
+        ordered: bool = True,
+        patience: float = 60.0,
+        seed: int | None = None,
+    ) -> None:
+        check_positive(self, num_proc=num_proc, buffer_size=buffer_size, patience=patience)
+        ParallelMap.__init__(self, flow, map_func, max(buffer_size or 4 * num_proc, num_proc), ordered)
+        RNGDataFlow.__init__(self, seed)
+        self.num_proc = num_proc
+        self.patience = patience
+        self._workers: list[WorkerProcess] = []
+
+    def close(self) -> None:
+        """End the workers; the next iteration starts new ones."""
+        workers, self._workers = self._workers, []
+        stop_all(workers)
+        super().close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_workers": []}
+
+    def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
+        if not self._workers:
+            self._start_workers()
+        workers = self._workers
+        tasks: deque[tuple[int, WorkerProcess]] = deque()
+        finished = False
+        try:
+            for number, datapoint in datapoints:
+                worker = workers[number % self.num_proc] if self.ordered else _least_busy(workers, tasks)
+                while tasks and (len(tasks) >= self.buffer_size or not worker.tasks.has_room):
+                    yield self._receive(tasks)
+                worker.send(datapoint)
+                tasks.append((number, worker))
+                datapoint = None
+            while tasks:
+                yield self._receive(tasks)
+            finished = True
+        finally:
+            if not finished:
+                # Results that nobody has asked for would be taken for those of the next pass.
+                stop_all(workers)
+                self._workers = []
+
+    def _receive(self, tasks: deque[tuple[int, WorkerProcess]]) -> tuple[int, Any]:
+        task = tasks[0] if self.ordered else self._first_done(tasks)
+        tasks.remove(task)
+        number, worker = task
+        return number, worker.receive()
+
+    def _first_done(self, tasks: deque[tuple[int, WorkerProcess]]) -> tuple[int, WorkerProcess]:
+        """Return the task whose result is there first; each worker does its tasks in order."""
+        oldest = {id(worker): (number, worker) for number, worker in reversed(tasks)}
+        for task in oldest.values():
+            if task[1].results.has_message:
+                return task
+        ready = wait([worker for _, worker in oldest.values()], self.patience)
+        # If none is ready in time, whoever is waited for warns.
+        return oldest[id(ready[0])] if ready else tasks[0]
+
+    def _start_workers(self) -> None:
+        try:
+            for index in range(self.num_proc):
+                name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
+                work = SeededWork(ApplyFunction(self.func), self.seed, (*self.worker, index))
+                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.patience))
+        except BaseException:
+            self.close()
+            raise
+
+
+@attrs.frozen
+class ApplyFunction:
+    """The work of a worker: applies a function to each task."""
+
+    func: Callable[[Any], Any]
+
+    def __call__(self, sender: Sender, tasks: Receiver) -> None:
+        """Do it; runs until the parent is gone."""
+        while True:
+            sender.send(self.func(tasks.receive()))
+
+
+def _least_busy(workers: list[WorkerProcess], tasks: Iterable[tuple[int, WorkerProcess]]) -> WorkerProcess:
+    busy = [worker for _, worker in tasks]
+    return min(workers, key=busy.count)

@@ -1,0 +1,256 @@
+"""A worker process, as its parent sees it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from multiprocessing import spawn
+from typing import Any
+
+import cloudpickle
+
+from tpk.dataflow.parallel.receiver import Receiver, RemoteFailure
+from tpk.dataflow.parallel.sender import Sender
+from tpk.dataflow.parallel.wire import LinkClosed
+from tpk.dataflow.parallel.worker import LENGTH, Job
+from tpk.errors import ConfigError, InputError
+
+logger = logging.getLogger(__name__)
+
+_GRACE = 5.0
+"""Seconds that a worker has to end when it is told to; then it is killed."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an error in a worker process, as the cause of the same error here."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+class WorkerProcess:
+    """Starts a worker process and talks to it.
+
+    Args:
+        name: what messages call it, such as ``"worker 1 of 2 of MultiProcessRunner"``.
+        work: what it does: called in the worker with a `Sender` and a `Receiver`. It and what belongs to it are sent
+            there by cloudpickle.
+        num_prefetch: how many results it is ahead at most; None for what fits.
+        patience: seconds without a result until a warning tells where the worker is.
+
+    Attributes:
+        tasks: sends to the worker.
+        results: receives from it.
+
+    Raises:
+        ConfigError: `work` cannot be pickled, or the platform has no Unix sockets.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[Sender, Receiver], None], num_prefetch: int | None, patience: float
+    ) -> None:
+        self.name = name
+        self._patience = self._next_patience = patience
+        job = _pickle_job(name, Job(work, num_prefetch))
+        results, results_there = _socket_pair()
+        results_side, results_side_there = _socket_pair()
+        tasks, tasks_there = _socket_pair()
+        tasks_side, tasks_side_there = _socket_pair()
+        there = [results_there, results_side_there, tasks_there, tasks_side_there]
+        self._sockets = [results, results_side, tasks, tasks_side]
+        self._stacks: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        descriptors = [each.fileno() for each in (*there, self._stacks)]
+        try:
+            self._process = subprocess.Popen(
+                _command_line([*descriptors, os.getpid()]),
+                stdin=subprocess.DEVNULL,
+                pass_fds=descriptors,
+                start_new_session=True,  # A terminal's Ctrl-C is for the parent alone.
+            )
+        finally:
+            for each in there:
+                each.close()
+        self.stop = weakref.finalize(self, _stop, self._process, self._sockets, self._stacks, os.getpid())
+        self.tasks = Sender(tasks, tasks_side)
+        self.results = Receiver(results, results_side, num_prefetch, _log_from(name))
+        try:
+            results.sendall(LENGTH.pack(len(job)))
+            results.sendall(job)
+        except OSError:
+            self._raise_death()
+        results.settimeout(patience)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the worker."""
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """Return the descriptor that can be read when something has come from the worker, as `select` wants it."""
+        return self._sockets[0].fileno()
+
+    def receive(self) -> Any:
+        """Return the worker's next result, or `END_OF_PASS`.
+
+        Raises:
+            InputError: the worker died.
+            Exception: what the user's code raised there, with its traceback as the cause.
+        """
+        while True:
+            try:
+                item = self.results.receive()
+            except TimeoutError:
+                self._warn_of_silence()
+            except LinkClosed:
+                self._raise_death()
+            except RemoteFailure as failure:
+                self._raise(failure.payload)
+            else:
+                self._next_patience = self._patience
+                return item
+
+    def progress(self) -> tuple[Any, int]:
+        """Return the last state that the worker told, and how many datapoints and ends of passes were received since."""
+        return self.results.state, self.results.items - self.results.state_items
+
+    def send(self, task: Any) -> None:
+        """Send the worker a task.
+
+        Raises:
+            InputError: the worker died.
+        """
+        try:
+            self.tasks.send(task)
+        except LinkClosed:
+            self._raise_death()
+
+    def _raise(self, payload: bytes) -> None:
+        error, text = pickle.loads(payload)
+        cause = RemoteTraceback(f"in {self.name}:\n{text}")
+        # Some would mean something else here: the end of an iteration, or of this process.
+        if not isinstance(error, Exception) or isinstance(error, StopIteration):
+            last_line = text.strip().splitlines()[-1]
+            raise InputError(f"{self.name} failed: {last_line}") from cause
+        raise error from cause
+
+    def _raise_death(self) -> None:
+        try:
+            status = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            status = None
+        raise InputError(f"{self.name} (process {self.pid}) died: {_reason(status)}{self._read_stacks()}") from None
+
+    def _warn_of_silence(self) -> None:
+        os.kill(self.pid, signal.SIGUSR1)
+        written = threading.Event()
+        for _ in range(50):
+            if os.fstat(self._stacks.fileno()).st_size or self._process.poll() is not None:
+                break
+            written.wait(0.02)
+        written.wait(0.02)
+        logger.warning(
+            "%s (process %d) has delivered nothing for %g s; it is at%s",
+            self.name,
+            self.pid,
+            self._next_patience,
+            self._read_stacks() or " a place that cannot be told",
+        )
+        self._next_patience *= 2
+        self._sockets[0].settimeout(self._next_patience)
+
+    def _read_stacks(self) -> str:
+        self._stacks.seek(0)
+        text = self._stacks.read().decode(errors="replace").strip()
+        self._stacks.seek(0)
+        self._stacks.truncate()
+        return f"\n{text}" if text else ""
+
+
+def stop_all(workers: Iterable[WorkerProcess]) -> None:
+    """End workers, all at the same time, and wait until they have ended."""
+    workers = list(workers)
+    for worker in workers:
+        _close(worker._sockets)
+    for worker in workers:
+        worker.stop()
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    if not hasattr(socket, "AF_UNIX") or not hasattr(socket, "send_fds"):
+        raise ConfigError(
+            f"worker processes need Unix sockets, which Python on {sys.platform} does not have. "
+            "Use the flows with threads (MultiThreadMapData) instead."
+        )
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def _pickle_job(name: str, job: Job) -> bytes:
+    try:
+        pickled: bytes = cloudpickle.dumps(job, protocol=5)
+    except Exception as error:
+        raise ConfigError(
+            f"what {name} has to do cannot be sent to another process: {type(error).__name__}: {error}. Open files and "
+            "connections in reset_state(), which is called in the worker, and keep locks, generators and TensorFlow "
+            "objects out of the flow and its functions."
+        ) from error
+    return pickled
+
+
+def _command_line(arguments: list[int]) -> list[str]:
+    # What can be imported here can be imported there. The path is set before anything is imported.
+    path = [entry for entry in sys.path if isinstance(entry, str)]
+    code = (
+        f"import sys; sys.path[:] = {path!r}; from tpk.dataflow.parallel.worker import main; "
+        f"main({', '.join(map(str, arguments))})"
+    )
+    executable = spawn.get_executable()
+    return [os.fsdecode(executable or sys.executable), *subprocess._args_from_interpreter_flags(), "-c", code]  # type: ignore[attr-defined]
+
+
+def _log_from(name: str) -> Callable[[Any], None]:
+    def log(record: tuple[str, int, str]) -> None:
+        source, level, message = record
+        logging.getLogger(source).log(level, "%s: %s", name, message)
+
+    return log
+
+
+def _reason(status: int | None) -> str:
+    if status is None:
+        return "it closed its connection"
+    if status >= 0:
+        return f"it exited with status {status}"
+    reason = f"killed by signal {-status} ({signal.Signals(-status).name})"
+    if -status == signal.SIGKILL:
+        reason += "; if nobody did that, the machine or container ran out of memory"
+    return reason
+
+
+def _close(sockets: Iterable[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+
+
+def _stop(process: Any, sockets: list[socket.socket], stacks: Any, owner: int) -> None:
+    if os.getpid() != owner:  # a fork of the owner
+        return
+    _close(sockets)
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    stacks.close()

@@ -1,0 +1,78 @@
+"""A whole flow in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tpk.dataflow.parallel.flow_runner import FlowRunner, RunFlow, check_positive
+from tpk.dataflow.parallel.process import WorkerProcess, stop_all
+from tpk.dataflow.parallel.seeding import SeededWork
+from tpk.dataflow.parallel.team import Team, TeamState
+
+
+class MultiProcessRunner(FlowRunner[WorkerProcess]):
+    """Run a flow in worker processes: each makes its share of the datapoints, ahead of their use.
+
+    The shares are those of [`shard`][tpk.dataflow.shard]: together they are what the flow delivers, each datapoint once
+    a pass, except that an endless flow of random numbers makes other ones in each worker. Datapoints are taken from the
+    workers in turn, so the order depends on nothing but the flow and the number of workers. What stands on a share
+    sees the share only: a `BatchData` within the flow batches the datapoints of one worker.
+
+    Arrays come through shared memory, aligned so that TensorFlow takes them without a copy. They may be kept and
+    changed; their memory is used again when no view of them is left. Anything else that can be pickled comes, too.
+
+    A worker is a fresh interpreter; the flow is sent there by cloudpickle, so it may contain lambdas, closures and
+    classes of the main script, which needs no ``if __name__ == "__main__"``. The flow's ``reset_state`` is called in
+    each worker, not here. Workers live from pass to pass, and end when the flow is closed or collected, or a pass is
+    given up, or their parent is gone.
+
+    Args:
+        flow: any iterable of datapoints that can be pickled.
+        num_proc: how many workers.
+        num_prefetch: how many datapoints each worker is ahead at most; by default up to 64 of them, in 64 MB.
+        patience: seconds without a datapoint until a warning tells at which line the worker is.
+        seed: what the global random numbers of Python and NumPy start from in each worker (those of the flow have
+            their own seed); by default drawn, or derived from the run's.
+
+    Raises:
+        ConfigError: a number is not positive; and, when it is iterated, the flow cannot be pickled.
+        InputError: (in the iteration) a worker died.
+        Exception: (in the iteration) what the flow raised in a worker, with the traceback from there as its cause.
+
+    Example:
+        ```python
+        flow = MapData(DataFromList(files, shuffle=True), read_and_augment)
+        flow = MultiProcessRunner(BatchData(flow, 32), num_proc=4)
+        ```
+    """
+
+    def __init__(
+        self,
+        flow: Iterable[Any],
+        num_proc: int,
+        num_prefetch: int | None = None,
+        patience: float = 60.0,
+        seed: int | None = None,
+    ) -> None:
+        check_positive(self, num_proc=num_proc, num_prefetch=num_prefetch, patience=patience)
+        super().__init__(flow, num_proc, seed)
+        self.num_proc = num_proc
+        self.num_prefetch = num_prefetch
+        self.patience = patience
+
+    def _start(self, state: TeamState) -> Team[WorkerProcess]:
+        workers: list[WorkerProcess] = []
+        try:
+            for index, start in enumerate(state.workers):
+                name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
+                worker_key = (*self.worker, index)
+                work = SeededWork(RunFlow(self._share(index), start), self.seed, worker_key)
+                workers.append(WorkerProcess(name, work, self.num_prefetch, self.patience))
+        except BaseException:
+            stop_all(workers)
+            raise
+        return Team(workers, state)
+
+    def _stop(self, team: Team[WorkerProcess]) -> None:
+        stop_all(team.members)

@@ -1,0 +1,276 @@
+"""The end of a link that sends datapoints: copies them into shared memory, once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tpk.dataflow.memory import ALIGNMENT
+from tpk.dataflow.parallel.block import block_size, create_block, map_block
+from tpk.dataflow.parallel.wire import (
+    ARRAYS,
+    BLOCK,
+    DROP,
+    END,
+    ERROR,
+    FORGET,
+    FREE,
+    HEADER,
+    LAYOUT,
+    LOG,
+    NO_BLOCK,
+    OBJECT,
+    STATE,
+    USED,
+    LinkClosed,
+)
+
+AHEAD_BYTES = 1 << 26
+"""How far a sender goes ahead unless told otherwise: so many bytes, but 2 to 64 datapoints."""
+AHEAD_MIN, AHEAD_MAX = 2, 64
+
+_MAX_LAYOUTS = 256
+_MAX_INLINE = 512
+"""Bytes of a pickle that go over the socket. Two that send to each other would wait forever if its buffer got full."""
+
+
+@attrs.frozen(eq=False)
+class Layout:
+    """How datapoints of one kind lie in a block.
+
+    Attributes:
+        number: what the wire calls it.
+        container: list, tuple or dict.
+        names: the keys of a dict, in order.
+        arrays: shape, dtype and offset in bytes of each component.
+        size: how many bytes all of them take.
+    """
+
+    number: int
+    container: type
+    names: tuple[Any, ...]
+    arrays: tuple[tuple[tuple[int, ...], np.dtype[Any], int], ...]
+    size: int
+
+
+class _Block:
+    """A block as its sender sees it, with the arrays that lie in it in each layout."""
+
+    def __init__(self, number: int, size: int, descriptor: int) -> None:
+        self.number = number
+        self.size = size
+        self.memory = map_block(descriptor, size)
+        self.views: dict[int, list[np.ndarray[Any, Any]]] = {}
+
+    def arrays(self, layout: Layout) -> list[np.ndarray[Any, Any]]:
+        views = self.views.get(layout.number)
+        if views is None:
+            views = [np.ndarray(shape, dtype, self.memory, offset) for shape, dtype, offset in layout.arrays]
+            self.views[layout.number] = views
+        return views
+
+
+class Sender:
+    """Sends datapoints to the `Receiver` at the other end of two sockets.
+
+    It waits while the receiver is too far behind; a block is written again only after the receiver has let go of the
+    last view into it. What the receiver keeps does not count as being behind: there are more blocks then.
+
+    Args:
+        main: a Unix stream socket for the messages.
+        side: one for the descriptors of blocks.
+        num_prefetch: how many datapoints to be ahead at most; None for what `AHEAD_BYTES` says.
+
+    Raises:
+        LinkClosed: (from every method) the other end is gone.
+    """
+
+    def __init__(self, main: socket.socket, side: socket.socket, num_prefetch: int | None = None) -> None:
+        self._main = main
+        self._side = side
+        self._num_prefetch = num_prefetch
+        self._window = num_prefetch or AHEAD_MIN
+        self._ahead = 0
+        self._unread = b""
+        self._layouts: dict[Any, Layout | None] = {}
+        self._blocks: dict[int, _Block] = {}
+        self._free: list[_Block] = []
+        self._blocks_made = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a datapoint can be sent without waiting."""
+        if self._ahead >= self._window:
+            self._read_back(socket.MSG_DONTWAIT)
+        return self._ahead < self._window
+
+    def send(self, datapoint: Any) -> None:
+        """Send a datapoint: arrays in a list, tuple or dict through shared memory, anything else pickled.
+
+        A pickle's large buffers, such as arrays within it, go through shared memory, too.
+        """
+        self._wait_for_room()
+        layout = self._layout_of(datapoint)
+        if layout is None:
+            self._send_object(datapoint)
+        else:
+            block = self._acquire(layout.size)
+            values = datapoint.values() if layout.container is dict else datapoint
+            for view, value in zip(block.arrays(layout), values):  # noqa: B905 - equal; hot
+                np.copyto(view, value)
+            self._write(HEADER.pack(ARRAYS, block.number, layout.number))
+
+    def send_end(self) -> None:
+        """Tell that the pass is over."""
+        self._wait_for_room()
+        self._write(HEADER.pack(END, 0, 0))
+
+    def send_state(self, state: Any) -> None:
+        """Tell where the flow stands now."""
+        self._send_payload(STATE, 0, pickle.dumps(state, protocol=5))
+
+    def send_log(self, record: Any) -> None:
+        """Send a record for the log."""
+        self._send_payload(LOG, 0, pickle.dumps(record, protocol=5))
+
+    def send_error(self, payload: bytes) -> None:
+        """Tell why nothing more comes."""
+        self._send_payload(ERROR, 0, payload)
+
+    def _send_payload(self, kind: int, number: int, payload: bytes) -> None:
+        self._write(HEADER.pack(kind, number, len(payload)) + payload)
+
+    def _layout_of(self, datapoint: Any) -> Layout | None:
+        """Return the layout of a datapoint, or None if it is not made of arrays."""
+        container = type(datapoint)
+        if container is list or container is tuple:
+            names, values = (), datapoint
+        elif container is dict:
+            names, values = tuple(datapoint), datapoint.values()
+        else:
+            return None
+        key: list[Any] = [container, names]
+        for value in values:
+            if type(value) is not np.ndarray:
+                return None
+            key.append(value.shape)
+            key.append(value.dtype)
+        found = tuple(key)
+        try:
+            return self._layouts[found]
+        except KeyError:
+            return self._new_layout(found, container, names, list(values))
+
+    def _new_layout(
+        self, key: Any, container: type, names: tuple[Any, ...], values: list[np.ndarray[Any, Any]]
+    ) -> Layout | None:
+        if len(self._layouts) >= _MAX_LAYOUTS:
+            self._layouts.clear()
+            for block in self._blocks.values():
+                block.views.clear()
+            self._write(HEADER.pack(FORGET, 0, 0))
+        if any(value.dtype.hasobject for value in values):
+            self._layouts[key] = None
+            return None
+        offsets, size = _lay_out([value.nbytes for value in values])
+        arrays = tuple((value.shape, value.dtype, offset) for value, offset in zip(values, offsets, strict=True))
+        layout = Layout(len(self._layouts), container, names, arrays, size)
+        self._layouts[key] = layout
+        self._send_payload(LAYOUT, layout.number, pickle.dumps(attrs.astuple(layout, recurse=False), protocol=5))
+        return layout
+
+    def _send_object(self, datapoint: Any) -> None:
+        buffers: list[pickle.PickleBuffer] = []
+        head = pickle.dumps(datapoint, protocol=5, buffer_callback=buffers.append)
+        parts = [buffer.raw() for buffer in buffers]
+        is_inline = len(head) <= _MAX_INLINE
+        if not is_inline:
+            parts.insert(0, memoryview(head))
+        number, spans = NO_BLOCK, []
+        if parts:
+            offsets, size = _lay_out([part.nbytes for part in parts])
+            block = self._acquire(size)
+            number, spans = block.number, [(offset, part.nbytes) for offset, part in zip(offsets, parts, strict=True)]
+            memory = memoryview(block.memory)
+            for (offset, length), part in zip(spans, parts, strict=True):
+                memory[offset : offset + length] = part
+        self._send_payload(OBJECT, number, pickle.dumps((head if is_inline else None, spans), protocol=5))
+
+    def _acquire(self, size: int) -> _Block:
+        """Return a block of at least that size that nobody looks at."""
+        if self._num_prefetch is None:
+            self._window = min(max(AHEAD_BYTES // max(size, 1), AHEAD_MIN), AHEAD_MAX)
+        if not self._free:
+            self._read_back(socket.MSG_DONTWAIT)
+        # The last to come back first: it is still in the processor's cache.
+        for place in reversed(range(len(self._free))):
+            if self._free[place].size >= size:
+                block = self._free.pop(place)
+                if len(self._free) > self._window:  # The receiver has kept many for a while.
+                    self._drop(self._free[0])
+                return block
+        if self._free:
+            self._drop(self._free[0])
+        return self._new_block(block_size(size))
+
+    def _new_block(self, size: int) -> _Block:
+        descriptor = create_block(size)
+        try:
+            socket.send_fds(self._side, [b"b"], [descriptor])
+        except OSError as error:
+            os.close(descriptor)
+            raise LinkClosed("the receiver of the datapoints is gone") from error
+        block = _Block(self._blocks_made, size, descriptor)
+        self._blocks_made += 1
+        self._blocks[block.number] = block
+        self._write(HEADER.pack(BLOCK, block.number, size))
+        return block
+
+    def _drop(self, block: _Block) -> None:
+        self._free.remove(block)
+        del self._blocks[block.number]
+        self._write(HEADER.pack(DROP, block.number, 0))
+
+    def _write(self, message: bytes) -> None:
+        try:
+            self._main.sendall(message)
+        except OSError as error:
+            raise LinkClosed("the receiver of the datapoints is gone") from error
+
+    def _wait_for_room(self) -> None:
+        while self._ahead >= self._window:
+            self._read_back(0)
+        self._ahead += 1
+
+    def _read_back(self, flags: int) -> None:
+        """Take in what the receiver has sent back."""
+        try:
+            data = self._main.recv(1 << 16, flags)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            raise LinkClosed("the receiver of the datapoints is gone")
+        data = self._unread + data
+        complete = len(data) - len(data) % HEADER.size
+        self._unread = data[complete:]
+        for kind, number, value in HEADER.iter_unpack(data[:complete]):
+            if kind == USED:
+                self._ahead -= value
+            elif kind == FREE:
+                self._free.append(self._blocks[number])
+
+
+def _lay_out(sizes: list[int]) -> tuple[list[int], int]:
+    """Return where parts of these sizes start, aligned as TensorFlow wants arrays, and the size of the whole."""
+    offsets, end = [], 0
+    for size in sizes:
+        offsets.append(end)
+        end += -(-size // ALIGNMENT) * ALIGNMENT
+    return offsets, max(end, 1)

@@ -1,0 +1,226 @@
+"""A whole flow in threads."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import sys
+import threading
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tpk.dataflow.base import DataFlow, seed_dataflow, shard
+from tpk.dataflow.parallel.flow_runner import FlowRunner, RunFlow, check_positive
+from tpk.dataflow.parallel.team import Team, TeamState
+from tpk.dataflow.parallel.wire import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
+from tpk.errors import ConfigError, InputError
+
+logger = logging.getLogger(__name__)
+
+
+class MultiThreadRunner(FlowRunner["FlowThread"]):
+    """Run a flow in threads: each makes its share of the datapoints, ahead of their use.
+
+    This is for flows that wait (for a network, a disk) or compute where Python's lock is released, as NumPy, OpenCV and
+    TensorFlow do. For Python code, use [`MultiProcessRunner`][tpk.dataflow.MultiProcessRunner], which also says how
+    datapoints are divided, and in which order they come.
+
+    Args:
+        get_flow: called once for each thread, and returns a flow of its own for it, always the same: what two threads
+            iterate must have nothing in common.
+        num_thread: how many threads.
+        num_prefetch: how many datapoints each thread is ahead at most.
+        patience: seconds without a datapoint until a warning tells at which line the thread is.
+        seed: what the flows' randomness starts from, where they have not chosen a seed; by default drawn, or derived
+            from the run's.
+
+    Raises:
+        ConfigError: a number is not positive, or `get_flow` is no function.
+        Exception: (in the iteration) what a flow raised.
+
+    Example:
+        ```python
+        flow = MultiThreadRunner(lambda: MapData(DataFromList(urls), download), num_thread=8)
+        ```
+    """
+
+    def __init__(
+        self,
+        get_flow: Callable[[], Iterable[Any]],
+        num_thread: int,
+        num_prefetch: int = 4,
+        patience: float = 60.0,
+        seed: int | None = None,
+    ) -> None:
+        check_positive(self, num_thread=num_thread, num_prefetch=num_prefetch, patience=patience)
+        if not callable(get_flow):
+            raise ConfigError(
+                f"MultiThreadRunner takes a function that returns a flow, not {get_flow!r}: each thread needs a flow of "
+                "its own. Give it `lambda: ...`."
+            )
+        super().__init__(get_flow(), num_thread, seed)
+        self.get_flow = get_flow
+        self.num_prefetch = num_prefetch
+        self.patience = patience
+        self._shares: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def sources(self) -> tuple[Iterable[Any], ...]:
+        """Nothing: the flows are made when the threads start, all with the same seed."""
+        return ()
+
+    def shard(self, index: int, count: int) -> DataFlow:
+        """Return the same, with threads of its own, on top of shares of the flows."""
+        share = copy.copy(self)
+        share._shares = (*self._shares, (index, count))
+        share.flow = shard(self.flow, index, count)
+        share._team = share._state = None
+        return share
+
+    def _share(self, index: int) -> Iterable[Any]:
+        flow = self.get_flow()
+        seed_dataflow(flow, self.seed)
+        for share in (*self._shares, (index, self.num_workers)):
+            flow = shard(flow, *share)
+        return flow
+
+    def _start(self, state: TeamState) -> Team[FlowThread]:
+        threads = []
+        for index, start in enumerate(state.workers):
+            name = f"thread {index + 1} of {self.num_workers} of {type(self).__name__}"
+            threads.append(FlowThread(name, RunFlow(self._share(index), start), self.num_prefetch, self.patience))
+        return Team(threads, state)
+
+    def _stop(self, team: Team[FlowThread]) -> None:
+        for thread in team.members:
+            thread.stop()
+        for thread in team.members:
+            thread.wait()
+
+
+class FlowThread:
+    """A thread that puts the datapoints of a flow into a bounded buffer.
+
+    It ends when `stop` has been called, or this object is gone, and the user's code has finished its datapoint.
+
+    Args:
+        name: what messages call it.
+        work: what it does.
+        num_prefetch: how many datapoints it is ahead at most.
+        patience: seconds without a datapoint until a warning tells where the thread is.
+    """
+
+    def __init__(self, name: str, work: RunFlow, num_prefetch: int, patience: float) -> None:
+        self.name = name
+        self._patience = patience
+        self._buffer = _Buffer(num_prefetch)
+        self._state: Any = None
+        self._items_since = 0
+        self._thread = threading.Thread(target=_run, args=(work, self._buffer), name=f"tpk {name}", daemon=True)
+        self._thread.start()
+        self.stop = weakref.finalize(self, self._buffer.close)
+
+    def receive(self) -> Any:
+        """Return the next datapoint, or `END_OF_PASS`.
+
+        Raises:
+            Exception: what the flow raised.
+        """
+        patience = self._patience
+        while True:
+            message = self._buffer.take(patience)
+            if message is None:
+                self._warn("has delivered nothing for", patience)
+                patience *= 2
+                continue
+            kind, value = message
+            if kind == STATE:
+                self._state, self._items_since = value, 0
+            elif kind == ERROR:
+                raise value
+            else:
+                self._items_since += 1
+                return value
+
+    def progress(self) -> tuple[Any, int]:
+        """Return the last state that the thread told, or None, and how many items were received since."""
+        return self._state, self._items_since
+
+    def wait(self) -> None:
+        """Wait for the end of the thread after `stop`; but a thread that does not end in time is left behind."""
+        self._thread.join(self._patience)
+        if self._thread.is_alive():
+            self._warn("was told to end, and has not finished its datapoint for", self._patience)
+
+    def _warn(self, what: str, seconds: float) -> None:
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        stack = "".join(traceback.format_stack(frame)) if frame is not None else "its end"
+        logger.warning("%s %s %g s; it is at\n%s", self.name, what, seconds, stack)
+
+
+def _run(work: RunFlow, buffer: _Buffer) -> None:
+    try:
+        work(buffer)
+    except LinkClosed:
+        pass  # Nobody wants more.
+    except BaseException as error:
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            buffer.put(ERROR, error)
+        else:
+            failure = InputError(f"the flow ended its thread: {error!r}")
+            failure.__cause__ = error
+            buffer.put(ERROR, failure)
+
+
+class _Buffer:
+    """What a thread has made and nobody has used yet: datapoints and ends, which count, and states in between."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._messages: deque[tuple[int, Any]] = deque()
+        self._items = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    def send(self, datapoint: Any) -> None:
+        self._put_item(OBJECT, datapoint)
+
+    def send_end(self) -> None:
+        self._put_item(END, END_OF_PASS)
+
+    def send_state(self, state: Any) -> None:
+        self.put(STATE, state)
+
+    def put(self, kind: int, value: Any) -> None:
+        with self._changed:
+            self._messages.append((kind, value))
+            self._changed.notify_all()
+
+    def _put_item(self, kind: int, value: Any) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._items < self._size or self._is_closed)
+            if self._is_closed:
+                raise LinkClosed
+            self._items += 1
+            self._messages.append((kind, value))
+            self._changed.notify_all()
+
+    def take(self, patience: float) -> tuple[int, Any] | None:
+        """Return the next message, or None if there is none in so many seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._messages, patience):
+                return None
+            message = self._messages.popleft()
+            if message[0] in (OBJECT, END):
+                self._items -= 1
+                self._changed.notify_all()
+            return message
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._messages.clear()
+            self._changed.notify_all()

@@ -48,8 +48,8 @@ def test_a_component_mapped_to_none_drops_the_datapoint():
     ],
 )
 def test_a_missing_component_is_named_with_what_there_is(datapoint, component, has):
-    with pytest.raises(InputError, match=rf"no component {component!r} in a datapoint with .*{has}"):
-        list(MapDataComponent([datapoint], abs, component))
+    with pytest.raises(InputError, match=rf"datapoint 1 has no component {component!r}, but .*{has}"):
+        list(MapDataComponent([{0: 0, 1: 1, "x": 1, "y": 1}, datapoint], abs, component))
 
 
 def test_an_error_of_the_function_comes_as_it_is():

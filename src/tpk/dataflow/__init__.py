@@ -33,6 +33,7 @@ from tpk.dataflow.base import (
 from tpk.dataflow.batch import BatchData
 from tpk.dataflow.map import MapData, MapDataComponent
 from tpk.dataflow.memory import aligned_empty
+from tpk.dataflow.parallel import MultiProcessMapData, MultiProcessRunner, MultiThreadMapData, MultiThreadRunner
 from tpk.dataflow.position import Position, PositionTrail
 from tpk.dataflow.repeat import RepeatedData
 from tpk.dataflow.shuffle import LocallyShuffleData
@@ -47,6 +48,10 @@ __all__ = [
     "LocallyShuffleData",
     "MapData",
     "MapDataComponent",
+    "MultiProcessMapData",
+    "MultiProcessRunner",
+    "MultiThreadMapData",
+    "MultiThreadRunner",
     "Position",
     "PositionTrail",
     "ProxyDataFlow",

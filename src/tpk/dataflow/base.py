@@ -7,12 +7,15 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tpk.dataflow.position import Position
+from tpk.dataflow.shares import check_share, length_of_share
 from tpk.errors import ConfigError
+
+ProxyT = TypeVar("ProxyT", bound="ProxyDataFlow")
 
 
 class DataFlow(ABC):
@@ -100,7 +103,7 @@ class ProxyDataFlow(DataFlow):
         """Make the underlying flow ready."""
         reset_state(self.flow)
 
-    def with_sources(self, sources: Sequence[Iterable[Any]]) -> DataFlow:
+    def with_sources(self: ProxyT, sources: Sequence[Iterable[Any]]) -> ProxyT:
         """Return the same on top of another flow."""
         (flow,) = sources
         same = copy.copy(self)
@@ -119,11 +122,69 @@ class ProxyDataFlow(DataFlow):
         return share
 
 
-class StatefulProxyDataFlow(ProxyDataFlow):
+class StatefulDataFlow(DataFlow):
+    """A dataflow that can say where it stands: its place in the pass, and the positions of the flows beneath.
+
+    `place` is plain data, None between two passes. A subclass sets it before it delivers, so that the rest of the pass
+    depends on nothing but the place and the positions; an iteration begins with `begin`.
+
+    Example:
+        ```python
+        class Squares(StatefulDataFlow):
+            def __iter__(self):
+                for number in range(self.begin() or 0, 10):
+                    self.place = number + 1
+                    yield [number, number**2]
+                self.place = None
+        ```
+    """
+
+    place: Any = None
+    _is_loaded = False
+
+    @property
+    def positions(self) -> Sequence[Position]:
+        """Where the flows beneath stand."""
+        return ()
+
+    def begin(self) -> Any:
+        """Begin an iteration: return the place where the pass goes on, None if a new one begins."""
+        if not self._is_loaded:
+            self.break_off()
+        elif self.place is not None and isinstance(self, RNGDataFlow):
+            self.epoch -= 1  # it begins again, further on
+        self._is_loaded = False
+        return self.place
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way."""
+        self.place = None
+        for position in self.positions:
+            position.break_off()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration under way stands."""
+        state: dict[str, Any] = {"place": self.place}
+        if isinstance(self, RNGDataFlow):
+            state["seed"], state["epoch"] = self.seed, self.epoch
+        if self.positions:
+            state["upstreams"] = [position.state_dict() for position in self.positions]
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there."""
+        self.place, self._is_loaded = state["place"], True
+        if isinstance(self, RNGDataFlow):
+            self.seed, self.epoch = state["seed"], state["epoch"]
+        for position, upstream in zip(self.positions, state.get("upstreams", ()), strict=True):
+            position.load_state_dict(upstream)
+
+
+class StatefulProxyDataFlow(StatefulDataFlow, ProxyDataFlow):
     """A `ProxyDataFlow` that can say where it stands, because it holds nothing back between two datapoints.
 
     A subclass iterates `self.upstream`, never `self.flow`: what it delivers next must depend on nothing but where the
-    upstream stands. One that keeps more adds that to `state_dict` and `load_state_dict`.
+    upstream stands, and on its `place`, if it has one.
 
     Example:
         ```python
@@ -145,17 +206,15 @@ class StatefulProxyDataFlow(ProxyDataFlow):
     @flow.setter
     def flow(self, flow: Iterable[Any]) -> None:
         self.upstream = Position(flow)
+        self.place, self._is_loaded = None, False
+
+    @property
+    def positions(self) -> Sequence[Position]:
+        """Where the flow beneath stands."""
+        return (self.upstream,)
 
     def __iter__(self) -> Iterator[Any]:
-        yield from self.upstream
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands."""
-        return {"upstream": self.upstream.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
-        self.upstream.load_state_dict(state["upstream"])
+        return iter(self.upstream)
 
 
 class Share(StatefulProxyDataFlow):
@@ -191,22 +250,6 @@ class Share(StatefulProxyDataFlow):
 
     def _is_mine(self, number: int) -> bool:
         return number // self.block % self.count == self.index
-
-
-def check_share(index: int, count: int) -> None:
-    """Make sure that `index` is the number of one of `count` workers.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if not 0 <= index < count:
-        raise ConfigError(f"a share must have a number from 0 to {count - 1}, not {index}")
-
-
-def length_of_share(length: int, index: int, count: int, block: int = 1) -> int:
-    """Return how many of `length` datapoints are in a share of theirs."""
-    rounds, rest = divmod(length, count * block)
-    return rounds * block + min(max(rest - index * block, 0), block)
 
 
 class RNGDataFlow(DataFlow):

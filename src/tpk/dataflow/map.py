@@ -1,33 +1,75 @@
-"""Apply a function to each datapoint, or to one component of it."""
+"""Apply a function to each datapoint, or to one component of it; select components."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tpk.dataflow.base import ProxyDataFlow
-from tpk.errors import InputError
+from tpk.dataflow.base import StatefulProxyDataFlow
+from tpk.errors import ConfigError, InputError, add_note
+
+logger = logging.getLogger(__name__)
 
 
-class MapData(ProxyDataFlow):
+class MapData(StatefulProxyDataFlow):
     """Apply a function to each datapoint; where it returns None, the datapoint is dropped.
 
-    The length is that of the flow beneath, so it is too large where the function drops datapoints.
+    The length is that of the flow beneath, which is too large where the function drops datapoints. The first one that
+    is dropped from a flow with a length is therefore logged as a warning.
 
     Args:
         flow: any iterable of datapoints.
-        func: takes a datapoint, returns a datapoint or None.
+        func: takes a datapoint, returns a datapoint or None. What it raises gets a note with the datapoint's number.
+            A resumed run goes on exactly if it depends on nothing but the datapoint.
+
+    Raises:
+        ConfigError: `func` cannot be called.
     """
 
     def __init__(self, flow: Iterable[Any], func: Callable[[Any], Any]) -> None:
         super().__init__(flow)
+        _check_function(func, type(self).__name__)
         self.func = func
+        self._has_dropped = False
 
     def __iter__(self) -> Iterator[Any]:
-        for datapoint in self.flow:
-            mapped = self.func(datapoint)
-            if mapped is not None:
-                yield mapped
+        func = self.func
+        datapoint = None
+        try:
+            for datapoint in self.upstream:
+                mapped = func(datapoint)
+                if mapped is None:
+                    self._note_dropped()
+                # Of a large datapoint only what was made of it is kept.
+                datapoint = None
+                if mapped is not None:
+                    yield mapped
+        except _MissingComponent as missing:
+            raise InputError(
+                f"{type(self).__name__}: datapoint {self.upstream.delivered - 1} has no component "
+                f"{missing.component!r}, but {missing.there_is}"
+            ) from missing.__cause__
+        except Exception as error:
+            if datapoint is not None:
+                add_note(error, f"{type(self).__name__}: datapoint {self.upstream.delivered - 1}, {_name(func)}")
+            raise
+
+    def _note_dropped(self) -> None:
+        if self._has_dropped:
+            return
+        self._has_dropped = True
+        try:
+            length = len(self)
+        except TypeError:
+            return
+        logger.warning(
+            "%s: %s dropped datapoint %d, so that a pass delivers fewer than its length, %d, says",
+            type(self).__name__,
+            _name(self.func),
+            self.upstream.delivered - 1,
+            length,
+        )
 
 
 class MapDataComponent(MapData):
@@ -42,21 +84,53 @@ class MapDataComponent(MapData):
         component: its index in a list or tuple, or its key in a dict.
 
     Raises:
+        ConfigError: `func` cannot be called.
         InputError: a datapoint has no such component.
     """
 
     def __init__(self, flow: Iterable[Any], func: Callable[[Any], Any], component: int | str = 0) -> None:
-        super().__init__(flow, self._map_component)
+        _check_function(func, type(self).__name__)
+        super().__init__(flow, _OnComponent(func, component))
         self.component_func = func
         self.component = component
 
-    def _map_component(self, datapoint: Any) -> Any:
+
+class SelectComponent(MapData):
+    """Deliver some components of each datapoint, in the order that is given.
+
+    Args:
+        flow: any iterable of datapoints.
+        components: indices, which make a list of a list or tuple, or keys, which make a dict of a dict.
+
+    Raises:
+        ConfigError: `components` is not a list of them.
+        InputError: a datapoint has no such component.
+
+    Example:
+        ```python
+        flow = SelectComponent([["a.png", image, label]], [1, 2])  # delivers [image, label]
+        ```
+    """
+
+    def __init__(self, flow: Iterable[Any], components: Sequence[int | str]) -> None:
+        if isinstance(components, str) or not isinstance(components, Sequence) or not components:
+            raise ConfigError(f"SelectComponent: components must be a list of indices or keys, not {components!r}")
+        super().__init__(flow, _Selection(components))
+        self.components = list(components)
+
+
+class _OnComponent:
+    """What `MapDataComponent` does with a datapoint; a class, so that it can be sent to another process."""
+
+    def __init__(self, func: Callable[[Any], Any], component: int | str) -> None:
+        self.func, self.component = func, component
+
+    def __call__(self, datapoint: Any) -> Any:
         try:
             value = datapoint[self.component]
         except (LookupError, TypeError) as error:
-            has = f"the keys {list(datapoint)}" if isinstance(datapoint, Mapping) else _size(datapoint)
-            raise InputError(f"MapDataComponent: no component {self.component!r} in a datapoint with {has}") from error
-        mapped = self.component_func(value)
+            raise _MissingComponent(self.component, datapoint) from error
+        mapped = self.func(value)
         if mapped is None:
             return None
         copy: Any = dict(datapoint) if isinstance(datapoint, Mapping) else list(datapoint)
@@ -64,7 +138,48 @@ class MapDataComponent(MapData):
         return copy
 
 
-def _size(datapoint: Any) -> str:
+class _Selection:
+    """What `SelectComponent` does with a datapoint."""
+
+    def __init__(self, components: Sequence[int | str]) -> None:
+        self.components = tuple(components)
+
+    def __call__(self, datapoint: Any) -> Any:
+        component: int | str = ""
+        selected = []
+        try:
+            for component in self.components:
+                selected.append(datapoint[component])
+        except (LookupError, TypeError) as error:
+            raise _MissingComponent(component, datapoint) from error
+        if isinstance(datapoint, Mapping):
+            return dict(zip(self.components, selected, strict=True))
+        return selected
+
+
+class _MissingComponent(Exception):
+    """A datapoint has not the component that is asked for; which datapoint it is, the flow knows."""
+
+    def __init__(self, component: int | str, datapoint: Any) -> None:
+        super().__init__(component)
+        self.component = component
+        self.there_is = describe_components(datapoint)
+
+
+def describe_components(datapoint: Any) -> str:
+    """Return what components a datapoint has, to go on with after "the datapoint"."""
+    if isinstance(datapoint, Mapping):
+        return f"has the keys {list(datapoint)}"
     if isinstance(datapoint, (list, tuple)):
-        return f"{len(datapoint)} components"
-    return f"the type {type(datapoint).__name__}, which is not a list, tuple or dict"
+        return f"has {len(datapoint)} components"
+    return f"is of type {type(datapoint).__name__}, which is not a list, tuple or dict"
+
+
+def _check_function(func: object, owner: str) -> None:
+    if not callable(func):
+        raise ConfigError(f"{owner}: func must be a function of a datapoint or component, not {func!r}")
+
+
+def _name(func: Any) -> str:
+    inner = getattr(func, "func", func) if isinstance(func, _OnComponent) else func
+    return str(getattr(inner, "__qualname__", type(inner).__name__))

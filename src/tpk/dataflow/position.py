@@ -20,7 +20,8 @@ class Position:
     counted: a sequence goes on at the right index, the rest is replayed from its first pass on, which gives the same
     datapoints if they depend on nothing but how often the flow was iterated.
 
-    A flow is iterated by one consumer at a time: the position is that of the iteration that began last.
+    A flow is iterated by one consumer at a time: the position is that of the iteration that began last. A pass that is
+    not iterated to its end is broken off: the next iteration begins the next pass.
 
     Args:
         flow: any iterable of datapoints.
@@ -46,24 +47,49 @@ class Position:
         self.passes = 0
         self.delivered = 0
         self._in_pass = False
+        self._broken_off = False
+        self._history: list[list[int | None]] = []  # of the former passes: how many datapoints, and how often in a row
+        self._before: dict[str, Any] = {}
+        self._begun_at = 0
         self._loaded: Mapping[str, Any] | None = None
 
     def __iter__(self) -> Generator[Any, None, None]:
         """Begin a pass, or go on with the one whose state was loaded."""
         # Not in the generator: two consumers that begin in turn must each get what was there at their turn.
         loaded, self._loaded = self._loaded, None
-        iterator = self._begin() if loaded is None else self._go_on(loaded)
-        self._in_pass = True
+        if loaded is None:
+            self.break_off()
+            before = {} if self._is_told else self.state_dict()
+            iterator = self._begin()
+        else:
+            before = dict(loaded)
+            iterator = self._go_on(loaded)
+        self._before, self._begun_at = before, self.delivered
+        self._in_pass, self._broken_off = True, False
         return self._deliver(iterator)
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way."""
+        if self._loaded is not None:
+            self._loaded = {**self._loaded, "broken_off": self._loaded["in_pass"]}
+        elif self._in_pass:
+            self._broken_off = True
+            self._tell()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as plain data; meant to be called between two datapoints."""
         if self._loaded is not None:
             return dict(self._loaded)
+        if self._in_pass and self.delivered == self._begun_at and not self._is_told:
+            # A flow that is a generator has not begun yet, so its own state may still be that of the pass before.
+            return {**self._before, "broken_off": True} if self._broken_off else dict(self._before)
         state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "in_pass": self._in_pass}
+        if self._broken_off:
+            state["broken_off"] = True
         if has_state(self.flow):
             state["flow"] = self.flow.state_dict()  # type: ignore[attr-defined]
         else:
+            state["history"] = [list(run) for run in self._history]
             state["seeds"] = [flow.seed for flow in _with_drawn_seed(self.flow)]
         return state
 
@@ -71,50 +97,79 @@ class Position:
         """Take back what `state_dict` returned; the next iteration goes on from there."""
         self._loaded = state
 
+    @property
+    def _is_told(self) -> bool:
+        """Whether the flow takes part in breaking off; of any other the iteration shows what it does."""
+        return has_state(self.flow) and callable(getattr(self.flow, "break_off", None))
+
+    def _tell(self) -> None:
+        if self._is_told:
+            self.flow.break_off()  # type: ignore[attr-defined]
+
     def _begin(self) -> Iterator[Any]:
+        if self.passes:
+            self._note(self.delivered if self._in_pass else None)
         self.passes += 1
         self.delivered = 0
         return iter(self.flow)
 
+    def _note(self, delivered: int | None) -> None:
+        """Note how far a former pass went, None for all the way."""
+        if self._history and self._history[-1][0] == delivered:
+            self._history[-1][1] += 1  # type: ignore[operator]
+        else:
+            self._history.append([delivered, 1])
+
     def _go_on(self, state: Mapping[str, Any]) -> Iterator[Any]:
-        in_pass, passes, delivered = state["in_pass"], state["passes"], state["delivered"]
+        self.passes, self.delivered = state["passes"], state["delivered"]
+        self._in_pass = state["in_pass"]
+        whole = [[None, self.passes - 1]] if self.passes > 1 else []
+        self._history = [list(run) for run in state.get("history", whole)]
         if has_state(self.flow) and "flow" in state:
             self.flow.load_state_dict(state["flow"])  # type: ignore[attr-defined]
-        elif passes:
-            for flow, seed in zip(_with_drawn_seed(self.flow), state.get("seeds", ()), strict=False):
-                flow.seed = seed
-            return self._replay(passes, delivered, in_pass)
-        self.passes = passes - in_pass
-        iterator = self._begin()
-        self.delivered = delivered if in_pass else 0
-        return iterator
-
-    def _replay(self, passes: int, delivered: int, in_pass: bool) -> Iterator[Any]:
-        """Return the iterator as it was in that pass, by going there through all that was delivered before."""
-        self.passes, self.delivered = passes, delivered if in_pass else 0
-        if isinstance(self.flow, Sequence):
-            if not in_pass:
-                self.passes += 1
+            if not self._in_pass:
+                return self._begin()
+            if not state.get("broken_off"):
                 return iter(self.flow)
-            return islice(iter(self.flow), delivered, None)
+            if self._is_told:
+                self._tell()
+            else:
+                # One that is a generator takes its state back when it is asked for its first datapoint.
+                iterator = iter(self.flow)
+                next(iterator, None)
+                close_iterator(iterator, self.flow)
+            return self._begin()
+        for flow, seed in zip(_with_drawn_seed(self.flow), state.get("seeds", ()), strict=False):
+            flow.seed = seed
+        if isinstance(self.flow, Sequence):
+            if not self._in_pass or state.get("broken_off"):
+                return self._begin()
+            return islice(iter(self.flow), self.delivered, None)
+        return self._replay(state) if self.passes else self._begin()
+
+    def _replay(self, state: Mapping[str, Any]) -> Iterator[Any]:
+        """Return the iterator as it was in that pass, by going there through all that was delivered before."""
         kind = type(self.flow).__name__
         skipped = 0
-        for _ in range(passes - in_pass):
-            skipped += sum(1 for _ in self.flow)
+        for delivered, times in self._history:
+            for _ in range(times or 0):
+                skipped += self._skip(iter(self.flow), delivered)
         iterator = iter(self.flow)
-        if in_pass:
-            found = sum(1 for _ in islice(iterator, delivered))
-            skipped += found
-            if found < delivered:
-                raise InputError(
-                    f"{kind} cannot go on after {delivered} datapoints of pass {passes}: iterated again, it ended "
-                    f"after {found}. Has the data changed? A one-shot iterator cannot be replayed either; give "
-                    "DataFromGenerator the function that makes it."
-                )
-        else:
-            self.passes += 1
-        logger.info("%s keeps no position: replayed %d datapoints of it (%d passes)", kind, skipped, passes)
+        found = self._skip(iterator, self.delivered if self._in_pass else None)
+        skipped += found
+        if self._in_pass and found < self.delivered:
+            raise InputError(
+                f"{kind} cannot go on after {self.delivered} datapoints of pass {self.passes}: iterated again, it "
+                f"ended after {found}. Has the data changed? A one-shot iterator cannot be replayed either; give "
+                "DataFromGenerator the function that makes it."
+            )
+        logger.info("%s keeps no position: replayed %d datapoints of it (%d passes)", kind, skipped, self.passes)
+        if not self._in_pass or state.get("broken_off"):
+            return self._begin()
         return iterator
+
+    def _skip(self, iterator: Iterator[Any], count: int | None) -> int:
+        return sum(1 for _ in islice(iterator, count))
 
     def _deliver(self, iterator: Iterator[Any]) -> Generator[Any, None, None]:
         try:

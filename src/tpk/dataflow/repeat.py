@@ -1,16 +1,17 @@
-"""Deliver a flow several times, or forever."""
+"""Deliver a flow several times, or forever; deliver each datapoint several times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import count
+from itertools import repeat
 from typing import Any
 
-from tpk.dataflow.base import ProxyDataFlow
+from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow
+from tpk.dataflow.holding import HoldingProxyDataFlow
 from tpk.errors import ConfigError, InputError
 
 
-class RepeatedData(ProxyDataFlow):
+class RepeatedData(StatefulProxyDataFlow):
     """Deliver all datapoints of a flow, then all again, `num` times over.
 
     Args:
@@ -35,15 +36,68 @@ class RepeatedData(ProxyDataFlow):
         return super().__len__() * self.num
 
     def __iter__(self) -> Iterator[Any]:
-        delivered_before = False
-        for repetition in count() if self.num == -1 else range(self.num):
-            delivered = False
-            for datapoint in self.flow:
-                delivered = True
-                yield datapoint
-            if not delivered and (self.num == -1 or delivered_before):
+        upstream = self.upstream
+        repetition = self.begin() or 0
+        delivered_before = repetition > 0
+        while repetition != self.num:
+            self.place = repetition
+            yield from upstream
+            if not upstream.delivered and (self.num == -1 or delivered_before):
                 raise InputError(
                     f"RepeatedData: repetition {repetition} of {type(self.flow).__name__} has no datapoint"
                     + ("; is it a one-shot iterator, such as a generator?" if delivered_before else "")
                 )
-            delivered_before = delivered
+            delivered_before = upstream.delivered > 0
+            repetition += 1
+        self.place = None
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the same on top of a share of the flow beneath, where no block would go on into the next repetition."""
+        if block > 1 and self.num not in (-1, 0, 1) and not _divides(count * block, self.flow):
+            return Share(self, index, count, block)
+        return super().shard_blocks(index, count, block)
+
+
+class RepeatedDataPoint(HoldingProxyDataFlow):
+    """Deliver each datapoint `num` times, one after the other.
+
+    Args:
+        flow: any iterable of datapoints.
+        num: how many times.
+
+    Raises:
+        ConfigError: `num` is not a number from 1 on.
+    """
+
+    def __init__(self, flow: Iterable[Any], num: int) -> None:
+        super().__init__(flow)
+        if num < 1:
+            raise ConfigError(f"RepeatedDataPoint: num must be a number from 1 on, not {num}")
+        self.num = num
+
+    def __len__(self) -> int:
+        return super().__len__() * self.num
+
+    def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
+        """Deliver a pass, given what the flow beneath delivers."""
+        for number, datapoint in enumerate(datapoints, 1):
+            yield from repeat(datapoint, self.num)
+            # Not each time: to ask a deep flow where it stands may cost more than the datapoint.
+            if number % _DATAPOINTS_TO_REPLAY == 0:
+                self.holds_nothing()
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the same on top of a share of the flow beneath, unless a block would divide a datapoint's copies."""
+        if block > 1 and block % self.num:
+            return Share(self, index, count, block)
+        return super().shard_blocks(index, count, max(block // self.num, 1))
+
+
+_DATAPOINTS_TO_REPLAY = 16
+
+
+def _divides(number: int, flow: Iterable[Any]) -> bool:
+    try:
+        return len(flow) % number == 0  # type: ignore[arg-type]
+    except TypeError:
+        return False

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow
+from tpk.dataflow.base import RNGDataFlow
+from tpk.dataflow.holding import HoldingProxyDataFlow
 from tpk.errors import ConfigError
 
 
-class LocallyShuffleData(ProxyDataFlow, RNGDataFlow):
+class LocallyShuffleData(HoldingProxyDataFlow, RNGDataFlow):
     """Shuffle within a buffer: each datapoint that is delivered is a random one of those in the buffer.
 
     Each epoch delivers every datapoint of the flow once. A datapoint comes at most `buffer_size` - 1 places
-    before its turn.
+    before its turn. To use each of them several times, which costs less than to make as many, put a
+    [`RepeatedDataPoint`][tpk.dataflow.RepeatedDataPoint] beneath.
+
+    A resumed run fills the buffer again by going through the epoch's datapoints up to there.
 
     Args:
         flow: any iterable of datapoints.
@@ -25,21 +29,33 @@ class LocallyShuffleData(ProxyDataFlow, RNGDataFlow):
     """
 
     def __init__(self, flow: Iterable[Any], buffer_size: int, seed: int | None = None) -> None:
-        ProxyDataFlow.__init__(self, flow)
+        HoldingProxyDataFlow.__init__(self, flow)
         RNGDataFlow.__init__(self, seed)
         if buffer_size < 1:
             raise ConfigError(f"LocallyShuffleData: buffer_size must be 1 or more, not {buffer_size}")
         self.buffer_size = buffer_size
 
-    def __iter__(self) -> Iterator[Any]:
+    def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
+        """Deliver an epoch, given what the flow beneath delivers."""
         rng = self.epoch_rng()
+        room = self.buffer_size
+        # Drawn many at once: a single number costs more than all the rest.
+        chosen: list[int] = []
         buffer: list[Any] = []
-        for datapoint in self.flow:
-            buffer.append(datapoint)
-            if len(buffer) == self.buffer_size:
-                # The last fills the gap, so that taking one out costs the same wherever it stood.
-                chosen = int(rng.integers(len(buffer)))
-                buffer[chosen], buffer[-1] = buffer[-1], buffer[chosen]
-                yield buffer.pop()
+        for datapoint in datapoints:
+            if len(buffer) < room - 1:
+                buffer.append(datapoint)
+                continue
+            if not chosen:
+                chosen = rng.integers(room, size=_DRAWS_AT_ONCE).tolist()
+            index = chosen.pop()
+            if index == room - 1:
+                yield datapoint
+            else:
+                taken, buffer[index] = buffer[index], datapoint
+                yield taken
         for index in rng.permutation(len(buffer)).tolist():
             yield buffer[index]
+
+
+_DRAWS_AT_ONCE = 1024

@@ -1,15 +1,14 @@
-"""What the runners of whole flows have in common: workers that deliver its shares in turn, and can be taken up again."""
+"""What the runners of whole flows have in common: workers that deliver shares of it in turn."""
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 
-from tpk.dataflow.base import DataFlow, ProxyDataFlow, RNGDataFlow, reset_state, shard
+from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, reset_state, shard
 from tpk.dataflow.parallel.team import MemberT, Team, TeamState, WorkerState
 from tpk.dataflow.parallel.wire import END_OF_PASS
 from tpk.dataflow.position import Position
@@ -17,6 +16,9 @@ from tpk.errors import ConfigError, InputError
 
 STATE_EVERY = 16
 """How many datapoints a worker delivers between two reports of where its flow stands; a resumed one skips the rest."""
+
+
+RunnerT = TypeVar("RunnerT", bound="FlowRunner[Any]")
 
 
 class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
@@ -53,13 +55,11 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
             self._state = team.state_dict()
             self._stop(team)
 
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the same, with workers of its own, on top of a share of the flow."""
-        share = copy.copy(self)
-        share.flow = shard(self.flow, index, count)
-        share.worker = (*self.worker, index)
-        share._team = share._state = None
-        return share
+    def with_sources(self: RunnerT, sources: Sequence[Iterable[Any]]) -> RunnerT:
+        """Return the same, with workers of its own, on top of another flow."""
+        runner = super().with_sources(sources)
+        runner._state, runner._is_loaded = None, False
+        return runner
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands: whose datapoint is next, and how far each worker's flow is."""

@@ -81,7 +81,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         try:
             for number, datapoint in datapoints:
                 worker = workers[number % self.num_proc] if self.ordered else _least_busy(workers, tasks)
-                while tasks and (len(tasks) >= self.buffer_size or not worker.tasks.has_room):
+                while tasks and (len(tasks) >= self.buffer_size or not worker.has_room):
                     yield self._receive(tasks)
                 worker.send(datapoint)
                 tasks.append((number, worker))
@@ -107,9 +107,11 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         for task in oldest.values():
             if task[1].results.has_message:
                 return task
-        ready = wait([worker for _, worker in oldest.values()], self.patience)
-        # If none is ready in time, whoever is waited for warns.
-        return oldest[id(ready[0])] if ready else tasks[0]
+        ready = wait([worker.fileno() for _, worker in oldest.values()], self.patience)
+        for task in oldest.values():
+            if task[1].fileno() in ready:
+                return task
+        return tasks[0]  # It will warn that it has been waited for.
 
     def _start_workers(self) -> None:
         try:

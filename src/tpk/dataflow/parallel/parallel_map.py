@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from tpk.dataflow.base import DataFlow, ProxyDataFlow, RNGDataFlow, shard
+from tpk.dataflow.base import ProxyDataFlow
 from tpk.dataflow.parallel.read_ahead import ReadAhead
 from tpk.errors import ConfigError
+
+MapT = TypeVar("MapT", bound="ParallelMap")
 
 
 class ParallelMap(ProxyDataFlow):
@@ -34,15 +35,11 @@ class ParallelMap(ProxyDataFlow):
     def __iter__(self) -> Iterator[Any]:
         return self._deliver(iter(self._ahead))
 
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the same, with workers of its own, on top of a share of the flow."""
-        share = copy.copy(self)
-        share.__dict__.update(self.__getstate__() if hasattr(self, "__getstate__") else {})
-        share.flow = shard(self.flow, index, count)
-        share._ahead = ReadAhead(share.flow, self.buffer_size + 1)
-        if isinstance(share, RNGDataFlow):
-            share.worker = (*share.worker, index)
-        return share
+    def with_sources(self: MapT, sources: Sequence[Iterable[Any]]) -> MapT:
+        """Return the same, with workers of its own, on top of another flow."""
+        mapped = super().with_sources(sources)
+        mapped._ahead = ReadAhead(mapped.flow, self.buffer_size + 1)
+        return mapped
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands: at the first datapoint whose result has not been delivered."""

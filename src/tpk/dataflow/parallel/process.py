@@ -72,7 +72,7 @@ class WorkerProcess:
         there = [results_there, results_side_there, tasks_there, tasks_side_there]
         self._sockets = [results, results_side, tasks, tasks_side]
         self._stacks: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        descriptors = [each.fileno() for each in (*there, self._stacks)]
+        descriptors = [*(each.fileno() for each in there), self._stacks.fileno()]
         try:
             self._process = subprocess.Popen(
                 _command_line([*descriptors, os.getpid()]),
@@ -123,19 +123,29 @@ class WorkerProcess:
                 return item
 
     def progress(self) -> tuple[Any, int]:
-        """Return the last state that the worker told, and how many datapoints and ends of passes were received since."""
+        """Return the last state that the worker told, or None, and how many items were received since."""
         return self.results.state, self.results.items - self.results.state_items
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a task can be sent without waiting; of a worker that has ended, `send` tells why."""
+        try:
+            return self.tasks.has_room
+        except LinkClosed:
+            return True
 
     def send(self, task: Any) -> None:
         """Send the worker a task.
 
         Raises:
             InputError: the worker died.
+            Exception: what the user's code raised there.
         """
         try:
             self.tasks.send(task)
         except LinkClosed:
-            self._raise_death()
+            while True:  # What it has sent last tells why it ended.
+                self.receive()
 
     def _raise(self, payload: bytes) -> None:
         error, text = pickle.loads(payload)

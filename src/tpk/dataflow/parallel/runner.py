@@ -14,10 +14,10 @@ from tpk.dataflow.parallel.team import Team, TeamState
 class MultiProcessRunner(FlowRunner[WorkerProcess]):
     """Run a flow in worker processes: each makes its share of the datapoints, ahead of their use.
 
-    The shares are those of [`shard`][tpk.dataflow.shard]: together they are what the flow delivers, each datapoint once
-    a pass, except that an endless flow of random numbers makes other ones in each worker. Datapoints are taken from the
-    workers in turn, so the order depends on nothing but the flow and the number of workers. What stands on a share
-    sees the share only: a `BatchData` within the flow batches the datapoints of one worker.
+    The shares are those of [`shard`][tpk.dataflow.shard]. Datapoints are taken from the workers in turn, so they come
+    as the flow itself delivers them, each once a pass, and in the same order; batches are the same, too. Only what is
+    random in each datapoint, or drops some of them, is another thing in each worker: there the order depends on
+    the number of workers, and on nothing else. An endless flow of random numbers makes other ones in each worker.
 
     Arrays come through shared memory, aligned so that TensorFlow takes them without a copy. They may be kept and
     changed; their memory is used again when no view of them is left. Anything else that can be pickled comes, too.

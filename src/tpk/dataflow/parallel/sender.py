@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import attrs
+import cloudpickle
 import numpy as np
 
 from tpk.dataflow.memory import ALIGNMENT
@@ -101,6 +103,7 @@ class Sender:
         self._blocks: dict[int, _Block] = {}
         self._free: list[_Block] = []
         self._blocks_made = 0
+        self._dumps: Callable[..., bytes] = pickle.dumps
 
     @property
     def has_room(self) -> bool:
@@ -185,8 +188,7 @@ class Sender:
         return layout
 
     def _send_object(self, datapoint: Any) -> None:
-        buffers: list[pickle.PickleBuffer] = []
-        head = pickle.dumps(datapoint, protocol=5, buffer_callback=buffers.append)
+        head, buffers = self._pickle(datapoint)
         parts = [buffer.raw() for buffer in buffers]
         is_inline = len(head) <= _MAX_INLINE
         if not is_inline:
@@ -200,6 +202,17 @@ class Sender:
             for (offset, length), part in zip(spans, parts, strict=True):
                 memory[offset : offset + length] = part
         self._send_payload(OBJECT, number, pickle.dumps((head if is_inline else None, spans), protocol=5))
+
+    def _pickle(self, datapoint: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+        buffers: list[pickle.PickleBuffer] = []
+        try:
+            return self._dumps(datapoint, protocol=5, buffer_callback=buffers.append), buffers
+        except Exception:
+            if self._dumps is cloudpickle.dumps:
+                raise
+        # Something of the main script; cloudpickle takes it, and is slower.
+        self._dumps = cloudpickle.dumps
+        return self._pickle(datapoint)
 
     def _acquire(self, size: int) -> _Block:
         """Return a block of at least that size that nobody looks at."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import sys
 import threading
@@ -58,32 +57,30 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
         check_positive(self, num_thread=num_thread, num_prefetch=num_prefetch, patience=patience)
         if not callable(get_flow):
             raise ConfigError(
-                f"MultiThreadRunner takes a function that returns a flow, not {get_flow!r}: each thread needs a flow of "
-                "its own. Give it `lambda: ...`."
+                f"MultiThreadRunner takes a function that returns a flow, not {get_flow!r}: each thread needs a flow "
+                "of its own. Give it `lambda: ...`."
             )
         super().__init__(get_flow(), num_thread, seed)
         self.get_flow = get_flow
         self.num_prefetch = num_prefetch
         self.patience = patience
-        self._shares: tuple[tuple[int, int], ...] = ()
+        self._shares: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def sources(self) -> tuple[Iterable[Any], ...]:
         """Nothing: the flows are made when the threads start, all with the same seed."""
         return ()
 
-    def shard(self, index: int, count: int) -> DataFlow:
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same, with threads of its own, on top of shares of the flows."""
-        share = copy.copy(self)
-        share._shares = (*self._shares, (index, count))
-        share.flow = shard(self.flow, index, count)
-        share._team = share._state = None
+        share = self.with_sources([shard(self.flow, index, count, block)])
+        share._shares = (*self._shares, (index, count, block))
         return share
 
     def _share(self, index: int) -> Iterable[Any]:
         flow = self.get_flow()
         seed_dataflow(flow, self.seed)
-        for share in (*self._shares, (index, self.num_workers)):
+        for share in (*self._shares, (index, self.num_workers, 1)):
             flow = shard(flow, *share)
         return flow
 

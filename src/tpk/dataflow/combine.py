@@ -1,0 +1,173 @@
+"""Several flows become one: one after the other, or side by side."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tpk.dataflow.base import DataFlow, RNGDataFlow, StatefulDataFlow, check_iterable, reset_state, shard
+from tpk.dataflow.position import Position, has_state
+from tpk.errors import ConfigError, InputError
+
+
+class CombinedDataFlow(StatefulDataFlow):
+    """Base of the flows on top of several flows: a subclass iterates `self.upstreams`.
+
+    Args:
+        flows: two or more iterables of datapoints, or one.
+
+    Raises:
+        ConfigError: there is none, one of them cannot be iterated, or the same flow occurs twice: its position would
+            be that of two iterations.
+    """
+
+    def __init__(self, flows: Iterable[Iterable[Any]]) -> None:
+        owner = type(self).__name__
+        check_iterable(flows, owner)
+        flows = list(flows)
+        if not flows:
+            raise ConfigError(f"{owner} takes a list of one flow or more, not an empty one")
+        for flow in flows:
+            check_iterable(flow, owner)
+        check_distinct(flows, owner)
+        self.upstreams = [Position(flow) for flow in flows]
+
+    @property
+    def positions(self) -> Sequence[Position]:
+        """Where the flows beneath stand."""
+        return self.upstreams
+
+    @property
+    def sources(self) -> Sequence[Iterable[Any]]:
+        """The flows beneath."""
+        return [upstream.flow for upstream in self.upstreams]
+
+    def reset_state(self) -> None:
+        """Make the flows beneath ready."""
+        for flow in self.sources:
+            reset_state(flow)
+
+    def with_sources(self, sources: Sequence[Iterable[Any]]) -> DataFlow:
+        """Return the same on top of other flows."""
+        same = copy.copy(self)
+        same.upstreams = [Position(flow) for flow in sources]
+        same.place, same._is_loaded = None, False
+        return same
+
+    def lengths(self) -> list[int]:
+        """Return the length of each flow beneath.
+
+        Raises:
+            TypeError: one has none.
+        """
+        return [len(flow) for flow in self.sources]  # type: ignore[arg-type]
+
+
+class ConcatData(CombinedDataFlow):
+    """Deliver the datapoints of one flow after those of another.
+
+    Args:
+        flows: one iterable of datapoints or more.
+
+    Raises:
+        ConfigError: `flows` is not a list of different flows.
+    """
+
+    def __len__(self) -> int:
+        return sum(self.lengths())
+
+    def __iter__(self) -> Iterator[Any]:
+        for index in range(self.begin() or 0, len(self.upstreams)):
+            self.place = index
+            yield from self.upstreams[index]
+        self.place = None
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of a worker: where the lengths allow it, the same on top of a share of each flow."""
+        shares = []
+        before = 0
+        for flow in self.sources:
+            if before % block:
+                return super().shard_blocks(index, count, block)
+            shares.append(shard(flow, (index - before // block) % count, count, block))
+            try:
+                before += len(flow)  # type: ignore[arg-type]
+            except TypeError:
+                if block > 1:
+                    return super().shard_blocks(index, count, block)
+        return self.with_sources(shares)
+
+    def shard(self, index: int, count: int) -> DataFlow:
+        """Return the same on top of a share of each flow."""
+        return self.shard_blocks(index, count, 1)
+
+
+class JoinData(CombinedDataFlow):
+    """Make one datapoint of one of each flow: all their components, one after the other, until a flow ends.
+
+    Args:
+        flows: one iterable of datapoints or more: all lists or tuples, which make a list, or all dicts, which make a
+            dict.
+
+    Raises:
+        ConfigError: `flows` is not a list of different flows.
+        InputError: lists and dicts meet, or two dicts have the same key.
+
+    Example:
+        ```python
+        flow = JoinData([DataFromList([[1], [2]]), DataFromList([["a"], ["b"]])])
+        list(flow)  # [[1, "a"], [2, "b"]]
+        ```
+    """
+
+    def __len__(self) -> int:
+        return min(self.lengths())
+
+    def __iter__(self) -> Iterator[Any]:
+        number = self.begin() or 0
+        for datapoints in zip(*self.upstreams, strict=False):
+            joined = _join(datapoints, number)
+            number += 1
+            self.place = number
+            yield joined
+        self.break_off()  # the longer ones begin anew with the next pass
+
+
+def _join(datapoints: tuple[Any, ...], number: int) -> Any:
+    if all(type(datapoint) in (list, tuple) for datapoint in datapoints):
+        return [component for datapoint in datapoints for component in datapoint]
+    if all(isinstance(datapoint, Mapping) for datapoint in datapoints):
+        joined: dict[Any, Any] = {}
+        for datapoint in datapoints:
+            for key in datapoint:
+                if key in joined:
+                    raise InputError(f"JoinData: two flows have a component {key!r} in datapoint {number}")
+            joined.update(datapoint)
+        return joined
+    kinds = [type(datapoint).__name__ for datapoint in datapoints]
+    raise InputError(
+        f"JoinData: datapoint {number} is {', '.join(kinds)} in the flows; they must be lists or tuples in all of "
+        "them, or dicts in all of them"
+    )
+
+
+def check_distinct(flows: Iterable[Any], owner: str) -> None:
+    """Make sure that no flow which has a position occurs twice in `flows`, or in what they stand on.
+
+    Raises:
+        ConfigError: one does.
+    """
+    seen: set[int] = set()
+    waiting = list(flows)
+    while waiting:
+        flow = waiting.pop()
+        if has_state(flow) or isinstance(flow, RNGDataFlow):
+            if id(flow) in seen:
+                raise ConfigError(
+                    f"{owner}: the same {type(flow).__name__} occurs twice in its flows, but it can be in one place at "
+                    "a time. Make one for each."
+                )
+            seen.add(id(flow))
+        if isinstance(flow, DataFlow):
+            waiting.extend(flow.sources)

@@ -1,0 +1,101 @@
+"""Passes of a given size, whatever the size of the flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow
+from tpk.errors import ConfigError, InputError
+
+
+class FixedSizeData(StatefulProxyDataFlow):
+    """Deliver `size` datapoints a pass: of a flow that is longer some, one that is shorter several times.
+
+    Args:
+        flow: any iterable of datapoints.
+        size: how many.
+        keep_state: whether a pass goes on where the one before stopped, so that all datapoints have their turn.
+            Otherwise each pass starts the flow anew.
+
+    Raises:
+        ConfigError: the size is not 1 or more.
+        InputError: the flow has no datapoint.
+    """
+
+    def __init__(self, flow: Iterable[Any], size: int, keep_state: bool = True) -> None:
+        super().__init__(flow)
+        if size < 1:
+            raise ConfigError(f"FixedSizeData: size must be 1 or more, not {size}")
+        self.size = size
+        self.keep_state = keep_state
+        self._under_way: Iterator[Any] | None = None
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = self.begin() or 0
+        if self._under_way is None:
+            self._under_way = iter(self.upstream)
+        for number in range(begin, self.size):
+            datapoint = self._next()
+            self.place = number + 1
+            yield datapoint
+        if not self.keep_state:
+            self.break_off()
+        self.place = None
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way."""
+        if self.keep_state:
+            self.place = None
+        else:
+            self._under_way = None
+            super().break_off()
+
+    def _next(self) -> Any:
+        assert self._under_way is not None
+        for datapoint in self._under_way:
+            return datapoint
+        self._under_way = iter(self.upstream)
+        for datapoint in self._under_way:
+            return datapoint
+        raise InputError(
+            f"FixedSizeData: a pass of {type(self.flow).__name__} has no datapoint; it is empty, or a one-shot "
+            "iterator, such as a generator, of which there is no second pass"
+        )
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the same, of a part of the size, on top of a share of the flow beneath.
+
+        Where the flow or the size cannot be divided evenly, it is a part of what this flow delivers.
+        """
+        if self.size % (count * block) or not self._divides_evenly(count * block):
+            return Share(self, index, count, block)
+        share = super().shard_blocks(index, count, block)
+        assert isinstance(share, FixedSizeData)
+        share.size = self.size // count
+        return share
+
+    def _divides_evenly(self, parts: int) -> bool:
+        try:
+            return len(self.flow) % parts == 0  # type: ignore[arg-type]
+        except TypeError:
+            return False
+
+    def with_sources(self, sources: Sequence[Iterable[Any]]) -> DataFlow:
+        """Return the same on top of another flow."""
+        same = super().with_sources(sources)
+        assert isinstance(same, FixedSizeData)
+        same._under_way = None
+        return same
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An iterator stays in its process.
+        return {**self.__dict__, "_under_way": None}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there."""
+        super().load_state_dict(state)
+        self._under_way = None

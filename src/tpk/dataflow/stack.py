@@ -1,0 +1,167 @@
+"""Datapoints become one datapoint with a new first dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tpk.dataflow.memory import aligned_empty
+from tpk.errors import InputError
+
+
+class Stack:
+    """Takes datapoints one by one, and makes one datapoint of them.
+
+    An array is copied to its place as it comes, while it is still in the processor's cache.
+
+    Args:
+        owner: who puts the datapoints together, for messages.
+        datapoint: the first one.
+        number: its number in the iteration.
+        capacity: how many datapoints there will be at most.
+        use_list: whether each component becomes a list instead of an array.
+
+    Raises:
+        InputError: it is no list, tuple or dict.
+    """
+
+    def __init__(self, owner: str, datapoint: Any, number: int, capacity: int, use_list: bool) -> None:
+        self._owner = owner
+        self._numbers: list[int] = []
+        self._is_mapping = isinstance(datapoint, Mapping)
+        self._components = self._components_of(datapoint, number)
+        self._length = len(datapoint)
+        self._keys = set(self._components)
+        self._columns: list[_Rows | _Values] = [
+            _Rows(value, capacity) if not use_list and _can_be_row(value) else _Values()
+            for value in map(datapoint.__getitem__, self._components)
+        ]
+        self._finish: Callable[..., Any] = _as_list if use_list else _as_array
+        self.add(datapoint, number)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, datapoint: Any, number: int) -> None:
+        """Take one more.
+
+        Args:
+            datapoint: a datapoint with the same components.
+            number: its number in the iteration.
+
+        Raises:
+            InputError: it does not fit those before.
+        """
+        if not self._fits(datapoint):
+            raise InputError(
+                f"{self._owner}: datapoint {number} has the components {self._components_of(datapoint, number)} "
+                f"({type(datapoint).__name__}), but datapoint {self._numbers[0]}, the first of its batch, has "
+                f"{self._components} ({'dict' if self._is_mapping else 'list'})"
+            )
+        place = len(self._numbers)
+        for component, column in zip(self._components, self._columns, strict=True):
+            value = datapoint[component]
+            if type(column) is _Values:
+                column.values.append(value)
+            elif type(value) is np.ndarray and value.shape == column.shape and value.dtype == column.dtype:
+                column.array[place] = value
+            else:
+                self._misfit(column, component, value, number)
+        self._numbers.append(number)
+
+    def take(self) -> Any:
+        """Return all of them as one."""
+        stacked = [
+            column.array[: len(self._numbers)] if isinstance(column, _Rows) else self._finish(self, component, column.values)
+            for component, column in zip(self._components, self._columns, strict=True)
+        ]
+        return dict(zip(self._components, stacked, strict=True)) if self._is_mapping else stacked
+
+    def _fits(self, datapoint: Any) -> bool:
+        kind = type(datapoint)
+        if kind is list or kind is tuple:
+            return not self._is_mapping and len(datapoint) == self._length
+        if isinstance(datapoint, Mapping):
+            return self._is_mapping and datapoint.keys() == self._keys
+        return isinstance(datapoint, (list, tuple)) and not self._is_mapping and len(datapoint) == self._length
+
+    def _components_of(self, datapoint: Any, number: int) -> list[Any]:
+        if isinstance(datapoint, Mapping):
+            return list(datapoint)
+        if isinstance(datapoint, (list, tuple)):
+            return list(range(len(datapoint)))
+        raise InputError(f"{self._owner}: datapoint {number} is no list, tuple or dict but {type(datapoint).__name__}")
+
+    def _misfit(self, column: _Rows, component: Any, value: Any, number: int) -> None:
+        """Take what is an array only once it was made one, or say why it cannot be in the batch."""
+        array = self._array(component, value, f"datapoint {number}")
+        self._check(component, array, column.array[0], number)
+        column.array[len(self._numbers)] = array
+
+    def _check(
+        self, component: Any, array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], number: int
+    ) -> None:
+        for what in ("shape", "dtype"):
+            met, wanted = getattr(array, what), getattr(expected, what)
+            if met != wanted and not (what == "dtype" and met.kind == wanted.kind and met.kind in "SU"):
+                raise InputError(
+                    f"{self._owner}: component {component!r} of datapoint {number} has {what} {met}, but that of "
+                    f"datapoint {self._numbers[0]}, the first of its batch, has {what} {wanted}; "
+                    "make them equal before batching, or batch with use_list=True"
+                )
+
+    def _array(self, component: Any, value: Any, whose: str) -> np.ndarray[Any, Any]:
+        try:
+            array = np.asarray(value)
+        except ValueError as error:  # a ragged list
+            raise InputError(f"{self._owner}: component {component!r} of {whose} is no array: {error}") from error
+        if array.dtype.hasobject and not isinstance(value, np.ndarray):
+            raise InputError(
+                f"{self._owner}: component {component!r} of {whose} is no array, number or text but "
+                f"{type(value).__name__}; batch with use_list=True to keep such values in lists"
+            )
+        return array
+
+
+class _Rows:
+    """A component that is copied as it comes."""
+
+    def __init__(self, row: np.ndarray[Any, Any], capacity: int) -> None:
+        self.shape, self.dtype = row.shape, row.dtype
+        self.array = aligned_empty((capacity, *row.shape), row.dtype)
+
+
+class _Values:
+    """A component that is put together when all of it is there."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+
+def _can_be_row(value: Any) -> bool:
+    # Texts grow with the longest, which comes last perhaps.
+    return type(value) is np.ndarray and value.dtype.kind not in "SU"
+
+
+def _as_list(stack: Stack, component: Any, values: list[Any]) -> list[Any]:
+    return values
+
+
+def _as_array(stack: Stack, component: Any, values: list[Any]) -> np.ndarray[Any, Any]:
+    numbers = stack._numbers
+    kinds = set(map(type, values))
+    if kinds <= _PYTHON_NUMBERS:
+        return stack._array(component, values, f"datapoints {numbers[0]} to {numbers[-1]}")
+    if all(issubclass(kind, (str, bytes)) for kind in kinds):
+        # An object array: NumPy's own text types would drop trailing zero bytes.
+        return np.array(values, dtype=object)
+    arrays = [stack._array(component, value, f"datapoint {number}") for number, value in zip(numbers, values, strict=True)]
+    for number, array in zip(numbers, arrays, strict=True):
+        stack._check(component, array, arrays[0], number)
+    dtype = max((array.dtype for array in arrays), key=lambda dtype: dtype.itemsize)  # texts differ in length
+    return np.stack(arrays, out=aligned_empty((len(arrays), *arrays[0].shape), dtype))
+
+
+_PYTHON_NUMBERS = frozenset({bool, int, float, complex})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import BatchData
+from tpk.dataflow import BatchData, DataFromList, MapData, Position
 from tpk.errors import ConfigError, InputError
 
 
@@ -109,3 +109,50 @@ def test_an_object_asks_for_lists():
 def test_a_batch_has_a_size():
     with pytest.raises(ConfigError, match="batch_size"):
         BatchData([], 0)
+
+
+def test_a_batch_of_more_than_there_is_has_what_there_is():
+    ((images, labels),) = BatchData(pairs(3), 5, remainder=True)
+    assert images.shape == (3, 2, 3)
+    assert images[:, 0, 0].tolist() == labels.tolist() == [0, 1, 2]
+    assert images.ctypes.data % 64 == 0
+
+
+def test_what_becomes_an_array_fits_in_with_arrays():
+    ((values,),) = BatchData([[np.array([1, 2])], [[3, 4]]], 2)
+    assert values.tolist() == [[1, 2], [3, 4]]
+
+
+def test_a_batch_is_not_changed_by_those_after_it():
+    first, second = BatchData(pairs(4), 2)
+    assert first[0][:, 0, 0].tolist() == [0, 1]
+    assert second[0][:, 0, 0].tolist() == [2, 3]
+
+
+def test_a_worker_makes_only_its_own_batches_and_they_are_those_of_one():
+    touched = [[], []]
+
+    def share(index):
+        def touch(datapoint):
+            touched[index].append(datapoint[0])
+            return datapoint
+
+        return BatchData(MapData(DataFromList([[number] for number in range(10)]), touch), 2).shard(index, 2)
+
+    batches = [[batch[0].tolist() for batch in share(index)] for index in range(2)]
+    assert batches == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7]]]
+    assert touched == [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7]]
+    assert [len(share(index)) for index in range(2)] == [3, 2]
+
+
+def test_a_datapoint_is_numbered_as_in_the_whole_pass_after_a_resumption():
+    position = Position(BatchData([[0]] * 4 + [[1, 2]], 2))
+    next(iter(position))
+    resumed = Position(BatchData([[0]] * 4 + [[1, 2]] * 2, 2))
+    resumed.load_state_dict(position.state_dict())
+    (batch,) = next(iter(resumed))
+    assert batch.tolist() == [0, 0]
+    resumed = Position(BatchData([[0]] * 3 + [[1, 2]], 2))
+    resumed.load_state_dict(position.state_dict())
+    with pytest.raises(InputError, match="datapoint 3 has the components"):
+        next(iter(resumed))

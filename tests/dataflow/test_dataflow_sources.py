@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import DataFromGenerator, DataFromIterable, DataFromList
+from tpk.dataflow import DataFromGenerator, DataFromIterable, DataFromList, Position, reset_state
 from tpk.errors import ConfigError, InputError
 
 seeds = st.integers(0, 2**63)
@@ -79,3 +81,60 @@ def test_a_generator_flow_needs_a_function_or_an_iterable():
 def test_an_iterable_flow_needs_an_iterable():
     with pytest.raises(ConfigError, match="DataFromIterable takes"):
         DataFromIterable(3)
+
+
+@pytest.mark.parametrize("kind", [DataFromIterable, DataFromGenerator])
+def test_a_flow_within_is_made_ready(kind):
+    ready = []
+
+    class Source(DataFromList):
+        def reset_state(self):
+            ready.append("ready")
+
+    reset_state(kind(Source([[1]])))
+    assert ready == ["ready"]
+
+
+def test_a_resumed_list_does_not_touch_what_was_delivered():
+    class Items(list):
+        def __getitem__(self, index):
+            touched.append(index)
+            return super().__getitem__(index)
+
+    touched = []
+    position = Position(DataFromList(Items(range(6))))
+    list(islice(position, 4))
+    resumed = Position(DataFromList(Items(range(6))))
+    resumed.load_state_dict(position.state_dict())
+    touched.clear()
+    assert list(resumed) == [4, 5]
+    assert touched == [4, 5]
+
+
+def test_what_has_no_position_is_replayed_with_a_word_about_it(caplog):
+    calls = []
+
+    def datapoints():
+        calls.append(None)
+        yield from ([len(calls), number] for number in range(5))
+
+    position = Position(DataFromGenerator(datapoints))
+    list(position)
+    list(islice(position, 2))
+    list(islice(position, 3))
+    state = position.state_dict()
+    calls.clear()
+    resumed = Position(DataFromGenerator(datapoints))
+    resumed.load_state_dict(state)
+    with caplog.at_level("INFO"):
+        assert list(resumed) == [[3, 3], [3, 4]]
+    assert "DataFromGenerator keeps no position: replayed 10 datapoints of it (3 passes)" in caplog.text
+
+
+def test_a_flow_that_has_become_shorter_cannot_be_resumed():
+    position = Position(DataFromIterable({1: 1, 2: 2, 3: 3}))
+    list(islice(position, 3))
+    resumed = Position(DataFromIterable({1: 1, 2: 2}))
+    resumed.load_state_dict(position.state_dict())
+    with pytest.raises(InputError, match=r"cannot go on after 3 datapoints of pass 1: iterated again, it ended after 2"):
+        list(resumed)

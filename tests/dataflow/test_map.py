@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import logging
+import pickle
+
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import MapData, MapDataComponent
-from tpk.errors import InputError
+from tpk.dataflow import DataFromGenerator, MapData, MapDataComponent, SelectComponent
+from tpk.errors import ConfigError, InputError
 
 
 @given(st.lists(st.integers()))
@@ -52,6 +55,77 @@ def test_a_missing_component_is_named_with_what_there_is(datapoint, component, h
         list(MapDataComponent([{0: 0, 1: 1, "x": 1, "y": 1}, datapoint], abs, component))
 
 
-def test_an_error_of_the_function_comes_as_it_is():
-    with pytest.raises(KeyError, match="mine"):
-        list(MapDataComponent([[1]], lambda value: {}["mine"]))
+def test_an_error_of_the_function_comes_as_it_is_with_the_number_of_the_datapoint():
+    def fails(value):
+        return {1: 1}[value]
+
+    with pytest.raises(KeyError, match="mine") as caught:
+        list(MapDataComponent([[1], ["mine"]], fails))
+    (note,) = caught.value.__notes__
+    assert note.startswith("MapDataComponent: datapoint 1, test_an_error")
+    assert note.endswith("fails")
+
+
+def test_an_error_of_the_flow_beneath_gets_no_such_note():
+    def datapoints():
+        yield [1]
+        yield [2]
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError) as caught:
+        list(MapData(DataFromGenerator(datapoints), lambda datapoint: None))
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_the_first_datapoint_that_is_dropped_is_logged_where_the_length_is_then_wrong(caplog):
+    caplog.set_level(logging.WARNING)
+    list(MapData(DataFromGenerator(lambda: [1, 2]), lambda datapoint: None))
+    assert not caplog.records
+    flow = MapData([1, 2, 3], lambda datapoint: None if datapoint > 1 else datapoint)
+    assert list(flow) == list(flow) == [1]
+    (record,) = caplog.records
+    assert "dropped datapoint 1, so that a pass delivers fewer than its length, 3, says" in record.getMessage()
+
+
+@pytest.mark.parametrize("kind", [MapData, MapDataComponent])
+def test_a_function_is_one(kind):
+    with pytest.raises(ConfigError, match=f"{kind.__name__}: func must be a function"):
+        kind([], 3)
+
+
+def test_a_flow_with_a_function_that_can_be_sent_can_be_sent():
+    assert list(pickle.loads(pickle.dumps(MapDataComponent([[1.5]], int)))) == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("datapoint", "components", "selected"),
+    [
+        (["a", "b", "c"], [2, 0], ["c", "a"]),
+        (("a", "b"), [-1], ["b"]),
+        ({"x": 1, "y": 2}, ["y"], {"y": 2}),
+    ],
+)
+def test_components_are_selected_in_the_order_given(datapoint, components, selected):
+    flow = SelectComponent([datapoint], components)
+    assert list(flow) == [selected]
+    assert len(flow) == 1
+
+
+@pytest.mark.parametrize(
+    ("datapoint", "components", "message"),
+    [
+        ([1], [0, 1], "datapoint 1 has no component 1, but has 1 components"),
+        ({"x": 1}, ["x", "y"], r"datapoint 1 has no component 'y', but has the keys \['x'\]"),
+        (3, [0], "datapoint 1 has no component 0, but is of type int"),
+    ],
+)
+def test_a_component_that_cannot_be_selected_is_named(datapoint, components, message):
+    there = {component: 1 for component in components}
+    with pytest.raises(InputError, match=f"SelectComponent: {message}"):
+        list(SelectComponent([there, datapoint], components))
+
+
+@pytest.mark.parametrize("components", ["x", 0, []])
+def test_what_is_selected_is_a_list(components):
+    with pytest.raises(ConfigError, match="SelectComponent: components must be a list"):
+        SelectComponent([], components)

@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import DataFromList, RepeatedData
+from tpk.dataflow import BatchData, DataFromList, RepeatedData, RepeatedDataPoint, shard
 from tpk.errors import ConfigError, InputError
 
 
@@ -46,3 +46,21 @@ def test_a_one_shot_iterator_cannot_be_repeated(num):
 def test_other_numbers_are_refused():
     with pytest.raises(ConfigError, match="-1"):
         RepeatedData([1], -2)
+
+
+@given(st.lists(st.integers()), st.integers(1, 4))
+def test_each_datapoint_comes_as_often_as_asked(items, num):
+    flow = RepeatedDataPoint(items, num)
+    assert list(flow) == [item for item in items for _ in range(num)]
+    assert len(flow) == len(items) * num
+
+
+def test_a_datapoint_comes_once_at_least():
+    with pytest.raises(ConfigError, match="RepeatedDataPoint: num must be a number from 1 on, not 0"):
+        RepeatedDataPoint([1], 0)
+
+
+def test_endless_shares_have_all_datapoints_between_them():
+    flow = BatchData(RepeatedData(DataFromList([[number] for number in range(8)]), -1), 2, use_list=True)
+    shares = [list(islice(shard(flow, index, 2), 2)) for index in range(2)]
+    assert shares == [[[[0, 1]], [[4, 5]]], [[[2, 3]], [[6, 7]]]]

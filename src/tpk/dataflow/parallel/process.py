@@ -72,6 +72,7 @@ class WorkerProcess:
         there = [results_there, results_side_there, tasks_there, tasks_side_there]
         self._sockets = [results, results_side, tasks, tasks_side]
         self._stacks: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._is_ready = False
         descriptors = [*(each.fileno() for each in there), self._stacks.fileno()]
         try:
             self._process = subprocess.Popen(
@@ -164,22 +165,35 @@ class WorkerProcess:
         raise InputError(f"{self.name} (process {self.pid}) died: {_reason(status)}{self._read_stacks()}") from None
 
     def _warn_of_silence(self) -> None:
-        os.kill(self.pid, signal.SIGUSR1)
-        written = threading.Event()
-        for _ in range(50):
-            if os.fstat(self._stacks.fileno()).st_size or self._process.poll() is not None:
-                break
-            written.wait(0.02)
-        written.wait(0.02)
         logger.warning(
-            "%s (process %d) has delivered nothing for %g s; it is at%s",
+            "%s (process %d) has delivered nothing for %g s; it is %s",
             self.name,
             self.pid,
             self._next_patience,
-            self._read_stacks() or " a place that cannot be told",
+            self._ask_where_it_is(),
         )
         self._next_patience *= 2
         self._sockets[0].settimeout(self._next_patience)
+
+    def _ask_where_it_is(self) -> str:
+        # Before it is ready for the signal, that would kill it.
+        self._is_ready = self._is_ready or bool(self._stacks_size)
+        if not self._is_ready:
+            return "still starting"
+        self._read_stacks()
+        os.kill(self.pid, signal.SIGUSR1)
+        written = threading.Event()
+        for _ in range(50):
+            if self._stacks_size or self._process.poll() is not None:
+                break
+            written.wait(0.02)
+        written.wait(0.02)
+        stacks = self._read_stacks()
+        return f"at{stacks}" if stacks else "at a place that cannot be told"
+
+    @property
+    def _stacks_size(self) -> int:
+        return os.fstat(self._stacks.fileno()).st_size
 
     def _read_stacks(self) -> str:
         self._stacks.seek(0)

@@ -86,6 +86,7 @@ def _prepare_signals(stacks: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, stacks)
+    os.write(stacks, b"\n")  # The parent sees that it may send the signal now.
 
 
 def _end_with_parent(side: socket.socket, parent: int, over: threading.Event) -> None:

@@ -136,5 +136,5 @@ def test_a_flow_that_has_become_shorter_cannot_be_resumed():
     list(islice(position, 3))
     resumed = Position(DataFromIterable({1: 1, 2: 2}))
     resumed.load_state_dict(position.state_dict())
-    with pytest.raises(InputError, match=r"cannot go on after 3 datapoints of pass 1: iterated again, it ended after 2"):
+    with pytest.raises(InputError, match=r"cannot go on after 3 datapoints of pass 1: .* it ended after 2"):
         list(resumed)

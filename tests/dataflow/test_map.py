@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -103,6 +104,7 @@ def test_a_flow_with_a_function_that_can_be_sent_can_be_sent():
         (["a", "b", "c"], [2, 0], ["c", "a"]),
         (("a", "b"), [-1], ["b"]),
         ({"x": 1, "y": 2}, ["y"], {"y": 2}),
+        (np.array([1, 2, 3]), [1], [2]),
     ],
 )
 def test_components_are_selected_in_the_order_given(datapoint, components, selected):
@@ -120,7 +122,7 @@ def test_components_are_selected_in_the_order_given(datapoint, components, selec
     ],
 )
 def test_a_component_that_cannot_be_selected_is_named(datapoint, components, message):
-    there = {component: 1 for component in components}
+    there = dict.fromkeys(components, 1)
     with pytest.raises(InputError, match=f"SelectComponent: {message}"):
         list(SelectComponent([there, datapoint], components))
 

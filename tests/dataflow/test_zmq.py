@@ -429,6 +429,7 @@ def test_an_open_address_needs_a_key(make, address):
         ({"address": FREE_PORT, "patience": 0.1}, "patience must be 1 s or more"),
         ({"address": FREE_PORT, "hwm": 0}, "hwm must be 1 or more"),
         ({"address": "ipc:///no/such/directory/x"}, "RemoteDataZMQ cannot bind to 'ipc:///no/such/directory/x'"),
+        ({"address": "ipc:///tmp/" + "x" * 200}, "RemoteDataZMQ cannot bind to 'ipc:///tmp/xxx"),
     ],
 )
 def test_wrong_options_of_the_receiver(arguments, message):
@@ -447,6 +448,14 @@ def test_wrong_options_of_the_receiver(arguments, message):
 def test_wrong_options_of_the_sender(options, message):
     with receiver() as flow, pytest.raises(ConfigError, match=message):
         send_dataflow_zmq([], flow.addresses[0], **options)
+
+
+def test_an_address_has_one_owner(address, threads):
+    with receiver(address) as flow:
+        with pytest.raises(ConfigError, match=r"RemoteDataZMQ cannot bind to .*: Address already in use"):
+            RemoteDataZMQ(flow.addresses).reset_state()
+        threads.submit(send_dataflow_zmq, [[1]], flow.addresses[0])
+        assert list(flow) == [[1]]
 
 
 def test_it_goes_to_another_process_without_its_sockets(threads):
@@ -470,6 +479,22 @@ def test_a_resumed_run_goes_on_with_what_comes(threads):
         position = Position(flow)
         assert numbers(position) == [0, 1, 2]
         state = position.state_dict()
+    with receiver() as flow:
+        resumed = Position(flow)
+        resumed.load_state_dict(state)
+        threads.submit(send_dataflow_zmq, numbered(3, 2), flow.addresses[0])
+        assert numbers(resumed) == [3, 4]
+
+
+def test_a_pass_that_is_given_up_is_followed_by_what_comes_next(threads):
+    with receiver() as flow:
+        position = Position(flow)
+        threads.submit(send_dataflow_zmq, numbered(0, 3), flow.addresses[0])
+        iterator = iter(position)
+        assert next(iterator)[1] == 0
+        position.break_off()
+        state = position.state_dict()
+        assert numbers(iterator) == [1, 2]
     with receiver() as flow:
         resumed = Position(flow)
         resumed.load_state_dict(state)

@@ -23,6 +23,7 @@ from tpk.dataflow.base import (
     DataFlow,
     ProxyDataFlow,
     RNGDataFlow,
+    StatefulDataFlow,
     StatefulProxyDataFlow,
     check_iterable,
     close_dataflow,
@@ -31,20 +32,39 @@ from tpk.dataflow.base import (
     shard,
 )
 from tpk.dataflow.batch import BatchData
-from tpk.dataflow.map import MapData, MapDataComponent
+from tpk.dataflow.batch_by_shape import BatchDataByShape
+from tpk.dataflow.cache import CacheData
+from tpk.dataflow.combine import CombinedDataFlow, ConcatData, JoinData
+from tpk.dataflow.describe import PrintData, describe
+from tpk.dataflow.fake import FakeData
+from tpk.dataflow.fixed_size import FixedSizeData
+from tpk.dataflow.from_queue import DataFromQueue
+from tpk.dataflow.holding import HoldingProxyDataFlow
+from tpk.dataflow.map import MapData, MapDataComponent, SelectComponent
 from tpk.dataflow.memory import aligned_empty
+from tpk.dataflow.mix import RandomChooseData, RandomMixData
 from tpk.dataflow.parallel import MultiProcessMapData, MultiProcessRunner, MultiThreadMapData, MultiThreadRunner
 from tpk.dataflow.position import Position, PositionTrail
-from tpk.dataflow.repeat import RepeatedData
+from tpk.dataflow.repeat import RepeatedData, RepeatedDataPoint
 from tpk.dataflow.shuffle import LocallyShuffleData
 from tpk.dataflow.sources import DataFromGenerator, DataFromIterable, DataFromList
+from tpk.dataflow.speed import SpeedReport, StageSpeed, TestDataSpeed, measure_speed
 
 __all__ = [
     "BatchData",
+    "BatchDataByShape",
+    "CacheData",
+    "CombinedDataFlow",
+    "ConcatData",
     "DataFlow",
     "DataFromGenerator",
     "DataFromIterable",
     "DataFromList",
+    "DataFromQueue",
+    "FakeData",
+    "FixedSizeData",
+    "HoldingProxyDataFlow",
+    "JoinData",
     "LocallyShuffleData",
     "MapData",
     "MapDataComponent",
@@ -54,13 +74,24 @@ __all__ = [
     "MultiThreadRunner",
     "Position",
     "PositionTrail",
+    "PrintData",
     "ProxyDataFlow",
     "RNGDataFlow",
+    "RandomChooseData",
+    "RandomMixData",
     "RepeatedData",
+    "RepeatedDataPoint",
+    "SelectComponent",
+    "SpeedReport",
+    "StageSpeed",
+    "StatefulDataFlow",
     "StatefulProxyDataFlow",
+    "TestDataSpeed",
     "aligned_empty",
     "check_iterable",
     "close_dataflow",
+    "describe",
+    "measure_speed",
     "reset_state",
     "seed_dataflow",
     "shard",

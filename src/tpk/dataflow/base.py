@@ -69,7 +69,8 @@ class DataFlow(ABC):
 
         What puts `block` datapoints together asks for it, so that the workers make the same batches as one would.
         """
-        return self.shard(index, count) if block == 1 else Share(self, index, count, block)
+        share = self.shard(index, count)  # one that cannot be divided says so
+        return share if block == 1 else Share(self, index, count, block)
 
 
 class ProxyDataFlow(DataFlow):
@@ -122,6 +123,74 @@ class ProxyDataFlow(DataFlow):
         return share
 
 
+class RNGDataFlow(DataFlow):
+    """A dataflow with randomness: the same seed gives the same stream, and each epoch another part of it.
+
+    The random numbers of an epoch are made from the seed, the worker and the number of the epoch.
+
+    Args:
+        seed: a non-negative number; None draws one from the operating system, unless the run has a seed, from which
+            it is derived then (see `seed_dataflow`).
+
+    Attributes:
+        seed: what the randomness starts from; it is always known, so that a stream can be had again.
+        worker: which of several workers iterates; empty where there is but one.
+        epoch: how many epochs have begun.
+
+    Raises:
+        ConfigError: the seed is negative or not a whole number.
+
+    Example:
+        ```python
+        class Noise(RNGDataFlow):
+            def __iter__(self):
+                rng = self.epoch_rng()  # once an iteration, at its beginning
+                for _ in range(100):
+                    yield [rng.standard_normal(8, dtype=np.float32)]
+        ```
+    """
+
+    worker: tuple[int, ...] = ()
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed_was_chosen = seed is not None
+        if seed is None:
+            seed = secrets.randbits(53)  # no more, so that it survives any JSON reader
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ConfigError(f"the seed of {type(self).__name__} must be a whole number from 0 on, not {seed!r}")
+        self.seed = int(seed)
+        self.epoch = 0
+
+    def epoch_rng(self) -> np.random.Generator:
+        """Begin an epoch and return its random numbers."""
+        entropy = np.random.SeedSequence([self.seed, self.epoch], spawn_key=self.worker)
+        self.epoch += 1
+        return np.random.default_rng(entropy)
+
+    def shard(self, index: int, count: int) -> DataFlow:
+        """Return the share of a worker.
+
+        Where the flow has a length, it is every `count`-th datapoint, as ever. Where it has none, there is nothing to
+        divide: each worker makes random numbers of its own.
+        """
+        return self.shard_blocks(index, count, 1)
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of a worker, in blocks where there is something to divide."""
+        check_share(index, count)
+        try:
+            len(self)  # type: ignore[arg-type]
+        except TypeError:
+            return self.with_worker(index)
+        return Share(self, index, count, block)
+
+    def with_worker(self, index: int) -> DataFlow:
+        """Return a copy with the random numbers of worker `index`."""
+        share = copy.copy(self)
+        share.worker = (*self.worker, index)
+        return share
+
+
 class StatefulDataFlow(DataFlow):
     """A dataflow that can say where it stands: its place in the pass, and the positions of the flows beneath.
 
@@ -147,12 +216,17 @@ class StatefulDataFlow(DataFlow):
         """Where the flows beneath stand."""
         return ()
 
+    @property
+    def _random(self) -> RNGDataFlow | None:
+        """This flow, if it has randomness."""
+        return self if isinstance(self, RNGDataFlow) else None
+
     def begin(self) -> Any:
         """Begin an iteration: return the place where the pass goes on, None if a new one begins."""
         if not self._is_loaded:
             self.break_off()
-        elif self.place is not None and isinstance(self, RNGDataFlow):
-            self.epoch -= 1  # it begins again, further on
+        elif self.place is not None and self._random is not None:
+            self._random.epoch -= 1  # it begins again, further on
         self._is_loaded = False
         return self.place
 
@@ -165,8 +239,8 @@ class StatefulDataFlow(DataFlow):
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands."""
         state: dict[str, Any] = {"place": self.place}
-        if isinstance(self, RNGDataFlow):
-            state["seed"], state["epoch"] = self.seed, self.epoch
+        if self._random is not None:
+            state["seed"], state["epoch"] = self._random.seed, self._random.epoch
         if self.positions:
             state["upstreams"] = [position.state_dict() for position in self.positions]
         return state
@@ -174,8 +248,8 @@ class StatefulDataFlow(DataFlow):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on from there."""
         self.place, self._is_loaded = state["place"], True
-        if isinstance(self, RNGDataFlow):
-            self.seed, self.epoch = state["seed"], state["epoch"]
+        if self._random is not None:
+            self._random.seed, self._random.epoch = state["seed"], state["epoch"]
         for position, upstream in zip(self.positions, state.get("upstreams", ()), strict=True):
             position.load_state_dict(upstream)
 
@@ -250,69 +324,6 @@ class Share(StatefulProxyDataFlow):
 
     def _is_mine(self, number: int) -> bool:
         return number // self.block % self.count == self.index
-
-
-class RNGDataFlow(DataFlow):
-    """A dataflow with randomness: the same seed gives the same stream, and each epoch another part of it.
-
-    The random numbers of an epoch are made from the seed, the worker and the number of the epoch.
-
-    Args:
-        seed: a non-negative number; None draws one from the operating system, unless the run has a seed, from which
-            it is derived then (see `seed_dataflow`).
-
-    Attributes:
-        seed: what the randomness starts from; it is always known, so that a stream can be had again.
-        worker: which of several workers iterates; empty where there is but one.
-        epoch: how many epochs have begun.
-
-    Raises:
-        ConfigError: the seed is negative or not a whole number.
-
-    Example:
-        ```python
-        class Noise(RNGDataFlow):
-            def __iter__(self):
-                rng = self.epoch_rng()  # once an iteration, at its beginning
-                for _ in range(100):
-                    yield [rng.standard_normal(8, dtype=np.float32)]
-        ```
-    """
-
-    worker: tuple[int, ...] = ()
-
-    def __init__(self, seed: int | None = None) -> None:
-        self.seed_was_chosen = seed is not None
-        if seed is None:
-            seed = secrets.randbits(53)  # no more, so that it survives any JSON reader
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ConfigError(f"the seed of {type(self).__name__} must be a whole number from 0 on, not {seed!r}")
-        self.seed = int(seed)
-        self.epoch = 0
-
-    def epoch_rng(self) -> np.random.Generator:
-        """Begin an epoch and return its random numbers."""
-        entropy = np.random.SeedSequence([self.seed, self.epoch], spawn_key=self.worker)
-        self.epoch += 1
-        return np.random.default_rng(entropy)
-
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the share of a worker.
-
-        Where the flow has a length, it is every `count`-th datapoint, as ever. Where it has none, there is nothing to
-        divide: each worker makes random numbers of its own.
-        """
-        try:
-            len(self)  # type: ignore[arg-type]
-        except TypeError:
-            return self.with_worker(index)
-        return Share(self, index, count)
-
-    def with_worker(self, index: int) -> DataFlow:
-        """Return a copy with the random numbers of worker `index`."""
-        share = copy.copy(self)
-        share.worker = (*self.worker, index)
-        return share
 
 
 def reset_state(flow: Iterable[Any]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
-from tpk.dataflow.base import DataFlow, RNGDataFlow, StatefulProxyDataFlow
+from tpk.dataflow.base import RNGDataFlow, StatefulProxyDataFlow
 from tpk.errors import InputError
 
 logger = logging.getLogger(__name__)
+
+CacheT = TypeVar("CacheT", bound="CacheData")
 
 
 class CacheData(StatefulProxyDataFlow, RNGDataFlow):
@@ -48,7 +50,6 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
         if self._kept is None:
             yield from self._first_pass(begin)
         else:
-            # Another pass may begin, and keep others, before this one is at its end.
             kept = self._kept
             order = rng.permutation(len(kept)).tolist() if self.shuffle else range(len(kept))
             for place in range(begin, len(kept)):
@@ -84,22 +85,24 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
 
     def break_off(self) -> None:
         """Let the next iteration begin the next pass, even if a pass is under way."""
-        if self._is_loaded and self.place is not None and self._kept_before is None:
+        if self._kept is not None or self._kept_before is not None:
+            self.place = None  # the flow beneath is not iterated, or only to keep the same pass of it again
+            return
+        if self._is_loaded and self.place is not None:
             self._start_keeping(self.place)  # so that the flow beneath is as far in the pass as it was
         super().break_off()
-        if self._kept is None and self._kept_before is None:
-            self._source_state = None
+        self._source_state = None
 
-    def with_sources(self, sources: Sequence[Iterable[Any]]) -> DataFlow:
+    def with_sources(self: CacheT, sources: Sequence[Iterable[Any]]) -> CacheT:
         """Return the same on top of another flow, of which nothing is kept yet."""
         same = super().with_sources(sources)
-        assert isinstance(same, CacheData)
         same._kept = same._source_state = same._kept_before = None
         return same
 
     def __getstate__(self) -> dict[str, Any]:
         # What is kept stays in its process; a copy keeps its own.
-        return {**self.__dict__, "_kept": None, "_source_state": None, "place": None}
+        nothing = {"_kept": None, "_source_state": None, "place": None}
+        return {**self.__dict__, **nothing} if self._kept is not None else self.__dict__
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands, and which pass of the flow is kept."""

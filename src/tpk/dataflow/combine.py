@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeVar
 
 from tpk.dataflow.base import DataFlow, RNGDataFlow, StatefulDataFlow, check_iterable, reset_state, shard
 from tpk.dataflow.position import Position, has_state
+from tpk.dataflow.shares import check_share
 from tpk.errors import ConfigError, InputError
+
+CombinedT = TypeVar("CombinedT", bound="CombinedDataFlow")
 
 
 class CombinedDataFlow(StatefulDataFlow):
@@ -48,7 +52,7 @@ class CombinedDataFlow(StatefulDataFlow):
         for flow in self.sources:
             reset_state(flow)
 
-    def with_sources(self, sources: Sequence[Iterable[Any]]) -> DataFlow:
+    def with_sources(self: CombinedT, sources: Sequence[Iterable[Any]]) -> CombinedT:
         """Return the same on top of other flows."""
         same = copy.copy(self)
         same.upstreams = [Position(flow) for flow in sources]
@@ -85,6 +89,7 @@ class ConcatData(CombinedDataFlow):
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the share of a worker: where the lengths allow it, the same on top of a share of each flow."""
+        check_share(index, count)
         shares = []
         before = 0
         for flow in self.sources:
@@ -126,16 +131,25 @@ class JoinData(CombinedDataFlow):
 
     def __iter__(self) -> Iterator[Any]:
         number = self.begin() or 0
-        for datapoints in zip(*self.upstreams, strict=False):
-            joined = _join(datapoints, number)
-            number += 1
-            self.place = number
-            yield joined
+        first: list[Any] = []
+        iterators: list[Iterator[Any]] = []
+        for upstream in self.upstreams:
+            # None begins before those ahead of it have shown that there is a datapoint to make.
+            iterators.append(iter(upstream))
+            first.extend(islice(iterators[-1], 1))
+            if len(first) < len(iterators):
+                break
+        else:
+            for datapoints in chain([tuple(first)], zip(*iterators, strict=False)):
+                joined = _join(datapoints, number)
+                number += 1
+                self.place = number
+                yield joined
         self.break_off()  # the longer ones begin anew with the next pass
 
 
 def _join(datapoints: tuple[Any, ...], number: int) -> Any:
-    if all(type(datapoint) in (list, tuple) for datapoint in datapoints):
+    if all(isinstance(datapoint, (list, tuple)) for datapoint in datapoints):
         return [component for datapoint in datapoints for component in datapoint]
     if all(isinstance(datapoint, Mapping) for datapoint in datapoints):
         joined: dict[Any, Any] = {}

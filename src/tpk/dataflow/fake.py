@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,9 +50,8 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         self.shapes = [_shape(shape) for shape in shapes]
         self.size = size
         self.random = random
-        self.dtypes = [_dtype(each) for each in _for_each("dtype", dtype, len(self.shapes), (list, tuple))]
-        pairs = domain if len(domain) and isinstance(domain[0], (list, tuple)) else [domain] * len(self.shapes)
-        self.domains = [_domain(each) for each in _for_each("domain", pairs, len(self.shapes), (list, tuple))]
+        self.dtypes = [_dtype(each) for each in _for_each("dtype", dtype, len(self.shapes), _is_several_dtypes)]
+        self.domains = [_domain(each) for each in _for_each("domain", domain, len(self.shapes), _is_several_domains)]
         for kind, (low, high) in zip(self.dtypes, self.domains, strict=True):
             if kind.kind in "iu" and not (np.iinfo(kind).min <= low and high - 1 <= np.iinfo(kind).max):
                 raise ConfigError(f"FakeData: domain ({low}, {high}) does not fit into {kind}")
@@ -108,12 +107,20 @@ def _array(
     return array
 
 
-def _for_each(name: str, given: Any, count: int, several: tuple[type, ...]) -> Sequence[Any]:
-    if not isinstance(given, several):
+def _for_each(name: str, given: Any, count: int, is_several: Callable[[Any], bool]) -> list[Any]:
+    if not is_several(given):
         return [given] * count
     if len(given) != count:
         raise ConfigError(f"FakeData: there are {len(given)} values of {name} for {count} shapes")
-    return given
+    return list(given)
+
+
+def _is_several_dtypes(given: Any) -> bool:
+    return isinstance(given, (list, tuple))
+
+
+def _is_several_domains(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) and all(isinstance(each, (list, tuple)) for each in given)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

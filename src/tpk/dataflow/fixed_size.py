@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow
+from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, shard
 from tpk.errors import ConfigError, InputError
 
 
@@ -73,8 +73,7 @@ class FixedSizeData(StatefulProxyDataFlow):
         """
         if self.size % (count * block) or not self._divides_evenly(count * block):
             return Share(self, index, count, block)
-        share = super().shard_blocks(index, count, block)
-        assert isinstance(share, FixedSizeData)
+        share = self.with_sources([shard(self.flow, index, count, block)])
         share.size = self.size // count
         return share
 
@@ -84,15 +83,8 @@ class FixedSizeData(StatefulProxyDataFlow):
         except TypeError:
             return False
 
-    def with_sources(self, sources: Sequence[Iterable[Any]]) -> DataFlow:
-        """Return the same on top of another flow."""
-        same = super().with_sources(sources)
-        assert isinstance(same, FixedSizeData)
-        same._under_way = None
-        return same
-
     def __getstate__(self) -> dict[str, Any]:
-        # An iterator stays in its process.
+        # A copy, be it here or in another process, begins anew.
         return {**self.__dict__, "_under_way": None}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -50,7 +50,7 @@ class HoldingProxyDataFlow(StatefulProxyDataFlow):
         datapoints = iter(self.upstream)
         self.holds_nothing()
         delivered = self.deliver(datapoints)
-        if place is not None:
+        if place is not None and place["since"]:
             for _ in islice(delivered, place["since"]):
                 self.place["since"] += 1
             logger.info(

@@ -41,24 +41,28 @@ class RandomMixData(CombinedDataFlow, RNGDataFlow):
         return sum(self.lengths())
 
     def __iter__(self) -> Iterator[Any]:
-        begin, ended = self.begin() or (0, [])
+        begin, already_ended = self.begin() or (0, ())
         rng = self.epoch_rng()
         lengths = self.lengths()
         turns = np.repeat(np.arange(len(lengths)), lengths)
         rng.shuffle(turns)
-        ended = set(ended)
-        iterators = [iter(() if index in ended else flow) for index, flow in enumerate(self.upstreams)]
+        ended = set(already_ended)
+        under_way: dict[int, Iterator[Any]] = {}
         for turn in range(begin, len(turns)):
             index = int(turns[turn])
-            for datapoint in iterators[index]:
+            if index in ended:
+                continue
+            if index not in under_way:
+                under_way[index] = iter(self.upstreams[index])
+            for datapoint in under_way[index]:
                 self.place = [turn + 1, sorted(ended)]
                 yield datapoint
                 break
             else:
                 ended.add(index)  # it delivers fewer than its length says
         # What more there is, and so that each pass beneath comes to its end.
-        for index, iterator in enumerate(iterators):
-            for datapoint in iterator:
+        for index, upstream in enumerate(self.upstreams):
+            for datapoint in () if index in ended else under_way.get(index) or upstream:
                 self.place = [len(turns), sorted(ended)]
                 yield datapoint
             ended.add(index)
@@ -67,7 +71,6 @@ class RandomMixData(CombinedDataFlow, RNGDataFlow):
     def shard(self, index: int, count: int) -> DataFlow:
         """Return the same on top of a share of each flow, with random turns of its own."""
         share = self.with_sources([shard(flow, index, count) for flow in self.sources])
-        assert isinstance(share, RNGDataFlow)
         share.worker = (*self.worker, index)
         return share
 
@@ -135,7 +138,6 @@ class RandomChooseData(CombinedDataFlow, RNGDataFlow):
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of each flow, with draws of its own."""
         share = self.with_sources([shard(flow, index, count, block) for flow in self.sources])
-        assert isinstance(share, RNGDataFlow)
         share.worker = (*self.worker, index)
         return share
 

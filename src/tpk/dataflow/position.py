@@ -51,6 +51,7 @@ class Position:
         self._history: list[list[int | None]] = []  # of the former passes: how many datapoints, and how often in a row
         self._before: dict[str, Any] = {}
         self._begun_at = 0
+        self._goes_on = False
         self._loaded: Mapping[str, Any] | None = None
 
     def __iter__(self) -> Generator[Any, None, None]:
@@ -65,6 +66,7 @@ class Position:
             before = dict(loaded)
             iterator = self._go_on(loaded)
         self._before, self._begun_at = before, self.delivered
+        self._goes_on = bool(loaded and loaded["in_pass"] and not loaded.get("broken_off"))
         self._in_pass, self._broken_off = True, False
         return self._deliver(iterator)
 
@@ -72,15 +74,18 @@ class Position:
         """Let the next iteration begin the next pass, even if a pass is under way."""
         if self._loaded is not None:
             self._loaded = {**self._loaded, "broken_off": self._loaded["in_pass"]}
-        elif self._in_pass:
+        elif self._in_pass and not self._broken_off:
             self._broken_off = True
-            self._tell()
+            if self._is_told:
+                self._tell()
+            elif has_state(self.flow) and self._has_just_begun and self._goes_on:
+                self._take_state_back()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as plain data; meant to be called between two datapoints."""
         if self._loaded is not None:
             return dict(self._loaded)
-        if self._in_pass and self.delivered == self._begun_at and not self._is_told:
+        if self._has_just_begun and not self._is_told:
             # A flow that is a generator has not begun yet, so its own state may still be that of the pass before.
             return {**self._before, "broken_off": True} if self._broken_off else dict(self._before)
         state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "in_pass": self._in_pass}
@@ -103,8 +108,17 @@ class Position:
         return has_state(self.flow) and callable(getattr(self.flow, "break_off", None))
 
     def _tell(self) -> None:
-        if self._is_told:
-            self.flow.break_off()  # type: ignore[attr-defined]
+        self.flow.break_off()  # type: ignore[attr-defined]
+
+    def _take_state_back(self) -> None:
+        """Make the flow begin to iterate: one that is a generator takes its state back only then."""
+        iterator = iter(self.flow)
+        next(iterator, None)
+        close_iterator(iterator, self.flow)
+
+    @property
+    def _has_just_begun(self) -> bool:
+        return self._in_pass and self.delivered == self._begun_at
 
     def _begin(self) -> Iterator[Any]:
         if self.passes:
@@ -134,10 +148,7 @@ class Position:
             if self._is_told:
                 self._tell()
             else:
-                # One that is a generator takes its state back when it is asked for its first datapoint.
-                iterator = iter(self.flow)
-                next(iterator, None)
-                close_iterator(iterator, self.flow)
+                self._take_state_back()
             return self._begin()
         for flow, seed in zip(_with_drawn_seed(self.flow), state.get("seeds", ()), strict=False):
             flow.seed = seed

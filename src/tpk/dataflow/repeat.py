@@ -52,7 +52,7 @@ class RepeatedData(StatefulProxyDataFlow):
         self.place = None
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the same on top of a share of the flow beneath, where no block would go on into the next repetition."""
+        """Return the same on top of a share of the flow beneath, unless blocks cross repetitions."""
         if block > 1 and self.num not in (-1, 0, 1) and not _divides(count * block, self.flow):
             return Share(self, index, count, block)
         return super().shard_blocks(index, count, block)

@@ -63,7 +63,7 @@ class Stack:
         place = len(self._numbers)
         for component, column in zip(self._components, self._columns, strict=True):
             value = datapoint[component]
-            if type(column) is _Values:
+            if isinstance(column, _Values):
                 column.values.append(value)
             elif type(value) is np.ndarray and value.shape == column.shape and value.dtype == column.dtype:
                 column.array[place] = value
@@ -73,8 +73,9 @@ class Stack:
 
     def take(self) -> Any:
         """Return all of them as one."""
+        size = len(self._numbers)
         stacked = [
-            column.array[: len(self._numbers)] if isinstance(column, _Rows) else self._finish(self, component, column.values)
+            column.array[:size] if isinstance(column, _Rows) else self._finish(self, component, column.values)
             for component, column in zip(self._components, self._columns, strict=True)
         ]
         return dict(zip(self._components, stacked, strict=True)) if self._is_mapping else stacked
@@ -83,7 +84,7 @@ class Stack:
         kind = type(datapoint)
         if kind is list or kind is tuple:
             return not self._is_mapping and len(datapoint) == self._length
-        if isinstance(datapoint, Mapping):
+        if kind is dict or isinstance(datapoint, Mapping):
             return self._is_mapping and datapoint.keys() == self._keys
         return isinstance(datapoint, (list, tuple)) and not self._is_mapping and len(datapoint) == self._length
 
@@ -100,9 +101,7 @@ class Stack:
         self._check(component, array, column.array[0], number)
         column.array[len(self._numbers)] = array
 
-    def _check(
-        self, component: Any, array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], number: int
-    ) -> None:
+    def _check(self, component: Any, array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], number: int) -> None:
         for what in ("shape", "dtype"):
             met, wanted = getattr(array, what), getattr(expected, what)
             if met != wanted and not (what == "dtype" and met.kind == wanted.kind and met.kind in "SU"):
@@ -157,9 +156,10 @@ def _as_array(stack: Stack, component: Any, values: list[Any]) -> np.ndarray[Any
     if all(issubclass(kind, (str, bytes)) for kind in kinds):
         # An object array: NumPy's own text types would drop trailing zero bytes.
         return np.array(values, dtype=object)
-    arrays = [stack._array(component, value, f"datapoint {number}") for number, value in zip(numbers, values, strict=True)]
-    for number, array in zip(numbers, arrays, strict=True):
-        stack._check(component, array, arrays[0], number)
+    arrays = []
+    for number, value in zip(numbers, values, strict=True):
+        arrays.append(stack._array(component, value, f"datapoint {number}"))
+        stack._check(component, arrays[-1], arrays[0], number)
     dtype = max((array.dtype for array in arrays), key=lambda dtype: dtype.itemsize)  # texts differ in length
     return np.stack(arrays, out=aligned_empty((len(arrays), *arrays[0].shape), dtype))
 

@@ -163,6 +163,9 @@ class RemoteDataZMQ(DataFlow):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take it back: the next iteration goes on with what the senders send next."""
 
+    def break_off(self) -> None:
+        """Let the next iteration begin a pass, which with senders is what every iteration does."""
+
     def _pass(self) -> Iterator[Any]:
         roll: dict[bytes, _Sender] = {}
         ended = 0

@@ -220,8 +220,11 @@ def open_sockets(
             one = context.socket(getattr(zmq, kind))
             one.set_hwm(hwm)
             sockets.append(one)
-            (one.bind if bind else one.connect)(address)
             path = address.removeprefix("ipc://")
+            if bind and address != path and _is_listened_to(path):
+                # ZeroMQ would take the path away from whoever has it.
+                raise zmq.ZMQError(zmq.EADDRINUSE)
+            (one.bind if bind else one.connect)(address)
             if bind and address != path and os.path.exists(path):
                 files[path] = _identity(path)
     except zmq.ZMQError as error:
@@ -237,6 +240,13 @@ def _close_sockets(context: Any, files: Mapping[str, tuple[int, int]], linger: i
         with suppress(FileNotFoundError):
             if _identity(path) == identity:
                 os.unlink(path)
+
+
+def _is_listened_to(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+        probe.connect(path)
+        return True
+    return False
 
 
 def _identity(path: str) -> tuple[int, int]:

@@ -109,6 +109,7 @@ class FileItems(ABC):
             handle = self._open()
             length = self._length(handle)
             if length != self._size:
+                self._close(handle)
                 raise InputError(f"{self.owner}: {self.path} has {length} datapoints; it had {self._size}")
             self._handle = handle
 

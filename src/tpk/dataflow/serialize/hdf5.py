@@ -159,7 +159,7 @@ def _append(h5py: Any, file: Any, columns: list[Column]) -> None:
                 column.name,
                 (0, *column.shape),
                 h5py.string_dtype() if column.is_text else column.dtype,
-                maxshape=(None, *column.shape),
+                maxshape=(None, *(size or None for size in column.shape)),
                 chunks=(max(1, _CHUNK_BYTES // row_bytes), *(max(1, size) for size in column.shape)),
             )
         dataset = file[column.name]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Any
 
+import attrs
 import numpy as np
 
 from tpk.dataflow.base import DataFlow
@@ -63,7 +66,7 @@ class NumpySerializer:
             arrays = {f"column_{place}": column.take() for place, column in enumerate(columns)}
             text = {name: array.astype(str) for name, array in arrays.items() if array.dtype.hasobject}
             with open(partial, "wb") as file:  # by its name, NumPy would add .npz to it
-                np.savez(file, **{**arrays, **text, _LAYOUT: np.array(layout.to_json(count))})
+                np.savez(file, allow_pickle=False, **{**arrays, **text, _LAYOUT: np.array(layout.to_json(count))})
 
     @staticmethod
     def load(
@@ -83,62 +86,74 @@ class NumpySerializer:
         return FileFlow(_NumpyItems(path, allow_pickle), shuffle, seed)
 
 
+@attrs.define
+class _Content:
+    """What is known of a file; the columns are read when they are needed, and then the file is closed."""
+
+    layout: ColumnLayout | None
+    length: int
+    columns: list[Any] | None = None
+
+
 class _NumpyItems(FileItems):
     def __init__(self, path: str | os.PathLike[str], allow_pickle: bool) -> None:
         self.allow_pickle = allow_pickle
-        self._columns: list[Any] | None = None
         super().__init__(path, "NumpySerializer")
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_columns": None}
-
-    def _open(self) -> Any:
-        with self.errors_of(OSError, ValueError, EOFError, zipfile.BadZipFile):
-            file = np.load(self.path, allow_pickle=self.allow_pickle)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise self.damaged("it is no npz file")
-        if _TENSORPACK in file.files and _LAYOUT not in file.files:
+    def _open(self) -> _Content:
+        with self._arrays() as arrays:
+            if _LAYOUT in arrays.files:
+                with self.errors_of(ValueError):
+                    return _Content(*ColumnLayout.from_json(str(arrays[_LAYOUT])))
+            if _TENSORPACK not in arrays.files:
+                raise InputError(
+                    f"{self.owner}: {self.path} was not written by NumpySerializer; it has the arrays {arrays.files}. "
+                    "Read it with numpy.load, and zip them into a list for DataFromList"
+                )
             if not self.allow_pickle:
                 raise InputError(
                     f"{self.owner}: {self.path} is pickled, as tensorpack does it, and a pickle can run any code: "
                     "load with allow_pickle=True if you trust the file"
                 )
-            return file, None, len(self._content(file, _TENSORPACK))
-        if _LAYOUT not in file.files:
-            raise InputError(
-                f"{self.owner}: {self.path} was not written by NumpySerializer; it has the arrays {file.files}. "
-                "Read it with numpy.load, and zip them into a list for DataFromList"
-            )
-        with self.errors_of(ValueError):
-            return file, *ColumnLayout.from_json(str(self._content(file, _LAYOUT)))
+            datapoints = arrays[_TENSORPACK]
+            return _Content(None, len(datapoints), [datapoints])
 
-    def _length(self, handle: Any) -> int:
-        return int(handle[2])
+    def _length(self, handle: _Content) -> int:
+        return handle.length
 
-    def _close(self, handle: Any) -> None:
-        handle[0].close()
+    def _read(self, handle: _Content, index: int) -> Any:
+        if handle.columns is None and handle.layout is not None:
+            with self._arrays() as arrays:
+                columns = [arrays[f"column_{place}"] for place in range(len(handle.layout.names))]
+            if any(len(column) != handle.length for column in columns):
+                raise self.damaged(f"its columns do not have {handle.length} rows each")
+            handle.columns = columns
+        assert handle.columns is not None
+        values = [_own_copy(column[index]) for column in handle.columns]
+        return values[0] if handle.layout is None else handle.layout.datapoint(values)
 
-    def _read(self, handle: Any, index: int) -> Any:
-        file, layout, length = handle
-        if self._columns is None:
-            names = [_TENSORPACK] if layout is None else [f"column_{place}" for place in range(len(layout.names))]
-            columns = [self._content(file, name) for name in names]
-            if any(len(column) != length for column in columns):
-                raise self.damaged(f"its columns do not have {length} rows each")
-            self._columns = columns
-            file.close()
-        if layout is None:
-            return self._columns[0][index]
-        return layout.datapoint([_own_copy(column[index]) for column in self._columns])
-
-    def _content(self, file: Any, name: str) -> Any:
-        with self.errors_of(OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
-            return file[name]
+    @contextmanager
+    def _arrays(self) -> Generator[Any, None, None]:
+        errors = (OSError, EOFError, KeyError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error)
+        with open(self.path, "rb") as stream:
+            try:
+                arrays = np.load(stream, allow_pickle=self.allow_pickle)
+                if not isinstance(arrays, np.lib.npyio.NpzFile):
+                    raise ValueError("it is no npz file")
+                with arrays:
+                    yield arrays
+            except InputError:
+                raise
+            except errors as error:
+                raise self.damaged(str(error)) from error
 
 
 def _own_copy(value: Any) -> Any:
-    """Return the value so that the next epoch does not see what is done to it; NumPy's text as Python's."""
-    if not isinstance(value, np.ndarray):
+    """Return the value so that the next epoch does not see what is done to it; NumPy's text as Python's.
+
+    The datapoints that tensorpack pickled are as they are.
+    """
+    if not isinstance(value, np.ndarray) or value.dtype.hasobject:
         return str(value) if isinstance(value, np.str_) else value
     copy = aligned_empty(value.shape, value.dtype)
     copy[...] = value

@@ -1,0 +1,285 @@
+"""How fast a dataflow is, and which of its stages takes the time."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import attrs
+
+from tpk.dataflow.base import (
+    DataFlow,
+    ProxyDataFlow,
+    RNGDataFlow,
+    StatefulDataFlow,
+    StatefulProxyDataFlow,
+    check_iterable,
+    reset_state,
+    shard,
+)
+from tpk.dataflow.combine import CombinedDataFlow
+from tpk.dataflow.position import close_iterator
+from tpk.errors import ConfigError, InputError
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class StageSpeed:
+    """The part of one flow of a tree of flows.
+
+    Attributes:
+        name: the type of the flow.
+        depth: how many flows are on top of it.
+        datapoints: how many it delivered; 0 where it ran out of sight, in another process.
+        seconds: how long it took for that, without what the flows beneath took.
+        share: that as a part of the time of all, from 0 to 1.
+    """
+
+    name: str
+    depth: int
+    datapoints: int
+    seconds: float
+    share: float
+
+
+@attrs.frozen
+class SpeedReport:
+    """How fast a flow was.
+
+    Attributes:
+        datapoints: how many were delivered.
+        seconds: how long that took.
+        megabytes: how many the arrays in them have, of 10**6 bytes.
+        stages: the flow and the flows beneath, each before those that it stands on.
+    """
+
+    datapoints: int
+    seconds: float
+    megabytes: float
+    stages: tuple[StageSpeed, ...]
+
+    @property
+    def datapoints_per_second(self) -> float:
+        """How many datapoints a second."""
+        return self.datapoints / self.seconds if self.seconds else float("inf")
+
+    @property
+    def megabytes_per_second(self) -> float:
+        """How many megabytes of arrays a second."""
+        return self.megabytes / self.seconds if self.seconds else float("inf")
+
+    def __str__(self) -> str:
+        rows = [("stage", "datapoints", "seconds", "share")]
+        for stage in self.stages:
+            seen = stage.datapoints > 0
+            rows.append(
+                (
+                    "  " * stage.depth + stage.name,
+                    str(stage.datapoints) if seen else "elsewhere",
+                    f"{stage.seconds:.3f}" if seen else "",
+                    f"{stage.share:.1%}" if seen else "",
+                )
+            )
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = [
+            "  ".join(
+                [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
+            )
+            for name, *rest in rows
+        ]
+        total = (
+            f"{self.datapoints} datapoints in {self.seconds:.3f} seconds: {self.datapoints_per_second:,.1f} "
+            f"datapoints/s, {self.megabytes_per_second:,.1f} MB/s"
+        )
+        return "\n".join([total, *(line.rstrip() for line in table)])
+
+
+def measure_speed(
+    flow: Iterable[Any],
+    size: int | None = None,
+    seconds: float | None = 10.0,
+    warmup: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> SpeedReport:
+    """Iterate a flow, over and over again, and report how fast it is.
+
+    Args:
+        flow: any iterable of datapoints, which is made ready by ``reset_state()``.
+        size: measure so many datapoints; None measures until the time is over.
+        seconds: measure no longer than so many seconds; None measures until there are `size` datapoints.
+        warmup: how many datapoints are taken before that. Parallel flows make many ahead while they start.
+        clock: returns seconds.
+
+    Raises:
+        ConfigError: there is no limit, or a number is none.
+        InputError: there are no datapoints, or no more than the warm-up takes.
+    """
+    check_iterable(flow, "measure_speed")
+    if size is None and seconds is None:
+        raise ConfigError("measure_speed must have a limit: size, seconds, or both")
+    for name, value, least in (("size", size, 1), ("warmup", warmup, 0)):
+        if value is not None and value < least:
+            raise ConfigError(f"measure_speed: {name} must be {least} or more, not {value}")
+    if seconds is not None and not seconds > 0:
+        raise ConfigError(f"measure_speed: seconds must be above 0, not {seconds}")
+    timed = _timed(flow, clock)
+    reset_state(timed)
+    datapoints = _endless(timed)
+    try:
+        for _ in islice(datapoints, warmup):
+            pass
+        timed.restart()
+        begin, elapsed = clock(), 0.0
+        count = size_in_bytes = 0
+        while (size is None or count < size) and (seconds is None or elapsed < seconds):
+            for datapoint in islice(datapoints, 1):
+                count += 1
+                elapsed = clock() - begin
+                size_in_bytes += array_bytes(datapoint)
+                break
+            else:
+                break
+    finally:
+        datapoints.close()
+        timed.close()
+    if not count:
+        raise InputError(
+            f"measure_speed: {type(flow).__name__} delivered no datapoint" + (f" after {warmup}" if warmup else "")
+        )
+    return SpeedReport(count, elapsed, size_in_bytes / 1e6, tuple(timed.report(elapsed)))
+
+
+class TestDataSpeed(StatefulProxyDataFlow):
+    """Measure how fast a flow is before its first pass, and log a table of its stages; then deliver it.
+
+    Args:
+        flow: any iterable of datapoints.
+        size: how many datapoints are measured.
+        warmup: how many are taken before that.
+
+    Raises:
+        ConfigError: a number is none.
+
+    Example:
+        ```python
+        report = TestDataSpeed(flow, size=1000).start()
+        print(report)
+        ```
+    """
+
+    __test__ = False  # it is no test for pytest to collect
+
+    def __init__(self, flow: Iterable[Any], size: int = 5000, warmup: int = 0) -> None:
+        super().__init__(flow)
+        for name, value, least in (("size", size, 1), ("warmup", warmup, 0)):
+            if value < least:
+                raise ConfigError(f"TestDataSpeed: {name} must be {least} or more, not {value}")
+        self.test_size = size
+        self.warmup = warmup
+        self.report: SpeedReport | None = None
+
+    def start(self) -> SpeedReport:
+        """Measure now, and return the report.
+
+        Raises:
+            InputError: there are no datapoints.
+        """
+        self.report = measure_speed(self.flow, self.test_size, None, self.warmup)
+        logger.info("The speed of %s:\n%s", type(self.flow).__name__, self.report)
+        return self.report
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.report is None:
+            self.start()
+        yield from self.upstream
+
+
+def array_bytes(datapoint: Any) -> int:
+    """Return how many bytes the arrays in a datapoint have."""
+    size = getattr(datapoint, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    if isinstance(datapoint, (list, tuple)):
+        return sum(map(array_bytes, datapoint))
+    if isinstance(datapoint, dict):
+        return sum(map(array_bytes, datapoint.values()))
+    return 0
+
+
+class _Timed(DataFlow):
+    """A flow whose time is taken, on top of flows whose time is taken."""
+
+    def __init__(self, flow: Iterable[Any], untimed: Iterable[Any], clock: Callable[[], float]) -> None:
+        self.flow, self.untimed, self.clock = flow, untimed, clock
+        self.restart()
+
+    @property
+    def beneath(self) -> list[_Timed]:
+        sources = self.flow.sources if isinstance(self.flow, DataFlow) else ()
+        return [source for source in sources if isinstance(source, _Timed)]
+
+    @property
+    def sources(self) -> tuple[Iterable[Any], ...]:
+        return (self.flow,)
+
+    def restart(self) -> None:
+        self.seconds, self.datapoints = 0.0, 0
+        for stage in self.beneath:
+            stage.restart()
+
+    def reset_state(self) -> None:
+        reset_state(self.flow)
+
+    def __len__(self) -> int:
+        return len(self.flow)  # type: ignore[arg-type]
+
+    def shard(self, index: int, count: int) -> DataFlow:
+        # It is for a worker, whose time is taken from outside.
+        share = shard(self.untimed, index, count)
+        return share if isinstance(share, DataFlow) else ProxyDataFlow(share)
+
+    def __iter__(self) -> Iterator[Any]:
+        clock = self.clock
+        begin = clock()
+        iterator = iter(self.flow)
+        try:
+            for datapoint in iterator:
+                self.seconds += clock() - begin
+                self.datapoints += 1
+                yield datapoint
+                begin = clock()
+            self.seconds += clock() - begin
+        finally:
+            close_iterator(iterator, self.flow)
+
+    def report(self, whole: float, depth: int = 0) -> Iterator[StageSpeed]:
+        beneath = self.beneath
+        # Flows beneath that run ahead in threads may have taken longer than this one waited for them.
+        own = max(self.seconds - sum(stage.seconds for stage in beneath), 0.0)
+        yield StageSpeed(type(self.untimed).__name__, depth, self.datapoints, own, own / whole if whole else 0.0)
+        for stage in beneath:
+            yield from stage.report(whole, depth + 1)
+
+
+def _timed(flow: Iterable[Any], clock: Callable[[], float]) -> _Timed:
+    """Return a copy of a flow whose time is taken, on top of such copies: the flow itself stays where it is."""
+    if isinstance(flow, (ProxyDataFlow, CombinedDataFlow)):
+        sources = [_timed(source, clock) for source in flow.sources]
+        return _Timed(flow.with_sources(sources) if sources else flow, flow, clock)
+    own = copy.copy(flow) if isinstance(flow, (StatefulDataFlow, RNGDataFlow)) else flow
+    return _Timed(own, flow, clock)
+
+
+def _endless(flow: _Timed) -> Any:
+    """Iterate a flow again and again, until a pass has no datapoint."""
+    delivered = True
+    while delivered:
+        delivered = False
+        for datapoint in flow:
+            delivered = True
+            yield datapoint

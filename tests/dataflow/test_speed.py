@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tpk.dataflow import (
+    BatchData,
+    DataFromGenerator,
+    DataFromList,
+    JoinData,
+    MapData,
+    ProxyDataFlow,
+    TestDataSpeed,
+    measure_speed,
+    shard,
+)
+from tpk.errors import ConfigError, InputError
+
+
+class Clock:
+    """Time goes on only where a flow says that it took some."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+    def takes(self, seconds):
+        def func(datapoint):
+            self.now += seconds
+            return datapoint
+
+        return func
+
+
+def slow_flow(clock):
+    images = MapData(DataFromList([[np.zeros(250_000, np.float32)]] * 4), clock.takes(0.3))
+    labels = MapData([[np.int64(1), "a"]] * 4, clock.takes(0.1))
+    return MapData(JoinData([images, labels]), clock.takes(0.6))
+
+
+def test_each_stage_has_its_share_of_the_time():
+    clock = Clock()
+    report = measure_speed(slow_flow(clock), size=8, seconds=None, clock=clock)
+    assert report.datapoints == 8
+    assert report.seconds == pytest.approx(8)
+    assert report.datapoints_per_second == pytest.approx(1)
+    assert report.megabytes_per_second == pytest.approx(1.000008)
+    stages = [(stage.depth, stage.name, stage.datapoints, round(stage.share, 6)) for stage in report.stages]
+    assert stages == [
+        (0, "MapData", 8, 0.6),
+        (1, "JoinData", 8, 0),
+        (2, "MapData", 8, 0.3),
+        (3, "DataFromList", 8, 0),
+        (2, "MapData", 8, 0.1),
+        (3, "list", 8, 0),
+    ]
+
+
+def test_the_table_can_be_read():
+    clock = Clock()
+    table = str(measure_speed(BatchData(slow_flow(clock), 2), size=2, seconds=None, clock=clock)).splitlines()
+    assert table[0] == "2 datapoints in 4.000 seconds: 0.5 datapoints/s, 1.0 MB/s"
+    assert table[1].split() == ["stage", "datapoints", "seconds", "share"]
+    assert table[3].split() == ["MapData", "4", "2.400", "60.0%"]
+    assert len({line.index(cell) for line, cell in zip(table[1:4], ["share", " 0.0%", "60.0%"], strict=True)}) == 1
+
+
+def test_the_time_is_a_limit_too():
+    clock = Clock()
+    report = measure_speed(slow_flow(clock), seconds=2.5, clock=clock)
+    assert report.datapoints == 3
+
+
+def test_the_warm_up_does_not_count():
+    clock = Clock()
+    first = iter([10.0])
+    flow = MapData([[0]] * 5, lambda datapoint: clock.takes(next(first, 1.0))(datapoint))
+    report = measure_speed(flow, size=3, warmup=1, clock=clock)
+    assert (report.datapoints, report.seconds) == (3, 3)
+    assert report.stages[0].seconds == 3
+
+
+def test_a_flow_that_is_measured_stays_where_it_is():
+    flow = MapData(DataFromList([[number] for number in range(30)], shuffle=True, seed=1), list)
+    measure_speed(flow, size=40)
+    assert list(flow) == list(MapData(DataFromList([[number] for number in range(30)], shuffle=True, seed=1), list))
+
+
+def test_one_that_can_be_iterated_once_is_measured_to_its_end():
+    assert measure_speed(iter([[1]] * 5), size=100).datapoints == 5
+
+
+def test_a_stage_that_divides_its_flow_among_workers_gets_shares():
+    delivered = []
+
+    class Parallel(MapData):
+        def __iter__(self):
+            for index in range(2):
+                for datapoint in shard(self.flow, index, 2):
+                    delivered.append(datapoint)
+                    yield datapoint
+
+    report = measure_speed(Parallel([[number] for number in range(4)], list), size=4)
+    assert delivered == [[0], [2], [1], [3]]
+    assert [stage.datapoints for stage in report.stages] == [4, 0]
+    assert "elsewhere" in str(report)
+
+
+def test_nothing_is_an_error():
+    with pytest.raises(InputError, match="measure_speed: list delivered no datapoint"):
+        measure_speed([])
+    with pytest.raises(InputError, match="no datapoint after 5"):
+        measure_speed(iter([1] * 5), warmup=5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"size": None, "seconds": None}, "must have a limit"),
+        ({"size": 0}, "size must be 1 or more, not 0"),
+        ({"warmup": -1}, "warmup must be 0 or more, not -1"),
+        ({"seconds": 0}, "seconds must be above 0, not 0"),
+    ],
+)
+def test_limits_are_numbers(arguments, message):
+    with pytest.raises(ConfigError, match=f"measure_speed.*{message}"):
+        measure_speed([[1]], **arguments)
+    with pytest.raises(ConfigError, match="measure_speed takes an iterable"):
+        measure_speed(3)
+
+
+def test_within_a_flow_it_logs_and_delivers(caplog):
+    caplog.set_level("INFO")
+    flow = TestDataSpeed(DataFromList([[1], [2]]), size=10)
+    assert list(flow) == list(flow) == [[1], [2]]
+    assert flow.report.datapoints == 10
+    assert caplog.text.count("The speed of DataFromList:\n10 datapoints in") == 1
+
+
+def test_a_flow_without_end_is_measured():
+    assert TestDataSpeed(DataFromGenerator(lambda: itertools.repeat([1])), size=7, warmup=3).start().datapoints == 7
+
+
+@pytest.mark.parametrize("argument", ["size", "warmup"])
+def test_the_numbers_of_a_speed_test_are_none_below(argument):
+    with pytest.raises(ConfigError, match=f"TestDataSpeed: {argument} must be"):
+        TestDataSpeed([], **{argument: -1})
+
+
+def test_a_stage_that_shows_nothing_beneath_is_measured_as_it_is():
+    class Closed(ProxyDataFlow):
+        sources = ()
+
+    report = measure_speed(BatchData(Closed([[1]] * 4), 2), size=2)
+    assert [(stage.name, stage.datapoints) for stage in report.stages] == [("BatchData", 2), ("Closed", 4)]

@@ -14,7 +14,8 @@ nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugin
 
 ROOT = Path(__file__).parent
 OLDEST, NEWEST = "3.10", "3.13"
-TEST_TOOLS = ["pytest>=8", "pytest-timeout", "hypothesis", "scikit-learn", "tensorboard"]
+TEST_TOOLS = ["pytest>=8", "pytest-timeout", "hypothesis", "psutil", "scikit-learn", "tensorboard"]
+DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 
 
 def add_interpreters_of_pyenv():
@@ -52,7 +53,7 @@ def types(session):
 @nox.session(python=OLDEST)
 def tests_oldest(session):
     """The tests, on the oldest of everything that is supported, with TensorFlow's CPU-only distribution."""
-    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", "attrs", "cloudpickle", "tqdm", *TEST_TOOLS)
+    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", "attrs", "cloudpickle", "tqdm", *DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     session.run("pytest", *session.posargs)
 
@@ -88,6 +89,15 @@ def examples(session):
     session.run("python", "examples/gan_digits.py", "--max-epoch", "2", "--run-dir", f"{directory}/gan")
     session.run("python", "examples/custom_trainer.py")
     session.run("python", "examples/any_loop.py")
+
+
+@nox.session(python=NEWEST)
+def loaders(session):
+    """Other people's data loaders as dataflows; that is some 3 GB, most of it CUDA for torch."""
+    session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", "attrs", "cloudpickle", "tqdm", *TEST_TOOLS)
+    session.install("datasets>=4", "grain>=0.2.12", "torch>=2.6", "torchdata>=0.11")
+    session.install("--no-deps", ".")
+    session.run("pytest", "tests/dataflow/test_loaders.py", "tests/dataflow/test_loaders_train.py", *session.posargs)
 
 
 @nox.session(python=NEWEST)

@@ -1,8 +1,10 @@
 """A trainer whose step has nothing to do with TensorFlow: the loop, callbacks and monitors come along all the same.
 
-A Metropolis sampler walks over a normal distribution; an epoch is 20,000 steps.
+A Metropolis sampler walks over a normal distribution; an epoch is 20,000 steps. With `--run-dir DIR --resume auto`, a
+walk that was interrupted goes on as if it never had been.
 """
 
+import argparse
 import math
 import random
 
@@ -23,6 +25,12 @@ class Metropolis(tpk.Trainer):
         self.squares += self.position**2
         self.count += 1
 
+    def state_dict(self):
+        return {"moments": [self.position, self.total, self.squares, self.count]}
+
+    def load_state_dict(self, state):
+        self.position, self.total, self.squares, self.count = state["moments"]
+
     def energy(self, position):
         return ((position - self.mean) / self.deviation) ** 2 / 2
 
@@ -35,7 +43,18 @@ class ReportMoments(tpk.Callback):
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run-dir", help="where the run keeps its files (default: nowhere)")
+    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="go on with that run")
+    parser.add_argument("--max-epoch", type=int, default=3, help="number of the last epoch (default: %(default)s)")
+    args = parser.parse_args()
+
     random.seed(0)
     Metropolis(mean=3.0, deviation=0.5).train(
-        callbacks=[ReportMoments(), "ProgressBar"], monitors=["ScalarPrinter"], steps_per_epoch=20_000, max_epoch=3
+        callbacks=[ReportMoments(), "ProgressBar", *(["ModelSaver"] if args.run_dir else [])],
+        monitors=["ScalarPrinter"],
+        steps_per_epoch=20_000,
+        max_epoch=args.max_epoch,
+        run_dir=args.run_dir,
+        resume=args.resume,
     )

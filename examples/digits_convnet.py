@@ -54,7 +54,8 @@ def main():
     parser.add_argument("--devices", type=int, default=1, help="on how many devices (default: %(default)s)")
     parser.add_argument("--max-epoch", type=int, default=30, help="number of the last epoch (default: %(default)s)")
     parser.add_argument("--run-dir", help="where the run keeps its files (default: runs/<script>/<timestamp>)")
-    parser.add_argument("--resume", metavar="CHECKPOINT", help="start with the variables of this checkpoint")
+    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="go on with that run")
+    parser.add_argument("--load", metavar="CHECKPOINT", help="start with the variables of this checkpoint")
     args = parser.parse_args()
 
     train, test = load_data()
@@ -62,13 +63,14 @@ def main():
         model=DigitsModel(),
         dataflow=train,
         callbacks=[
-            tpk.ModelSaver(max_to_keep=3),
+            tpk.ModelSaver(max_to_keep=3, asynchronous=True),
             tpk.InferenceRunner(test, [tpk.ScalarStats("cost"), tpk.ClassificationError()]),
             tpk.ScheduledHyperParamSetter("learning_rate", [(20, 2e-4)]),
         ],
-        session_init=args.resume,
+        session_init=args.load,
         max_epoch=args.max_epoch,
         run_dir=args.run_dir,
+        resume=args.resume,
         seed=0,
     )
     tpk.launch_train_with_config(config, tpk.use(args.strategy, devices=args.devices))

@@ -52,6 +52,28 @@ class CheckpointError(TpkError, ValueError):
     """A checkpoint is missing, torn, or does not fit the graph."""
 
 
+class NonFiniteError(TpkError, FloatingPointError):
+    """A training has met a NaN or an infinity where there must be none.
+
+    Attributes:
+        tensors: the names of the tensors or variables that have one.
+        epoch_num: the epoch under way.
+        local_step: the step within it.
+        global_step: how many runs had completed before.
+        checkpoint: the path of the last good checkpoint, or None if there is none.
+    """
+
+    tensors: tuple[str, ...] = ()
+    epoch_num: int = 0
+    local_step: int = 0
+    global_step: int = 0
+    checkpoint: str | None = None
+
+
+class HangError(TpkError, TimeoutError):
+    """A training has not gone on for longer than it may take."""
+
+
 class StopTraining(Exception):
     """Raise it anywhere inside a training to end the training in good order.
 
@@ -65,6 +87,20 @@ class StopTraining(Exception):
                     raise tpk.StopTraining("validation error is below 1 %")
         ```
     """
+
+
+class Preempted(SystemExit):
+    """A signal, such as SIGTERM, has ended the training; `train()` raises it once all is saved and closed.
+
+    Not caught, it ends the process with the conventional status, 128 and the number of the signal.
+
+    Attributes:
+        signum: the number of the signal.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(128 + signum)
+        self.signum = signum
 
 
 def add_note(error: BaseException, note: str) -> None:

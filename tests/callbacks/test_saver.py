@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 import tensorflow as tf
 
 import tpk
+from tpk.session.checkpoint_files import newest_complete
+from tpk.session.checkpoint_variables import VariableWriter
 
 v1 = tf.compat.v1
 
@@ -73,3 +77,218 @@ def test_what_other_callbacks_set_at_the_end_of_the_epoch_is_saved(tmp_path):
     setter = tpk.ScheduledHyperParamSetter("rate", [(1, 0.5)])
     Model().train(callbacks=["ModelSaver", setter], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
     assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("rate") == 0.5
+
+
+# Times.
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({}, [5, 10, 15]),
+        ({"every_k_epochs": 2}, [10]),
+        ({"every_k_steps": 4}, [4, 8, 12]),
+        ({"every_k_steps": 4, "every_k_epochs": 3}, [4, 8, 12, 15]),
+        ({"every_k_steps": 5, "every_k_epochs": 1}, [5, 10, 15]),
+    ],
+    ids=str,
+)
+def test_it_saves_every_so_many_steps_and_epochs(tmp_path, options, steps):
+    Counting().train(callbacks=[tpk.ModelSaver(**options)], steps_per_epoch=5, max_epoch=3, run_dir=tmp_path)
+    assert saved_steps(tmp_path) == steps
+
+
+def test_it_saves_every_so_many_minutes(tmp_path):
+    times = iter(range(0, 10_000, 25))
+    saver = tpk.ModelSaver(every_n_minutes=1, clock=lambda: next(times))
+    Counting().train(callbacks=[saver], steps_per_epoch=10, max_epoch=1, run_dir=tmp_path)
+    # A look at the clock takes 25 s: once before the training, after each step, and at each checkpoint.
+    assert saved_steps(tmp_path) == [3, 6, 9]
+
+
+def test_one_of_each_so_many_hours_is_kept(tmp_path):
+    saver = tpk.ModelSaver(max_to_keep=1, keep_checkpoint_every_n_hours=0)
+    Counting().train(callbacks=[saver], steps_per_epoch=1, max_epoch=3, run_dir=tmp_path)
+    assert saved_steps(tmp_path) == [1, 2, 3]
+    assert tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths == [
+        str(tmp_path / f"model-{step}") for step in (1, 2, 3)
+    ]
+
+
+@pytest.mark.parametrize("options", [{"every_k_steps": 0}, {"every_k_epochs": 1.5}, {"every_n_minutes": 0}])
+def test_a_time_that_is_none_is_an_error(options):
+    (name,) = options
+    with pytest.raises(tpk.ConfigError, match=name):
+        tpk.ModelSaver(**options)
+
+
+# What is saved, and when.
+
+
+@pytest.mark.parametrize("last_in_list", [False, True])
+def test_a_checkpoint_comes_after_all_have_done_their_part(tmp_path, last_in_list):
+    class Late(tpk.Callback):
+        """Changes a variable and reports, after everybody else."""
+
+        @tpk.hookimpl(trylast=True)
+        def trigger_step(self, trainer):
+            trainer.sess.run(trainer.bump)
+            trainer.monitors.put_scalar("late", trainer.global_step)
+
+    class Bumped(Counting):
+        def __init__(self):
+            super().__init__()
+            with self.graph.as_default():
+                self.bump = v1.get_variable("bumps", initializer=0).assign_add(1, read_value=False)
+
+    callbacks = [tpk.ModelSaver(every_k_steps=2), Late()]
+    Bumped().train(
+        callbacks=callbacks[::-1] if last_in_list else callbacks, steps_per_epoch=3, max_epoch=1, run_dir=tmp_path
+    )
+    checkpoint = newest_complete(tmp_path)
+    assert checkpoint.step == 2
+    assert tf.train.load_checkpoint(checkpoint.prefix).get_tensor("bumps") == 2
+    assert checkpoint.state["monitors"]["history"]["late"]["values"].tolist() == [1, 2]
+
+
+def test_what_was_asked_for_before_the_training_stopped_is_saved(tmp_path):
+    class Stop(tpk.Callback):
+        def trigger_step(self, trainer):
+            if trainer.global_step == 4:
+                raise tpk.StopTraining
+
+    Counting().train(
+        callbacks=[tpk.PeriodicTrigger(tpk.ModelSaver(), every_k_steps=2, before_train=True), Stop()],
+        steps_per_epoch=10,
+        max_epoch=1,
+        run_dir=tmp_path,
+    )
+    assert saved_steps(tmp_path) == [0, 2]
+
+    class AsksFirst(tpk.Callback):
+        def __init__(self):
+            self.saver = tpk.ModelSaver(every_k_epochs=1000)
+
+        def trigger_epoch(self, trainer):
+            self.saver.trigger()
+            raise tpk.StopTraining
+
+    asks = AsksFirst()
+    Counting().train(callbacks=[asks.saver, asks], steps_per_epoch=3, max_epoch=9, run_dir=tmp_path / "b")
+    assert newest_complete(tmp_path / "b").state["epoch_is_over"] is True
+
+
+def test_weights_only_leaves_no_training_state(tmp_path):
+    saver = tpk.ModelSaver(weights_only=True)
+    Counting().train(callbacks=[saver], steps_per_epoch=1, max_epoch=2, run_dir=tmp_path)
+    assert saved_steps(tmp_path) == [1, 2]
+    assert not list(tmp_path.glob("state-*"))
+    assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("counter") == 20
+
+
+def test_a_list_of_variables_is_weights_only(tmp_path):
+    trainer = Counting()
+    (counter,) = [variable for variable in trainer.graph.get_collection("variables") if "counter" in variable.name]
+    trainer.train(callbacks=[tpk.ModelSaver(var_list=[counter])], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+    assert list(tf.train.load_checkpoint(str(tmp_path)).get_variable_to_shape_map()) == ["counter"]
+    assert not list(tmp_path.glob("state-*"))
+
+
+def test_two_savers_of_the_same_files_are_an_error(tmp_path):
+    savers = [tpk.ModelSaver(), tpk.ModelSaver(checkpoint_dir=tmp_path, weights_only=True)]
+    with pytest.raises(tpk.ConfigError, match="ModelSaver and ModelSaver#2 both save in"):
+        Counting().train(callbacks=savers, steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+
+
+def test_a_state_that_is_not_plain_names_the_callback(tmp_path):
+    class Strange(tpk.Callback):
+        def before_train(self, trainer):
+            pass
+
+        def state_dict(self):
+            return {"thing": {1, 2}}
+
+    with pytest.raises(tpk.CheckpointError, match=r"the state of callback 'Strange'\['thing'\] is \{1, 2\}, a set"):
+        Counting().train(callbacks=["ModelSaver", Strange()], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+
+
+# Failures, and writing in a thread.
+
+
+class Full:
+    """What comes in place of the write of variables, on a disk that is full from some step on."""
+
+    def __init__(self, monkeypatch, from_step):
+        write = VariableWriter.write
+
+        def failing(writer, prefix, snapshot):
+            write(writer, prefix, snapshot)
+            if int(prefix.rsplit("-", 1)[1]) >= from_step:
+                raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+        monkeypatch.setattr(VariableWriter, "write", failing)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_full_disk_ends_the_training_and_the_former_checkpoint_is_usable(tmp_path, monkeypatch, asynchronous):
+    Full(monkeypatch, 3)
+    trainer = Counting()
+    with pytest.raises(tpk.CheckpointError, match=rf"step 3 .*{tmp_path}: No space left on device\. Free there: .* MB"):
+        trainer.train(
+            callbacks=[tpk.ModelSaver(asynchronous=asynchronous)], steps_per_epoch=1, max_epoch=9, run_dir=tmp_path
+        )
+    assert trainer.global_step == 3 + asynchronous  # met when the next one is due
+    assert newest_complete(tmp_path).step == 2
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_full_disk_is_a_warning_if_that_is_wanted(tmp_path, monkeypatch, asynchronous, caplog):
+    Full(monkeypatch, 3)
+    trainer = Counting()
+    saver = tpk.ModelSaver(asynchronous=asynchronous, on_failure="warn")
+    trainer.train(callbacks=[saver], steps_per_epoch=1, max_epoch=4, run_dir=tmp_path)
+    assert trainer.global_step == 4
+    assert newest_complete(tmp_path).step == 2
+    assert len([message for message in caplog.messages if "Training goes on" in message]) == 2
+
+
+def test_a_failure_of_the_last_write_is_not_lost(tmp_path, monkeypatch):
+    Full(monkeypatch, 2)
+    with pytest.raises(tpk.CheckpointError, match="step 2"):
+        saver = tpk.ModelSaver(asynchronous=True)
+        Counting().train(callbacks=[saver], steps_per_epoch=1, max_epoch=2, run_dir=tmp_path)
+
+
+def test_the_training_goes_on_while_files_are_written(tmp_path, monkeypatch):
+    write, may_write, steps_meanwhile = VariableWriter.write, threading.Event(), []
+
+    def waiting(writer, prefix, snapshot):
+        assert may_write.wait(60)
+        write(writer, prefix, snapshot)
+
+    monkeypatch.setattr(VariableWriter, "write", waiting)
+
+    class Meanwhile(tpk.Callback):
+        def trigger_step(self, trainer):
+            steps_meanwhile.append(saved_steps(tmp_path))
+            if trainer.global_step == 4:
+                may_write.set()
+
+    saver = tpk.ModelSaver(every_k_steps=2, max_to_keep=1, asynchronous=True)
+    Counting().train(callbacks=[saver, Meanwhile()], steps_per_epoch=5, max_epoch=1, run_dir=tmp_path)
+    assert steps_meanwhile[:3] == [[], [], []]
+    # One write at a time: the second waited for the first.
+    assert saved_steps(tmp_path) == [4]
+    assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("counter") == 40
+
+
+def test_an_unknown_way_to_fail_is_an_error():
+    with pytest.raises(tpk.ConfigError, match="on_failure='ignore'"):
+        tpk.ModelSaver(on_failure="ignore")
+
+
+def test_savers_elsewhere_only_is_said(tmp_path, caplog):
+    saver = tpk.ModelSaver(checkpoint_dir=tmp_path / "elsewhere")
+    Counting().train(callbacks=[saver], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path / "run")
+    assert "resume=... looks for them in the run_dir" in caplog.text

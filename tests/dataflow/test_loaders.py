@@ -141,14 +141,14 @@ def test_the_shares_of_workers(make):
 @pytest.mark.parametrize("passes", [0, 1])
 @pytest.mark.parametrize("taken", [0, 1, 5, COUNT])
 def test_a_resumed_pass_goes_on_where_it_stood(make, passes, taken):
-    position = Position(with_position(make()))
+    position = Position(make())
     for _ in range(passes):
         assert sorted(labels(position)) == list(range(COUNT))
     iterator = iter(position)
     labels(islice(iterator, taken))
     state = json.loads(json.dumps(position.state_dict()))
     rest = labels(iterator)
-    resumed = Position(with_position(make()))
+    resumed = Position(make())
     resumed.load_state_dict(state)
     assert labels(resumed) == rest
     # The pass after that is a whole one, the same that the run would have seen.
@@ -157,10 +157,10 @@ def test_a_resumed_pass_goes_on_where_it_stood(make, passes, taken):
 
 
 def test_a_position_between_two_passes(make):
-    position = Position(with_position(make()))
+    position = Position(make())
     labels(position)
     state = json.loads(json.dumps(position.state_dict()))
-    resumed = Position(with_position(make()))
+    resumed = Position(make())
     resumed.load_state_dict(state)
     for _ in range(2):
         following = labels(resumed)

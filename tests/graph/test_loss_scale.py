@@ -173,7 +173,7 @@ def test_its_variables_are_among_those_of_the_optimizer():
     with tf.Graph().as_default():
         optimizer = DynamicLossScaleOptimizer(adam(), name="generator/LossScale")
         names = [variable.op.name for variable in optimizer.variables()]
-        assert names == ["generator/LossScale/good_steps", "generator/LossScale/scale"]
+        assert names == [f"generator/LossScale/{name}" for name in ("good_steps", "scale", "skipped_in_a_row")]
         assert v1.trainable_variables() == []
 
 

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tpk.plugin import HookManager
+from tpk.session import HookedSession, Progress
+
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
@@ -29,9 +32,10 @@ def specs() -> Callable[..., list[Any]]:
 class Drive:
     """Takes steps with the tensors of a source in a real session, its callbacks called as in a training."""
 
-    def __init__(self, source: Any, signature: Sequence[Any], towers: int = 1) -> None:
+    def __init__(self, source: Any, signature: Sequence[Any], towers: int = 1, state: Any = None) -> None:
         self.source = source
         self.graph = tf.Graph()
+        self.hooks = HookManager()
         with self.graph.as_default():
             self.callbacks = source.setup(signature)
             self.towers: list[Any] = []
@@ -42,38 +46,44 @@ class Drive:
                     self.towers.append(source.get_input_tensors())
                     # What is fed and fetched at once would not go through the graph.
                     self.fetches.append([tf.identity(tensor) for tensor in self.towers[-1]])
+            self.finish_graph()
         self.graph.finalize()
+        self.hooks.register_all(self.callbacks)
+        if state is not None:
+            source.load_state_dict(state)
+
+    def finish_graph(self) -> None:
+        """Add to the graph what a test needs."""
 
     def __enter__(self) -> Drive:
         self._default = self.graph.as_default()
         self._default.__enter__()
         self.sess = tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={"CPU": len(self.towers)}))
         self.trainer = SimpleNamespace(sess=self.sess, graph=self.graph)
-        for callback in self.callbacks:
-            callback.before_train(self.trainer)
+        translators = [getattr(callback, "translate_error", None) for callback in self.callbacks]
+        self.hooked_sess = HookedSession(
+            self.sess,
+            self.hooks.compile_step(),
+            Progress(),
+            translators=[translate for translate in translators if translate is not None],
+        )
+        try:
+            self.hooks.hook.before_train(trainer=self.trainer)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        for callback in self.callbacks:
-            callback.after_train(self.trainer)
+        failures = self.hooks.after_train(self.trainer)
         self.sess.close()
         self._default.__exit__(*exc_info)
+        for failure in failures:
+            raise failure
 
     def step(self) -> list[Any]:
         """Return what each tower gets in one step."""
-        feed_dict: dict[Any, Any] = {}
-        for callback in self.callbacks:
-            request = callback.before_run(None)
-            if request is not None:
-                feed_dict.update(request.feed_dict)
-        try:
-            return self.sess.run(self.fetches, feed_dict)
-        except tf.errors.OpError as error:
-            for callback in self.callbacks:
-                cause = callback.translate_error(error) if hasattr(callback, "translate_error") else None
-                if cause is not None:
-                    raise cause from error
-            raise
+        return self.hooked_sess.run(self.fetches)
 
     def first_components(self, steps: int) -> list[Any]:
         """Return what the first input of each tower was in some steps, one after the other."""

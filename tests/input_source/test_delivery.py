@@ -8,7 +8,14 @@ import tensorflow as tf
 
 from tpk.dataflow import DataFromGenerator, DataFromIterable
 from tpk.errors import InputError
-from tpk.input_source import FeedInput, QueueInput, TFDatasetInput, remap_input_source
+from tpk.input_source import FeedInput, QueueInput, StagingInput, TFDatasetInput, remap_input_source
+
+
+def as_dataset(flow, **options):
+    return TFDatasetInput(
+        lambda: tf.data.Dataset.from_tensor_slices((np.array([number for (number,) in flow], np.int32),)), **options
+    )
+
 
 FLOW_SOURCES = {
     "feed": FeedInput,
@@ -16,13 +23,14 @@ FLOW_SOURCES = {
     "small queue": lambda flow, **options: QueueInput(flow, queue_size=1, **options),
     "dataset of a flow": TFDatasetInput,
     "remapped": lambda flow, **options: remap_input_source(FeedInput(flow, **options), ["number"]),
+    "staged feed": lambda flow, **options: StagingInput(FeedInput(flow, **options)),
+    "staged queue": lambda flow, **options: StagingInput(QueueInput(flow, **options), nr_stage=3),
+    "staged small queue": lambda flow, **options: StagingInput(QueueInput(flow, queue_size=1, **options)),
 }
 SOURCES = {
     **FLOW_SOURCES,
-    "dataset": lambda flow, **options: TFDatasetInput(
-        lambda: tf.data.Dataset.from_tensor_slices((np.array([number for (number,) in flow], np.int32),)),
-        **options,
-    ),
+    "dataset": as_dataset,
+    "staged dataset": lambda flow, **options: StagingInput(as_dataset(flow, **options), nr_stage=2),
 }
 
 
@@ -172,8 +180,7 @@ def test_an_error_of_the_data_code_arrives_itself_after_the_good_datapoints(make
         with pytest.raises(ZeroDivisionError, match="in the user's data code") as caught:
             training.step()
     assert [entry.name for entry in caught.traceback if "test_delivery" in str(entry.path)][-1] == "failing_flow"
-    (note,) = caught.value.__notes__
-    assert "datapoint 3 from DataFromIterable" in note
+    assert "datapoint 3 from DataFromIterable" in caught.value.__notes__[0]
 
 
 def test_an_error_when_the_next_pass_begins_arrives_itself(make_flow_source, drive, specs):

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.dataflow import DataFromGenerator
+from tpk.input_source import StagingInput
 
 
 class Seen(tpk.Callback):
@@ -44,7 +45,11 @@ def failing(good=3):
     raise ZeroDivisionError("in the user's data code")
 
 
-SOURCES = [tpk.FeedInput, tpk.QueueInput, tpk.TFDatasetInput]
+def staged(flow, **options):
+    return StagingInput(tpk.QueueInput(flow, **options))
+
+
+SOURCES = [tpk.FeedInput, tpk.QueueInput, tpk.TFDatasetInput, staged]
 
 
 @pytest.mark.parametrize("source", SOURCES)

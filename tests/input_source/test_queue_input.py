@@ -179,15 +179,17 @@ def test_a_failure_that_a_step_raised_is_not_logged_again(drive, specs, caplog):
 
 
 def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, specs, caplog):
-    go_on = threading.Event()
+    asked, go_on = threading.Event(), threading.Event()
 
     def datapoints():
         yield [0]
+        asked.set()
         go_on.wait(60)
         yield [1]
 
     with drive(QueueInput(DataFromIterable(datapoints()), patience=0.01), specs("number")) as training:
         training.step()
+        assert asked.wait(60)
         thread = training.source._thread
     (record,) = caplog.records
     assert record.levelno == logging.WARNING

@@ -25,20 +25,6 @@ def test_a_name_that_the_signature_has_not_is_refused(drive, specs):
         drive(remap_input_source(FeedInput([[1]]), ["images"]), specs("image"))
 
 
-def test_the_position_is_that_of_the_source():
-    class Flow(list):
-        def state_dict(self):
-            return {"position": 3}
-
-        def load_state_dict(self, state):
-            self.state = state
-
-    flow = Flow()
-    source = remap_input_source(FeedInput(flow), ["x"])
-    source.load_state_dict(source.state_dict())
-    assert flow.state == {"position": 3}
-
-
 @pytest.mark.parametrize(
     ("signature", "message"),
     [

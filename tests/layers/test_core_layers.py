@@ -62,6 +62,7 @@ def test_dropout_in_training_and_in_inference() -> None:
         v1.set_random_seed(0)
         training = v1.placeholder(tf.bool, [])
         outputs = layers.dropout(tf.ones([100, 100]), 0.25, training=training)
+        sess.run(v1.global_variables_initializer())
         assert not sess.run(outputs, {training: False}).std()
         dropped = sess.run(outputs, {training: True})
     assert sorted(set(dropped.ravel())) == pytest.approx([0, 1 / 0.75])
@@ -72,7 +73,9 @@ def test_dropout_with_one_decision_for_a_whole_axis() -> None:
     with tf.Graph().as_default(), v1.Session() as sess:
         v1.set_random_seed(0)
         x = v1.placeholder(tf.float32, [None, 5, 4])
-        dropped = sess.run(layers.dropout(x, 0.5, [None, 1, 4], training=True), {x: np.ones([30, 5, 4])})
+        outputs = layers.dropout(x, 0.5, [None, 1, 4], training=True)
+        sess.run(v1.global_variables_initializer())
+        dropped = sess.run(outputs, {x: np.ones([30, 5, 4])})
     assert 0 < dropped.mean() < 2
     assert (dropped == dropped[:, :1]).all()
 
@@ -80,9 +83,28 @@ def test_dropout_with_one_decision_for_a_whole_axis() -> None:
 def test_dropout_repeats_with_a_seed() -> None:
     def dropped(seed: int) -> Any:
         with tf.Graph().as_default(), v1.Session() as sess:
-            return sess.run(layers.dropout(tf.ones([50]), seed=seed, training=True)).tolist()
+            outputs = layers.dropout(tf.ones([50]), seed=seed, training=True)
+            sess.run(v1.global_variables_initializer())
+            return sess.run(outputs).tolist()
 
     assert dropped(1) == dropped(1) != dropped(2)
+
+
+def test_dropout_drops_others_in_each_layer_and_step() -> None:
+    with tf.Graph().as_default(), v1.Session() as sess:
+        v1.set_random_seed(0)
+        flag = v1.placeholder(tf.bool, [])
+        both = [layers.dropout(tf.ones([50]), training=training) for training in (True, flag)]
+        count = v1.train.get_global_step().assign_add(1)
+        sess.run(v1.global_variables_initializer())
+        feed = {flag: True}
+        masks = []
+        for _ in range(3):
+            masks += sess.run(both, feed)
+            again = sess.run(both, feed)
+            np.testing.assert_array_equal(again, masks[-2:])
+            sess.run(count)
+    assert len({mask.tobytes() for mask in masks}) == 6
 
 
 def test_dropout_without_training_or_rate_hands_the_inputs_on() -> None:
@@ -90,6 +112,7 @@ def test_dropout_without_training_or_rate_hands_the_inputs_on() -> None:
         x = tf.ones([3])
         assert layers.dropout(x).op.type == layers.dropout(x, 0, training=True).op.type == "Identity"
         assert not any("Random" in op.type for op in graph.get_operations())
+        assert not v1.global_variables()
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1, 1.5])

@@ -7,6 +7,7 @@ import pytest
 
 from tpk.errors import TpkError
 from tpk.monitors.history import ScalarHistory, UnknownScalarError
+from tpk.session.checkpoint_encoding import decode, encode
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones(history):
 def test_it_survives_a_restart_through_json(history):
     history.add("cost", 30, 0.1)
     resumed = ScalarHistory()
-    resumed.load_state_dict(json.loads(json.dumps(history.state_dict(), allow_nan=False)))
+    resumed.load_state_dict(decode(json.loads(json.dumps(encode(history.state_dict()), allow_nan=False))))
     resumed.add("cost", 40, 0.05)
     assert resumed.of("cost") == [(10, 0.5), (20, math.inf), (30, 0.1), (40, 0.05)]
     assert resumed.of("error") == [(10, 1.0)]

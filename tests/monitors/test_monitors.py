@@ -9,6 +9,7 @@ import tensorflow as tf
 from tpk.errors import PluginError, StopTraining
 from tpk.monitors import Monitor, Monitors, ReportedValueError, UnknownScalarError
 from tpk.plugin.implementations import implementations_of
+from tpk.session.checkpoint_encoding import decode, encode
 
 
 class Recorder(Monitor):
@@ -216,7 +217,7 @@ def test_the_state_survives_a_restart(trainer):
     recorder = Recorder()
     monitors = make(trainer, Counting(), recorder)
     monitors.put_scalar("cost", float("nan"))
-    state = json.loads(json.dumps(monitors.state_dict(), allow_nan=False))
+    state = decode(json.loads(json.dumps(encode(monitors.state_dict()), allow_nan=False)))
     assert recorder.flushes == 1, "what the state takes for reported is brought to the disk first"
 
     counting = Counting()

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import ast
+import inspect
 import logging
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import tpk.session
 from tpk.errors import CheckpointError
 from tpk.session import DictRestore, SaverRestore, as_session_init
 
@@ -39,9 +42,18 @@ def test_what_does_not_match_is_reported_by_name(sess, caplog):
     caplog.set_level(logging.INFO, logger="tpk")
     DictRestore({"w": [1, 2], "other": 3}).run(sess)
     assert values(sess)["scope/step"] == 0
-    messages = "\n".join(caplog.messages)
-    assert "left as initialized: scope/step" in messages
-    assert "not in the graph: other" in messages
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    lines = [line.split() for line in record.getMessage().splitlines()]
+    assert " ".join(lines[0]) == "restored 1 variables from the dictionary, 1 missing, 1 unused"
+    assert [line[:2] for line in lines[2:]] == [["missing", "scope/step"], ["unused", "other"], ["loaded", "w"]]
+
+
+def test_if_all_matches_it_is_no_warning(sess, caplog):
+    caplog.set_level(logging.INFO, logger="tpk")
+    DictRestore({"w": [1, 2], "scope/step": 3}).run(sess)
+    (record,) = caplog.records
+    assert record.levelname == "INFO"
 
 
 def test_a_wrong_shape_is_an_error_that_names_both(sess):
@@ -90,3 +102,13 @@ def test_what_session_init_may_be(checkpoint):
     assert as_session_init(restore) is restore
     with pytest.raises(CheckpointError, match="expected a SessionInit"):
         as_session_init(3)
+
+
+def test_what_the_room_resolves_is_what_type_checkers_see():
+    tree = ast.parse(inspect.getsource(tpk.session))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.startswith("tpk.")]
+    assert {alias.asname: node.module for node in imports for alias in node.names} == tpk.session._HOME
+    for name in tpk.session.__all__:
+        assert getattr(tpk.session, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        tpk.session.nothing  # noqa: B018

@@ -23,7 +23,7 @@ class HyperParamSetter(Callback, abc.ABC):
     """The base of callbacks that set a hyperparameter before the training and at each `trigger`.
 
     Its state holds the value, so that a training that goes on has the one which it had, wherever that is
-    stored.
+    stored. It may be given before the training begins, or after all `before_train`.
 
     Args:
         param: a `HyperParam`, or the name of a variable.
@@ -48,6 +48,12 @@ class HyperParamSetter(Callback, abc.ABC):
         self._epoch_of_last_call: int | None = None
         self._epoch_of_last_log: int | None = None
         self._restored: Mapping[str, Any] | None = None
+        self._is_training = False
+
+    @property
+    def state_key(self) -> str:
+        """What tells it from other setters of its class when a training is resumed."""
+        return self.param.readable_name
 
     @abc.abstractmethod
     def get_value_to_set(self) -> float | None:
@@ -63,9 +69,10 @@ class HyperParamSetter(Callback, abc.ABC):
 
     def before_train(self, trainer: Trainer) -> None:
         """Set the value for the epoch to come."""
-        if self._restored is not None:
-            self.param.set_value(self._restored["value"])
         self.last_epoch = trainer.starting_epoch - 1
+        self._is_training = True
+        if self._restored is not None:
+            self._take_back(self._restored)
         if self._epoch_of_last_call != self.last_epoch:
             self._set_param()
 
@@ -79,9 +86,15 @@ class HyperParamSetter(Callback, abc.ABC):
         return {"epoch": self._epoch_of_last_call, "value": self.param.get_value()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take the value back; it is set in `before_train`."""
+        """Take the value back."""
         self._epoch_of_last_call = state["epoch"]
         self._restored = state
+        if self._is_training:
+            self._take_back(state)
+
+    def _take_back(self, state: Mapping[str, Any]) -> None:
+        """Set the value of the state, in the session."""
+        self.param.set_value(state["value"])
 
     def _set_param(self) -> None:
         self._epoch_of_last_call = self.last_epoch
@@ -147,15 +160,8 @@ class ScheduledHyperParamSetter(HyperParamSetter):
 
     def before_train(self, trainer: Trainer) -> None:
         """Set the value that holds where the training starts."""
-        self.last_epoch = trainer.starting_epoch - 1
-        scheduled = self._scheduled()
-        if self._restored is not None:
-            self.param.set_value(self._restored["value"])
-            # What was scheduled before may have been changed since, by another callback; so it is set anew
-            # only if the schedule now says something else than it did.
-            if scheduled is not None and scheduled[1] == self._restored["scheduled"]:
-                self._set_last = scheduled
-        self._set_param()
+        self._epoch_of_last_call = None
+        super().before_train(trainer)
 
     def trigger_step(self, trainer: Trainer) -> None:
         """Set the value, in a schedule of steps."""
@@ -166,6 +172,18 @@ class ScheduledHyperParamSetter(HyperParamSetter):
     def state_dict(self) -> dict[str, Any]:
         """Return the value, and that which the schedule gave last."""
         return {**super().state_dict(), "scheduled": self._set_last[1] if self._set_last else None}
+
+    def _take_back(self, state: Mapping[str, Any]) -> None:
+        """Set the value of the state, or that of the schedule, if it has changed."""
+        super()._take_back(state)
+        scheduled = self._scheduled()
+        # What was scheduled before may have been changed since, by another callback; so it is set anew only if
+        # the schedule now says something else than it did.
+        if scheduled is None or scheduled[1] == state["scheduled"]:
+            self._set_last = scheduled
+        else:
+            self._set_last = None
+            self._set_param()
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks, for a schedule of epochs or of steps."""
@@ -267,6 +285,11 @@ class StatMonitorParamSetter(HyperParamSetter):
         self._sign = -1 if reverse else 1
         self._epoch_of_last_change = 0
         self._warned = False
+
+    @property
+    def state_key(self) -> str:
+        """What tells it from other setters of its class when a training is resumed."""
+        return f"{self.param.readable_name}, {self._stat_name}"
 
     @hookimpl(trylast=True)
     def trigger(self) -> None:

@@ -107,8 +107,9 @@ class ProgressBar(Callback):
         """Begin a bar."""
         assert self._shown is not None
         self._shown.close()
-        self._shown.begin(_title(trainer), trainer.steps_per_epoch)
-        self._step = 0
+        # Nothing is done yet, unless the training was resumed within the epoch.
+        self._step = trainer.local_step
+        self._shown.begin(_title(trainer), trainer.steps_per_epoch, self._step)
         self._request = None
         self._due = self._clock() + self._seconds
         self._postfix = ""
@@ -179,9 +180,10 @@ class _Bar:
         self._file = file
         self._bar: Any = None
 
-    def begin(self, title: str, steps: int) -> None:
+    def begin(self, title: str, steps: int, done: int) -> None:
         self._bar = tqdm(
             total=steps,
+            initial=done,
             desc=title,
             unit=" steps",
             file=self._file,
@@ -212,11 +214,13 @@ class _LogLines:
         self._began = 0.0
         self._title = ""
         self._steps = 0
+        self._done = 0
 
-    def begin(self, title: str, steps: int) -> None:
+    def begin(self, title: str, steps: int, done: int) -> None:
         self._began = self._clock()
         self._title = title
         self._steps = steps
+        self._done = done
 
     def show(self, step: int, postfix: str) -> None:
         line = tqdm.format_meter(
@@ -225,6 +229,7 @@ class _LogLines:
             self._clock() - self._began,
             prefix=self._title,
             unit=" steps",
+            initial=self._done,
             postfix=postfix,
             bar_format="{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]",
         )

@@ -172,6 +172,11 @@ class SimpleMovingAverage(Callback):
         self._window_size = window_size
         self._window: list[list[float]] = []
 
+    @property
+    def state_key(self) -> str:
+        """What tells it from others of its kind when a training is resumed."""
+        return ", ".join(tensor if isinstance(tensor, str) else tensor.name for tensor in self._tensors)
+
     def setup_graph(self, trainer: Trainer) -> None:
         """Find the tensors.
 

@@ -6,9 +6,9 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -71,6 +71,22 @@ class EstimatedTimeLeft(Callback):
                 _in_whole_seconds(self.seconds_left),
                 _in_whole_seconds(self.seconds_total),
             )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how long the last epochs took, and how long the training and the epoch under way have taken."""
+        now = self._clock()
+        return {
+            "epoch_seconds": list(self._epoch_seconds),
+            "training": now - self._started,
+            "epoch": now - self._epoch_started,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned; the time between two attempts does not count."""
+        now = self._clock()
+        self._epoch_seconds.extend(state["epoch_seconds"])
+        self._started = now - state["training"]
+        self._epoch_started = now - state["epoch"]
 
 
 def _in_whole_seconds(seconds: float) -> timedelta:

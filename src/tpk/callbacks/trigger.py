@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from tpk.callbacks.period import check_period
 from tpk.callbacks.proxy import ProxyCallback
 from tpk.errors import ConfigError, HookError
 from tpk.plugin import HOOK_NAMES, Callback
@@ -52,8 +53,8 @@ class PeriodicTrigger(ProxyCallback):
                 "Give every_k_steps, every_k_epochs or before_train=True."
             )
         _check_trigger(self.cb)
-        self._every_k_steps = _period("every_k_steps", every_k_steps)
-        self._every_k_epochs = _period("every_k_epochs", every_k_epochs)
+        self._every_k_steps = check_period("every_k_steps", every_k_steps)
+        self._every_k_epochs = check_period("every_k_epochs", every_k_epochs)
         self._before_train = before_train
         self._period_of_steps = 0
 
@@ -201,8 +202,8 @@ class PeriodicCallback(EnableCallbackIf):
         super().__init__(callback, PeriodicCallback._is_due)
         if every_k_steps is None and every_k_epochs is None:
             raise ConfigError(f"PeriodicCallback({self.cb!r}) would never run. Give every_k_steps or every_k_epochs.")
-        self._every_k_steps = _period("every_k_steps", every_k_steps)
-        self._every_k_epochs = _period("every_k_epochs", every_k_epochs)
+        self._every_k_steps = check_period("every_k_steps", every_k_steps)
+        self._every_k_epochs = check_period("every_k_epochs", every_k_epochs)
 
     def _is_due(self) -> bool:
         if self._every_k_steps is not None and self.global_step % self._every_k_steps == 0:
@@ -232,9 +233,3 @@ def _innermost(callback: Callback) -> Callback:
     while isinstance(callback, ProxyCallback):
         callback = callback.cb
     return callback
-
-
-def _period(name: str, value: int | None) -> int | None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise ConfigError(f"{name} must be a positive int or None, but is {value!r}.")
-    return value

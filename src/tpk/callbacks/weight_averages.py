@@ -7,6 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.proxy import ProxyCallback
+from tpk.callbacks.saver import ModelSaver
 from tpk.errors import ConfigError, HookError
 from tpk.graph.weight_averages import WEIGHT_AVERAGES_KEY, averaged_weights
 
@@ -21,9 +22,9 @@ class WithAveragedWeights(ProxyCallback):
     an `InferenceRunner` evaluates them, a `ModelSaver` saves them under the names of the variables. Afterwards the
     variables have their own values again, bit by bit. All other hooks of the callback see the variables as they are.
 
-    A checkpoint that is saved in this way is for inference. Save in a directory of its own, and resume a training from
-    an ordinary checkpoint, which holds both weights and averages. To choose other times, put it inside:
-    ``PeriodicTrigger(WithAveragedWeights(...), every_k_epochs=5)``.
+    A checkpoint that is saved in this way is for inference, and holds variables only. Save in a directory of its own,
+    and resume a training from an ordinary checkpoint, which holds both weights and averages. To choose other times, put
+    it inside: ``PeriodicTrigger(WithAveragedWeights(...), every_k_epochs=5)``.
 
     Args:
         callback: one that implements `trigger`: an instance, a class, a name, ``"module:attr"``, or `tpk.use`.
@@ -56,6 +57,8 @@ class WithAveragedWeights(ProxyCallback):
                 f"WithAveragedWeights changes what `trigger` sees, but {self.cb!r} does not implement it, or does "
                 "something else in `trigger_epoch`. Move what is to see the averages to `trigger`."
             )
+        if isinstance(self.cb, ModelSaver):
+            self.cb.weights_only = True
 
     def trigger(self) -> None:
         """Trigger the callback with the averages in place."""

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tpk import __version__
+from tpk.cli.checkpoint import add_checkpoint_command
+from tpk.cli.data_speed import add_data_speed_command
 from tpk.cli.listing import list_plugins
 from tpk.cli.new import TEMPLATE_KINDS, write_package
 from tpk.cli.show import show_plugin
@@ -23,7 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments after ``tpk``; by default those of the process.
 
     Returns:
-        The exit status: 0 if all is well, 1 after an error, which stands on stderr in one line.
+        The exit status: 0 if all is well, 1 after an error, which stands on stderr in one line; ``tpk checkpoint``
+        has exit statuses of its own.
     """
     parser = _parser()
     arguments = parser.parse_args(argv)
@@ -32,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.print_help()
             status = 0
         else:
-            status = _run(arguments)
+            status = arguments.run(arguments)
         sys.stdout.flush()
     except TpkError as error:
         print("tpk:", " ".join(str(error).split()), file=sys.stderr)
@@ -44,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _plugins(arguments: argparse.Namespace) -> int:
     if arguments.action == "show":
         return show_plugin(arguments.name, arguments.kind)
     if arguments.action == "new":
@@ -61,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         help="list, show and create plugins",
         description="Without ACTION: list the plugins that can be named, without importing any.",
     )
+    plugins.set_defaults(run=_plugins)
     plugins.add_argument("--kind", choices=GROUPS, help="only plugins of this kind")
     plugins.add_argument("--check", action="store_true", help="import each of them, in a process of its own")
     plugins.add_argument("--json", action="store_true", help="write JSON")
@@ -72,4 +76,6 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument("name", help="the name that the plugin will have")
     new.add_argument("--kind", dest="template", choices=TEMPLATE_KINDS, default="callback")
     new.add_argument("--directory", type=Path, default=Path(), help="where to write it; by default here")
+    add_checkpoint_command(commands)
+    add_data_speed_command(commands)
     return parser

@@ -46,9 +46,12 @@ from tpk.dataflow.mix import RandomChooseData, RandomMixData
 from tpk.dataflow.parallel import MultiProcessMapData, MultiProcessRunner, MultiThreadMapData, MultiThreadRunner
 from tpk.dataflow.position import Position, PositionTrail
 from tpk.dataflow.repeat import RepeatedData, RepeatedDataPoint
+from tpk.dataflow.serialize import HDF5Serializer, LMDBSerializer, NumpySerializer, TFRecordSerializer
 from tpk.dataflow.shuffle import LocallyShuffleData
 from tpk.dataflow.sources import DataFromGenerator, DataFromIterable, DataFromList
 from tpk.dataflow.speed import SpeedReport, StageSpeed, TestDataSpeed, measure_speed
+from tpk.dataflow.zmq_receiver import RemoteDataZMQ
+from tpk.dataflow.zmq_sender import send_dataflow_zmq
 
 __all__ = [
     "BatchData",
@@ -63,8 +66,10 @@ __all__ = [
     "DataFromQueue",
     "FakeData",
     "FixedSizeData",
+    "HDF5Serializer",
     "HoldingProxyDataFlow",
     "JoinData",
+    "LMDBSerializer",
     "LocallyShuffleData",
     "MapData",
     "MapDataComponent",
@@ -72,6 +77,7 @@ __all__ = [
     "MultiProcessRunner",
     "MultiThreadMapData",
     "MultiThreadRunner",
+    "NumpySerializer",
     "Position",
     "PositionTrail",
     "PrintData",
@@ -79,6 +85,7 @@ __all__ = [
     "RNGDataFlow",
     "RandomChooseData",
     "RandomMixData",
+    "RemoteDataZMQ",
     "RepeatedData",
     "RepeatedDataPoint",
     "SelectComponent",
@@ -86,6 +93,7 @@ __all__ = [
     "StageSpeed",
     "StatefulDataFlow",
     "StatefulProxyDataFlow",
+    "TFRecordSerializer",
     "TestDataSpeed",
     "aligned_empty",
     "check_iterable",
@@ -94,5 +102,6 @@ __all__ = [
     "measure_speed",
     "reset_state",
     "seed_dataflow",
+    "send_dataflow_zmq",
     "shard",
 ]

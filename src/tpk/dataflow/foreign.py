@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.base import DataFlow, ProxyDataFlow
-
 
 def with_position(flow: Iterable[Any]) -> Iterable[Any]:
     """Return a flow whose ``state_dict`` is a position; one that has a position, or none at all, as it is.
@@ -48,19 +46,20 @@ def _shuffles(stream: Any) -> bool:
     return False
 
 
-class _Replayed(ProxyDataFlow):
+class _Replayed:
     """A flow whose state is not asked for, so that a position in it is found by replaying."""
 
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return every `count`-th datapoint."""
-        return DataFlow.shard(self, index, count)
+    def __init__(self, flow: Iterable[Any]) -> None:
+        self._flow = flow
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._flow)
 
 
-class _HuggingFaceStream(ProxyDataFlow):
+class _HuggingFaceStream:
     """A stream that is asked to go on somewhere does so in every later pass, too, until it is told otherwise."""
 
     def __init__(self, stream: Any) -> None:
-        super().__init__(stream)
         self._stream = stream
         self._beginning = stream.state_dict()
         self._in_pass = False
@@ -72,10 +71,6 @@ class _HuggingFaceStream(ProxyDataFlow):
         self._in_pass = True
         yield from self._stream
         self._in_pass = False
-
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return every `count`-th datapoint: the files of a stream may be fewer than the workers."""
-        return DataFlow.shard(self, index, count)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands; nothing between two passes."""
@@ -89,20 +84,15 @@ class _HuggingFaceStream(ProxyDataFlow):
         self._in_pass = False
 
 
-class _TorchLoader(ProxyDataFlow):
+class _TorchLoader:
     """A loader whose state holds tensors, the random state of its sampler, where it shuffles."""
 
     def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
         self._loader = loader
 
     def __iter__(self) -> Iterator[Any]:
         # Not a generator: the loader takes its state back when it is asked for an iterator.
         return iter(self._loader)
-
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return every `count`-th batch."""
-        return DataFlow.shard(self, index, count)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands, as plain data."""

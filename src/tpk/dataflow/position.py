@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from tpk.dataflow.foreign import with_position
 from tpk.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Position:
 
     def __init__(self, flow: Iterable[Any]) -> None:
         self.flow = flow
+        self._source = with_position(flow)
         self.passes = 0
         self.delivered = 0
         self._in_pass = False
@@ -78,7 +80,7 @@ class Position:
             self._broken_off = True
             if self._is_told:
                 self._tell()
-            elif has_state(self.flow) and self._has_just_begun and self._goes_on:
+            elif has_state(self._source) and self._has_just_begun and self._goes_on:
                 self._take_state_back()
 
     def state_dict(self) -> dict[str, Any]:
@@ -91,11 +93,11 @@ class Position:
         state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "in_pass": self._in_pass}
         if self._broken_off:
             state["broken_off"] = True
-        if has_state(self.flow):
-            state["flow"] = self.flow.state_dict()  # type: ignore[attr-defined]
+        if has_state(self._source):
+            state["flow"] = self._source.state_dict()  # type: ignore[attr-defined]
         else:
             state["history"] = [list(run) for run in self._history]
-            state["seeds"] = [flow.seed for flow in _with_drawn_seed(self.flow)]
+            state["seeds"] = [flow.seed for flow in _with_drawn_seed(self._source)]
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -105,16 +107,16 @@ class Position:
     @property
     def _is_told(self) -> bool:
         """Whether the flow takes part in breaking off; of any other the iteration shows what it does."""
-        return has_state(self.flow) and callable(getattr(self.flow, "break_off", None))
+        return has_state(self._source) and callable(getattr(self._source, "break_off", None))
 
     def _tell(self) -> None:
-        self.flow.break_off()  # type: ignore[attr-defined]
+        self._source.break_off()  # type: ignore[attr-defined]
 
     def _take_state_back(self) -> None:
         """Make the flow begin to iterate: one that is a generator takes its state back only then."""
-        iterator = iter(self.flow)
+        iterator = iter(self._source)
         next(iterator, None)
-        close_iterator(iterator, self.flow)
+        close_iterator(iterator, self._source)
 
     @property
     def _has_just_begun(self) -> bool:
@@ -125,7 +127,7 @@ class Position:
             self._note(self.delivered if self._in_pass else None)
         self.passes += 1
         self.delivered = 0
-        return iter(self.flow)
+        return iter(self._source)
 
     def _note(self, delivered: int | None) -> None:
         """Note how far a former pass went, None for all the way."""
@@ -139,33 +141,33 @@ class Position:
         self._in_pass = state["in_pass"]
         whole = [[None, self.passes - 1]] if self.passes > 1 else []
         self._history = [list(run) for run in state.get("history", whole)]
-        if has_state(self.flow) and "flow" in state:
-            self.flow.load_state_dict(state["flow"])  # type: ignore[attr-defined]
+        if has_state(self._source) and "flow" in state:
+            self._source.load_state_dict(state["flow"])  # type: ignore[attr-defined]
             if not self._in_pass:
                 return self._begin()
             if not state.get("broken_off"):
-                return iter(self.flow)
+                return iter(self._source)
             if self._is_told:
                 self._tell()
             else:
                 self._take_state_back()
             return self._begin()
-        for flow, seed in zip(_with_drawn_seed(self.flow), state.get("seeds", ()), strict=False):
+        for flow, seed in zip(_with_drawn_seed(self._source), state.get("seeds", ()), strict=False):
             flow.seed = seed
-        if isinstance(self.flow, Sequence):
+        if isinstance(self._source, Sequence):
             if not self._in_pass or state.get("broken_off"):
                 return self._begin()
-            return islice(iter(self.flow), self.delivered, None)
+            return islice(iter(self._source), self.delivered, None)
         return self._replay(state) if self.passes else self._begin()
 
     def _replay(self, state: Mapping[str, Any]) -> Iterator[Any]:
         """Return the iterator as it was in that pass, by going there through all that was delivered before."""
-        kind = type(self.flow).__name__
+        kind = type(self._source).__name__
         skipped = 0
         for delivered, times in self._history:
             for _ in range(times or 0):
-                skipped += self._skip(iter(self.flow), delivered)
-        iterator = iter(self.flow)
+                skipped += self._skip(iter(self._source), delivered)
+        iterator = iter(self._source)
         found = self._skip(iterator, self.delivered if self._in_pass else None)
         skipped += found
         if self._in_pass and found < self.delivered:
@@ -189,7 +191,7 @@ class Position:
                 yield datapoint
             self._in_pass = False
         finally:
-            close_iterator(iterator, self.flow)
+            close_iterator(iterator, self._source)
 
 
 class PositionTrail:

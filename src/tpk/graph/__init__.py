@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tpk.graph import determinism, random
 from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.collections import freeze_collection
 from tpk.graph.global_step import get_global_step_var
@@ -43,8 +44,10 @@ __all__ = [
     "apply_grad_processors",
     "assign_values",
     "averaged_weights",
+    "determinism",
     "freeze_collection",
     "get_global_step_var",
+    "random",
     "saveable_variables",
     "variable_name",
 ]

@@ -38,12 +38,14 @@ class StepCounter:
     Args:
         train_ops: what the runs of a step run, each in any structure; empty if steps run something else.
         variable: the global step, of the default graph.
+        reads: ops that read it for whatever a run may fetch; no increment starts before them.
     """
 
-    def __init__(self, train_ops: Sequence[Any], variable: Any) -> None:
+    def __init__(self, train_ops: Sequence[Any], variable: Any, reads: Sequence[Any] = ()) -> None:
         increments = _increments(variable)
-        self._after = [(train_op, _increment_after(train_op, variable, increments)) for train_op in train_ops]
-        self._alone = _increment(variable, "tpk_global_step_increment")
+        with tf.control_dependencies(list(reads)):
+            self._after = [(train_op, _increment_after(train_op, variable, increments)) for train_op in train_ops]
+            self._alone = _increment(variable, "tpk_global_step_increment")
 
     def op_for(self, fetches: Any) -> Any | None:
         """Return the op that counts a run which fetches `fetches`, or None if the run counts itself."""

@@ -51,6 +51,13 @@ def check_optimizer(optimizer: Any) -> Any:
 Gradients = list[tuple[Any, Any]]
 """Pairs of a gradient and its variable."""
 
+COSTS_KEY = "TPK_COSTS"
+"""The collection of all costs whose gradients were computed, those of each tower and each objective."""
+
+# Two collections, whose items stand side by side: what is in them can be written to a meta graph.
+_GRADIENTS_KEY = "TPK_GRADIENTS"
+_GRADIENT_VARIABLES_KEY = "TPK_GRADIENT_VARIABLES"
+
 
 def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, warns: bool = True) -> Gradients:
     """Return (gradient, variable) for each variable on which `cost` depends.
@@ -78,4 +85,33 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, wa
         )
     if without and warns:
         logger.warning("no gradient of %s, so not trained: %s", cost.name, ", ".join(without))
-    return [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+    found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+    _record(cost, found)
+    return found
+
+
+def recorded_gradients(graph: Any) -> list[tuple[str, Any]]:
+    """Return all gradients that were computed in `graph` by `compute_gradients`: of each tower and each objective.
+
+    They are those from before anything is done to them, such as taking the mean over the towers, or clipping.
+
+    Returns:
+        Pairs of the name of the variable and the gradient, a tensor; of a sparse one its values.
+    """
+    names = [
+        name.decode() if isinstance(name, bytes) else name for name in graph.get_collection(_GRADIENT_VARIABLES_KEY)
+    ]
+    return list(zip(names, graph.get_collection(_GRADIENTS_KEY), strict=True))
+
+
+def values_of(gradient: Any) -> Any:
+    """Return the tensor with the numbers of a dense or sparse gradient."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _record(cost: Any, pairs: Gradients) -> None:
+    graph = tf.compat.v1.get_default_graph()
+    graph.add_to_collection(COSTS_KEY, cost)
+    for gradient, variable in pairs:
+        graph.add_to_collection(_GRADIENTS_KEY, values_of(gradient))
+        graph.add_to_collection(_GRADIENT_VARIABLES_KEY, variable_name(variable))

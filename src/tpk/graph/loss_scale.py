@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.non_finite import GATES_KEY, all_finite, get_shared_variables
 from tpk.graph.optimizers import ProxyOptimizer
 from tpk.graph.summaries import add_tensor_summary
 from tpk.graph.variable_creation import record_variables
@@ -38,7 +39,8 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         initial_scale: the first scale, at least 1. A power of 2 costs no precision.
         growth_interval: after how many updates without overflow the scale grows.
         factor: by how much it grows and shrinks.
-        name: the variable scope of the two variables, ``scale`` and ``good_steps``. They are saved in checkpoints.
+        name: the variable scope of its variables, ``scale``, ``good_steps`` and ``skipped_in_a_row``. They are saved in
+            checkpoints.
 
     Raises:
         ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, if a number is out of range, or if there is a loss
@@ -68,16 +70,33 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         self._factor = float(factor)
         # Not among the slots: gradients need the scale, and towers share it as they share a learning rate.
         with record_variables() as created:
-            self._scale, self._good_steps = _get_variables(name, float(initial_scale))
+            self._scale, self._good_steps, self._skipped_in_a_row = get_shared_variables(
+                type(self).__name__,
+                name,
+                {
+                    "scale": (tf.float32, float(initial_scale)),
+                    "good_steps": (tf.int64, 0),
+                    "skipped_in_a_row": (tf.int64, 0),
+                },
+            )
         # The optimizers of other towers share the variables of the first tower's, which updates them.
         self._updates_scale = bool(created)
         if self._updates_scale:
             add_tensor_summary(self._scale, ["scalar"], name=f"{name}/scale")
+            tf.compat.v1.add_to_collection(GATES_KEY, self)
 
     @property
     def loss_scale(self) -> Any:
         """The scale, a scalar ``float32`` variable."""
         return self._scale
+
+    @property
+    def skipped_in_a_row(self) -> Any:
+        """How many steps in a row were skipped though the scale was 1 already, a scalar ``int64`` variable.
+
+        In them it was not the scaling that made gradients infinite.
+        """
+        return self._skipped_in_a_row
 
     def compute_gradients(self, loss: Any, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """Return the gradients of `loss`, computed from the scaled one, and scaled back.
@@ -93,10 +112,10 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
             return [(_divide(grad, scale), var) for grad, var in pairs]
 
     def _own_variables(self) -> list[Any]:
-        return [self._scale, self._good_steps]
+        return [self._scale, self._good_steps, self._skipped_in_a_row]
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
-        finite = _all_finite([grad for grad, _ in grads_and_vars])
+        finite = all_finite([grad for grad, _ in grads_and_vars])
 
         def apply() -> Any:
             return self._opt.apply_gradients(grads_and_vars)
@@ -112,10 +131,13 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
             larger = tf.where(grows & tf.math.is_finite(larger), larger, scale)
             smaller = tf.maximum(scale / self._factor, 1.0)
             good_steps = tf.where(finite & ~grows, good_steps, tf.zeros_like(good_steps))
+            skipped = self._skipped_in_a_row.read_value()
+            skipped = tf.where(finite, tf.zeros_like(skipped), skipped + tf.cast(scale <= 1, tf.int64))
             # What is assigned depends on `finite`, so on all gradients: they are computed from the old scale.
             return tf.group(
                 self._scale.assign(tf.where(finite, larger, smaller), read_value=False),
                 self._good_steps.assign(good_steps, read_value=False),
+                self._skipped_in_a_row.assign(skipped, read_value=False),
             )
 
 
@@ -134,45 +156,12 @@ def with_loss_scale(optimizer: Any, name: str = "LossScale") -> Any:
     return DynamicLossScaleOptimizer(optimizer, name=name)
 
 
-def _get_variables(name: str, initial_scale: float) -> tuple[Any, Any]:
-    if tf.executing_eagerly():
-        raise ConfigError(
-            "a DynamicLossScaleOptimizer has variables in a graph, but TensorFlow executes eagerly here. Make it "
-            "inside `with tf.Graph().as_default():`; a trainer does so when it asks the model for its optimizer."
-        )
-    with tf.compat.v1.variable_scope(name, auxiliary_name_scope=False), tf.device("/cpu:0"):
-        try:
-            scale = _get_variable("scale", tf.float32, initial_scale)
-        except ValueError as error:
-            raise ConfigError(
-                f"there is a loss scale {name!r} in this graph already. Each optimizer has its own: give "
-                "DynamicLossScaleOptimizer(..., name=...)."
-            ) from error
-        return scale, _get_variable("good_steps", tf.int64, 0)
-
-
-def _get_variable(name: str, dtype: Any, value: float) -> Any:
-    initializer = tf.compat.v1.constant_initializer(value)
-    return tf.compat.v1.get_variable(name, [], dtype, initializer, trainable=False, use_resource=True)
-
-
 def _divide(grad: Any, scale: Any) -> Any:
     if grad is None:
         return None
     if isinstance(grad, tf.IndexedSlices):
         return tf.IndexedSlices(_divide(grad.values, scale), grad.indices, grad.dense_shape)
     return grad / tf.cast(scale, grad.dtype)
-
-
-def _all_finite(grads: Sequence[Any]) -> Any:
-    each_finite = []
-    for grad in grads:
-        values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
-        with tf.device(values.device):
-            each_finite.append(tf.reduce_all(tf.math.is_finite(values)))
-    # On the CPU, where control flow reads it.
-    with tf.device("/cpu:0"):
-        return tf.reduce_all(each_finite, name="all_finite")
 
 
 def _check(what: str, value: Any, kind: Any, is_right: Callable[[Any], bool], expected: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tpk.errors import InputError
 from tpk.graph.signature import check_signature
 from tpk.plugin.callback import Callback
+
+if TYPE_CHECKING:
+    from tpk.input_source.meter import InputMeter
 
 
 class InputSource(ABC):
@@ -22,18 +25,24 @@ class InputSource(ABC):
     3. The hooks of the callbacks that `setup` returned; `before_train` starts the data from the beginning.
     4. `reset_state()`, any time between two steps: start again from the beginning.
 
+    Before `before_train`, `seed` and `load_state_dict` may be called; `state_dict` at any time between two steps.
+
     Which tower gets which of a step's datapoints is settled only if each call of `get_input_tensors` stands
     under `tf.control_dependencies` on the tensors of the towers before; towers that run by themselves must not
     have that.
 
     A subclass implements `_setup`, `_get_input_tensors` and, if it can start again, `_reset_state`; it may
-    override `size`, `state_dict` and `load_state_dict`. Its callbacks derive from `InputCallback`.
+    override `size` and `make_meter`; one that knows its position in the data overrides `taken`, `state_after` and
+    `load_state_dict`. Its callbacks derive from `InputCallback`.
 
     Attributes:
         signature: the `tf.TensorSpec`s given to `setup`; empty before.
+        max_ahead: how many of the datapoints that were taken from this source may be waiting to be used. A source
+            that stands on this one sets it before `before_train`.
     """
 
     signature: tuple[Any, ...] = ()
+    max_ahead: int = 0
 
     def setup(self, signature: Sequence[Any]) -> list[Callback]:
         """Build what feeds the graph, in the default graph.
@@ -74,15 +83,54 @@ class InputSource(ABC):
         """How many datapoints one pass over the data delivers, or None if that is unknown."""
         return None
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position in the data as plain JSON data; empty if the source keeps none."""
+    def seed(self, seed: int) -> None:  # noqa: B027 - most have no randomness
+        """Let the randomness of the data start from `seed`, where the user has chosen nothing else.
+
+        Args:
+            seed: a non-negative number, such as the seed of the run.
+        """
+
+    @property
+    def taken(self) -> int:
+        """How many datapoints have been taken from the source since its data began; a resumed run counts on."""
+        return 0
+
+    def state_after(self, count: int) -> dict[str, Any]:
+        """Return the position in which `count` datapoints have been used, as plain JSON data.
+
+        Args:
+            count: counted as `taken` does, and at most `max_ahead` less.
+
+        Returns:
+            What `load_state_dict` takes; empty if the source keeps no position.
+        """
         return {}
 
+    def state_dict(self, ahead: int = 0) -> dict[str, Any]:
+        """Return the position in the data as plain JSON data; empty if the source keeps none.
+
+        It is the position of what the training has used: what was read ahead comes again after a resume.
+
+        Args:
+            ahead: how many of the datapoints that were taken from this source have not been used yet.
+        """
+        return self.state_after(self.taken - ahead)
+
+    def interrupt(self) -> None:  # noqa: B027 - where nobody waits in the graph
+        """Let whoever waits in the graph for a datapoint fail, because the training is over."""
+
+    def make_meter(self) -> InputMeter | None:
+        """Return what measures how long steps wait for this source, or None if they never do.
+
+        Called inside the graph, after the tensors of all towers were asked for and before the graph is finalized.
+        """
+        return None
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned, before the training starts.
+        """Take back what `state_dict` returned, before `before_train`; the data goes on from there.
 
         Raises:
-            InputError: there is a state, and this source keeps none.
+            InputError: there is a state, and this source keeps none; or it is one of other data.
         """
         if state:
             raise InputError(f"{type(self).__name__} keeps no position in its data, so it cannot take one back")
@@ -110,9 +158,37 @@ class InputCallback(Callback):
     chief_only = False
 
 
-def flow_size(flow: Iterable[Any]) -> int | None:
-    """Return the length of a dataflow, or None where it has or knows none."""
-    try:
-        return len(flow)  # type: ignore[arg-type]
-    except (TypeError, NotImplementedError):
-        return None
+class InputStartStop(InputCallback):
+    """The callback of a source that is started with the training, and stopped with it.
+
+    Args:
+        source: has ``start(session)``, ``stop()`` and ``translate_error(error)``.
+    """
+
+    def __init__(self, source: Startable) -> None:
+        self._source = source
+
+    def before_train(self, trainer: Any) -> None:
+        """Start the source."""
+        self._source.start(trainer.sess)
+
+    def after_train(self, trainer: Any) -> None:
+        """Stop the source."""
+        self._source.stop()
+
+    def translate_error(self, error: BaseException) -> BaseException | None:
+        """Ask the source."""
+        return self._source.translate_error(error)
+
+
+class Startable(Protocol):
+    """A source that `InputStartStop` starts and stops."""
+
+    def start(self, session: Any) -> None:
+        """Start the data."""
+
+    def stop(self) -> None:
+        """Stop the data, however far it is."""
+
+    def translate_error(self, error: BaseException) -> BaseException | None:
+        """Return why the data failed, if `error` is how a step noticed."""

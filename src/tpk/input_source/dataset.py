@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from tpk.dataflow import seed_dataflow
 from tpk.errors import InputError
-from tpk.input_source.base import InputCallback, InputSource, flow_size
+from tpk.input_source.base import InputSource, InputStartStop
+from tpk.input_source.flow_dataset import dataset_of
+from tpk.input_source.flow_facts import flow_size
+from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
+from tpk.input_source.meter import GraphMeter
 from tpk.input_source.origin import comes_from
 from tpk.input_source.stream import DatapointStream
+from tpk.input_source.taken import TakenCounter
 from tpk.input_source.tensors import match_tensors
 from tpk.plugin.callback import Callback
+
+logger = logging.getLogger(__name__)
+
+# How far `tf.data` may have called the generator of a flow ahead of what the steps have taken.
+_READ_AHEAD = 64
 
 
 class TFDatasetInput(InputSource):
@@ -21,6 +33,9 @@ class TFDatasetInput(InputSource):
     A dataset belongs to the graph in which it was made, and a trainer has a graph of its own; so give a
     function that makes the dataset. It is called inside the graph.
 
+    A resumed run goes on after the elements that were used: a dataset makes them again and skips them, so one that
+    shuffles needs a seed; a dataflow goes on by its own position.
+
     Args:
         dataset: a function that returns a `tf.data.Dataset`, a dataset that was made in the trainer's graph,
             or a dataflow, which goes through `tf.data.Dataset.from_generator`. The elements are tuples by
@@ -28,8 +43,11 @@ class TFDatasetInput(InputSource):
         infinite: whether the dataset is started again when it is exhausted. Otherwise the training ends then.
         size: how many elements make a pass over the data. By default the length of the flow, or the dataset's
             `cardinality`, which is known only from `before_train` on.
+        warn_after: seconds in which a dataflow has to deliver a datapoint; else a warning tells where its code is,
+            and again after twice that time.
 
     Raises:
+        ConfigError: `warn_after` is not positive.
         InputError: (at `setup`) it is no dataset, belongs to another graph, or has other elements than the
             signature.
 
@@ -42,13 +60,18 @@ class TFDatasetInput(InputSource):
         ```
     """
 
-    def __init__(self, dataset: Any, infinite: bool = True, size: int | None = None) -> None:
+    def __init__(self, dataset: Any, infinite: bool = True, size: int | None = None, warn_after: float = 60.0) -> None:
         self.dataset = dataset
         self.infinite = infinite
-        self._is_flow = isinstance(dataset, Iterable) and not isinstance(dataset, tf.data.Dataset)
-        self._size = flow_size(dataset) if size is None and self._is_flow else size
+        self._warn_after = check_warn_after(warn_after, type(self).__name__)
         self._stream: DatapointStream | None = None
-        self._get_next_ops: set[str] = set()
+        if isinstance(dataset, Iterable) and not isinstance(dataset, tf.data.Dataset):
+            self._stream = DatapointStream(dataset, infinite=infinite, owner=type(self).__name__)
+            size = flow_size(dataset) if size is None else size
+        self._size = size
+        self._loaded: Mapping[str, Any] | None = None
+        self._counter: TakenCounter | None = None
+        self._get_next_ops: list[Any] = []
         self._session: Any = None
         self._failure: Exception | None = None
 
@@ -57,14 +80,56 @@ class TFDatasetInput(InputSource):
         """How many elements make a pass over the data, or None as long as that is unknown."""
         return self._size
 
+    def seed(self, seed: int) -> None:
+        """Seed a dataflow; the seeds of a dataset are the user's."""
+        if self._stream is not None:
+            seed_dataflow(self._stream.flow, seed)
+
+    @property
+    def taken(self) -> int:
+        """How many elements have been taken."""
+        return 0 if self._counter is None else self._counter.value
+
+    def state_after(self, count: int) -> dict[str, Any]:
+        """Return the position in the flow, or how many elements of the dataset have been used."""
+        if self._stream is not None:
+            return self._stream.state_after(count)
+        if self._loaded is not None:
+            return dict(self._loaded)
+        return {"source": type(self).__name__, "datapoints": count, "size": self._size}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the data start from there; an empty state is the beginning."""
+        if not state:
+            return
+        if self._stream is not None:
+            self._stream.load(state)
+        elif state.get("source") != type(self).__name__ or "flow" in state:
+            raise InputError(
+                f"{type(self).__name__} over a tf.data.Dataset cannot go on from a position of "
+                f"{state.get('source', 'something else')!r} over {state.get('flow', 'other data')}: resume with the "
+                "input source that the run began with, or begin a new run"
+            )
+        else:
+            self._loaded = dict(state)
+
+    def make_meter(self) -> GraphMeter:
+        """Return what measures how long runs wait for the dataset."""
+        return GraphMeter(self._get_next_ops)
+
     def _setup(self) -> list[Callback]:
         with tf.device("/cpu:0"), tf.compat.v1.name_scope(type(self).__name__):
-            dataset = self._dataset_of_flow() if self._is_flow else self._dataset_of_graph()
-            self._cardinality = dataset.cardinality()
-            if self.infinite and self._stream is None:
-                dataset = dataset.repeat()
+            self._counter = TakenCounter("taken")
+            self._to_skip = tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="to_skip")
+            if self._stream is not None:
+                dataset = self._dataset_of_flow(self._stream)
+                self._cardinality = dataset.cardinality()
+            else:
+                dataset = self._dataset_of_graph()
+                self._cardinality = dataset.cardinality()
+                dataset = (dataset.repeat() if self.infinite else dataset).skip(self._to_skip)
             self._iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
-        return [_DatasetCallback(self)]
+        return [InputStartStop(self)]
 
     def _dataset_of_graph(self) -> Any:
         is_dataset = isinstance(self.dataset, tf.data.Dataset)
@@ -81,10 +146,8 @@ class TFDatasetInput(InputSource):
             )
         return dataset
 
-    def _dataset_of_flow(self) -> Any:
-        stream = DatapointStream(self.dataset, infinite=self.infinite, owner=type(self).__name__)
+    def _dataset_of_flow(self, stream: DatapointStream) -> Any:
         stream.bind(self.signature)
-        self._stream = stream
 
         def datapoints() -> Iterator[tuple[Any, ...]]:
             try:
@@ -96,21 +159,21 @@ class TFDatasetInput(InputSource):
                 # meets the end asks `translate_error`.
                 self._failure = error
 
-        specs = tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in self.signature)
-        return tf.data.Dataset.from_generator(datapoints, output_signature=specs)
+        return dataset_of(datapoints, self.signature)
 
     def _get_input_tensors(self) -> list[Any]:
-        with tf.device("/cpu:0"):  # where the iterator is, whatever the device of the tower
+        assert self._counter is not None
+        # Where the iterator is, whatever the device of the tower.
+        with tf.device("/cpu:0"), tf.control_dependencies([self._counter.count("count")]):
             elements = self._iterator.get_next()
         tensors = match_tensors(elements, self.signature, "the dataset of TFDatasetInput")
-        self._get_next_ops.add(tensors[0].op.name)
+        self._get_next_ops.append(tensors[0].op)
         return tensors
 
     def _reset_state(self) -> None:
         # Before the training the iterator has not been started, and there is no session.
         if self._session is not None:
-            self._failure = None
-            self._session.run(self._iterator.initializer)
+            self._begin()
 
     def start(self, session: Any) -> None:
         """Start the dataset's iterator; called in `before_train`."""
@@ -118,17 +181,25 @@ class TFDatasetInput(InputSource):
         if self._size is None:
             cardinality = int(session.run(self._cardinality))
             self._size = cardinality if cardinality >= 0 else None
-        self.reset_state()
+        if self._stream is not None:
+            hang_watcher.watch(self._stream, self._warn_after)
+        self._begin()
 
     def stop(self) -> None:
         """Let go of the data; called in `after_train`."""
+        if self._session is None:
+            return
+        assert self._counter is not None
+        self._counter.stop()
         self._session = None
-        if self._stream is not None:
-            self._stream.close()
+        stream = self._stream
+        if stream is not None:
+            hang_watcher.unwatch(stream)
+            stream.finish()
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return why the data failed, if `error` is how a step noticed."""
-        if not comes_from(error, self._get_next_ops):
+        if not comes_from(error, [op.name for op in self._get_next_ops]):
             return None
         if self._failure is not None:
             return self._failure
@@ -136,18 +207,28 @@ class TFDatasetInput(InputSource):
             return InputError("TFDatasetInput: a pass over the dataset delivered no element")
         return None
 
+    def _begin(self) -> None:
+        """Start the iterator from the state that was loaded, if one was, else from the first element."""
+        assert self._counter is not None
+        self._failure = None
+        if self._stream is not None:
+            self._stream.rewind(horizon=_READ_AHEAD + self.max_ahead)
+            origin, to_skip = self._stream.origin, 0
+        else:
+            origin = to_skip = self._take_loaded()
+        self._session.run(self._iterator.initializer, {self._to_skip: to_skip})
+        self._counter.start(self._session, origin)
 
-class _DatasetCallback(InputCallback):
-    """Starts the dataset's iterator."""
-
-    def __init__(self, source: TFDatasetInput) -> None:
-        self._source = source
-
-    def before_train(self, trainer: Any) -> None:
-        self._source.start(trainer.sess)
-
-    def after_train(self, trainer: Any) -> None:
-        self._source.stop()
-
-    def translate_error(self, error: BaseException) -> BaseException | None:
-        return self._source.translate_error(error)
+    def _take_loaded(self) -> int:
+        """Return how many elements to skip."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is None:
+            return 0
+        if loaded["size"] != self._size:
+            raise InputError(
+                f"TFDatasetInput cannot go on: the position is one in a dataset of {loaded['size']} elements a pass, "
+                f"but it has {self._size} now. Resume with the same data, or begin a new run"
+            )
+        count = int(loaded["datapoints"])
+        logger.info("TFDatasetInput: the dataset makes %d elements again, which are skipped", count)
+        return count

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tpk.input_source.base import InputCallback, InputSource, flow_size
+from tpk.input_source.base import InputCallback
+from tpk.input_source.flow_input import FlowInput
+from tpk.input_source.meter import StopwatchMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
 
 _SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 
 
-class FeedInput(InputSource):
+class FeedInput(FlowInput):
     """Feeds one datapoint for each tower in each step; the step waits for the data.
 
     Args:
         flow: any iterable of datapoints: lists or tuples by position, or dicts by name.
         infinite: whether the flow is started again when it is exhausted. Otherwise the training ends then;
             datapoints that are left over because they do not suffice for all towers are not used.
+        warn_after: seconds in which the data code has to deliver a datapoint; else a warning tells where it is,
+            and again after twice that time.
 
     Raises:
-        ConfigError: `flow` cannot be iterated.
+        ConfigError: `flow` cannot be iterated, or `warn_after` is not positive.
 
     Example:
         ```python
@@ -33,27 +36,29 @@ class FeedInput(InputSource):
         ```
     """
 
-    def __init__(self, flow: Iterable[Any], infinite: bool = True) -> None:
-        self.flow = flow
-        self._stream = DatapointStream(flow, infinite=infinite, owner=type(self).__name__)
+    def __init__(self, flow: Iterable[Any], infinite: bool = True, warn_after: float = 60.0) -> None:
+        super().__init__(flow, infinite, warn_after)
         self._callback = _FeedCallback(self, self._stream)
 
     @property
-    def size(self) -> int | None:
-        """The length of the flow, or None if it has none."""
-        return flow_size(self.flow)
+    def taken(self) -> int:
+        """How many datapoints have been taken from the flow."""
+        return self._stream.index
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the flow's position if it keeps one; nothing is read ahead, so it is the training's."""
-        get_state = getattr(self.flow, "state_dict", None)
-        return {"flow": get_state()} if get_state is not None else {}
+    def make_meter(self) -> StopwatchMeter:
+        """Return what measures the time in the data code."""
+        self._callback.meter = StopwatchMeter()
+        return self._callback.meter
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give the flow back its position."""
-        if state and hasattr(self.flow, "load_state_dict"):
-            self.flow.load_state_dict(state["flow"])
-        else:
-            super().load_state_dict(state)
+    def start(self) -> None:
+        """Start the data; called in `before_train`."""
+        self._watch()
+        self._reset_state()
+
+    def stop(self) -> None:
+        """Let go of the data; called in `after_train`."""
+        self._unwatch()
+        self._stream.finish()
 
     def _setup(self) -> list[Callback]:
         self._stream.bind(self.signature)
@@ -65,6 +70,7 @@ class FeedInput(InputSource):
         return placeholders
 
     def _reset_state(self) -> None:
+        self._stream.rewind(self.max_ahead)
         self._stream.start()
 
 
@@ -76,26 +82,60 @@ class _FeedCallback(InputCallback):
         self._stream = stream
         self._placeholders: list[Any] = []
         self._towers = 0
+        self.meter: StopwatchMeter | None = None
 
     def add_tower(self, placeholders: list[Any]) -> None:
         self._placeholders.extend(placeholders)
         self._towers += 1
 
     def before_train(self, trainer: Any) -> None:
-        self._source.reset_state()
+        self._source.start()
 
     def before_run(self, run_context: Any) -> Any:
+        return self._feed() if self.meter is None else self.meter.waiting(self._feed)
+
+    def after_train(self, trainer: Any) -> None:
+        self._source.stop()
+
+    def _feed(self) -> Any:
         stream = self._stream
         try:
-            if self._towers == 1:
-                arrays: Iterable[Any] = next(stream)
-            else:
-                arrays = chain.from_iterable([next(stream) for _ in range(self._towers)])
+            arrays = next(stream)
+            for _ in range(1, self._towers):
+                arrays.extend(next(stream))
         except StopIteration:
             raise tf.errors.OutOfRangeError(
                 None, None, f"{stream.owner}: the dataflow ended after {stream.index} datapoints"
             ) from None
-        return _SessionRunArgs(None, dict(zip(self._placeholders, arrays)))  # noqa: B905 - hot
+        return _SessionRunArgs(None, _Feeds(self._placeholders, arrays))
 
-    def after_train(self, trainer: Any) -> None:
-        self._stream.close()
+
+class _Feeds(Mapping[Any, Any]):
+    """Tensors and their values: a feed dict that costs less to make, since it hashes no tensor.
+
+    Args:
+        tensors: what is fed; the same object in each step.
+        arrays: the value of each, of the right dtype and shape.
+    """
+
+    __slots__ = ("arrays", "tensors")
+
+    def __init__(self, tensors: Sequence[Any], arrays: Sequence[Any]) -> None:
+        self.tensors = tensors
+        self.arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tensors)
+
+    def __getitem__(self, tensor: Any) -> Any:
+        for known, array in self.items():
+            if known is tensor:
+                return array
+        raise KeyError(tensor)
+
+    def items(self) -> Any:
+        """Return the pairs."""
+        return zip(self.tensors, self.arrays)  # noqa: B905 - equal; hot

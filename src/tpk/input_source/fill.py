@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
-import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any
 
 import tensorflow as tf
 
+from tpk.input_source.hang_watcher import stack_of
 from tpk.input_source.stream import DatapointStream
 
 logger = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ class FillThread(threading.Thread):
     then the step fails with `tf.errors.OutOfRangeError`.
 
     Args:
-        stream: the datapoints; started and closed in the thread.
+        stream: the datapoints, rewound; started and closed in the thread.
         session: the session that has the queue.
         enqueue: puts one datapoint, given as arrays, into the queue; waits for room.
         make_room: takes a datapoint out of the queue if it is full.
@@ -66,8 +65,12 @@ class FillThread(threading.Thread):
         except BaseException as error:  # a SystemExit, too, must reach the step, or it would wait forever
             self.failure = error
         finally:
-            with _SESSION_MAY_BE_CLOSED:
-                self._close()
+            self.close_queue()
+
+    def close_queue(self) -> None:
+        """Close the queue, unless it is gone."""
+        with _SESSION_MAY_BE_CLOSED:
+            self._close()
 
     def stop(self) -> None:
         """Ask the thread to end, which it does when the user's code has finished its datapoint."""
@@ -88,13 +91,11 @@ class FillThread(threading.Thread):
         self.join(patience)
         if not self.is_alive():
             return True
-        frame = sys._current_frames().get(self.ident or 0)
-        stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
         logger.warning(
             "%s: the dataflow has not finished its datapoint within %g s; it is at\n%s",
             self._stream.owner,
             patience,
-            stack,
+            stack_of(self.ident or 0),
         )
         return False
 

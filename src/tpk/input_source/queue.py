@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from tpk.errors import ConfigError, InputError
-from tpk.input_source.base import InputCallback, InputSource, flow_size
+from tpk.input_source.base import InputSource, InputStartStop
 from tpk.input_source.fill import FillThread
+from tpk.input_source.flow_input import FlowInput
+from tpk.input_source.meter import GraphMeter
 from tpk.input_source.origin import comes_from
-from tpk.input_source.stream import DatapointStream
+from tpk.input_source.taken import TakenCounter
 from tpk.plugin.callback import Callback
 
 logger = logging.getLogger(__name__)
 
+_UNBOUNDED_HORIZON = 2**20
 
-class QueueInput(InputSource):
+
+class QueueInput(FlowInput):
     """Takes each datapoint from a queue that a thread fills, so that data and steps go on at the same time.
 
     The thread hands arrays to the queue without a copy where they are contiguous and start on a multiple of
@@ -32,19 +36,25 @@ class QueueInput(InputSource):
     Args:
         flow: any iterable of datapoints: lists or tuples by position, or dicts by name. It is iterated in the
             thread.
-        queue: a `tf.queue.QueueBase` to fill, made in the trainer's graph; by default a FIFO queue is made.
+        queue: a `tf.queue.QueueBase` to fill, made in the trainer's graph; by default a FIFO queue is made. One that
+            does not keep the order has no position in the data: a resumed run begins with new data.
         queue_size: how many datapoints the queue that is made by default holds.
         infinite: whether the flow is started again when it is exhausted. Otherwise the training ends when its
             last datapoint has been used.
         patience: seconds that the end of the training waits for the user's data code to finish the datapoint
             that it is at; it is left behind then, with a warning that shows where it is.
+        warn_after: seconds in which the data code has to deliver a datapoint; else a warning tells where it is,
+            and again after twice that time.
 
     Attributes:
         queue: the queue; None until `setup` if none was given.
 
     Raises:
-        ConfigError: `flow` cannot be iterated, or `queue_size` is less than 1.
+        ConfigError: `flow` cannot be iterated, `queue_size` is less than 1, or `warn_after` is not positive.
     """
+
+    # How many datapoints of the flow a tower takes at once.
+    _per_take = 1
 
     def __init__(
         self,
@@ -53,30 +63,85 @@ class QueueInput(InputSource):
         queue_size: int = 50,
         infinite: bool = True,
         patience: float = 10.0,
+        warn_after: float = 60.0,
     ) -> None:
+        super().__init__(flow, infinite, warn_after)
         if queue_size < 1:
-            raise ConfigError(f"QueueInput: queue_size must be 1 or more, not {queue_size}")
-        self.flow = flow
+            raise ConfigError(f"{type(self).__name__}: queue_size must be 1 or more, not {queue_size}")
         self.queue = queue
         self._queue_size = queue_size
         self._patience = patience
-        self._stream = DatapointStream(flow, infinite=infinite, owner=type(self).__name__)
-        self._dequeue_ops: set[str] = set()
+        self._dequeue_ops: list[Any] = []
         self._thread: FillThread | None = None
+        self._counter: TakenCounter | None = None
+        self._said_that_no_position = False
 
     @property
-    def size(self) -> int | None:
-        """The length of the flow, or None if it has none."""
-        return flow_size(self.flow)
+    def taken(self) -> int:
+        """How many times a tower has taken from the queue."""
+        return 0 if self._counter is None else self._counter.value
+
+    def state_after(self, count: int) -> dict[str, Any]:
+        """Return the position in the flow; empty if the queue does not keep the order."""
+        if self._keeps_order:
+            origin = 0 if self._counter is None else self._counter.origin
+            return self._stream.state_after(self._stream.origin + (count - origin) * self._per_take)
+        if not self._said_that_no_position:
+            self._said_that_no_position = True
+            logger.warning(
+                "%s: a %s does not keep the order, so there is no position in the data: a resumed run will begin "
+                "with the data from its start",
+                type(self).__name__,
+                type(self.queue).__name__,
+            )
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the data start from there."""
+        if self._keeps_order:
+            super().load_state_dict(state)
+        else:
+            InputSource.load_state_dict(self, state)
+
+    def interrupt(self) -> None:
+        """Close the queue: when it is empty, nobody waits for more."""
+        if self._thread is not None:
+            self._thread.stop()  # The closing would wait for a datapoint that waits for room.
+            self._thread.close_queue()
+
+    def make_meter(self) -> GraphMeter:
+        """Return what measures how long runs wait for the queue, and how full it is."""
+        return GraphMeter(self._dequeue_ops, self._current_size, self._capacity)
+
+    @property
+    def _keeps_order(self) -> bool:
+        return self.queue is None or "FIFO" in self.queue.queue_ref.op.type
+
+    @property
+    def _capacity(self) -> int:
+        return int(self.queue.queue_ref.op.get_attr("capacity"))
+
+    def _element_specs(self) -> Sequence[Any]:
+        """What the flow's datapoints must be."""
+        return self.signature
+
+    def _make_queue(self, dtypes: list[Any]) -> Any:
+        return tf.queue.FIFOQueue(self._queue_size, dtypes, name="queue")
+
+    def _take(self) -> Any:
+        """What takes the next datapoint out of the queue."""
+        return self.queue.dequeue(name="dequeue")
 
     def _setup(self) -> list[Callback]:
-        self._stream.bind(self.signature)
-        dtypes = [spec.dtype for spec in self.signature]
+        specs = self._element_specs()
+        self._stream.bind(tuple(specs))
+        dtypes = [spec.dtype for spec in specs]
         with tf.device("/cpu:0"), tf.compat.v1.name_scope(type(self).__name__):
             if self.queue is None:
-                self.queue = tf.queue.FIFOQueue(self._queue_size, dtypes, name="queue")
+                self.queue = self._make_queue(dtypes)
             self._check_queue(dtypes)
-            placeholders = [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.signature]
+            self._counter = TakenCounter("taken")
+            placeholders = [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in specs]
             enqueue = self.queue.enqueue(placeholders, name="enqueue")
             self._close = self.queue.close(name="close")
             self._current_size = self.queue.size(name="size")
@@ -87,24 +152,27 @@ class QueueInput(InputSource):
         self._enqueue_options = config_pb2.CallableOptions(
             feed=[placeholder.name for placeholder in placeholders], target=[enqueue.name]
         )
-        return [_QueueCallback(self)]
+        return [InputStartStop(self)]
 
     def _check_queue(self, dtypes: list[Any]) -> None:
+        owner = type(self).__name__
         if getattr(self.queue.queue_ref, "graph", None) is not tf.compat.v1.get_default_graph():
-            raise InputError("QueueInput: the queue was not made in the trainer's graph; make it in there")
+            raise InputError(f"{owner}: the queue was not made in the trainer's graph; make it in there")
         if [dtype.base_dtype for dtype in self.queue.dtypes] != dtypes or self.queue.names:
             raise InputError(
-                f"QueueInput: the queue must have the dtypes of the signature, {[d.name for d in dtypes]}, and "
+                f"{owner}: the queue must have the dtypes of the signature, {[d.name for d in dtypes]}, and "
                 f"no names, but it has {[d.name for d in self.queue.dtypes]} and {self.queue.names}"
             )
 
     def _get_input_tensors(self) -> list[Any]:
-        with tf.device("/cpu:0"):  # where the queue is, whatever the device of the tower
-            dequeued = self.queue.dequeue(name="dequeue")
+        assert self._counter is not None
+        # Where the queue is, whatever the device of the tower.
+        with tf.device("/cpu:0"), tf.control_dependencies([self._counter.count("count")]):
+            dequeued = self._take()
         tensors = dequeued if isinstance(dequeued, list) else [dequeued]
         for tensor, spec in zip(tensors, self.signature, strict=True):
             tensor.set_shape(spec.shape)
-        self._dequeue_ops.add(tensors[0].op.name)
+        self._dequeue_ops.append(tensors[0].op)
         return tensors
 
     def _reset_state(self) -> None:
@@ -120,6 +188,11 @@ class QueueInput(InputSource):
 
     def start(self, session: Any) -> None:
         """Start to fill the queue, in a thread; called in `before_train`."""
+        assert self._counter is not None
+        room = _UNBOUNDED_HORIZON if self._capacity < 0 else self._capacity
+        # Besides what is in the queue, one waits for room there.
+        self._stream.rewind(horizon=room + 1 + self.max_ahead * self._per_take)
+        self._counter.start(session, -(-self._stream.origin // self._per_take))
         self._thread = FillThread(
             self._stream,
             session,
@@ -127,24 +200,29 @@ class QueueInput(InputSource):
             make_room=lambda: self._make_room(session),
             close=lambda: session.run(self._close),
         )
+        self._watch()
         self._thread.start()
 
     def _make_room(self, session: Any) -> None:
-        if session.run(self._current_size) == self.queue.queue_ref.op.get_attr("capacity"):
+        if session.run(self._current_size) == self._capacity:
             session.run(self._discard)
 
     def stop(self) -> None:
         """Stop the thread; called in `after_train`."""
         if self._thread is not None:
+            assert self._counter is not None
+            self._counter.stop()
             self._thread.stop()
-            self._thread.wait(self._patience)
+            if self._thread.wait(self._patience):
+                self._stream.finish()
+            self._unwatch()
             self._warn_of_unseen_failure()
             self._thread = None
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return why the data failed, if `error` is how a step noticed that the queue ended."""
         thread = self._thread
-        if thread is None or thread.failure is None or not comes_from(error, self._dequeue_ops):
+        if thread is None or thread.failure is None or not comes_from(error, [op.name for op in self._dequeue_ops]):
             return None
         thread.failure_was_seen = True
         return thread.failure
@@ -152,20 +230,4 @@ class QueueInput(InputSource):
     def _warn_of_unseen_failure(self) -> None:
         thread = self._thread
         if thread is not None and thread.failure is not None and not thread.failure_was_seen:
-            logger.warning("QueueInput: the data failed ahead of what was used", exc_info=thread.failure)
-
-
-class _QueueCallback(InputCallback):
-    """Fills the queue during the training."""
-
-    def __init__(self, source: QueueInput) -> None:
-        self._source = source
-
-    def before_train(self, trainer: Any) -> None:
-        self._source.start(trainer.sess)
-
-    def after_train(self, trainer: Any) -> None:
-        self._source.stop()
-
-    def translate_error(self, error: BaseException) -> BaseException | None:
-        return self._source.translate_error(error)
+            logger.warning("%s: the data failed ahead of what was used", type(self).__name__, exc_info=thread.failure)

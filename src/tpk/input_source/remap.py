@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tpk.errors import InputError
 from tpk.input_source.base import InputSource
+from tpk.input_source.meter import InputMeter
 from tpk.plugin.callback import Callback
 
 
@@ -28,13 +29,43 @@ class RemapInput(InputSource):
         self.names = list(names)
 
     @property
+    def max_ahead(self) -> int:
+        """What the source may be ahead."""
+        return self.source.max_ahead
+
+    @max_ahead.setter
+    def max_ahead(self, count: int) -> None:
+        self.source.max_ahead = count
+
+    @property
     def size(self) -> int | None:
         """The size of the source."""
         return self.source.size
 
-    def state_dict(self) -> dict[str, Any]:
+    def seed(self, seed: int) -> None:
+        """Seed the source."""
+        self.source.seed(seed)
+
+    @property
+    def taken(self) -> int:
+        """How many datapoints have been taken from the source."""
+        return self.source.taken
+
+    def state_after(self, count: int) -> dict[str, Any]:
         """Return the position of the source."""
-        return self.source.state_dict()
+        return self.source.state_after(count)
+
+    def state_dict(self, ahead: int = 0) -> dict[str, Any]:
+        """Return the position of the source."""
+        return self.source.state_dict(ahead)
+
+    def interrupt(self) -> None:
+        """Interrupt the source."""
+        self.source.interrupt()
+
+    def make_meter(self) -> InputMeter | None:
+        """Return the meter of the source."""
+        return self.source.make_meter()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Give the source back its position."""

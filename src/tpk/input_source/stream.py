@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from threading import get_ident
 from typing import Any
 
-from tpk.dataflow import check_iterable, reset_state
+from tpk.dataflow import Position, PositionTrail, check_iterable, close_dataflow, reset_state
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
+from tpk.input_source.flow_facts import describe_flow, flow_size
+from tpk.input_source.hang_watcher import stack_of
+
+logger = logging.getLogger(__name__)
+
+_AT_THE_BEGINNING: dict[str, Any] = {"position": None, "skip": 0, "ended": False}
 
 
 class DatapointStream:
-    """An iterator over the arrays of a flow's datapoints, which can be started again.
+    """An iterator over the arrays of a flow's datapoints, which can be started again, and knows where it stands.
+
+    To start, `rewind` and then `start` are called; the latter, like `next`, by the thread that iterates.
 
     Args:
         flow: any iterable of datapoints.
         infinite: whether another pass over the flow follows when one is over.
-        owner: the name of the input source, for messages.
+        owner: the name of the input source, for messages and in the state.
 
     Attributes:
         flow: the dataflow.
-        index: how many datapoints have been delivered since the last start.
+        owner: the name of the input source.
+        origin: how many datapoints had been used before the last start: 0, unless a state was loaded.
+        index: how many datapoints have been delivered; it goes on from `origin`.
+        busy_thread: the identifier of the thread that is in the flow's code, or 0.
 
     Raises:
         ConfigError: `flow` cannot be iterated.
@@ -31,7 +44,16 @@ class DatapointStream:
         self.flow = flow
         self.infinite = infinite
         self.owner = owner
+        self.origin = 0
         self.index = 0
+        self.busy_thread = 0
+        self._position = Position(flow)
+        self._trail: PositionTrail | None = None
+        self._loaded: Mapping[str, Any] | None = None
+        self._start_state = _AT_THE_BEGINNING
+        self._is_started = False
+        self._has_ended = False
+        self._was_iterated = False
         self._pass_start = 0
         self._flow_is_ready = False
         self._iterator: Iterator[Any] = _NotStarted(owner)
@@ -40,56 +62,175 @@ class DatapointStream:
         """Say what the datapoints must fit."""
         self._convert = DatapointConverter(signature, self.owner)
 
+    def rewind(self, horizon: int = 0) -> None:
+        """Make ready to start: from the loaded state if there is one, else from the first datapoint of the flow.
+
+        Args:
+            horizon: how many datapoints may be delivered that have not been used yet.
+        """
+        self.close()
+        loaded, self._loaded = self._loaded, None
+        self._is_started = False
+        self._has_ended = loaded is not None and loaded["ended"] and not self.infinite
+        self.origin = 0 if loaded is None else loaded["datapoints"]
+        self.index = self.origin
+        self._trail = PositionTrail(self._position, horizon) if horizon else None
+        if loaded is None:
+            self._position.break_off()
+            # A flow need not know where it stands before it has been made ready.
+            position = self._position.state_dict() if self._flow_is_ready else None
+            self._start_state = {**_AT_THE_BEGINNING, "position": position}
+        else:
+            if loaded["position"] is not None:
+                self._position.load_state_dict(loaded["position"])
+            self._start_state = {key: loaded[key] for key in _AT_THE_BEGINNING}
+        # Of a pass that is resumed nothing may be left.
+        self._pass_start = self.index if loaded is None else -1
+
     def start(self) -> None:
-        """Start from the first datapoint of the flow.
+        """Start the flow where `rewind` has said.
 
         Raises:
             InputError: the flow is a one-shot iterator of which something has been taken already.
         """
-        self.close()
-        if not self._flow_is_ready:
-            reset_state(self.flow)
-            self._flow_is_ready = True
-        iterator = iter(self.flow)
-        if iterator is self.flow and self.index:
-            raise InputError(f"{self.owner} cannot start from the beginning again: {self._one_shot()}")
-        self._iterator = iterator
-        self.index = self._pass_start = 0
+        self.busy_thread = get_ident()
+        try:
+            if not self._flow_is_ready:
+                reset_state(self.flow)
+                self._flow_is_ready = True
+            if self._was_iterated and isinstance(self.flow, Iterator):
+                raise InputError(f"{self.owner} cannot start from the beginning again: {self._one_shot()}")
+            if self._has_ended:
+                self._iterator = iter(())
+            else:
+                self._go_on(self._start_state["skip"])
+        except Exception as error:
+            self._note(error)
+            raise
+        finally:
+            self.busy_thread = 0
 
     def __iter__(self) -> DatapointStream:
         return self
 
     def __next__(self) -> list[Array]:
+        self.busy_thread = get_ident()
         try:
             datapoint = next(self._iterator)
         except StopIteration:
             if not self.infinite:
+                self._has_ended = True
                 raise
             datapoint = self._first_of_next_pass()
         except Exception as error:
             self._note(error)
             raise
+        finally:
+            self.busy_thread = 0
         index = self.index
         self.index = index + 1
+        if self._trail is not None:
+            self._trail.advance()
         return self._convert(datapoint, index)
 
     def close(self) -> None:
         """Let go of the flow's iterator, and of the files and workers behind it."""
         iterator, self._iterator = self._iterator, _NotStarted(self.owner)
-        close = getattr(iterator, "close", None)
-        # An iterator that the user made is the user's to close.
-        if close is not None and iterator is not self.flow:
-            close()
+        if isinstance(iterator, Generator):
+            self._was_iterated = self._was_iterated or self.index > self.origin
+            iterator.close()
+
+    def finish(self) -> None:
+        """Let go of all that the flow keeps, too, when the training is over; the position stays known."""
+        busy = self.busy_thread
+        if busy and busy != get_ident():
+            logger.warning("%s: the data code has not returned; it is left behind at\n%s", self.owner, stack_of(busy))
+            return
+        try:
+            if self._is_started and self._trail is None:
+                self._start_state = {key: self.state_after(self.index)[key] for key in _AT_THE_BEGINNING}
+                self.origin, self._is_started = self.index, False
+        finally:
+            self.close()
+            close_dataflow(self.flow)
+
+    def state_after(self, count: int) -> dict[str, Any]:
+        """Return the state in which `count` datapoints have been used, as plain data.
+
+        Args:
+            count: from `origin` on; not more than `horizon` before `index`.
+        """
+        facts = {"source": self.owner, "flow": describe_flow(self.flow), "size": flow_size(self.flow)}
+        if self._loaded is not None:
+            return dict(self._loaded)
+        if not self._is_started:
+            return {**facts, "datapoints": self.origin, **self._start_state}
+        # Whoever counts them counts too many when the source has ended. What is skipped has been used.
+        count = min(count, max(self.index, self.origin))
+        if self._trail is not None:
+            where = self._trail.state_at(count)
+        elif count == self.index:
+            where = {"position": self._position.state_dict(), "skip": 0}
+        else:
+            raise InputError(
+                f"{self.owner} does not know any more where datapoint {count} of {self.index} was. Set its max_ahead "
+                "before the training starts, if something takes datapoints from it ahead of the steps"
+            )
+        return {**facts, "datapoints": count, **where, "ended": self._has_ended and count == self.index}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Let the next start go on from there.
+
+        Raises:
+            InputError: the state is of another kind of source, or of another flow.
+        """
+        if state.get("source") != self.owner:
+            raise InputError(
+                f"{self.owner} cannot go on from a position of {state.get('source', 'something else')!r}: resume with "
+                "the kind of input source that the run began with, or begin a new run"
+            )
+        flow, size = describe_flow(self.flow), flow_size(self.flow)
+        if (state["flow"], state["size"]) != (flow, size):
+            raise InputError(
+                f"{self.owner} cannot go on: the position is one in {state['flow']}, {_of_size(state['size'])}, but "
+                f"the data is {flow} now, {_of_size(size)}. Resume with the same data, or begin a new run"
+            )
+        self._loaded = dict(state)
+
+    def _go_on(self, skip: int) -> None:
+        """Begin to iterate at the position, and skip what was used after it."""
+        self.index = self.origin - skip
+        if self._trail is not None:
+            self._trail.start(self.index)
+        self._iterator = iter(self._position)
+        self._is_started = True
+        for _ in range(skip):
+            self._skip_one()
+
+    def _skip_one(self) -> None:
+        """Take a datapoint that has been used already."""
+        try:
+            next(self._iterator)
+        except StopIteration:
+            if not self.infinite:
+                raise InputError(
+                    f"{self.owner} cannot go on after {self.origin} datapoints: the dataflow "
+                    f"{type(self.flow).__name__} ended after {self.index}. Has the data changed?"
+                ) from None
+            self._first_of_next_pass()
+        self.index += 1
+        if self._trail is not None:
+            self._trail.advance()
 
     def _first_of_next_pass(self) -> Any:
         if self.index == self._pass_start:
             raise InputError(f"{self.owner}: the dataflow {type(self.flow).__name__} has no datapoint") from None
         self._pass_start = self.index
         try:
-            self._iterator = iter(self.flow)
+            self._iterator = iter(self._position)
             return next(self._iterator)
         except StopIteration:
-            one_shot = f": {self._one_shot()}" if self._iterator is self.flow else ""
+            one_shot = f": {self._one_shot()}" if isinstance(self.flow, Iterator) else ""
             raise InputError(
                 f"{self.owner}: the dataflow {type(self.flow).__name__} delivered {self.index} datapoints, "
                 f"and nothing when it was iterated again{one_shot}"
@@ -103,6 +244,10 @@ class DatapointStream:
 
     def _note(self, error: Exception) -> None:
         add_note(error, f"raised while {self.owner} took datapoint {self.index} from {type(self.flow).__name__}")
+
+
+def _of_size(size: int | None) -> str:
+    return "of unknown length" if size is None else f"of length {size}"
 
 
 class _NotStarted(Iterator[Any]):

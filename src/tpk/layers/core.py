@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.graph import random
 from tpk.layers.arguments import Function, count_of, known_rank, known_size, require_floating
 from tpk.layers.geometry import ImageLayout
 from tpk.layers.layer_scope import ZEROS, open_layer
@@ -104,12 +105,16 @@ def dropout(
 ) -> Any:
     """In training, set a random fraction of the inputs to zero, and scale the rest by ``1 / (1 - rate)``.
 
+    What is dropped depends on the seed of the graph, the name of the op with its tower, and the global step, and so a
+    training that is resumed drops the same; see `tpk.graph.random`. Trainers count the global step. Without one, count
+    it yourself, e.g. by ``minimize(cost, global_step=tf.compat.v1.train.get_global_step())``.
+
     Args:
         inputs: a floating-point tensor.
         rate: the fraction to drop, in [0, 1); a number or a scalar tensor.
         noise_shape: the shape of the random mask, which is broadcast to the inputs; None for an axis means
             its size, and None for all means the shape of the inputs.
-        seed: the op-level seed; the graph's counts besides.
+        seed: the op-level seed, on which the mask depends besides the others; another seed gives another mask.
         training: a boolean, or a scalar boolean tensor.
         name: the name scope of the ops; None means ``dropout``. It is made unique.
 
@@ -129,18 +134,9 @@ def dropout(
             return tf.identity(layer.inputs)
 
         def drop() -> Any:
-            mask_shape = _mask_shape(layer.inputs, noise_shape)
-            return tf.nn.dropout(layer.inputs, rate, noise_shape=mask_shape, seed=seed)
+            return random.dropout(layer.inputs, rate, noise_shape, seed)
 
         return flag.choose(drop, lambda: tf.identity(layer.inputs))
-
-
-def _mask_shape(inputs: Any, noise_shape: Sequence[int | None] | None) -> Any:
-    if noise_shape is None:
-        return None
-    shape = tf.shape(inputs)
-    sizes = [shape[axis] if size is None else size for axis, size in enumerate(noise_shape)]
-    return tf.convert_to_tensor(sizes)
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:

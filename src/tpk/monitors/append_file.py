@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,20 @@ class AppendFile:
         except OSError:
             self._file.truncate(before)
             raise
+
+    def sync(self) -> int:
+        """Bring what was appended to the disk, and return the size of the file in bytes."""
+        os.fsync(self._file.fileno())
+        return self._file.seek(0, io.SEEK_END)
+
+    def truncate(self, size: int) -> None:
+        """Cut off what comes after `size` bytes, which were all that counted when `sync` returned that number."""
+        found = self._file.seek(0, io.SEEK_END)
+        if found < size:
+            logger.warning("%s has %d bytes, but had %d at the checkpoint; lines are missing", self._path, found, size)
+        elif found > size:
+            logger.info("%s: cutting off %d bytes that were written after the checkpoint", self._path, found - size)
+            self._file.truncate(size)
 
     def close(self) -> None:
         """Close the file."""

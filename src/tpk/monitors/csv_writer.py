@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpk.errors import ConfigError
 from tpk.monitors.append_file import AppendFile
@@ -17,6 +18,9 @@ from tpk.monitors.row_writer import POSITION_COLUMNS, RowWriter
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
+
+
+logger = logging.getLogger(__name__)
 
 
 class CSVWriter(RowWriter):
@@ -27,8 +31,8 @@ class CSVWriter(RowWriter):
     value is empty. NaN and the infinities are ``nan``, ``inf`` and ``-inf``. A scalar that is called like one
     of the first columns is written as ``scalar/<name>``.
 
-    A run that was killed and resumed goes on in the same file, and repeats the steps after its checkpoint: of
-    two rows with the same step, the later one counts.
+    A run that was killed and resumed takes back the rows and columns that were written after its checkpoint,
+    since it repeats those steps: no row is there twice, and none is missing.
 
     Args:
         filename: in the `run_dir` of the trainer, unless it is absolute.
@@ -46,6 +50,7 @@ class CSVWriter(RowWriter):
         super().__init__(filename, clock=clock)
         self._file: AppendFile | None = None
         self._columns: list[str] = []
+        self._number_of_rows = 0
 
     def setup_graph(self, trainer: Trainer) -> None:
         """Check that the file can be written, and that it is a table of this kind if it is there already.
@@ -56,6 +61,7 @@ class CSVWriter(RowWriter):
         super().setup_graph(trainer)
         if self.path.exists():
             self._open()
+            self.close()
 
     def write_row(self, row: dict[str, int | float]) -> None:
         """Append a row, after new columns if it has any."""
@@ -66,6 +72,7 @@ class CSVWriter(RowWriter):
             self._add_columns(new)
         assert self._file is not None
         self._file.append(_line(row.get(name, "") for name in self._columns))
+        self._number_of_rows += 1
 
     def close(self) -> None:
         """Close the file, if it is open."""
@@ -73,9 +80,38 @@ class CSVWriter(RowWriter):
             self._file.close()
             self._file = None
 
+    def mark(self) -> dict[str, Any]:
+        """Return the number of rows and the columns."""
+        if self._file is None and not self.path.exists():
+            return {"rows": 0, "columns": []}
+        if self._file is None:
+            self._open()
+        assert self._file is not None
+        self._file.sync()
+        return {"rows": self._number_of_rows, "columns": list(self._columns)}
+
+    def cut(self, mark: Mapping[str, Any]) -> None:
+        """Take back the rows and columns that were written after `mark` returned this."""
+        if self._file is None and not self.path.exists():
+            return
+        self._open()
+        table = _rows(self.path)
+        kept = [row[: len(mark["columns"])] for row in table[: mark["rows"] + 1]] if mark["columns"] else []
+        if len(kept) < mark["rows"] + bool(mark["columns"]):
+            logger.warning("%s has fewer rows than at the checkpoint; rows are missing", self.path)
+        if kept != table:
+            logger.info("%s: cutting off what was written after the checkpoint", self.path)
+            self.close()
+            _replace(self.path, "".join(_line(row) + "\n" for row in kept))
+        # Reopened for the next row: should the training not even begin, nobody would close it.
+        self.close()
+
     def _open(self) -> None:
+        self.close()
         self._file = AppendFile(self.path)
-        header = _rows(self.path)[:1]
+        table = _rows(self.path)
+        header = table[:1]
+        self._number_of_rows = len(table[1:])
         if header and tuple(header[0][: len(POSITION_COLUMNS)]) != POSITION_COLUMNS:
             self.close()
             raise ConfigError(

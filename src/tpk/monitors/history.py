@@ -7,8 +7,9 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tpk.errors import TpkError
-from tpk.monitors.values import json_number
 
 
 class UnknownScalarError(TpkError, KeyError):
@@ -56,19 +57,16 @@ class ScalarHistory:
         return list(zip(self._steps[name], self._values[name], strict=True))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything, as plain JSON data."""
+        """Return everything: for each scalar an array of its steps (``int64``) and one of its values (``float64``)."""
         return {
-            name: {
-                "steps": self._steps[name].tolist(),
-                "values": [json_number(value) for value in self._values[name]],
-            }
+            name: {"steps": np.array(self._steps[name], np.int64), "values": np.array(self._values[name], np.float64)}
             for name in self._steps
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned."""
-        self._steps = {name: array("q", kept["steps"]) for name, kept in state.items()}
-        self._values = {name: array("d", map(float, kept["values"])) for name, kept in state.items()}
+        self._steps = {name: array("q", kept["steps"].tolist()) for name, kept in state.items()}
+        self._values = {name: array("d", kept["values"].tolist()) for name, kept in state.items()}
 
     def _check(self, name: str) -> None:
         if name in self._steps:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tpk.monitors.append_file import AppendFile
 from tpk.monitors.row_writer import RowWriter
@@ -20,8 +21,8 @@ class JSONWriter(RowWriter):
     ``"Infinity"`` and ``"-Infinity"``. A scalar that is called like one of the three keys is written as
     ``scalar/<name>``.
 
-    The file is only ever appended to. A run that was killed and resumed repeats the steps after its
-    checkpoint: of two lines with the same step, the later one counts.
+    The file is only ever appended to. Only a run that was killed and resumed cuts off what was written after
+    its checkpoint, since it repeats those steps: no line is there twice, and none is missing.
 
     Args:
         filename: in the `run_dir` of the trainer, unless it is absolute.
@@ -44,18 +45,32 @@ class JSONWriter(RowWriter):
 
     def write_row(self, row: dict[str, int | float]) -> None:
         """Append a line."""
-        if self._file is None:
-            self._file = AppendFile(self.path, is_whole=_is_json)
         line = json.dumps(
             {name: json_number(value) for name, value in row.items()}, allow_nan=False, ensure_ascii=False
         )
-        self._file.append(line)
+        self._open().append(line)
 
     def close(self) -> None:
         """Close the file, if it is open."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def mark(self) -> dict[str, Any]:
+        """Return the size of the file in bytes."""
+        return {"size": self._open().sync() if self._file is not None or self.path.exists() else 0}
+
+    def cut(self, mark: Mapping[str, Any]) -> None:
+        """Take back what was written after `mark` returned this."""
+        if mark["size"] or self.path.exists():
+            self._open().truncate(mark["size"])
+        # Reopened for the next row: should the training not even begin, nobody would close it.
+        self.close()
+
+    def _open(self) -> AppendFile:
+        if self._file is None:
+            self._file = AppendFile(self.path, is_whole=_is_json)
+        return self._file
 
 
 def _is_json(line: bytes) -> bool:

@@ -25,6 +25,7 @@ from tpk.monitors.summary_protos import (
 )
 from tpk.monitors.values import ReportedValueError, as_distribution, as_images, as_scalar
 from tpk.plugin import HOOK_NAMES, Callback, hookimpl
+from tpk.session.checkpoint_keys import state_keys
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
@@ -42,6 +43,11 @@ class Monitors(Callback):
         monitors: instances of `Monitor`.
         is_chief: if false, the history is kept and nothing is handed on.
         clock: returns the time of an event, in seconds since 1970.
+
+    Attributes:
+        monitors: the monitors that are reported to.
+        muted: while it is true, what is reported is dropped. A training that is resumed sets up callbacks that have
+            reported it before.
 
     Raises:
         PluginError: if one of `monitors` is no `Monitor`, or is there twice.
@@ -66,11 +72,15 @@ class Monitors(Callback):
             IsolatedMonitor(monitor, name)
             for monitor, name in zip(self.monitors, _unique_names(self.monitors), strict=True)
         ]
+        self._keyed = dict(zip(state_keys(self.monitors), self._isolated, strict=True))
+        # The states of monitors that a resumed run does without; another resume may have them again.
+        self._unused_states: dict[str, Any] = {}
         for isolated in self._isolated:
             isolated.monitor.name = isolated.name
         self._step_requests = StepRequests(self._isolated)
         self._history = ScalarHistory()
         self._clock = clock
+        self.muted = False
 
     @property
     def trainer(self) -> Trainer:
@@ -96,6 +106,8 @@ class Monitors(Callback):
             ReportedValueError: if it is no single real number.
         """
         number = as_scalar(name, value)
+        if self.muted:
+            return
         self._history.add(name, self.global_step, number)
         self._hand_on("process_scalar", name, number)
         self._hand_on_summary(scalar_summary, name, number)
@@ -113,6 +125,8 @@ class Monitors(Callback):
             ReportedValueError: if the shape or dtype is another.
         """
         array = as_images(name, images)
+        if self.muted:
+            return
         self._hand_on("process_image", name, array)
         self._hand_on_summary(image_summary, name, array)
 
@@ -127,6 +141,8 @@ class Monitors(Callback):
             ReportedValueError: if they are not real numbers, or none at all.
         """
         array = as_distribution(name, values)
+        if self.muted:
+            return
         finite = array[np.isfinite(array)]
         if len(finite) < len(array):
             logger.warning(
@@ -153,6 +169,8 @@ class Monitors(Callback):
             ReportedValueError: if it is neither.
         """
         named = read_summary(summary)
+        if self.muted:
+            return
         for name, number in scalars_in(named):
             self._history.add(name, self.global_step, number)
             self._hand_on("process_scalar", name, number)
@@ -169,6 +187,8 @@ class Monitors(Callback):
         """
         if not isinstance(event, tf.compat.v1.Event):
             raise ReportedValueError(f"put_event takes a tf.compat.v1.Event, got {event!r}.")
+        if self.muted:
+            return
         stamped = tf.compat.v1.Event()
         stamped.CopyFrom(event)
         stamped.step = self.global_step
@@ -203,23 +223,37 @@ class Monitors(Callback):
         return self._history.of(name)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the history and the states of the monitors.
-
-        The monitors are flushed first: what a checkpoint takes for reported is on the disk before it.
-        """
-        self.flush()
-        states = {isolated.name: isolated.call("state_dict") for isolated in self._isolated}
+        """Return the history and the states of the monitors; those that have none are flushed."""
+        for isolated in self._isolated:
+            if not isolated.monitor._overrides("state_dict"):
+                isolated.call("flush")
+        states = {key: isolated.call("state_dict") for key, isolated in self._keyed.items()}
         return {
             "history": self._history.state_dict(),
-            "monitors": {name: state for name, state in states.items() if state},
+            "monitors": {**self._unused_states, **{key: state for key, state in states.items() if state}},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned; the states of monitors that are not there are left out."""
+        """Take back what `state_dict` returned, before `before_train`; what does not match is logged."""
         self._history.load_state_dict(state["history"])
+        states = state["monitors"]
+        for key, isolated in self._keyed.items():
+            if key in states:
+                isolated.call("load_state_dict", states[key])
+            else:
+                isolated.call("start_over")
+        self._unused_states = {key: own for key, own in states.items() if key not in self._keyed}
+        if self._unused_states and self.monitors:
+            logger.warning(
+                "the checkpoint has the state of monitors that this run does not have: %s. What they wrote stays as it "
+                "is.",
+                ", ".join(sorted(self._unused_states)),
+            )
+
+    def start_over(self) -> None:
+        """Have every monitor remove what an attempt at this run has written that left no checkpoint."""
         for isolated in self._isolated:
-            if isolated.name in state["monitors"]:
-                isolated.call("load_state_dict", state["monitors"][isolated.name])
+            isolated.call("start_over")
 
     # Hooks
 

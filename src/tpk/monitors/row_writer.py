@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
@@ -55,6 +55,19 @@ class RowWriter(Monitor):
     def close(self) -> None:
         """Close the file, if it is open."""
 
+    @abstractmethod
+    def mark(self) -> dict[str, Any]:
+        """Return how much of the file there is, after bringing it to the disk."""
+
+    @abstractmethod
+    def cut(self, mark: Mapping[str, Any]) -> None:
+        """Take back what was written after `mark` returned this."""
+
+    @property
+    def state_key(self) -> str:
+        """What tells it from other writers of its kind when a training is resumed."""
+        return str(self.filename)
+
     def setup_graph(self, trainer: Trainer) -> None:
         """Check that there is a place to write to.
 
@@ -77,6 +90,20 @@ class RowWriter(Monitor):
     def flush(self) -> None:
         """Write all rows."""
         self._write(keep=0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how much is in the file, and the rows that are not in it yet."""
+        return {"file": self.mark(), "rows": [dict(row) for row in self._rows]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what was written after the checkpoint, and go on with the rows that were not complete then."""
+        self._rows = [dict(row) for row in state["rows"]]
+        self.cut(state["file"])
+
+    def start_over(self) -> None:
+        """Remove the file."""
+        self.close()
+        self.path.unlink(missing_ok=True)
 
     def after_train(self, trainer: Trainer) -> None:
         """Write what is left, and close the file."""

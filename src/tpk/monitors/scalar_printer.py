@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpk.errors import ConfigError
@@ -70,6 +70,14 @@ class ScalarPrinter(Monitor):
     def after_train(self, trainer: Trainer) -> None:
         """Log what was reported after the last epoch."""
         self._log(trainer)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what has not been logged yet."""
+        return {"values": dict(self._values)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+        self._values = dict(state["values"])
 
     def _log(self, trainer: Trainer) -> None:
         if self._values:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from tpk.monitors.row_writer import in_run_dir
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
 
+logger = logging.getLogger(__name__)
+
 Event = tf.compat.v1.Event
 SessionLog = tf.compat.v1.SessionLog
 
@@ -26,8 +29,8 @@ _file_count = itertools.count()
 class TFEventWriter(Monitor):
     """Writes everything to an event file, which TensorBoard shows: ``tensorboard --logdir runs``.
 
-    A run that was killed and resumed goes on in the same curves: TensorBoard is told to drop what the killed
-    run reported after the checkpoint.
+    A run that was killed and resumed goes on in the same curves, in a file of its own. What the killed run reported
+    after the checkpoint is cut off, and a TensorBoard that is running already is told to drop it.
 
     Args:
         logdir: the folder of the event file; None means the `run_dir` of the trainer.
@@ -57,6 +60,12 @@ class TFEventWriter(Monitor):
         self._save_graph = save_graph
         self._clock = clock
         self._file: Any = None
+        self._graph_is_written = False
+
+    @property
+    def state_key(self) -> str:
+        """What tells it from other writers of events when a training is resumed."""
+        return "" if self._logdir is None else os.fspath(self._logdir)
 
     @property
     def logdir(self) -> Path:
@@ -77,7 +86,8 @@ class TFEventWriter(Monitor):
 
     def before_train(self, trainer: Trainer) -> None:
         """Write the graph, which is final by now, and at which step the session starts."""
-        if self._save_graph:
+        if self._save_graph and not self._graph_is_written:
+            self._graph_is_written = True
             self._add(Event(graph_def=trainer.graph.as_graph_def(add_shapes=True).SerializeToString()))
         # TensorBoard drops what it has of the step of a start and of all later steps. The current step itself
         # was reported by the run that saved it.
@@ -96,6 +106,39 @@ class TFEventWriter(Monitor):
         if self._file is not None:
             self._file.flush()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sizes of the event files in bytes, after bringing them to the disk."""
+        self.flush()
+        sizes = {path.name: path.stat().st_size for path in self._own_files()}
+        for name in sizes:
+            with (self.logdir / name).open("rb+") as file:
+                os.fsync(file.fileno())
+        return {"sizes": sizes, "graph_is_written": self._graph_is_written}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back the events that were written after the checkpoint."""
+        self._graph_is_written = state["graph_is_written"]
+        for path in self._own_files():
+            size = state["sizes"].get(path.name, 0)
+            if path.stat().st_size > size:
+                logger.info("%s: cutting off what was written after the checkpoint", path)
+                os.truncate(path, size)
+            if not size:
+                path.unlink()
+
+    def start_over(self) -> None:
+        """Remove the event files."""
+        for path in self._own_files():
+            path.unlink()
+
+    def _own_files(self) -> list[Path]:
+        """Return the files that this writer, or its like in an earlier attempt at the run, has made."""
+        return sorted(self.logdir.glob(f"events.out.tfevents.*{self._suffix}"))
+
+    @property
+    def _suffix(self) -> str:
+        return f".{(self.name or type(self).__name__).replace('#', '-')}"
+
     def after_train(self, trainer: Trainer) -> None:
         """Close the file."""
         if self._file is not None:
@@ -108,12 +151,13 @@ class TFEventWriter(Monitor):
 
     def _open(self) -> Any:
         if self._file is None:
-            # `FileWriter` works in graph mode only. The suffix keeps files of the same second apart.
+            # `FileWriter` works in graph mode only. The suffix keeps files of the same second apart, and tells whose
+            # they are.
             with self.trainer.graph.as_default():
                 self._file = tf.compat.v1.summary.FileWriter(
                     os.fspath(self.logdir),
                     max_queue=self._max_queue,
                     flush_secs=self._flush_secs,
-                    filename_suffix=f".{os.getpid()}.{next(_file_count)}",
+                    filename_suffix=f".{os.getpid()}.{next(_file_count)}{self._suffix}",
                 )
         return self._file

@@ -73,6 +73,10 @@ class HookedSession:
         """Whether a hook has asked for the end by ``run_context.request_stop()``."""
         return self._stop_requested
 
+    def request_stop(self) -> None:
+        """Ask for the end of the training once the step under way is over; from any thread, or a signal handler."""
+        self._stop_requested = True
+
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Run `fetches` and whatever the hooks ask for, once.
 

@@ -23,6 +23,14 @@ class Progress:
     local_step: int = 0
     global_step: int = 0
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch; or stay where it is, if it is the one under way already.
+
+        A training that is resumed in the middle of an epoch has that epoch under way before it begins.
+        """
+        if epoch != self.epoch_num:
+            self.epoch_num, self.local_step = epoch, 0
+
     def state_dict(self) -> dict[str, int]:
         """Return the counters as plain data."""
         return attrs.asdict(self)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError, InputError
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
+from tpk.input_source import InputSource, StagingInput
 from tpk.layers.cross_tower import check_nothing_is_summed
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.base import GetInputs, Strategy
@@ -65,6 +66,19 @@ class AsyncStrategy(Strategy):
     def session_config(self, config: Any) -> Any:
         """Return `config` with as many logical CPU devices as are needed."""
         return add_cpu_devices(config, self._shared.devices)
+
+    def prepare_input(self, source: InputSource) -> InputSource:
+        """Return `source`.
+
+        Raises:
+            InputError: if it stages its datapoints for all towers at once.
+        """
+        if isinstance(source, StagingInput):
+            raise InputError(
+                "StagingInput stages a datapoint for each tower at once, but the towers of strategy 'async' take "
+                f"theirs by themselves. Give it the {type(source.source).__name__} alone."
+            )
+        return source
 
     def build(
         self,

@@ -23,7 +23,9 @@ class Strategy(abc.ABC):
     """How one step is replicated over devices and processes.
 
     A trainer asks a strategy, in this order: `prepare_input`, `build`, `callbacks`, and, when it is about to create
-    the session, `session_config`. Third parties ship theirs by the entry-point group ``tpk.strategies``.
+    the session, `session_config`. Checkpoints hold what `replicate_variables` returns besides the global variables, and
+    `after_restore` follows whenever these have got their values from one. Third parties ship theirs by the entry-point
+    group ``tpk.strategies``.
     """
 
     @property
@@ -46,7 +48,10 @@ class Strategy(abc.ABC):
         return config
 
     def prepare_input(self, source: InputSource) -> InputSource:
-        """Return the input source that delivers the data of `source` to the devices and processes."""
+        """Return the input source that delivers the data of `source` to the devices and processes.
+
+        A strategy with towers on several devices tells a `StagingInput` of them by its `place_on`.
+        """
         return source
 
     @abc.abstractmethod
@@ -73,6 +78,20 @@ class Strategy(abc.ABC):
     def callbacks(self) -> list[Callback]:
         """Return the callbacks that the strategy needs; called after `build`."""
         return []
+
+    def replicate_variables(self) -> list[Any]:
+        """Return the variables in which replicates may differ from the first one, so that a checkpoint must hold them.
+
+        Called once the graph is complete.
+        """
+        return []
+
+    def after_restore(self, sess: Any) -> None:  # noqa: B027 - nothing to do where variables are shared
+        """Make the replicates agree, once the variables of the first one have been initialized or restored.
+
+        Args:
+            sess: the raw session.
+        """
 
     def predict_context(self, ns_name: str) -> PredictTowerContext:
         """Return the context in which an inference tower with this name scope is built."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
+from tpk.input_source import InputSource, StagingInput
 from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter
@@ -78,6 +79,12 @@ class ParameterServerStrategy(Strategy):
     def session_config(self, config: Any) -> Any:
         """Return `config` with as many logical CPU devices as are needed."""
         return add_cpu_devices(config, self._shared.devices)
+
+    def prepare_input(self, source: InputSource) -> InputSource:
+        """Return `source`; one that stages its datapoints does so on the devices of the towers."""
+        if isinstance(source, StagingInput):
+            source.place_on(self._shared.devices)
+        return source
 
     def build(
         self,

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.variable_creation import make_local, record_variables
+from tpk.input_source import InputSource, StagingInput
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
 from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
@@ -70,6 +71,8 @@ class ReplicatedStrategy(Strategy):
         self._pack_bytes = pack_bytes
         self._sync_variables = sync_variables
         self._sync_op: Any = None
+        self._make_alike: Any = None
+        self._replicates: list[list[tuple[Any, Any]]] = []
 
     @property
     def num_replicas(self) -> int:
@@ -79,6 +82,12 @@ class ReplicatedStrategy(Strategy):
     def session_config(self, config: Any) -> Any:
         """Return `config` with as many logical CPU devices as are needed."""
         return add_cpu_devices(config, self.devices)
+
+    def prepare_input(self, source: InputSource) -> InputSource:
+        """Return `source`; one that stages its datapoints does so on the devices of the towers."""
+        if isinstance(source, StagingInput):
+            source.place_on(self.devices)
+        return source
 
     def build(
         self,
@@ -122,6 +131,24 @@ class ReplicatedStrategy(Strategy):
         """Return the callback that makes the replicates alike."""
         return [_MakeAlike(self)] if len(self.devices) > 1 else []
 
+    def replicate_variables(self) -> list[Any]:
+        """Return the other towers' non-trainable variables, if they become part of the mean which the first one gets.
+
+        All else is either the same in all towers, or of no consequence for what is saved.
+        """
+        if self._sync_op is None:
+            return []
+        return [copy for pairs in self._replicates for source, copy in pairs if _is_averaged(source)]
+
+    def group_post_init_ops(self) -> None:
+        """Make one op of the post-init ops that the graph has by now."""
+        self._make_alike = tf.group(*get_post_init_ops())
+
+    def after_restore(self, sess: Any) -> None:
+        """Copy the first tower's variables to the others."""
+        if self._make_alike is not None:
+            sess.run(self._make_alike)
+
     @property
     def sync_op(self) -> Any | None:
         """The op that averages the non-trainable variables, or None if that was not asked for."""
@@ -162,6 +189,7 @@ class ReplicatedStrategy(Strategy):
                 for source, copy in pairs:
                     op = copy.assign(source.read_value(), read_value=False)
                     tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
+        self._replicates = [list(pairs) for pairs in replicates]
         if self._sync_variables:
             self._sync_op = _average(replicates)
 
@@ -172,11 +200,15 @@ def _average(replicates: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
     with tf.name_scope("sync_variables"):
         for of_one in zip(*replicates, strict=True):
             variables = [of_one[0][0], *(copy for _, copy in of_one)]
-            if not variables[0].trainable and variables[0].dtype.base_dtype.is_floating:
+            if _is_averaged(variables[0]):
                 mean = tf.add_n([variable.read_value() for variable in variables]) / len(variables)
                 with tf.control_dependencies([mean]):
                     assigns += [variable.assign(mean, read_value=False) for variable in variables]
         return tf.group(*assigns)
+
+
+def _is_averaged(variable: Any) -> bool:
+    return not variable.trainable and variable.dtype.base_dtype.is_floating
 
 
 class _MakeAlike(Callback):
@@ -186,14 +218,13 @@ class _MakeAlike(Callback):
 
     def __init__(self, strategy: ReplicatedStrategy) -> None:
         self._strategy = strategy
-        self._post_init: Any = None
 
     def setup_graph(self, trainer: Trainer) -> None:
-        self._post_init = tf.group(*get_post_init_ops())
+        self._strategy.group_post_init_ops()
 
     @hookimpl(tryfirst=True)
     def before_train(self, trainer: Trainer) -> None:
-        trainer.sess.run(self._post_init)
+        self._strategy.after_restore(trainer.sess)
         logger.info("copied the main tower's variables to %d others", self._strategy.num_replicas - 1)
 
     @hookimpl(tryfirst=True)

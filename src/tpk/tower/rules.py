@@ -15,10 +15,13 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import TowerError
+from tpk.graph.step_keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import variable_name
 from tpk.tower.context import TowerContext
 
 _TOWER_SCOPE = re.compile(r"^tower\d*$")
+_OF_THE_GRAPH = frozenset({"global_step", SEED_VARIABLE_NAME})
+"""Variables that there is one of in a graph, and that whoever needs it first creates: that may be any tower."""
 
 
 def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) -> None:
@@ -41,8 +44,8 @@ def _check_variables_are_shared(context: TowerContext) -> None:
     if context.has_own_variables:
         return
     created = context.get_collection_in_tower(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
-    if created:
-        names = ", ".join(variable_name(variable) for variable in created)
+    names = ", ".join(name for name in map(variable_name, created) if name not in _OF_THE_GRAPH)
+    if names:
         raise TowerError(
             f"the tower function created variables when it was called again, in {_describe(context)}, which shares "
             f"the variables of the first tower: {names}. Rule: a tower function may be called several times. "

@@ -13,6 +13,7 @@ from tpk.errors import ConfigError
 from tpk.input_source import InputSource
 from tpk.session import SessionCreator
 from tpk.train.model_desc import ModelDesc
+from tpk.train.resumption import RESUME
 from tpk.train.trainer import FOREVER
 
 Plugins = Sequence[Any]
@@ -71,7 +72,10 @@ class TrainConfig:
         steps_per_epoch: how many steps an epoch has; None for the length of the data.
         max_epoch: the number of the last epoch.
         run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
-        seed: the graph-level random seed; None for a different one in each run.
+        resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
+            none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run.
+        seed: the random seed of the graph, and of the data where it has none of its own; None for a different one in
+            each run.
 
     Raises:
         ConfigError: if a value is not of the kind that it should be. It names the option.
@@ -96,6 +100,7 @@ class TrainConfig:
     steps_per_epoch: int | None = attrs.field(default=None, validator=validators.optional(_count(1)))
     max_epoch: int = attrs.field(default=FOREVER, validator=_count(0))
     run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
+    resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
     seed: int | None = attrs.field(default=None, validator=_optional_instance(int))
 
     def __attrs_post_init__(self) -> None:

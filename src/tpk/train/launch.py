@@ -43,6 +43,7 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     if config.seed is not None:
         with runner.graph.as_default():
             tf.compat.v1.set_random_seed(config.seed)
+        source.seed(config.seed)
     model = config.model
     runner.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
     runner.train_with_defaults(
@@ -56,6 +57,7 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         starting_epoch=config.starting_epoch,
         max_epoch=config.max_epoch,
         run_dir=config.run_dir,
+        resume=config.resume,
         config=config,
         describe={**runner.describe(), **config.describe(), "steps_per_epoch": steps},
     )

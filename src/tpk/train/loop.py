@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from tpk.errors import StopTraining
+from tpk.train.recovery import recovering_step
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
@@ -22,7 +23,7 @@ def run_loop(trainer: Trainer) -> None:
     hooks.before_train
     for epoch in starting_epoch .. max_epoch:
         hooks.before_epoch
-        for local_step in 1 .. steps_per_epoch:
+        for local_step in 1 .. steps_per_epoch:      a resumed training goes on after the step of its checkpoint
             run_step()                  hooks.before_run / after_run happen around hooked_sess.run, along with the step
             hooks.trigger_step
         hooks.after_epoch
@@ -31,27 +32,26 @@ def run_loop(trainer: Trainer) -> None:
     ```
     """
     hook, progress, trigger_step = trainer.hooks.hook, trainer.progress, trainer.step_hooks.trigger
-    should_stop = trainer.hooked_sess.should_stop
+    run_step, should_stop = recovering_step(trainer), trainer.hooked_sess.should_stop
     try:
         hook.before_train(trainer=trainer)
-        for progress.epoch_num in range(trainer.starting_epoch, trainer.max_epoch + 1):
-            progress.local_step = 0
+        for epoch in range(trainer.starting_epoch, trainer.max_epoch + 1):
+            progress.begin_epoch(epoch)
             hook.before_epoch(trainer=trainer)
-            for progress.local_step in range(1, trainer.steps_per_epoch + 1):
-                trainer.run_step()
+            first_step = progress.local_step + 1
+            for progress.local_step in range(first_step, trainer.steps_per_epoch + 1):
+                run_step()
                 trigger_step(trainer)
                 if should_stop():
-                    raise StopTraining("a hook asked for the end of the training")
+                    trainer.stop()
             hook.after_epoch(trainer=trainer)
             hook.trigger_epoch(trainer=trainer)
+            if should_stop():
+                trainer.stop()
     except (StopTraining, tf.errors.OutOfRangeError) as end:
         logger.info("training ended in epoch %d, step %d: %s", progress.epoch_num, progress.local_step, end)
     except BaseException as failure:
-        notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
-        logger.error(
-            "training failed in epoch %d, step %d: %r%s", progress.epoch_num, progress.local_step, failure, notes
-        )
-        trainer.failure = failure
+        trainer.note_failure(failure)
         raise
     finally:
         trainer.finish()

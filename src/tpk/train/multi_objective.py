@@ -108,7 +108,7 @@ class MultiObjectiveTrainer(TowerTrainer):
             raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
         self._objectives = _checked(objectives)
         signature = check_signature(input_signature)
-        source = self.strategy.prepare_input(check_input_source(input_source))
+        source = self.input_source = self.strategy.prepare_input(check_input_source(input_source))
         if self.update == "together":
             groups = _sets_that_are_due(self._objectives)
         else:

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,9 @@ from typing import Any
 from tqdm import tqdm
 
 from tpk.errors import ConfigError
+from tpk.session.checkpoint_files import Checkpoint
+from tpk.train.resumption import find_start
+from tpk.train.run_lock import run_lock
 
 logger = logging.getLogger(__name__)
 
@@ -35,32 +38,64 @@ def default_run_dir() -> Path:
     return candidate
 
 
-def create_run_dir(path: str | os.PathLike[str]) -> Path:
-    """Create the directory of a run.
+def open_run_dir(path: str | os.PathLike[str], resume: str, resources: ExitStack) -> tuple[Path, Checkpoint | None]:
+    """Create and lock the directory of a run, and find where in it to go on.
+
+    Args:
+        path: where.
+        resume: ``"auto"``, ``"must"`` or ``"never"``.
+        resources: what the lock is released with.
+
+    Returns:
+        The directory, and the checkpoint to go on from, or None to start afresh.
 
     Raises:
-        ConfigError: if it holds a run already, is a file, or cannot be written to.
+        ConfigError: if it is a file, cannot be written to, is used by another process, or holds a run that is not to be
+            resumed.
+        CheckpointError: if there must be a checkpoint to resume from, and is not.
     """
     directory = Path(path)
-    held = [name for name in _TRACES_OF_A_RUN if (directory / name).exists()]
-    if held:
-        raise ConfigError(
-            f"run_dir {str(directory)!r} holds a run already ({', '.join(held)} is there). Name another directory, "
-            "or remove this one."
-        )
+    if resume == "must" and not directory.is_dir():
+        find_start(resume, directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"run_dir {str(directory)!r} cannot be created: {error}. Name another directory.") from error
     if not os.access(directory, os.W_OK):
         raise ConfigError(f"run_dir {str(directory)!r} cannot be written to. Name another directory.")
-    return directory
+    resources.enter_context(run_lock(directory))
+    held = [name for name in _TRACES_OF_A_RUN if (directory / name).exists()]
+    if held and resume == "never":
+        raise ConfigError(
+            f"run_dir {str(directory)!r} holds a run already ({', '.join(held)} is there). Name another directory, "
+            "remove this one, or go on with that run: resume='auto'."
+        )
+    return directory, find_start(resume, directory)
 
 
 def write_config(directory: Path, config: Mapping[str, Any]) -> None:
-    """Write ``config.json``: how the run was configured, with what is not plain data by its `repr`."""
+    """Write ``config.json``: how the run was configured, with what is not plain data by its `repr`.
+
+    If the run was configured otherwise before, the differences are logged.
+    """
+    path = directory / "config.json"
     text = json.dumps(config, indent=2, default=repr, sort_keys=False)
-    (directory / "config.json").write_text(text + "\n", encoding="utf-8")
+    before, now = _read_config(path), json.loads(text)
+    for name in sorted({*before, *now}) if before else ():
+        # What has no better description than its address differs each time.
+        if before.get(name) != now.get(name) and " at 0x" not in f"{before.get(name)}{now.get(name)}":
+            logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
+    beside = path.with_name(".config.json.new")
+    beside.write_text(text + "\n", encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 @contextmanager

@@ -51,12 +51,20 @@ class TowerTrainer(Trainer):
     def describe(self) -> dict[str, Any]:
         """Return what this trainer is, as plain data for ``config.json``."""
         return {
-            "trainer": type(self).__name__,
+            **super().describe(),
             "strategy": type(self.strategy).__name__,
             "num_replicas": self.strategy.num_replicas,
             "precision": self.precision,
             "xla": self.xla,
         }
+
+    def replicate_variables(self) -> list[Any]:
+        """Return what replicates have of their own, as the strategy says."""
+        return self.strategy.replicate_variables()
+
+    def after_restore(self) -> None:
+        """Make replicates agree, as the strategy does."""
+        self.strategy.after_restore(self.sess)
 
     @property
     def tower_func(self) -> TowerFunc:
@@ -213,7 +221,7 @@ class SingleCostTrainer(TowerTrainer):
         if self._tower_func is not None:
             raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
         signature = check_signature(input_signature)
-        source = self.strategy.prepare_input(check_input_source(input_source))
+        source = self.input_source = self.strategy.prepare_input(check_input_source(input_source))
         with self.graph.as_default():
             callbacks = source.setup(signature)
             self.tower_func = self.make_tower_func(get_cost, signature)

@@ -10,23 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.errors import ConfigError, TrainerStateError
+from tpk.errors import Preempted, StopTraining, TrainerStateError
+from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
+from tpk.graph.random import step_reads
 from tpk.monitors import Monitors
 from tpk.plugin import Callback, HookManager, StepHooks, get_catalog
-from tpk.session import (
-    HookedSession,
-    NewSessionCreator,
-    Progress,
-    SessionCreator,
-    as_session_init,
-)
+from tpk.session import HookedSession, Progress, SessionCreator, as_session_init
+from tpk.train.arguments import check_counts, choose_creator
+from tpk.train.checkpoints import Checkpoints
 from tpk.train.defaults import DEFAULT_CALLBACKS, DEFAULT_MONITORS
 from tpk.train.loop import run_loop
-from tpk.train.run_dir import create_run_dir, default_run_dir, run_log, write_config
+from tpk.train.preemption import Preemption
+from tpk.train.resumption import Resumption, check_resume, find_start
+from tpk.train.run_dir import default_run_dir, open_run_dir, run_log, write_config
 
 if TYPE_CHECKING:
     import os
+
+    from tpk.input_source import InputSource
+    from tpk.session.checkpoint_files import Checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +48,8 @@ class Trainer:
         train_op: what a step runs: an op, or anything that `Session.run` takes.
         hooks: the hook manager with everything that was registered.
         progress: the counters.
+        input_source: where the data comes from, whose position checkpoints hold; None if the trainer has no such thing.
+        checkpoints: takes checkpoints when all callbacks have done their part; see `tpk.train.checkpoints`.
         monitors: what takes scalars, summaries and images; see `tpk.Monitors`. Set by `setup`.
         sess: the raw session; running it triggers no hook. Set by `setup`.
         hooked_sess: the session whose `run` triggers the hooks of the step. Set by `setup`.
@@ -73,6 +78,8 @@ class Trainer:
         self.graph: Any = tf.Graph() if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         self.train_op: Any = None
         self.progress = Progress()
+        self.input_source: InputSource | None = None
+        self.checkpoints = Checkpoints(self)
         self.run_dir: Path | None = None
         self.failure: BaseException | None = None
         self.hooks = HookManager()
@@ -83,6 +90,10 @@ class Trainer:
         self.step_hooks: StepHooks
         self._callbacks: list[Any] = []
         self._is_set_up = False
+        self._start_from: Checkpoint | None = None
+        self._resume = "never"
+        self._stop_reason = "a hook asked for the end of the training"
+        self._preemption = Preemption(lambda: self.hooked_sess.request_stop())
         self._resources = ExitStack()
 
     # What a subclass overrides.
@@ -111,6 +122,24 @@ class Trainer:
     def session_config(self, config: Any) -> Any:
         """Return the `tf.compat.v1.ConfigProto` of a new session, given the one that it would have had."""
         return config
+
+    def describe(self) -> dict[str, Any]:
+        """Return what this trainer is, as plain data for ``config.json``."""
+        return {"trainer": type(self).__name__}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the trainer itself must keep over a restart, as plain data; not variables, nor its callbacks'."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+
+    def replicate_variables(self) -> list[Any]:
+        """Return variables that a checkpoint must hold besides the global ones: what replicates have of their own."""
+        return []
+
+    def after_restore(self) -> None:
+        """Make the replicates of the model agree, once the global variables have been restored."""
 
     # How far the training is.
 
@@ -159,6 +188,7 @@ class Trainer:
         starting_epoch: int = 1,
         max_epoch: int = FOREVER,
         run_dir: str | os.PathLike[str] | None = None,
+        resume: str = "never",
         describe: Mapping[str, Any] | None = None,
     ) -> None:
         """Train, with no callbacks and monitors but these.
@@ -174,25 +204,31 @@ class Trainer:
             starting_epoch: the number of the first epoch.
             max_epoch: the number of the last epoch.
             run_dir: where the run keeps its files; it is created. None: nowhere.
+            resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
+                none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run. A training that
+                goes on takes nothing from `session_init` and `starting_epoch`.
             describe: plain data that is written to ``config.json`` of `run_dir`.
 
         Raises:
             TrainerStateError: if this trainer has trained before.
-            ConfigError: if an argument has a value that it cannot have.
+            ConfigError: if an argument has a value that it cannot have, or `run_dir` is in use.
+            CheckpointError: if it is to go on from a checkpoint that is not there, or does not fit.
+            Preempted: if SIGTERM or SIGUSR1 has ended it: after a step, with a checkpoint if there is a place for it.
         """
-        _check_counts(steps_per_epoch, starting_epoch, max_epoch)
+        check_counts(steps_per_epoch, starting_epoch, max_epoch)
+        check_resume(resume, run_dir)
         self._claim()
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch
         self.progress.epoch_num = starting_epoch - 1
         with self._resources:
-            self._open_run_dir(run_dir, describe)
+            self._open_run_dir(run_dir, describe, resume)
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,
-                session_creator=self._choose_creator(session_creator, session_config),
+                session_creator=choose_creator(session_creator, session_config, self.session_config),
                 session_init=session_init,
             )
-            with self._graph_and_session():
+            with self._graph_and_session(), self._preemption.handling():
                 run_loop(self)
 
     def train_with_defaults(
@@ -202,6 +238,7 @@ class Trainer:
         extra_callbacks: Sequence[Any] | None = None,
         monitors: Sequence[Any] | None = None,
         run_dir: str | os.PathLike[str] | None = None,
+        resume: str = "never",
         config: Any = None,
         **options: Any,
     ) -> None:
@@ -213,9 +250,11 @@ class Trainer:
                 and what plugins add by ``tpk_default_callbacks``.
             monitors: by default `TFEventWriter`, `JSONWriter` and `ScalarPrinter`.
             run_dir: by default ``runs/<script>/<timestamp>``.
+            resume: as in `train`; it needs a `run_dir`.
             config: the `TrainConfig`, if there is one, for plugins that add callbacks.
             options: the other arguments of `train`.
         """
+        check_resume(resume, run_dir)
         if extra_callbacks is None:
             added = self.hooks.hook.tpk_default_callbacks(config=config)
             extra_callbacks = [*DEFAULT_CALLBACKS, *(callback for some in added for callback in some)]
@@ -223,8 +262,20 @@ class Trainer:
             callbacks=[*callbacks, *extra_callbacks],
             monitors=DEFAULT_MONITORS if monitors is None else monitors,
             run_dir=default_run_dir() if run_dir is None else run_dir,
+            resume=resume,
             **options,
         )
+
+    def request_stop(self, reason: str) -> None:
+        """End the training in good order when the step under way is over, or the epoch, if it is in its last hooks.
+
+        Unlike `StopTraining`, which breaks off at once, it lets all callbacks do their part, and checkpoints be taken.
+
+        Args:
+            reason: what the log says.
+        """
+        self._stop_reason = reason
+        self.hooked_sess.request_stop()
 
     # The parts of a training.
 
@@ -250,11 +301,17 @@ class Trainer:
                 plugin.trainer = self
         self._is_set_up = True
 
-        initial = as_session_init(session_init)
+        initial = as_session_init(session_init) if self._start_from is None else None
+        if self._start_from is not None and session_init is not None:
+            logger.info("session_init is not applied, since the run is resumed")
         with self.graph.as_default():
             global_step = get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
-            counter = StepCounter(self.train_ops, global_step)
+            resumption = None if self._start_from is None else Resumption(self._start_from)
+            # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
+            self.hooks.register_all([each for each in (resumption, self.checkpoints) if each is not None])
+            warn_of_stateful_random_ops(self.train_ops)
+            counter = StepCounter(self.train_ops, global_step, step_reads())
             self.sess = session_creator.create_session(self.graph)
         if session_creator.owns_session:
             self._resources.callback(self.sess.close)
@@ -271,6 +328,33 @@ class Trainer:
             count_op=counter.op_for,
             translators=[translate for translate in translators if translate is not None],
         )
+        if resumption is not None:
+            resumption.begin(self)
+        elif self._resume == "auto":
+            self.monitors.start_over()
+
+    def stop(self) -> None:
+        """End the training between two steps or epochs; called by the loop when a hook or a signal has asked for it.
+
+        Raises:
+            StopTraining, Preempted, KeyboardInterrupt: always one of them.
+            CheckpointError: if the checkpoint that a signal leads to could not be written.
+        """
+        if self._preemption.signum is None:
+            raise StopTraining(self._stop_reason)
+        path = self.checkpoints.save_now()
+        logger.info("%s", "there is no place for a checkpoint" if path is None else f"the last checkpoint is {path}")
+        raise self._preemption.exception()
+
+    def note_failure(self, failure: BaseException) -> None:
+        """Keep and log by what the training ends; called by the loop."""
+        self.failure = failure
+        where = f"in epoch {self.epoch_num}, step {self.local_step}"
+        if isinstance(failure, Preempted):
+            logger.warning("training was ended by signal %d %s", failure.signum, where)
+        else:
+            notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
+            logger.error("training failed %s: %r%s", where, failure, notes)
 
     def finish(self) -> None:
         """Let every callback do its `after_train`; called by the loop, however it ends.
@@ -290,37 +374,22 @@ class Trainer:
                 "session_init=<the checkpoint> to go on from there."
             )
 
-    def _open_run_dir(self, path: str | os.PathLike[str] | None, describe: Mapping[str, Any] | None) -> None:
+    def _open_run_dir(
+        self, path: str | os.PathLike[str] | None, describe: Mapping[str, Any] | None, resume: str
+    ) -> None:
+        self._resume = resume
         if path is not None and self.is_chief:
-            self.run_dir = create_run_dir(path)
+            self.run_dir, self._start_from = open_run_dir(path, resume, self._resources)
+        elif path is not None:
+            self._start_from = find_start(resume, path)
         self._resources.enter_context(run_log(self.run_dir))
         if self.run_dir is not None:
             logger.info("run_dir: %s", self.run_dir)
-            write_config(self.run_dir, describe or {"trainer": type(self).__name__})
-
-    def _choose_creator(self, creator: SessionCreator | None, config: Any) -> SessionCreator:
-        if creator is not None and config is not None:
-            raise ConfigError(
-                "session_creator and session_config exclude each other. Give the config to the session creator."
-            )
-        if creator is None:
-            creator = NewSessionCreator(config=config)
-        if isinstance(creator, NewSessionCreator):
-            creator.config = self.session_config(creator.config)
-        return creator
+            if resume == "auto" and self._start_from is None:
+                logger.info("no complete checkpoint is there; starting afresh")
+            write_config(self.run_dir, describe or self.describe())
 
     @contextmanager
     def _graph_and_session(self) -> Iterator[None]:
         with self.graph.as_default(), self.sess.as_default():
             yield
-
-
-def _check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
-    counts = {
-        "steps_per_epoch": steps_per_epoch,
-        "starting_epoch": starting_epoch,
-        "max_epoch": max_epoch,
-    }
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < (name != "max_epoch"):
-            raise ConfigError(f"{name}={count!r}: expected a positive whole number.")

@@ -1,0 +1,229 @@
+"""What lets two runs differ, where it can be found, and what can be done about it.
+
+With a seed, tpk's own random ops draw the same in each run, also in one that is resumed; see `tpk.graph.random`. The
+initial values of variables are the same, too. What is left:
+
+- TensorFlow's stateful random ops: with a seed they draw the same in each run, but not in one that is resumed, because
+  no checkpoint holds their counts. `warn_of_stateful_random_ops` names them.
+- Ops whose kernels add up in whatever order their threads finish: on GPUs, e.g. the gradients of `tf.gather` and of
+  `tf.image.crop_and_resize`, and convolutions whose algorithm is chosen by timing. Within `deterministic_ops`,
+  TensorFlow takes other kernels, or raises an error if there is none. On CPUs the common kernels give the same bits
+  anyway, with any number of threads.
+- Updates of one variable that nothing orders, on which `deterministic_ops` has no influence: which is first can differ
+  from step to step, and even where one thread runs everything, from session to session. `unordered_updates` finds them.
+- Towers and processes that do not wait for each other, as those of the strategy ``async``: no two runs are alike.
+- Another version of TensorFlow, another kind of device, or another value of ``TF_ENABLE_ONEDNN_OPTS``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+# What is stateful and has a seed as an attribute, but for AllCandidateSampler, which draws nothing, and CudnnRNN, which
+# draws for dropout only. The last two are not even declared stateful.
+STATEFUL_RANDOM_OPS = frozenset(
+    {
+        *(
+            "RandomUniform",
+            "RandomUniformInt",
+            "RandomStandardNormal",
+            "TruncatedNormal",
+            "ParameterizedTruncatedNormal",
+        ),
+        *("RandomGamma", "RandomPoisson", "RandomPoissonV2", "Multinomial", "RandomShuffle", "RandomCrop"),
+        *("RandomCrop", "SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", "RecordInput"),
+        *("RandomShuffleQueue", "RandomShuffleQueueV2", "UniformCandidateSampler", "LogUniformCandidateSampler"),
+        *("LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler", "FixedUnigramCandidateSampler"),
+        *("FractionalMaxPool", "FractionalAvgPool"),
+    }
+)
+
+_NAMED_IN_WARNINGS = 5
+
+
+def warn_of_stateful_random_ops(train_ops: Any) -> None:
+    """Log a warning that names the stateful random ops among what `train_ops` run, if there are any.
+
+    Args:
+        train_ops: what the runs of a training run: operations, tensors and variables in any structure.
+    """
+    names = stateful_random_ops(train_ops)
+    if names:
+        logger.warning(
+            "%d random ops count by themselves what they have drawn, and no checkpoint holds their counts: %s. A "
+            "training that is resumed draws other numbers from them; but for that it goes on exactly. Those of "
+            "tpk.graph.random and tpk.layers draw the same.",
+            len(names),
+            _first(names),
+        )
+
+
+def stateful_random_ops(fetches: Any) -> list[str]:
+    """Return the names of the random ops that a run of `fetches` runs and whose counts no checkpoint holds.
+
+    Initializers of variables are not run along, so theirs do not belong to it. Neither do those of a
+    `tf.data.Dataset`: where that stands is the business of its input source.
+
+    Args:
+        fetches: operations, tensors and variables of one graph, in any structure.
+
+    Returns:
+        The names in order; that of an op in a branch, a loop or a function after the name of the op that runs it.
+
+    Example:
+        ```python
+        assert not stateful_random_ops(trainer.train_op)
+        ```
+    """
+    names: list[str] = []
+    bodies: dict[str, list[Any]] | None = None
+    calls: dict[str, bool] = {}
+    for op in _reached(fetches):
+        if op.type in STATEFUL_RANDOM_OPS:
+            names.append(op.name)
+        if op.type not in calls:
+            calls[op.type] = any(attr.type in ("func", "list(func)") for attr in op.op_def.attr)
+        if calls[op.type]:
+            bodies = _function_bodies(op.graph) if bodies is None else bodies
+            names += [f"{op.name}/{name}" for name in _random_nodes([op.node_def], bodies, set())]
+    return sorted(set(names))
+
+
+def check_updates_are_ordered(train_ops: Any) -> None:
+    """Check that no variable depends on chance because its updates by `train_ops` are in no order.
+
+    Args:
+        train_ops: what the runs of a training run: operations, tensors and variables in any structure.
+
+    Raises:
+        ConfigError: if one does; it names the first of them.
+    """
+    names = unordered_updates(train_ops)
+    if names:
+        raise ConfigError(
+            f"the training is to be deterministic, but {_first(names)}: updated while something else in the same run "
+            "uses or updates the same variable, in no order. Let one wait for the other by tf.control_dependencies; if "
+            "it is a batch normalization that is applied twice, let only one of the two update the moving averages."
+        )
+
+
+def unordered_updates(fetches: Any) -> list[str]:
+    """Return the names of the variables that a run of `fetches` changes while it may use or change them elsewhere.
+
+    If neither of two ops that use a variable waits for the other, and one of them changes it, chance decides which of
+    them is first. That is so when, for example, a batch normalization that is applied twice updates its moving averages
+    twice. Ops in branches, loops and functions are not looked at.
+
+    Args:
+        fetches: operations, tensors and variables of one graph, in any structure.
+    """
+    ops = _reached(fetches)
+    users: dict[str, list[Any]] = defaultdict(list)
+    for op in ops:
+        for tensor in op.inputs:
+            if tensor.op.type in ("VarHandleOp", "Variable", "VariableV2"):
+                users[tensor.op.name].append(op)
+    changed = {name: own for name, own in users.items() if len(own) > 1 and any(map(_changes, own))}
+    bits = {op: 1 << number for number, op in enumerate({op for own in changed.values() for op in own})}
+    before: dict[Any, int] = {}
+    for op in ops:
+        before[op] = 0
+        for source in _sources(op):
+            before[op] |= before.get(source, 0) | bits.get(source, 0)
+
+    def is_ordered(one: Any, other: Any) -> bool:
+        return bool(before[one] & bits[other] or before[other] & bits[one])
+
+    return sorted(
+        name
+        for name, own in changed.items()
+        if any(not is_ordered(one, other) for one in filter(_changes, own) for other in own if other is not one)
+    )
+
+
+@contextmanager
+def deterministic_ops() -> Iterator[None]:
+    """Within the context, TensorFlow's ops are deterministic, or errors.
+
+    It sets the flag of `tf.config.experimental.enable_op_determinism`, which holds for sessions, too, and for the whole
+    process, and sets it back. Build the graph, create the session and run it within the context. Random ops then need a
+    seed, that of the graph or one of their own; without, it is an error to build them.
+
+    Example:
+        ```python
+        with deterministic_ops():
+            trainer.setup_graph(signature, source, get_cost, get_optimizer)
+            trainer.train(steps_per_epoch=100)
+        ```
+    """
+    # TensorFlow has no public way back.
+    from tensorflow.python.framework import config
+
+    before = config.is_op_determinism_enabled()
+    tf.config.experimental.enable_op_determinism()
+    try:
+        yield
+    finally:
+        if not before:
+            config.disable_op_determinism()
+
+
+def _reached(fetches: Any) -> list[Any]:
+    """The ops that a run of `fetches` runs, each after those that it waits for."""
+    ordered: list[Any] = []
+    seen: set[Any] = set()
+    pending = [(getattr(each, "op", each), False) for each in tf.nest.flatten(fetches)]
+    while pending:
+        op, is_done = pending.pop()
+        if is_done:
+            ordered.append(op)
+        elif op not in seen:
+            seen.add(op)
+            pending.append((op, True))
+            pending.extend((source, False) for source in _sources(op) if source not in seen)
+    return ordered
+
+
+def _sources(op: Any) -> list[Any]:
+    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+
+
+def _changes(op: Any) -> bool:
+    """Whether `op` changes the variable that it has as an input."""
+    of_resource = op.type.startswith(("Resource", "Assign")) and op.type not in ("ResourceGather", "ResourceGatherNd")
+    return of_resource or op.type.startswith(("Apply", "SparseApply", "Scatter"))
+
+
+def _function_bodies(graph: Any) -> dict[str, list[Any]]:
+    """The nodes of each function in the library of `graph`."""
+    library = graph.as_graph_def(from_version=graph.version).library
+    return {function.signature.name: list(function.node_def) for function in library.function}
+
+
+def _random_nodes(nodes: Iterable[Any], bodies: dict[str, list[Any]], called: set[str]) -> Iterator[str]:
+    """Yield the names of the random ops in the functions that `nodes` call, and in those that these call."""
+    for node in nodes:
+        if node.op.endswith("Dataset") or "Iterator" in node.op:
+            continue
+        for attr in node.attr.values():
+            for name in [attr.func.name, *(func.name for func in attr.list.func)]:
+                if name in called or name not in bodies:
+                    continue
+                called.add(name)
+                yield from (inner.name for inner in bodies[name] if inner.op in STATEFUL_RANDOM_OPS)
+                yield from _random_nodes(bodies[name], bodies, called)
+
+
+def _first(names: list[str]) -> str:
+    more = len(names) - _NAMED_IN_WARNINGS
+    return ", ".join(names[:_NAMED_IN_WARNINGS]) + (f", and {more} more" if more > 0 else "")

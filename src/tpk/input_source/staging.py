@@ -1,0 +1,256 @@
+"""Data that is on the devices before a step needs it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+
+from tpk.errors import ConfigError, InputError
+from tpk.input_source.base import InputCallback, InputSource
+from tpk.input_source.meter import StopwatchMeter
+from tpk.input_source.reach import Reach
+from tpk.input_source.stage_thread import StageThread
+from tpk.input_source.staging_area import StagingArea
+from tpk.plugin import HookManager, hookimpl
+from tpk.plugin.callback import Callback
+
+logger = logging.getLogger(__name__)
+
+SessionRunArgs = tf.compat.v1.train.SessionRunArgs
+SessionRunContext = tf.compat.v1.train.SessionRunContext
+
+
+class StagingInput(InputSource):
+    """Brings the datapoints of a source to the devices of the towers ahead of the steps, while these compute.
+
+    A thread takes them from the source and puts them into a staging area on each device; each step takes its own
+    from there. Nothing is lost or repeated, at the end of finite data neither: a step starts once all of its
+    datapoints are staged, and the training ends when there are no more. A run of the session that does not need the
+    input takes nothing.
+
+    Steps are to run through `trainer.hooked_sess`. Strategies whose towers run by themselves refuse it.
+
+    Args:
+        source: where the datapoints come from.
+        nr_stage: for how many steps it stages ahead.
+        devices: a device string for each tower; by default the devices of the strategy. Text stays on the CPU.
+        patience: seconds that the end of the training waits for the source to deliver what was asked of it.
+
+    Attributes:
+        source: where the datapoints come from.
+        nr_stage: for how many steps it stages ahead.
+
+    Raises:
+        ConfigError: `nr_stage` is less than 1.
+        InputError: `source` is no input source; (at `get_input_tensors`) there are more towers than devices.
+
+    Example:
+        ```python
+        source = StagingInput(QueueInput(flow))
+        ```
+    """
+
+    def __init__(
+        self, source: InputSource, nr_stage: int = 1, devices: Sequence[str] | None = None, patience: float = 10.0
+    ) -> None:
+        if not isinstance(source, InputSource):
+            raise InputError(f"StagingInput stands on an input source, such as QueueInput(flow), not on {source!r}")
+        if nr_stage < 1:
+            raise ConfigError(f"StagingInput: nr_stage must be 1 or more, not {nr_stage}")
+        self.source = source
+        self.nr_stage = nr_stage
+        self._devices = None if devices is None else list(devices)
+        self._patience = patience
+        self._areas: list[StagingArea] = []
+        self._source_tensors: list[Any] = []
+        self._before_run: Sequence[Callable[[Any], Any]] = ()
+        self._translators: list[Callable[[BaseException], BaseException | None]] = []
+        self._thread: StageThread | None = None
+        self._session: Any = None
+        self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
+        self._origin = 0
+        self._used = 0
+
+    def place_on(self, devices: Sequence[str]) -> None:
+        """Say where the towers are, unless that was chosen; strategies do, before `setup`."""
+        if self._devices is None:
+            self._devices = list(devices)
+
+    @property
+    def size(self) -> int | None:
+        """The size of the source."""
+        return self.source.size
+
+    def seed(self, seed: int) -> None:
+        """Seed the source."""
+        self.source.seed(seed)
+
+    @property
+    def taken(self) -> int:
+        """How many datapoints steps have used."""
+        used = self._used if self._thread is None else self._thread.used
+        return self._origin + used * len(self._areas)
+
+    def state_after(self, count: int) -> dict[str, Any]:
+        """Return the position of the source, without what is staged."""
+        return self.source.state_after(count)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give the source back its position."""
+        self.source.load_state_dict(state)
+
+    def make_meter(self) -> StopwatchMeter:
+        """Return what measures how long steps wait for what is staged, and how full the source is."""
+        self._callback.meter = StopwatchMeter(self.source.make_meter())
+        return self._callback.meter
+
+    def start(self, session: Any) -> None:
+        """Start to stage; called in `before_train`, after that of the source."""
+        self._session = session
+        self._callables = {}
+        self._origin = self.source.taken
+        self._thread = StageThread(self._stage, self.nr_stage, type(self).__name__)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop to stage; called in `after_train`, before that of the source."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._used = thread.used
+            thread.stop()
+            self.source.interrupt()
+            thread.wait(self._patience)
+            self._warn_of_unseen_failure(thread)
+
+    def take(self) -> None:
+        """Wait for the datapoints of the next step."""
+        if self._thread is None:
+            raise InputError("StagingInput was asked for data outside of a training; its before_train starts it")
+        self._thread.take()
+
+    def _setup(self) -> list[Callback]:
+        callbacks = self.source.setup(self.signature)
+        hooks = HookManager()
+        hooks.register_all(callbacks)
+        self._before_run = hooks.compile_step().before_run
+        translators = [getattr(callback, "translate_error", None) for callback in callbacks]
+        self._translators = [translate for translate in translators if translate is not None]
+        self._callback = _StagingCallback(self)
+        return [*(_OutsideOfSteps(callback) for callback in callbacks), self._callback]
+
+    def _get_input_tensors(self) -> list[Any]:
+        tower = len(self._areas)
+        if self._devices is not None and tower >= len(self._devices):
+            raise InputError(f"StagingInput has {len(self._devices)} devices, but tower {tower} wants data, too")
+        device = None if self._devices is None else self._devices[tower]
+        # A tower that waits for what another one takes out of its area would have the thread take it out.
+        with tf.control_dependencies(None):
+            with tf.control_dependencies(self._source_tensors), tf.device("/cpu:0"):
+                tensors = self.source.get_input_tensors()
+            self._source_tensors = [tensor.op for tensor in tensors]
+            area = StagingArea(tensors, device, f"{type(self).__name__}/tower{tower}")
+        self._areas.append(area)
+        self.source.max_ahead = self.max_ahead + (self.nr_stage + 1) * len(self._areas)
+        self._callback.reach = Reach([op for each in self._areas for op in each.take_ops])
+        return area.tensors
+
+    def _reset_state(self) -> None:
+        # Before the training nothing has been taken from the source.
+        if self._thread is None:
+            return
+        self._thread.stop()
+        while not self._thread.wait(self._patience):
+            pass
+        self._warn_of_unseen_failure(self._thread)
+        self.source.reset_state()
+        self._session.run([op for area in self._areas for op in area.clear_ops])
+        self.start(self._session)
+
+    def _stage(self) -> None:
+        """Put a datapoint for each tower into its area (in the thread)."""
+        try:
+            with self._session.graph.as_default():
+                context = SessionRunContext(SessionRunArgs(None), self._session)
+                self._run_stage_ops([before_run(context) for before_run in self._before_run])
+        except Exception as error:
+            for translate in self._translators:
+                cause = translate(error)
+                if cause is not None:
+                    raise cause from (cause.__cause__ or error)
+            raise
+
+    def _run_stage_ops(self, requests: Sequence[Any]) -> None:
+        feeds: dict[Any, Any] = {}
+        for request in requests:
+            if request is not None:
+                if not isinstance(request, SessionRunArgs) or request.fetches is not None:
+                    raise InputError(
+                        f"StagingInput cannot stand on {type(self.source).__name__}: its callbacks fetch {request!r} "
+                        "in each step, which only the session of the steps can do"
+                    )
+                feeds.update(request.feed_dict)
+        if not all(type(value) is np.ndarray for value in feeds.values()):
+            self._session.run([op for area in self._areas for op in area.stage_ops], feeds)
+            return
+        names = tuple(tensor.name for tensor in feeds)
+        call = self._callables.get(names)
+        if call is None:
+            targets = [op.name for area in self._areas for op in area.stage_ops]
+            options = config_pb2.CallableOptions(feed=names, target=targets)
+            call = self._callables[names] = self._session._make_callable_from_options(options)
+        call(*feeds.values())
+
+    def _warn_of_unseen_failure(self, thread: StageThread) -> None:
+        if thread.failure is not None and not thread.failure_was_seen:
+            logger.warning("StagingInput: the data failed ahead of what was used", exc_info=thread.failure)
+
+
+class _StagingCallback(InputCallback):
+    """Has each step wait until its datapoints are staged."""
+
+    def __init__(self, source: StagingInput) -> None:
+        self._source = source
+        self.meter: StopwatchMeter | None = None
+        self.reach = Reach([])
+
+    def before_train(self, trainer: Any) -> None:
+        self._source.start(trainer.sess)
+
+    def before_run(self, run_context: Any) -> None:
+        if not self.reach.reached(run_context.original_args.fetches):
+            return
+        if self.meter is None:
+            self._source.take()
+        else:
+            self.meter.waiting(self._source.take)
+
+    # The thread must not wait any more for a source that has been stopped.
+    @hookimpl(tryfirst=True)
+    def after_train(self, trainer: Any) -> None:
+        self._source.stop()
+
+
+class _OutsideOfSteps(InputCallback):
+    """A callback of the source, without its part in the steps, which the staging thread has."""
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
+
+    @property
+    def trainer(self) -> Any:
+        """The trainer of the callback."""
+        return self._callback.trainer
+
+    @trainer.setter
+    def trainer(self, trainer: Any) -> None:
+        self._callback.trainer = trainer
+
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks of the callback that are not called in a step."""
+        hooks = self._callback.hook_implementations()
+        return {name: hook for name, hook in hooks.items() if name not in ("before_run", "after_run")}

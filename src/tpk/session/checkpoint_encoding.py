@@ -1,0 +1,113 @@
+"""Training state as JSON, and back: plain data, and a tagged form of what JSON does not have.
+
+Tuples, bytes, NumPy scalars and arrays, NaN and the infinities, and dicts whose keys are no strings come back as what
+they were, bit by bit. Anything else is an error that names where it stands.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tpk.errors import CheckpointError
+
+TAG = "__tpk__"
+"""The key by which an object of JSON stands for something else than a dict."""
+
+_KINDS_OF_DTYPES = frozenset("biufcSUmM")
+
+
+def encode(value: Any, where: str = "state") -> Any:
+    """Return `value` as what JSON can hold.
+
+    Args:
+        value: None, bools, numbers, strings, bytes, lists, tuples, dicts, NumPy scalars and arrays.
+        where: what to call `value` in messages.
+
+    Raises:
+        CheckpointError: if something in it is none of these.
+
+    Example:
+        ```python
+        json.dumps(encode({"window": (1.5, float("nan")), "key": np.arange(3)}))
+        ```
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, np.generic):
+        return {TAG: "scalar", **_array(np.asarray(value), where)}
+    if isinstance(value, np.ndarray):
+        return {TAG: "ndarray", **_array(value, where)}
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {TAG: "float", "value": repr(float(value))}
+    if isinstance(value, bytes | bytearray):
+        return {TAG: "bytes", "base64": _to_text(bytes(value))}
+    if isinstance(value, list | tuple):
+        items = [encode(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return items if isinstance(value, list) else {TAG: "tuple", "items": items}
+    if isinstance(value, Mapping):
+        return _mapping(value, where)
+    raise CheckpointError(
+        f"{where} is {value!r}, a {type(value).__name__}, which a checkpoint cannot hold. Let state_dict return plain "
+        "data only: None, bools, numbers, strings, bytes, lists, tuples, dicts, and NumPy scalars and arrays."
+    )
+
+
+def decode(value: Any) -> Any:
+    """Return what `encode` was given."""
+    if isinstance(value, list):
+        return [decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get(TAG)
+    if kind is None:
+        return {key: decode(item) for key, item in value.items()}
+    return _DECODERS[kind](value)
+
+
+def _mapping(value: Mapping[Any, Any], where: str) -> Any:
+    if all(type(key) is str for key in value) and TAG not in value:
+        return {key: encode(item, f"{where}[{key!r}]") for key, item in value.items()}
+    pairs = [[encode(key, f"a key of {where}"), encode(item, f"{where}[{key!r}]")] for key, item in value.items()]
+    return {TAG: "dict", "items": pairs}
+
+
+def _array(array: np.ndarray, where: str) -> dict[str, Any]:
+    if array.dtype.kind not in _KINDS_OF_DTYPES:
+        raise CheckpointError(
+            f"{where} is an array of dtype {array.dtype}, which a checkpoint cannot hold. Let state_dict return arrays "
+            "of numbers, bools, strings or times only."
+        )
+    # `ascontiguousarray` would give an array without dimensions one.
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "base64": _to_text(array.tobytes())}
+
+
+def _from_array(value: Mapping[str, Any]) -> np.ndarray:
+    flat = np.frombuffer(_to_bytes(value["base64"]), np.dtype(value["dtype"]))
+    return flat.reshape(value["shape"]).copy()
+
+
+def _to_text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _to_bytes(text: str) -> bytes:
+    return base64.b64decode(text)
+
+
+_DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "tuple": lambda value: tuple(decode(item) for item in value["items"]),
+    "dict": lambda value: {decode(key): decode(item) for key, item in value["items"]},
+    "bytes": lambda value: _to_bytes(value["base64"]),
+    "float": lambda value: float(value["value"]),
+    "ndarray": _from_array,
+    "scalar": lambda value: _from_array(value)[()],
+}

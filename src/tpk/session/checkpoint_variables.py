@@ -1,0 +1,153 @@
+"""The variables of a checkpoint: copied out of a session in one consistent picture, written, and given back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from tpk.errors import CheckpointError
+from tpk.graph.variables import assign_values, variable_name
+
+
+@attrs.frozen(eq=False)
+class Snapshot:
+    """The values that variables had at one moment.
+
+    Attributes:
+        variables: the variables.
+        values: an array each.
+    """
+
+    variables: Sequence[Any]
+    values: Sequence[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the values take."""
+        return sum(np.asarray(value).nbytes for value in self.values)
+
+
+def take_snapshot(sess: Any, variables: Sequence[Any]) -> Snapshot:
+    """Return the values of variables, which nothing that the session does later can change.
+
+    Args:
+        sess: the raw session, in which nothing runs at the moment.
+        variables: variables of its graph.
+    """
+    values = sess.run(list(variables)) if variables else []
+    # Arrays share memory with variables on the CPU. A resource variable that changes takes new memory while anybody
+    # has the old; a reference variable changes in place.
+    return Snapshot(
+        tuple(variables),
+        [
+            value if hasattr(variable, "handle") else np.array(value)
+            for variable, value in zip(variables, values, strict=True)
+        ],
+    )
+
+
+class VariableWriter:
+    """Writes snapshots in the format of `tf.compat.v1.train.Saver`.
+
+    It has a graph and a session of its own, on the CPU and with threads of its own: so it needs nothing of the graph
+    that is trained, which may be finalized, and a write in another thread and the steps do not wait for each other.
+
+    Args:
+        variables: the variables of all the snapshots, in their order.
+    """
+
+    def __init__(self, variables: Sequence[Any]) -> None:
+        with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
+            path = tf.compat.v1.placeholder(tf.string, [])
+            tensors = [tf.compat.v1.placeholder(variable.dtype.base_dtype) for variable in variables]
+            save = tf.raw_ops.SaveV2(
+                prefix=path,
+                tensor_names=[_saved_name(variable) for variable in variables],
+                shape_and_slices=[_slice_of(variable) for variable in variables],
+                tensors=tensors,
+            )
+        config = tf.compat.v1.ConfigProto(
+            device_count={"GPU": 0},
+            intra_op_parallelism_threads=1,
+            inter_op_parallelism_threads=1,
+            use_per_session_threads=True,
+        )
+        self._sess = tf.compat.v1.Session(graph=graph, config=config)
+        # Unlike `Session.run`, it words an error without the stack of whoever built the op.
+        self._save = self._sess.make_callable(save, [path, *tensors])
+
+    def write(self, prefix: str, snapshot: Snapshot) -> None:
+        """Write to ``<prefix>.index`` and ``<prefix>.data-00000-of-00001``.
+
+        Raises:
+            tf.errors.OpError: if they cannot be written.
+        """
+        self._save(np.array(prefix, object), *map(np.asarray, snapshot.values))
+
+    def close(self) -> None:
+        """Close the session."""
+        self._sess.close()
+
+
+def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Return the values that a checkpoint has for those of `variables` that it holds, by their names in the graph.
+
+    Raises:
+        CheckpointError: if its files cannot be read.
+    """
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        stored = reader.get_variable_to_shape_map()
+        return {
+            variable_name(variable): _own_part(variable, reader.get_tensor(_saved_name(variable)))
+            for variable in variables
+            if _saved_name(variable) in stored
+        }
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        raise CheckpointError(f"the variables of {prefix} cannot be read: {error}") from error
+
+
+def stored_names(prefix: str) -> set[str]:
+    """Return the names of what a checkpoint holds."""
+    return set(tf.train.load_checkpoint(prefix).get_variable_to_shape_map())
+
+
+def saved_names(variables: Sequence[Any]) -> set[str]:
+    """Return the names under which a checkpoint holds `variables`."""
+    return {_saved_name(variable) for variable in variables}
+
+
+def assign_by_name(sess: Any, values: Mapping[str, np.ndarray], variables: Sequence[Any]) -> None:
+    """Give those of `variables` that `values` names their values.
+
+    Raises:
+        CheckpointError: if a shape does not fit.
+    """
+    assign_values(
+        sess,
+        ((variable, values[variable_name(variable)]) for variable in variables if variable_name(variable) in values),
+    )
+
+
+def _saved_name(variable: Any) -> str:
+    info = getattr(variable, "_save_slice_info", None)
+    return str(info.full_name) if info is not None else variable_name(variable)
+
+
+def _slice_of(variable: Any) -> str:
+    """What of the tensor of its name a variable holds; empty for all of it. Parts of a partitioned one share a name."""
+    info = getattr(variable, "_save_slice_info", None)
+    return str(info.spec) if info is not None else ""
+
+
+def _own_part(variable: Any, value: np.ndarray) -> np.ndarray:
+    info = getattr(variable, "_save_slice_info", None)
+    if info is None:
+        return value
+    return value[
+        tuple(slice(offset, offset + size) for offset, size in zip(info.var_offset, info.var_shape, strict=True))
+    ]

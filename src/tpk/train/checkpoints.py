@@ -1,0 +1,271 @@
+"""When checkpoints are taken: once everybody has done their part of a step or an epoch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tpk.errors import CheckpointError, ConfigError, StopTraining
+from tpk.graph.global_step import get_global_step_var
+from tpk.graph.variables import saveable_variables, variable_name
+from tpk.plugin import Callback, hookimpl
+from tpk.session.checkpoint_directory import CheckpointDirectory
+from tpk.session.checkpoint_files import Checkpoint, newest_complete
+from tpk.session.checkpoint_retention import Retention
+from tpk.session.checkpoint_series import CheckpointSeries
+from tpk.session.checkpoint_variables import assign_by_name, read_variables
+from tpk.train.training_state import take_state
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+Save = Callable[[Mapping[str, Any]], Any]
+
+
+class Saver(Protocol):
+    """What writes checkpoints, such as a `ModelSaver`."""
+
+    name: str
+    weights_only: bool
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Where it writes."""
+
+    def save(self, state: Mapping[str, Any]) -> Any:
+        """Write a checkpoint with this training state."""
+
+    def wait(self) -> Path | None:
+        """Wait for what is being written; return the path of the latest."""
+
+
+class Checkpoints(Callback):
+    """Takes the checkpoints that savers ask for, when all callbacks and monitors have done their part of the moment.
+
+    Were they taken earlier, what comes later in the same step or epoch would be lost, or be done twice, in a training
+    that is resumed. So savers `request`, and the trainer registers this one after all others. A wrapper of
+    ``trigger_epoch`` may still do something after it.
+
+    A training without savers pays nothing for it in a step; requests are then met at the end of the epoch.
+
+    Args:
+        trainer: the trainer.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self._savers: list[Saver] = []
+        self._requests: list[Save] = []
+        self._epoch_that_is_over: int | None = None
+        self._saved_at: tuple[Any, ...] | None = None
+        self._series: CheckpointSeries | None = None
+
+    @cached_property
+    def shared_variables(self) -> list[Any]:
+        """The variables that any checkpoint of the model holds; to be asked once the graph is complete."""
+        return saveable_variables(self.trainer.graph)
+
+    @cached_property
+    def variables(self) -> list[Any]:
+        """Those, and what replicates of the model have of their own."""
+        return [*self.shared_variables, *self.trainer.replicate_variables()]
+
+    def register(self, saver: Saver) -> None:
+        """Let a saver take part; called in its `setup_graph`.
+
+        Raises:
+            ConfigError: if another one writes the same files.
+        """
+        directory = saver.checkpoint_dir.resolve()
+        for other in self._savers:
+            if other.checkpoint_dir.resolve() == directory:
+                raise ConfigError(
+                    f"{other.name} and {saver.name} both save in {str(directory)!r}, and would overwrite each other's "
+                    "files. Give one of them a checkpoint_dir of its own."
+                )
+        self._savers.append(saver)
+
+    def request(self, save: Save) -> None:
+        """Have `save` called with the training state, encoded, when everybody has done their part."""
+        if save not in self._requests:
+            self._requests.append(save)
+
+    def before_saving(self) -> None:
+        """Call ``before_checkpoint()`` of the plugins that have it; one raises an error if nothing shall be saved now."""
+        for plugin in self.trainer.hooks.plugins.values():
+            before_checkpoint = getattr(plugin, "before_checkpoint", None)
+            if before_checkpoint is not None:
+                before_checkpoint()
+
+    def newest(self) -> Checkpoint | None:
+        """Return the newest complete checkpoint of this training, once what is being written is on disk; or None."""
+        full = [saver for saver in self._savers if not saver.weights_only]
+        for saver in full:
+            try:
+                saver.wait()
+            except CheckpointError as error:
+                logger.error("%s", error)
+        if self.trainer.run_dir is not None:
+            found = newest_complete(self.trainer.run_dir)
+            if found is not None:
+                return found
+        for saver in full:
+            found = newest_complete(saver.checkpoint_dir)
+            if found is not None:
+                return found
+        return None
+
+    def restore_variables(self, checkpoint: Checkpoint) -> None:
+        """Give all variables but the global step the values of a checkpoint, in the middle of the training.
+
+        The training goes on in time: neither the counters nor the data nor callbacks go back.
+
+        Raises:
+            CheckpointError: if the files cannot be read.
+        """
+        values = read_variables(checkpoint.prefix, self.variables)
+        values.pop(variable_name(get_global_step_var()), None)
+        self.assign(values)
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Give variables values, by their names; replicates of the model become copies of what they replicate."""
+        assign_by_name(self.trainer.sess, values, self.shared_variables)
+        self.trainer.after_restore()
+        # What replicates have of their own comes on top of that.
+        shared = {variable_name(variable) for variable in self.shared_variables}
+        own = [variable for variable in self.variables if variable_name(variable) not in shared]
+        assign_by_name(self.trainer.sess, values, own)
+
+    def forget_requests(self) -> None:
+        """Drop what was requested and not done yet."""
+        self._requests.clear()
+
+    def save_now(self) -> Path | None:
+        """Save a checkpoint of this moment, between two steps or epochs, and wait until it is on disk.
+
+        It goes to where the training could be resumed from, if there is a `run_dir`; else to where savers save.
+
+        Returns:
+            Its path, or None if there is nowhere to save.
+
+        Raises:
+            CheckpointError: if it could not be written.
+        """
+        saver = self._saver_of_run()
+        if saver is None:
+            return None
+        if self._saved_at != (saver, self._moment()):
+            self.request(saver.save)
+            self._meet_requests()
+        return saver.wait()
+
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks; none in the step if there is no saver."""
+        hooks = super().hook_implementations()
+        if not self._savers:
+            del hooks["trigger_step"]
+        return hooks
+
+    @hookimpl(trylast=True)
+    def before_train(self, trainer: Trainer) -> None:
+        """Take a checkpoint of the beginning, if that was requested."""
+        self._epoch_that_is_over = trainer.starting_epoch - 1
+        self._warn_of_savers_elsewhere(trainer)
+        # Within an epoch, a resumed training is not yet where it was.
+        if self._epoch_is_over:
+            self._meet_requests()
+
+    @hookimpl(trylast=True)
+    def trigger_step(self, trainer: Trainer) -> None:
+        """Take a checkpoint, if one was requested in this step."""
+        if self._requests:
+            self._meet_requests()
+
+    @hookimpl(wrapper=True)
+    def trigger_epoch(self, trainer: Trainer) -> Generator[None, Any, Any]:  # type: ignore[override]
+        """Take a checkpoint, if one was requested at the end of this epoch."""
+        try:
+            result = yield
+        except StopTraining:
+            self._end_epoch(trainer)
+            raise
+        self._end_epoch(trainer)
+        return result
+
+    @hookimpl(tryfirst=True)
+    def after_train(self, trainer: Trainer) -> None:
+        """Take the checkpoint that was requested last, if the training ends in good order."""
+        try:
+            if trainer.failure is None:
+                self._meet_requests()
+        finally:
+            if self._series is not None:
+                self._series.close()
+
+    def _end_epoch(self, trainer: Trainer) -> None:
+        self._epoch_that_is_over = trainer.epoch_num
+        self._meet_requests()
+
+    def _meet_requests(self) -> None:
+        if not self._requests:
+            return
+        requests, self._requests = self._requests, []
+        self.before_saving()
+        state = take_state(self.trainer, self._epoch_is_over)
+        for save in requests:
+            save(state)
+            self._saved_at = (getattr(save, "__self__", None), self._moment())
+
+    @property
+    def _epoch_is_over(self) -> bool:
+        return self._epoch_that_is_over == self.trainer.epoch_num
+
+    def _moment(self) -> tuple[Any, ...]:
+        return (*self.trainer.progress.state_dict().values(), self._epoch_is_over)
+
+    def _saver_of_run(self) -> Saver | _SaverOfRun | None:
+        """Return what saves to the `run_dir`; else any saver of checkpoints that hold the training state."""
+        run_dir = self.trainer.run_dir
+        full = [saver for saver in self._savers if not saver.weights_only]
+        if run_dir is None:
+            return full[0] if full else None
+        there = [saver for saver in self._savers if saver.checkpoint_dir.resolve() == run_dir.resolve()]
+        for saver in there:
+            if not saver.weights_only:
+                return saver
+        self._series = CheckpointSeries(CheckpointDirectory(run_dir), Retention(0 if there else 2, float("inf")))
+        self._series.prepare()
+        return _SaverOfRun(self._series, self)
+
+    def _warn_of_savers_elsewhere(self, trainer: Trainer) -> None:
+        full = [saver for saver in self._savers if not saver.weights_only]
+        run_dir = trainer.run_dir
+        if run_dir is not None and full and all(saver.checkpoint_dir.resolve() != run_dir.resolve() for saver in full):
+            logger.warning(
+                "checkpoints go to %s only; resume=... looks for them in the run_dir, %s",
+                ", ".join(str(saver.checkpoint_dir) for saver in full),
+                run_dir,
+            )
+
+
+class _SaverOfRun:
+    """Saves to the `run_dir` of a training that has no saver there, when it has to end early."""
+
+    def __init__(self, series: CheckpointSeries, checkpoints: Checkpoints) -> None:
+        self._series = series
+        self._checkpoints = checkpoints
+        names = series.directory.names()
+        series.retention.load_state_dict({"preserved": [], "times": {}, "last_preserved": None}, names)
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        trainer = self._checkpoints.trainer
+        self._series.save(trainer.sess, self._checkpoints.variables, trainer.global_step, state)
+
+    def wait(self) -> Path | None:
+        self._series.wait()
+        return self._series.last_path

@@ -1,0 +1,170 @@
+"""A training that goes on from a checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpk.errors import CheckpointError, ConfigError
+from tpk.graph.variables import variable_name
+from tpk.plugin import Callback, hookimpl
+from tpk.session.checkpoint_files import Checkpoint, newest_complete
+from tpk.session.checkpoint_variables import read_variables, saved_names, stored_names
+from tpk.train.training_state import restore_callbacks, restore_input, restore_random_state, run_facts
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+RESUME = ("auto", "must", "never")
+
+
+class Resumption(Callback):
+    """Brings a training to where a checkpoint was taken, in two parts; the trainer registers it after all others.
+
+    Before ``before_train``: progress, what the monitors have recorded, the position in the data, and the variables.
+    After all ``before_train``, and if the checkpoint lies within an epoch, after all ``before_epoch`` of that epoch:
+    the variables once more, the state of the callbacks, and random state. So nothing that these hooks do, which the run
+    before has done already, tells a resumed training from one that was never interrupted. What they report in between
+    was reported then, too, and is dropped.
+
+    Args:
+        checkpoint: where to go on.
+    """
+
+    chief_only = False
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._state: Mapping[str, Any] = checkpoint.state
+        self._values: Mapping[str, np.ndarray] | None = None
+
+    def begin(self, trainer: Trainer) -> None:
+        """Do the first part; called when the session is there.
+
+        Raises:
+            CheckpointError: if the checkpoint does not fit the trainer.
+        """
+        logger.info(
+            "resuming from %s: epoch %d, step %d of it, global step %d",
+            self._checkpoint.prefix,
+            self._state["progress"]["epoch_num"],
+            self._state["progress"]["local_step"],
+            self._state["progress"]["global_step"],
+        )
+        self._check_run(trainer)
+        self._values = self._read_variables(trainer)
+        self._restore_variables(trainer)
+        trainer.progress.load_state_dict(self._state["progress"])
+        trainer.starting_epoch = trainer.epoch_num + 1 if self._state["epoch_is_over"] else trainer.epoch_num
+        trainer.monitors.load_state_dict(self._state["monitors"])
+        trainer.monitors.muted = True
+        restore_input(trainer, self._state["input"])
+
+    @hookimpl(trylast=True)
+    def before_train(self, trainer: Trainer) -> None:
+        """Do the second part, if the checkpoint was taken at the end of an epoch."""
+        self._finish(trainer)
+
+    @hookimpl(trylast=True)
+    def before_epoch(self, trainer: Trainer) -> None:
+        """Do the second part, if the checkpoint was taken within an epoch."""
+        if self._values is not None:
+            self._finish(trainer)
+
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hook in which the second part is done."""
+        return (
+            {"before_train": self.before_train} if self._state["epoch_is_over"] else {"before_epoch": self.before_epoch}
+        )
+
+    def _finish(self, trainer: Trainer) -> None:
+        self._restore_variables(trainer)
+        self._values = None
+        trainer.progress.load_state_dict(self._state["progress"])
+        trainer.load_state_dict(self._state["trainer"])
+        restore_callbacks(trainer, self._state["callbacks"])
+        trainer.checkpoints.forget_requests()
+        trainer.monitors.muted = False
+        restore_random_state(self._state["random"])
+
+    def _check_run(self, trainer: Trainer) -> None:
+        before, now = self._state["run"], run_facts(trainer)
+        progress = self._state["progress"]
+        if not self._state["epoch_is_over"] and progress["local_step"] > trainer.steps_per_epoch:
+            raise CheckpointError(
+                f"{self._checkpoint.prefix} was taken after step {progress['local_step']} of an epoch of "
+                f"{before['steps_per_epoch']} steps, but an epoch has {trainer.steps_per_epoch} now. Give "
+                "the former steps_per_epoch, or start a new run from the variables (session_init)."
+            )
+        changes = [
+            f"{name}: {before.get(name)!r} → {now.get(name)!r}"
+            for name in sorted({*before, *now})
+            if before.get(name) != now.get(name)
+        ]
+        if changes:
+            logger.warning(
+                "the run has changed since the checkpoint (%s), so it will not go on as it would have",
+                "; ".join(changes),
+            )
+
+    def _read_variables(self, trainer: Trainer) -> dict[str, np.ndarray]:
+        variables = trainer.checkpoints.variables
+        values = read_variables(self._checkpoint.prefix, variables)
+        shared = {variable_name(variable) for variable in trainer.checkpoints.shared_variables}
+        missing = [variable for variable in variables if variable_name(variable) in shared - values.keys()]
+        trainable = [variable_name(variable) for variable in missing if variable.trainable]
+        if trainable:
+            raise CheckpointError(
+                f"{self._checkpoint.prefix} does not have these variables of the model: {', '.join(trainable)}. "
+                "A model that has changed cannot resume a run. Start a new one: give another run_dir, and "
+                "session_init for the variables that are still the same."
+            )
+        if missing:
+            names = ", ".join(map(variable_name, missing))
+            logger.warning("not in %s, left as initialized: %s", self._checkpoint.prefix, names)
+        unused = stored_names(self._checkpoint.prefix) - saved_names(variables)
+        if unused:
+            logger.warning("in %s, but not in the graph: %s", self._checkpoint.prefix, ", ".join(sorted(unused)))
+        return values
+
+    def _restore_variables(self, trainer: Trainer) -> None:
+        assert self._values is not None
+        trainer.checkpoints.assign(self._values)
+
+
+def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
+    """Check the option `resume` of a training.
+
+    Raises:
+        ConfigError: if it is none of its values, or there is no `run_dir` to resume from.
+    """
+    if resume not in RESUME:
+        raise ConfigError(f"resume={resume!r}: expected one of {', '.join(map(repr, RESUME))}.")
+    if resume != "never" and run_dir is None:
+        raise ConfigError(
+            f"resume={resume!r} needs a run_dir: the default one is new each time, so nothing could ever be found "
+            "there. Name the directory of the run."
+        )
+
+
+def find_start(resume: str, run_dir: str | os.PathLike[str] | None) -> Checkpoint | None:
+    """Return the checkpoint to go on from, or None to start afresh.
+
+    Raises:
+        CheckpointError: if one must be there and is not.
+    """
+    if resume == "never" or run_dir is None:
+        return None
+    checkpoint = newest_complete(run_dir)
+    if checkpoint is None and resume == "must":
+        raise CheckpointError(
+            f"resume='must', but {os.fspath(run_dir)!r} has no complete checkpoint. Name the directory of a run that "
+            "saved one (ModelSaver), or give resume='auto' to start afresh if there is none."
+        )
+    return checkpoint

@@ -1,0 +1,144 @@
+"""The lock of a run's directory: one process at a time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tpk.errors import ConfigError
+
+try:
+    import fcntl as _fcntl
+except ImportError:  # on Windows
+    _fcntl = None  # type: ignore[assignment]
+
+fcntl: ModuleType | None = _fcntl
+
+logger = logging.getLogger(__name__)
+
+LOCK_NAME = ".lock"
+
+
+@contextmanager
+def run_lock(directory: Path) -> Iterator[None]:
+    """Within the context, no other process can train in this directory.
+
+    The lock is one of the operating system, which goes with the process, however that ends. Where a file system has no
+    locks, and where a worker that was forked has outlived the process that trained, the process id in the file decides.
+    Windows has no such locks; there, nothing is locked.
+
+    Args:
+        directory: the `run_dir`.
+
+    Raises:
+        ConfigError: if another process trains there, or nothing can be written there.
+    """
+    if fcntl is None:
+        logger.debug("%s is not locked: this system has no fcntl", directory)
+        yield
+        return
+    path = directory / LOCK_NAME
+    descriptor = _acquire(path)
+    try:
+        _write_owner(descriptor, path)
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+        os.close(descriptor)
+
+
+def _acquire(path: Path) -> int:
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise _not_writable(path, error) from error
+        try:
+            is_current = _take(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if is_current:
+            return descriptor
+        os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path) -> bool:
+    """Lock the open file; return whether it is still the one of that name, which the owner before may have removed."""
+    assert fcntl is not None
+    owner = _read_owner(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if owner is None or _may_be_alive(owner):
+            raise ConfigError(_used_by(path, owner)) from None
+        logger.info("%s is stale: process %s is dead, but has left a worker behind", path, owner["pid"])
+        with suppress(OSError):
+            path.unlink()
+        return False
+    except OSError as error:
+        logger.warning("%s: the file system has no locks (%s)", path, error)
+        if owner is not None and _may_be_alive(owner):
+            raise ConfigError(_used_by(path, owner)) from None
+    if owner is not None:
+        logger.info("%s is stale: process %s is dead", path, owner["pid"])
+    return _is_current(descriptor, path)
+
+
+def _write_owner(descriptor: int, path: Path) -> None:
+    owner = {"pid": os.getpid(), "host": socket.gethostname()}
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(owner).encode() + b"\n", 0)
+    except OSError as error:
+        raise _not_writable(path, error) from error
+
+
+def _is_current(descriptor: int, path: Path) -> bool:
+    """Whether the file that was locked is still the one of that name: the owner before may have removed it."""
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), named)
+
+
+def _read_owner(descriptor: int) -> Mapping[str, Any] | None:
+    try:
+        owner = json.loads(os.pread(descriptor, 4096, 0))
+    except (ValueError, OSError):
+        return None
+    return owner if isinstance(owner, dict) and {"pid", "host"} <= owner.keys() else None
+
+
+def _may_be_alive(owner: Mapping[str, Any]) -> bool:
+    """Whether the process may be there; of one on another host, nobody here can tell."""
+    if owner["host"] != socket.gethostname():
+        return True
+    try:
+        os.kill(owner["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # It belongs to somebody else.
+        return True
+    return True
+
+
+def _used_by(path: Path, owner: Mapping[str, Any] | None) -> str:
+    who = "another process" if owner is None else f"process {owner['pid']} on {owner['host']}"
+    return (
+        f"run_dir {str(path.parent)!r} is in use by {who}. Wait until that has ended, stop it, or name another "
+        f"directory. If it is dead, and was on another host, remove {str(path)!r}."
+    )
+
+
+def _not_writable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"run_dir {str(path.parent)!r} cannot be written to: {error}. Name another directory.")

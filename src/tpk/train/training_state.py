@@ -1,0 +1,152 @@
+"""The training state: everything besides the variables that a training needs to go on where it was."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpk.callbacks.proxy import ProxyCallback
+from tpk.errors import CheckpointError, InputError, add_note
+from tpk.plugin import Callback
+from tpk.session.checkpoint_encoding import encode
+from tpk.session.checkpoint_keys import state_keys
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+def take_state(trainer: Trainer, epoch_is_over: bool) -> dict[str, Any]:
+    """Return the training state of this moment, encoded.
+
+    Args:
+        trainer: a trainer between two steps, or between two epochs.
+        epoch_is_over: whether all hooks of the epoch have been called.
+
+    Raises:
+        CheckpointError: if somebody's state is no plain data; it says whose.
+    """
+    source = trainer.input_source
+    return {
+        "progress": trainer.progress.state_dict(),
+        "epoch_is_over": epoch_is_over,
+        "run": encode(run_facts(trainer), "the description of the run"),
+        "trainer": encode(trainer.state_dict(), f"the state of {type(trainer).__name__}"),
+        "callbacks": {
+            key: encode(state, f"the state of callback {key!r}") for key, state in _states(trainer).items() if state
+        },
+        "monitors": encode(trainer.monitors.state_dict(), "the state of the monitors"),
+        "input": None
+        if source is None
+        else {
+            "source": type(source).__name__,
+            "position": encode(source.state_dict(), f"the position of {type(source).__name__}"),
+        },
+        "random": encode(_random_state(), "the random state"),
+    }
+
+
+def restore_callbacks(trainer: Trainer, states: Mapping[str, Any]) -> None:
+    """Give callbacks their states, by their keys, and report what does not match, both ways.
+
+    Raises:
+        CheckpointError: if a callback cannot take its state.
+    """
+    callbacks = _keyed(trainer)
+    for key, callback in callbacks.items():
+        if key in states:
+            try:
+                callback.load_state_dict(states[key])
+            except Exception as error:
+                raise CheckpointError(
+                    f"callback {key!r} cannot take back its state from the checkpoint: {error!r}. Has its class "
+                    "changed since? Leave the callback out, or start a new run from the variables (session_init)."
+                ) from error
+    unused = sorted(states.keys() - callbacks.keys())
+    if unused and trainer.is_chief:
+        logger.warning(
+            "the checkpoint has the state of callbacks that this run does not have: %s. It is not used.",
+            ", ".join(unused),
+        )
+    new = sorted(key for key, callback in callbacks.items() if key not in states and callback.state_dict())
+    if new and trainer.is_chief:
+        logger.warning("callbacks of which the checkpoint has no state start anew: %s", ", ".join(new))
+
+
+def restore_input(trainer: Trainer, state: Mapping[str, Any] | None) -> None:
+    """Let the data go on after what the training has used of it; before it starts.
+
+    Raises:
+        CheckpointError: if the input cannot take the position.
+    """
+    source = trainer.input_source
+    position = state["position"] if state is not None else {}
+    if source is None:
+        if position:
+            logger.warning("the checkpoint has a position in the data, but this trainer has no input_source")
+        return
+    kind = type(source).__name__
+    if not position:
+        logger.info("%s keeps no position in its data; it starts from the beginning", kind)
+        return
+    assert state is not None
+    if state["source"] != kind:
+        logger.warning("the data came by %s, and comes by %s now", state["source"], kind)
+    try:
+        source.load_state_dict(position)
+    except (InputError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{kind} cannot go on from the position in the checkpoint, which is one of {state['source']}: {error}. Use "
+            "the same kind of input, or start a new run from the variables (session_init)."
+        ) from error
+
+
+def restore_random_state(state: Mapping[str, Any]) -> None:
+    """Give the global generators of Python and NumPy their states back."""
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers.tolist()), gauss))
+    np.random.set_state(state["numpy"])
+
+
+def run_facts(trainer: Trainer) -> dict[str, Any]:
+    """Return what should be the same when a training is resumed."""
+    described = trainer.describe()
+    kept = ("trainer", "strategy", "num_replicas", "precision")
+    return {"steps_per_epoch": trainer.steps_per_epoch, **{name: described[name] for name in kept if name in described}}
+
+
+def _random_state() -> dict[str, Any]:
+    version, numbers, gauss = random.getstate()
+    return {"python": (version, np.array(numbers, np.int64), gauss), "numpy": np.random.get_state()}
+
+
+def _states(trainer: Trainer) -> dict[str, Any]:
+    states = {}
+    for key, callback in _keyed(trainer).items():
+        try:
+            states[key] = callback.state_dict()
+        except Exception as error:
+            add_note(error, f"in state_dict of callback {key!r}")
+            raise
+    return states
+
+
+def _keyed(trainer: Trainer) -> dict[str, Callback]:
+    """Return the callbacks of a trainer by the keys of what they are, or stand in for."""
+    callbacks = [
+        plugin
+        for plugin in trainer.hooks.plugins.values()
+        if isinstance(plugin, Callback) and plugin is not trainer.monitors
+    ]
+    return dict(zip(state_keys(map(_innermost, callbacks)), callbacks, strict=True))
+
+
+def _innermost(callback: Callback) -> Callback:
+    while isinstance(callback, ProxyCallback):
+        callback = callback.cb
+    return callback

@@ -1,0 +1,412 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tpk.cli.main import main
+
+INDEX_END = (0xDB4775248B80FB57).to_bytes(8, "little")
+
+
+def run(capsys, *arguments):
+    """Run the command; return its exit status, what it wrote, and its errors."""
+    status = main(["checkpoint", *map(str, arguments)])
+    written, errors = capsys.readouterr()
+    return status, written, errors
+
+
+def error_of(capsys, *arguments):
+    """Run the command, which has to fail as all of them do; return the error."""
+    status, written, error = run(capsys, *arguments)
+    assert (status, written) == (2, "")
+    assert error.startswith("tpk: ") and error.count("\n") == 1
+    return error
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Return a function that writes a checkpoint with given values, and returns its prefix."""
+
+    def save(name, **values):
+        import tensorflow as tf
+
+        names = [key.replace("__", "/") for key in values]
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        tf.raw_ops.SaveV2(
+            prefix=str(path),
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.constant(value) for value in values.values()],
+        )
+        return path
+
+    return save
+
+
+# ls
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """A directory as a run leaves it, but for the content of the files."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    for step in (20, 100, 3):
+        (directory / f"model-{step}.index").write_bytes(bytes(92) + INDEX_END)
+        (directory / f"model-{step}.data-00000-of-00001").write_bytes(bytes(2000 + step))
+    (directory / "checkpoint").write_text(
+        'model_checkpoint_path: "model-20"\nall_model_checkpoint_paths: "model-3"\n', encoding="utf-8"
+    )
+    (directory / "stats.jsonl").write_text("{}\n")
+    return directory
+
+
+def listed(capsys, directory, *options):
+    status, written, errors = run(capsys, "ls", directory, "--json", *options)
+    assert (status, errors) == (0, "")
+    return {each["name"]: each for each in json.loads(written)}
+
+
+def test_ls_lists_steps_in_their_order_with_time_size_and_pointer(run_dir, capsys):
+    os.utime(run_dir / "model-3.index", (1e9, 1e9))
+    os.utime(run_dir / "model-3.data-00000-of-00001", (1e9 + 1, 1e9 + 1))
+    status, table, _ = run(capsys, "ls", run_dir)
+    assert status == 0
+    lines = [line.split() for line in table.splitlines()]
+    assert [line[:2] for line in lines[1:]] == [["3", "model-3"], ["20", "model-20"], ["100", "model-100"]]
+    assert [line[2] == "*" for line in lines[1:]] == [False, True, False]
+    assert "2.1 KiB" in table and all(line[-1] == "yes" for line in lines[1:])
+    found = listed(capsys, run_dir)
+    assert list(found) == ["model-3", "model-20", "model-100"]
+    assert found["model-3"] == {
+        "name": "model-3",
+        "step": 3,
+        "time": "2001-09-09T01:46:41+00:00",
+        "size": 2103,
+        "state": False,
+        "problem": None,
+        "latest": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda path: (path / "model-20.index").unlink(), "model-20.index is missing"),
+        (lambda path: (path / "model-20.index").write_bytes(b""), "model-20.index is torn or damaged"),
+        (lambda path: (path / "model-20.index").write_bytes(INDEX_END[:-1]), "model-20.index is torn or damaged"),
+        (lambda path: (path / "model-20.data-00000-of-00001").unlink(), "model-20.data-* is missing"),
+        (
+            lambda path: (path / "model-20.data-00000-of-00001").rename(path / "model-20.data-00001-of-00002"),
+            "model-20.data-00000-of-00002 is missing",
+        ),
+        (lambda path: (path / "state-20.json").write_bytes(b"{"), "state-20.json does not begin as a training state"),
+    ],
+)
+def test_ls_tells_what_is_not_complete(run_dir, capsys, damage, problem):
+    damage(run_dir)
+    found = listed(capsys, run_dir)
+    assert found["model-20"]["problem"].startswith(problem)
+    assert found["model-3"]["problem"] is None
+    _, table, _ = run(capsys, "ls", run_dir)
+    assert f"no: {problem}" in table
+
+
+def test_ls_knows_a_training_state_without_variables(run_dir, capsys):
+    (run_dir / "state-7.json").write_bytes(b"{")
+    assert listed(capsys, run_dir)["model-7"]["problem"] == "model-7.index is missing"
+
+
+def write_state(directory, step):
+    from tpk.session.checkpoint_files import describe_file, state_bytes, state_path
+
+    files = {path.name: describe_file(path) for path in directory.glob(f"model-{step}.*")}
+    content = {"format": 1, "tpk": "0", "name": f"model-{step}", "files": files, "state": {}}
+    state_path(directory, step).write_bytes(state_bytes(content))
+
+
+def test_ls_compares_with_the_training_state(run_dir, capsys):
+    write_state(run_dir, 20)
+    found = listed(capsys, run_dir, "--verify")["model-20"]
+    assert found["state"] and found["problem"] is None
+    data = run_dir / "model-20.data-00000-of-00001"
+    data.write_bytes(bytes(2019) + b"x")
+    assert listed(capsys, run_dir)["model-20"]["problem"] is None
+    assert "checksum" in listed(capsys, run_dir, "--verify")["model-20"]["problem"]
+    data.write_bytes(bytes(10))
+    assert listed(capsys, run_dir)["model-20"]["problem"] == f"{data.name} has 10 bytes, but should have 2020"
+
+
+def test_ls_reads_what_has_no_training_state_if_asked(save, tmp_path, capsys):
+    prefix = save("run/model-5", w=np.ones(100))
+    data = Path(f"{prefix}.data-00000-of-00001")
+    assert listed(capsys, prefix.parent, "--verify")["model-5"]["problem"] is None
+    data.write_bytes(data.read_bytes()[:-1])
+    problem = listed(capsys, prefix.parent, "--verify")["model-5"]["problem"]
+    assert data.name in problem and "torn or damaged" in problem
+
+
+def test_ls_lists_checkpoints_of_other_programs(tmp_path, capsys):
+    for name in ("model.ckpt", "model.ckpt-5"):
+        (tmp_path / f"{name}.index").write_bytes(INDEX_END)
+        (tmp_path / f"{name}.data-00000-of-00001").write_bytes(b"")
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/elsewhere/model.ckpt-5"\n')
+    found = listed(capsys, tmp_path)
+    assert [(each["step"], each["latest"]) for each in found.values()] == [(None, False), (5, True)]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty", "file"])
+def test_ls_of_no_run_is_an_error(tmp_path, capsys, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    assert str(tmp_path / name) in error_of(capsys, "ls", tmp_path / name)
+
+
+def test_ls_and_npz_files_need_no_tensorflow(run_dir, tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.ones(3))
+    for step in (3, 20, 100):
+        write_state(run_dir, step)
+    script = (
+        "import sys; from tpk.cli.main import main;"
+        f"assert main(['checkpoint', 'ls', '--verify', {str(run_dir)!r}]) == 0;"
+        f"assert main(['checkpoint', 'show', {str(tmp_path / 'x.npz')!r}]) == 0;"
+        f"assert main(['checkpoint', 'diff', {str(tmp_path / 'x.npz')!r}, {str(tmp_path / 'x.npz')!r}]) == 0;"
+        f"assert main(['checkpoint', 'show', {str(tmp_path / 'nowhere')!r}]) == 2;"
+        "assert not {'tensorflow', 'keras'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, stdout=subprocess.DEVNULL)
+
+
+# show
+
+
+def test_show_has_names_shapes_dtypes_sizes_and_the_total(save, capsys):
+    prefix = save("model-5", conv__w=np.ones((300, 2), "f4"), step=np.int64(5), text=["a", "b"])
+    status, table, errors = run(capsys, "show", prefix)
+    assert (status, errors) == (0, "")
+    assert [" ".join(line.split()) for line in table.splitlines()] == [
+        "name shape dtype size",
+        "conv/w (300, 2) float32 2.3 KiB",
+        "step () int64 8 B",
+        "text (2,) string -",
+        f"{prefix}: 3 variables, 603 elements, 2.4 KiB",
+    ]
+    _, text, _ = run(capsys, "show", prefix, "--json")
+    data = json.loads(text)
+    assert (data["elements"], data["size"]) == (603, 2408)
+    assert data["variables"][0] == {"name": "conv/w", "shape": [300, 2], "dtype": "float32", "size": 2400}
+
+
+def test_a_checkpoint_may_be_named_in_every_way(save, tmp_path, capsys):
+    prefix = save("run/model-5", w=np.ones(2))
+    (prefix.parent / "checkpoint").write_text('model_checkpoint_path: "model-5"\n')
+    for path in (prefix, f"{prefix}.index", f"{prefix}.data-00000-of-00001", prefix.parent):
+        status, table, _ = run(capsys, "show", path)
+        assert status == 0 and "1 variables, 2 elements, 16 B" in table
+
+
+def test_show_of_values_has_their_statistics(save, capsys):
+    prefix = save("model-5", w=np.array([[1, 3], [0, np.nan]], "f4"), text=["a", "b"], n=np.array([2, 4]))
+    _, text, _ = run(capsys, "show", prefix, "--values", "w:0", "--json")
+    assert json.loads(text) == {
+        "name": "w",
+        "shape": [2, 2],
+        "dtype": "float32",
+        "nan": 1,
+        "infinite": 0,
+        "min": 0,
+        "max": 3,
+        "mean": pytest.approx(4 / 3),
+        "std": pytest.approx(np.std([1, 3, 0])),
+        "zeros": 1,
+        "first": ["1.0", "3.0", "0.0", "nan"],
+    }
+    _, text, _ = run(capsys, "show", prefix, "--values", "n")
+    assert "mean:      3.0" in text and "nan" not in text
+    _, text, _ = run(capsys, "show", prefix, "--values", "text")
+    assert "first:     ['a', 'b']" in text
+
+
+def test_show_of_values_knows_bfloat16(save, capsys):
+    import tensorflow as tf
+
+    prefix = save("model-5", half=tf.constant([1.5, -2], tf.bfloat16))
+    _, text, _ = run(capsys, "show", prefix, "--values", "half", "--json")
+    found = json.loads(text)
+    assert (found["dtype"], found["min"], found["max"]) == ("bfloat16", -2, 1.5)
+
+
+def test_show_of_an_unknown_name_says_which_are_near(save, capsys):
+    prefix = save("model-5", conv__weights=np.ones(2))
+    assert "Did you mean 'conv/weights'?" in error_of(capsys, "show", prefix, "--values", "conv/weight")
+
+
+# diff
+
+
+def test_diff_of_the_same_is_nothing(save, capsys):
+    values = {"w": np.array([1, np.nan, np.inf]), "text": ["a"], "n": np.int64(2**62)}
+    status, text, _ = run(capsys, "diff", save("a", **values), save("b", **values))
+    assert (status, text) == (0, "3 variables, 3 of them the same in both\n")
+
+
+def test_diff_tells_names_shapes_dtypes_and_values(save, capsys):
+    import tensorflow as tf
+
+    first = save(
+        "a", only=np.ones(2), shape=np.ones(2), dtype=np.array([1, 2], "f4"), w=np.array([1.0, 2, 3]), same=np.ones(3)
+    )
+    second = save(
+        "b",
+        new=np.ones(3),
+        shape=np.ones((2, 1)),
+        dtype=tf.constant([1, 2.5], tf.bfloat16),
+        w=np.array([1.0, 2.25, 2.5]),
+        same=np.ones(3),
+    )
+    status, table, _ = run(capsys, "diff", first, second)
+    assert status == 1
+    assert [" ".join(line.split()) for line in table.splitlines()] == [
+        "difference name first second elements max abs",
+        "dtype dtype float32 bfloat16 1 0.5",
+        "only in second new - (3,) - -",
+        "only in first only (2,) - - -",
+        "shape shape (2,) (2, 1) - -",
+        "values w - - 2 0.5",
+        "6 variables, 1 of them the same in both",
+    ]
+    status, text, _ = run(capsys, "diff", first, second, "--json")
+    data = json.loads(text)
+    assert (status, data["compared"], len(data["differences"])) == (1, 6, 5)
+    assert data["differences"][-1] == {
+        "name": "w",
+        "kind": "values",
+        "first": "",
+        "second": "",
+        "count": 2,
+        "max_abs": 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "count", "max_abs"),
+    [
+        (np.array([2**62 + 1, 5]), np.array([2**62, 5]), 1, 1),
+        (np.array([-(2**63)]), np.array([2**63 - 1]), 1, 2.0**64),
+        (np.array([0, 255], np.uint8), np.array([255, 0], np.uint8), 2, 255),
+        (np.array([True]), np.array([False]), 1, 1),
+        (np.array([1.0, 2.0]), np.array([np.nan, 2.0]), 1, None),
+        (np.array([3j]), np.array([4 + 0j]), 1, 5),
+        (np.array(["a", "b"]), np.array(["a", "c"]), 1, None),
+    ],
+)
+def test_diff_is_exact(tmp_path, capsys, first, second, count, max_abs):
+    np.savez(tmp_path / "a.npz", w=first)
+    np.savez(tmp_path / "b.npz", w=second)
+    _, text, _ = run(capsys, "diff", tmp_path / "a.npz", tmp_path / "b.npz", "--json")
+    (difference,) = json.loads(text)["differences"]
+    assert (difference["count"], difference["max_abs"]) == (count, max_abs)
+
+
+# to-npz
+
+
+def test_to_npz_writes_what_numpy_reads(save, tmp_path, capsys):
+    import tensorflow as tf
+
+    half = tf.constant([1.5, -3.389e38, float("inf")], tf.bfloat16)
+    prefix = save("model-5", conv__w=np.arange(6.0).reshape(2, 3), text=["a", "bcd"], half=half, step=np.int64(5))
+    status, text, errors = run(capsys, "to-npz", prefix, tmp_path / "x.npz")
+    assert (status, errors) == (0, "")
+    assert "x.npz: 4 variables" in text and "1 of them" in text and "float32, without loss" in text
+    with np.load(tmp_path / "x.npz") as found:
+        assert sorted(found) == ["conv/w", "half", "step", "text"]
+        np.testing.assert_array_equal(found["conv/w"], np.arange(6.0).reshape(2, 3))
+        assert found["text"].tolist() == [b"a", b"bcd"] and found["step"] == 5
+        assert found["half"].dtype == np.float32
+        np.testing.assert_array_equal(found["half"].astype(half.dtype.as_numpy_dtype), half.numpy())
+    assert run(capsys, "diff", prefix, tmp_path / "x.npz")[1].count("float32  0  ") == 1
+    assert (tmp_path / "x.npz").stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_to_npz_gives_the_same_bytes_each_time(save, tmp_path, capsys):
+    prefix = save("model-5", w=np.ones(3))
+    for name in ("x.npz", "y.npz"):
+        assert run(capsys, "to-npz", prefix, tmp_path / name)[0] == 0
+    assert (tmp_path / "x.npz").read_bytes() == (tmp_path / "y.npz").read_bytes()
+
+
+def test_to_npz_overwrites_only_by_force(save, tmp_path, capsys):
+    prefix = save("model-5", w=np.ones(3))
+    out = tmp_path / "x.npz"
+    out.write_text("precious")
+    assert "--force" in error_of(capsys, "to-npz", prefix, out)
+    assert out.read_text() == "precious"
+    assert run(capsys, "to-npz", prefix, out, "--force")[0] == 0
+    assert np.load(out)["w"].tolist() == [1, 1, 1]
+
+
+def test_to_npz_leaves_what_there_was_if_it_fails(save, tmp_path, capsys):
+    prefix = save("model-5", a=np.ones(3), b=np.ones(3))
+    data = Path(f"{prefix}.data-00000-of-00001")
+    data.write_bytes(data.read_bytes()[:-1])
+    out = tmp_path / "x.npz"
+    out.write_text("precious")
+    before = sorted(os.listdir(tmp_path))
+    assert str(data) in error_of(capsys, "to-npz", prefix, out, "--force")
+    assert out.read_text() == "precious" and sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize(
+    ("out", "message"), [("x.txt", "does not end in .npz"), ("nowhere/x.npz", "No such file or directory")]
+)
+def test_to_npz_to_where_it_cannot_be_is_an_error(save, tmp_path, capsys, out, message):
+    assert message in error_of(capsys, "to-npz", save("model-5", w=np.ones(3)), tmp_path / out)
+
+
+def test_to_npz_does_not_cut_strings(save, tmp_path, capsys):
+    error = error_of(capsys, "to-npz", save("model-5", text=[b"a\0", b"bcd"]), tmp_path / "x.npz")
+    assert "'text'" in error and os.listdir(tmp_path).count("x.npz") == 0
+
+
+def test_to_npz_of_an_object_based_checkpoint_has_its_variables(tmp_path, capsys):
+    import tensorflow as tf
+
+    prefix = tf.train.Checkpoint(w=tf.Variable([1.0])).save(str(tmp_path / "ckpt"))
+    assert run(capsys, "to-npz", prefix, tmp_path / "x.npz")[0] == 0
+    with np.load(tmp_path / "x.npz") as found:
+        assert sorted(found) == [f"{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in ("save_counter", "w")]
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("arguments", [("show",), ("show", "--values", "w"), ("diff",)])
+@pytest.mark.parametrize("path", ["nowhere", "x.npz", "empty", "torn.npz", "torn"])
+def test_what_cannot_be_read_is_an_error_that_names_it(tmp_path, capsys, arguments, path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "torn.npz").write_bytes(b"PK")
+    (tmp_path / "torn.index").write_bytes(b"x" * 100)
+    paths = [tmp_path / path] * (2 if arguments == ("diff",) else 1)
+    assert str(tmp_path / path) in error_of(capsys, *arguments[:1], *paths, *arguments[1:])
+
+
+@pytest.mark.parametrize("arguments", [[], ["ls"], ["show"], ["diff", "a"], ["nothing"]])
+def test_arguments_that_are_missing_are_told(capsys, arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["checkpoint", *arguments])
+    assert ended.value.code == 2
+    assert "usage: tpk checkpoint" in capsys.readouterr().err

@@ -1,0 +1,200 @@
+"""What makes a checkpoint complete, and how damage shows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tpk.errors import CheckpointError
+from tpk.session import checkpoint_directory
+from tpk.session.checkpoint_directory import CheckpointDirectory
+from tpk.session.checkpoint_files import newest_complete, read_checkpoint
+
+
+def writes(text, suffixes=(".index", ".data-00000-of-00001")):
+    """What writes "variables"."""
+
+    def write(prefix):
+        for suffix in suffixes:
+            with open(prefix + suffix, "w") as file:
+                file.write(text + suffix)
+
+    return write
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.fixture
+def directory(tmp_path):
+    directory = CheckpointDirectory(tmp_path)
+    for step in (1, 2):
+        directory.write(step, writes(f"variables {step} " * 20), {"progress": {"global_step": step}})
+    return directory
+
+
+def test_a_checkpoint_is_what_was_written(tmp_path, directory):
+    checkpoint = newest_complete(tmp_path)
+    assert (checkpoint.step, checkpoint.name) == (2, "model-2")
+    assert checkpoint.prefix == str(tmp_path / "model-2")
+    assert checkpoint.state == {"progress": {"global_step": 2}}
+    assert json.loads(checkpoint.state_path.read_text())["format"] == 1
+    assert names(tmp_path) == [
+        f"{kind}-{step}{suffix}"
+        for kind, suffixes in (("model", [".data-00000-of-00001", ".index"]), ("state", [".json"]))
+        for step in (1, 2)
+        for suffix in suffixes
+    ]
+
+
+@pytest.mark.parametrize("file", ["state-2.json", "model-2.index", "model-2.data-00000-of-00001"])
+def test_damage_is_found_and_the_checkpoint_before_is_used(tmp_path, directory, file, caplog):
+    path = tmp_path / file
+    whole = path.read_bytes()
+    rng = random.Random(file)
+    places = [rng.randrange(len(whole)) for _ in range(50)]
+    flipped = [whole[:at] + bytes([whole[at] ^ (1 << rng.randrange(8))]) + whole[at + 1 :] for at in places]
+    cut = [whole[:at] for at in places]
+    zeroed = [whole[:at] + bytes(len(whole) - at) for at in places]
+    for content in [*flipped, *cut, *zeroed, b"", whole + b"x"]:
+        path.write_bytes(content)
+        caplog.clear()
+        assert newest_complete(tmp_path).step == 1
+        assert str(path) in caplog.text
+    path.unlink()
+    assert newest_complete(tmp_path).step == 1
+    assert f"{path} is missing" in caplog.text
+
+
+def test_variables_without_a_state_are_no_checkpoint(tmp_path, directory, caplog):
+    directory.write(3, writes("weights only"), None)
+    assert newest_complete(tmp_path).step == 2
+    assert "state-3.json is missing" in caplog.text
+
+
+def test_a_format_of_the_future_is_not_guessed_at(tmp_path, directory, monkeypatch):
+    monkeypatch.setattr(checkpoint_directory, "FORMAT", 2)
+    directory.write(3, writes("variables"), {})
+    with pytest.raises(CheckpointError, match=r"has format 2.*reads format 1"):
+        read_checkpoint(tmp_path, 3)
+    assert newest_complete(tmp_path).step == 2
+
+
+def test_nothing_is_none(tmp_path):
+    assert newest_complete(tmp_path) is None
+    assert newest_complete(tmp_path / "not there") is None
+
+
+class Crash(BaseException):
+    pass
+
+
+def test_wherever_writing_breaks_off_what_was_there_is_complete(tmp_path, directory, monkeypatch):
+    """Each call that changes the disk is the last one in turn."""
+    (tmp_path / "again").mkdir()
+    calls, last = 0, 0
+
+    def breaking(original):
+        def call(*arguments, **options):
+            nonlocal calls
+            calls += 1
+            if calls > last:
+                raise Crash
+            return original(*arguments, **options)
+
+        return call
+
+    import os
+
+    with monkeypatch.context() as patch:
+        for name in ("replace", "fsync"):
+            patch.setattr(os, name, breaking(getattr(os, name)))
+        outcomes = []
+        for last in range(30):
+            calls = 0
+            try:
+                directory.write(2, writes(f"other {last} "), {"last": last})
+                directory.point_to("model-2", ["model-1", "model-2"])
+            except Crash:
+                outcomes.append(newest_complete(tmp_path).state)
+            else:
+                break
+    assert 5 < len(outcomes) < 30
+    assert outcomes[0] == {"progress": {"global_step": 2}}
+    assert newest_complete(tmp_path).state == {"last": last}
+    assert not list(tmp_path.glob(".writing*"))
+
+
+def test_a_complete_checkpoint_is_never_overwritten_in_place(tmp_path, directory):
+    assert directory.write(2, writes("variables 2 " * 20), {"new": True}) == "model-2"
+    assert newest_complete(tmp_path).state == {"new": True}
+    assert directory.write(2, writes("others"), {"newer": True}) == "model-2.2"
+    assert newest_complete(tmp_path).prefix == str(tmp_path / "model-2.2")
+    assert not list(tmp_path.glob("model-2.index"))
+    assert directory.names() == ["model-1", "model-2.2"]
+    assert directory.write(2, writes("again others"), {"newest": True}) == "model-2"
+    assert directory.names() == ["model-1", "model-2"]
+    assert newest_complete(tmp_path).state == {"newest": True}
+
+
+def test_a_checkpoint_that_was_torn_is_replaced(tmp_path, directory):
+    (tmp_path / "state-2.json").write_text("torn")
+    assert directory.write(2, writes("others"), {"new": True}) == "model-2"
+    assert newest_complete(tmp_path).state == {"new": True}
+
+
+def test_removal_begins_with_the_state(tmp_path, directory, monkeypatch):
+    order = []
+    unlink = type(tmp_path).unlink
+    monkeypatch.setattr(type(tmp_path), "unlink", lambda path, **options: [order.append(path.name), unlink(path)])
+    directory.remove("model-2")
+    assert order == ["state-2.json", "model-2.index", "model-2.data-00000-of-00001"]
+    assert newest_complete(tmp_path).step == 1
+    directory.remove("model-2")
+
+
+def test_a_failure_leaves_nothing_and_names_path_and_space(tmp_path, directory):
+    def full(prefix):
+        writes("half", [".data-00000-of-00001.tempstate123"])(prefix)
+        raise OSError(28, "No space left on device")
+
+    before = names(tmp_path)
+    with pytest.raises(
+        CheckpointError, match=rf"step 3 .* {tmp_path}: .*No space left on device\. Free there: \d+.*MB"
+    ):
+        directory.write(3, full, {})
+    assert names(tmp_path) == before
+    with pytest.raises(CheckpointError, match="no variables were written"):
+        directory.write(3, lambda prefix: None, {})
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path, directory, caplog):
+    caplog.set_level(logging.INFO, logger="tpk")
+    before = names(tmp_path)
+    (tmp_path / ".writing-model-3.index").touch()
+    (tmp_path / ".writing-min-cost-3.index").touch()
+    CheckpointDirectory(tmp_path).prepare()
+    assert names(tmp_path) == sorted([*before, ".writing-min-cost-3.index"])
+    assert "never finished" in caplog.text
+
+
+def test_a_place_that_cannot_be_a_directory_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="cannot be written to"):
+        CheckpointDirectory(tmp_path / "file" / "below").prepare()
+
+
+def test_reading_needs_no_tensorflow():
+    code = (
+        "import sys, types; sys.modules['tensorflow'] = None; import tpk;"
+        "package = types.ModuleType('tpk.session'); package.__path__ = [tpk.__path__[0] + '/session'];"
+        "sys.modules['tpk.session'] = package;"
+        "import tpk.session.checkpoint_files, tpk.session.checkpoint_directory"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

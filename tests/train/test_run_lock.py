@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+import tpk
+from tpk.train import run_lock as module
+from tpk.train.run_lock import LOCK_NAME, run_lock
+
+OTHER = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+os.write(descriptor, sys.argv[2].replace("PID", str(os.getpid())).encode())
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+class Nothing(tpk.Trainer):
+    def run_step(self):
+        pass
+
+
+@pytest.fixture
+def other_process(tmp_path):
+    """A function that has another process lock the directory, and leave this text in the file."""
+    started = []
+
+    def start(text):
+        path = tmp_path / LOCK_NAME
+        command = [sys.executable, "-c", OTHER, str(path), text]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout.readline() == "locked\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def owner(pid="PID", host=None):
+    text = json.dumps({"pid": 0, "host": host or socket.gethostname()})
+    return text.replace('"pid": 0', f'"pid": {pid}')
+
+
+def dead_pid():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait(timeout=20)
+    return process.pid
+
+
+def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path, other_process):
+    process = other_process(owner())
+    with pytest.raises(tpk.ConfigError, match=rf"in use by process {process.pid} on {socket.gethostname()}"):
+        Nothing().train(steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+    assert not (tmp_path / "config.json").exists()
+    process.kill()
+    process.wait(timeout=20)
+    Nothing().train(steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+    assert not (tmp_path / LOCK_NAME).exists()
+
+
+def test_a_process_that_has_not_written_its_pid_yet_is_respected(tmp_path, other_process):
+    other_process("")
+    with pytest.raises(tpk.ConfigError, match="in use by another process"), run_lock(tmp_path):
+        pass
+
+
+def test_two_trainings_of_one_process_are_two(tmp_path):
+    with (
+        run_lock(tmp_path),
+        pytest.raises(tpk.ConfigError, match=f"process {os.getpid()} "),
+        run_lock(tmp_path),
+    ):
+        pass
+    with run_lock(tmp_path):
+        assert json.loads((tmp_path / LOCK_NAME).read_text()) == {"pid": os.getpid(), "host": socket.gethostname()}
+
+
+def test_a_lock_of_a_dead_process_is_taken_over(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="tpk")
+    pid = dead_pid()
+    (tmp_path / LOCK_NAME).write_text(owner(pid))
+    with run_lock(tmp_path):
+        assert f"process {pid} is dead" in caplog.text
+
+
+def test_a_lock_that_a_worker_of_a_dead_process_holds_is_taken_over(tmp_path, other_process, caplog):
+    caplog.set_level(logging.INFO, logger="tpk")
+    other_process(owner(dead_pid()))
+    with run_lock(tmp_path):
+        assert "has left a worker behind" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "refused"),
+    [("", False), ("{", False), (owner(os.getppid()), True), (owner(1, "elsewhere"), True)],
+    ids=["empty", "torn", "alive", "elsewhere"],
+)
+def test_without_locks_of_the_file_system_the_pid_decides(tmp_path, monkeypatch, content, refused):
+    def no_locks(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(module.fcntl, "flock", no_locks)
+    (tmp_path / LOCK_NAME).write_text(content)
+    if refused:
+        with pytest.raises(tpk.ConfigError, match="in use by process"), run_lock(tmp_path):
+            pass
+    else:
+        with run_lock(tmp_path):
+            pass
+
+
+def test_a_system_without_locks_goes_without(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "fcntl", None)
+    with run_lock(tmp_path):
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_that_is_read_only_is_an_error(tmp_path, monkeypatch):
+    def read_only(path, *arguments):
+        raise OSError(errno.EROFS, "Read-only file system", path)
+
+    monkeypatch.setattr(module.os, "open", read_only)
+    with pytest.raises(tpk.ConfigError, match=r"cannot be written to: .*Read-only file system.*Name another"):
+        Nothing().train(steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+
+
+def test_the_lock_is_released_however_the_training_ends(tmp_path):
+    class Broken(Nothing):
+        def run_step(self):
+            raise ValueError
+
+    for resume in ("never", "auto"):
+        with pytest.raises(ValueError), tf.Graph().as_default():
+            Broken().train(steps_per_epoch=1, max_epoch=1, run_dir=tmp_path, resume=resume)
+    assert not (tmp_path / LOCK_NAME).exists()

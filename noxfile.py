@@ -106,6 +106,9 @@ def bench(session):
     session.install("tensorflow==2.21.*", ".", "matplotlib")
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
+    session.install("torch>=2.6")
     session.run("python", "tests/benchmarks/start_up.py")
+    session.run("python", "tests/benchmarks/data_received.py")
+    session.run("python", "tests/benchmarks/data_delivered.py")
     session.run("python", "tests/benchmarks/towers.py")
     session.run("python", "tests/benchmarks/step_overhead.py", "--png", "step_overhead.png", *session.posargs)

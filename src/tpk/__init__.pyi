@@ -20,6 +20,7 @@ from tpk.callbacks import (
     HyperParamSetterWithFunc as HyperParamSetterWithFunc,
     Inferencer as Inferencer,
     InferenceRunner as InferenceRunner,
+    InputMonitor as InputMonitor,
     MergeAllSummaries as MergeAllSummaries,
     ModelSaver as ModelSaver,
     MovingAverageSummary as MovingAverageSummary,
@@ -117,12 +118,16 @@ from tpk.graph.summaries import (
     add_tensor_summary as add_tensor_summary,
 )
 from tpk.input_source import (
+    BatchQueueInput as BatchQueueInput,
     DummyConstantInput as DummyConstantInput,
     FeedInput as FeedInput,
     InputSource as InputSource,
     QueueInput as QueueInput,
+    StagingInput as StagingInput,
     TensorInput as TensorInput,
     TFDatasetInput as TFDatasetInput,
+    ZMQInput as ZMQInput,
+    dataflow_to_dataset as dataflow_to_dataset,
     remap_input_source as remap_input_source,
 )
 from tpk.monitors import (

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import SessionError
+from tpk.graph.standing_feeds import StandingFeeds
 from tpk.plugin import Callback, HookManager
 from tpk.session import HookedSession, Progress
 
@@ -296,6 +297,26 @@ def test_the_same_tensor_fed_twice_is_an_error_that_names_it(sess):
 def test_a_hook_feeds_and_the_step_gets_it(sess):
     ours = hooked(sess, Ask(v1.train.SessionRunArgs(None, {t("a"): np.float32([[1, 1]])})))
     assert ours.run(t("total")).tolist() == [[2.0, 2.0]]
+
+
+def test_standing_feeds_take_new_values_in_each_step(sess):
+    class FeedsArange(Callback):
+        def __init__(self):
+            self.feeds = StandingFeeds([t("a"), t("b")])
+            self.request = v1.train.SessionRunArgs(None, self.feeds)
+
+        def before_run(self, run_context):
+            self.feeds.arrays = [np.full([self.rows, 2], self.rows, np.float32), np.zeros([1, 2], np.float32)]
+            return self.request
+
+    feeder = FeedsArange()
+    session = hooked(sess, feeder)
+    total = t("total")
+    for feeder.rows in (1, 3, 2, 3):
+        assert_same(session.run(total), np.full([feeder.rows, 2], feeder.rows, np.float32))
+    assert_same(session.run(total, {"whole:0": 3}), np.full([3, 2], 3, np.float32))
+    with pytest.raises(SessionError, match="fed twice"):
+        session.run(total, {t("a"): np.zeros([1, 2])})
 
 
 def test_options_of_all_requests_are_merged_and_metadata_is_handed_out(sess):

@@ -14,6 +14,7 @@ from tpk.callbacks.hyper_param_setters import (
 from tpk.callbacks.hyper_params import GraphVarParam, HyperParam, ObjAttrParam
 from tpk.callbacks.inference_runner import InferenceRunner
 from tpk.callbacks.inferencers import ClassificationError, Inferencer, ScalarStats
+from tpk.callbacks.input_monitor import InputMonitor
 from tpk.callbacks.progress_bar import ProgressBar
 from tpk.callbacks.proxy import ProxyCallback
 from tpk.callbacks.saver import ModelSaver
@@ -35,6 +36,7 @@ __all__ = [
     "HyperParamSetterWithFunc",
     "InferenceRunner",
     "Inferencer",
+    "InputMonitor",
     "MergeAllSummaries",
     "ModelSaver",
     "MovingAverageSummary",

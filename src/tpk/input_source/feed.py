@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
+from tpk.graph.standing_feeds import StandingFeeds
 from tpk.input_source.base import InputCallback
 from tpk.input_source.flow_input import FlowInput
 from tpk.input_source.meter import StopwatchMeter
@@ -81,6 +82,8 @@ class _FeedCallback(InputCallback):
         self._source = source
         self._stream = stream
         self._placeholders: list[Any] = []
+        self._feeds = StandingFeeds(self._placeholders)
+        self._request = _SessionRunArgs(None, self._feeds)
         self._towers = 0
         self.meter: StopwatchMeter | None = None
 
@@ -107,35 +110,5 @@ class _FeedCallback(InputCallback):
             raise tf.errors.OutOfRangeError(
                 None, None, f"{stream.owner}: the dataflow ended after {stream.index} datapoints"
             ) from None
-        return _SessionRunArgs(None, _Feeds(self._placeholders, arrays))
-
-
-class _Feeds(Mapping[Any, Any]):
-    """Tensors and their values: a feed dict that costs less to make, since it hashes no tensor.
-
-    Args:
-        tensors: what is fed; the same object in each step.
-        arrays: the value of each, of the right dtype and shape.
-    """
-
-    __slots__ = ("arrays", "tensors")
-
-    def __init__(self, tensors: Sequence[Any], arrays: Sequence[Any]) -> None:
-        self.tensors = tensors
-        self.arrays = arrays
-
-    def __len__(self) -> int:
-        return len(self.tensors)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.tensors)
-
-    def __getitem__(self, tensor: Any) -> Any:
-        for known, array in self.items():
-            if known is tensor:
-                return array
-        raise KeyError(tensor)
-
-    def items(self) -> Any:
-        """Return the pairs."""
-        return zip(self.tensors, self.arrays)  # noqa: B905 - equal; hot
+        self._feeds.arrays = arrays
+        return self._request

@@ -37,6 +37,7 @@ BUILTINS: dict[str, dict[str, str]] = {
         "RunUpdateOps": "tpk.callbacks:RunUpdateOps",
         "ModelSaver": "tpk.callbacks:ModelSaver",
         "InferenceRunner": "tpk.callbacks:InferenceRunner",
+        "InputMonitor": "tpk.callbacks:InputMonitor",
         "PeriodicTrigger": "tpk.callbacks:PeriodicTrigger",
         "PeriodicCallback": "tpk.callbacks:PeriodicCallback",
         "EnableCallbackIf": "tpk.callbacks:EnableCallbackIf",

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
 
 from tpk.errors import CheckpointError
 from tpk.graph.variables import assign_values, variable_name
@@ -77,8 +78,9 @@ class VariableWriter:
             use_per_session_threads=True,
         )
         self._sess = tf.compat.v1.Session(graph=graph, config=config)
+        options = config_pb2.CallableOptions(feed=[path.name, *(tensor.name for tensor in tensors)], target=[save.name])
         # Unlike `Session.run`, it words an error without the stack of whoever built the op.
-        self._save = self._sess.make_callable(save, [path, *tensors])
+        self._save = self._sess._make_callable_from_options(options)
 
     def write(self, prefix: str, snapshot: Snapshot) -> None:
         """Write to ``<prefix>.index`` and ``<prefix>.data-00000-of-00001``.

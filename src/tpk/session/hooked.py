@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.graph.standing_feeds import StandingFeeds
 from tpk.session.plan import Feed, RunPlan, is_constant, make_plan, merge_feeds, structure_key
 from tpk.session.run_options import merge_run_options
 
@@ -19,7 +20,8 @@ SessionRunContext = tf.compat.v1.train.SessionRunContext
 SessionRunValues = tf.compat.v1.train.SessionRunValues
 
 _MAX_CONSTANT_PLANS = 256
-_NO_PLAN = (None, None)
+_NO_FEEDS = StandingFeeds(())
+_NO_PLAN = (None, _NO_FEEDS, None)
 _NOTHING = SessionRunValues(None, None, None)
 
 _Outcome = tuple[list[Any], Any, Any]
@@ -61,7 +63,7 @@ class HookedSession:
         self._context = SessionRunContext(SessionRunArgs(None), sess)
         # By identity, for requests that are the same objects each time; each entry keeps its requests alive, so
         # that their ids stay theirs. By structure, for all others.
-        self._constant_plans: dict[tuple[int, ...], tuple[RunPlan, tuple[Any, ...]]] = {}
+        self._constant_plans: dict[tuple[int, ...], tuple[RunPlan, StandingFeeds, tuple[Any, ...]]] = {}
         self._plans: dict[Any, RunPlan] = {}
 
     @property
@@ -134,16 +136,16 @@ class HookedSession:
     def _run(self, requests: tuple[Any, ...], feed_dict: Any, options: Any, run_metadata: Any) -> _Outcome:
         """Run all requests at once; return the results of each, and the options and metadata of the run."""
         if feed_dict is None and options is None and run_metadata is None:
-            plan, _ = self._constant_plans.get(tuple(map(id, requests)), _NO_PLAN)
-            if plan is not None and plan.call is not None:
-                return self._call(plan, ()), None, None
+            plan, standing, _ = self._constant_plans.get(tuple(map(id, requests)), _NO_PLAN)
+            if plan is not None:
+                return self._call(plan, standing.arrays), None, None
 
         fetches, feeds, options = _merge(requests, feed_dict, options)
         plan = self._find_plan(fetches, feeds)
         if options is not None or run_metadata is not None:
             run_metadata = tf.compat.v1.RunMetadata() if run_metadata is None else run_metadata
             return self._run_session(plan, feeds, options, run_metadata), options, run_metadata
-        if not feeds and is_constant(requests):
+        if plan.call is not None and is_constant(requests):
             self._remember(plan, requests)
         arrays = plan.convert(feeds) if plan.call is not None else None
         if arrays is None:
@@ -189,7 +191,9 @@ class HookedSession:
         # A hook that makes a new request each time would fill the table with entries that never match again.
         if len(self._constant_plans) >= _MAX_CONSTANT_PLANS:
             self._constant_plans.clear()
-        self._constant_plans[tuple(map(id, requests))] = (plan, requests)
+        feeds = [request.feed_dict for request in requests if isinstance(request, SessionRunArgs) and request.feed_dict]
+        if len(feeds) < 2:
+            self._constant_plans[tuple(map(id, requests))] = (plan, feeds[0] if feeds else _NO_FEEDS, requests)
 
     def _raise_cause(self, error: Exception) -> None:
         for translate in self._translators:

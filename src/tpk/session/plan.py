@@ -18,6 +18,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
 
 from tpk.errors import SessionError
+from tpk.graph.standing_feeds import StandingFeeds
 
 Feed = tuple[Any, Any]
 """A tensor and its value. A list of pairs, not a dict: tensors do not hash outside of their graph's context."""
@@ -175,10 +176,10 @@ def _parts(request: Any) -> Sequence[tuple[Any, Any]] | None:
 
 
 def is_constant(request: Any) -> bool:
-    """Whether `request` can be told by its identity alone, because nothing in it can change."""
+    """Whether `request` can be told by its identity alone, because nothing in it can change but standing feeds."""
     if isinstance(request, tuple):
         return all(map(is_constant, request))
-    return request is None or isinstance(request, str | tf.Operation | tf.Tensor)
+    return request is None or isinstance(request, str | tf.Operation | tf.Tensor | StandingFeeds)
 
 
 def merge_feeds(feed_dicts: Sequence[Any]) -> list[Feed]:

@@ -13,6 +13,7 @@ from tpk.callbacks import (
     CallbackFactory as CallbackFactory,
     CallbackToHook as CallbackToHook,
     ClassificationError as ClassificationError,
+    EarlyStopping as EarlyStopping,
     EnableCallbackIf as EnableCallbackIf,
     EstimatedTimeLeft as EstimatedTimeLeft,
     GraphVarParam as GraphVarParam,
@@ -21,7 +22,9 @@ from tpk.callbacks import (
     Inferencer as Inferencer,
     InferenceRunner as InferenceRunner,
     InputMonitor as InputMonitor,
+    MaxSaver as MaxSaver,
     MergeAllSummaries as MergeAllSummaries,
+    MinSaver as MinSaver,
     ModelSaver as ModelSaver,
     MovingAverageSummary as MovingAverageSummary,
     ObjAttrParam as ObjAttrParam,
@@ -84,6 +87,7 @@ from tpk.errors import (
     InputError as InputError,
     PluginError as PluginError,
     PluginImportError as PluginImportError,
+    Preempted as Preempted,
     SessionError as SessionError,
     StopTraining as StopTraining,
     TowerError as TowerError,
@@ -159,6 +163,7 @@ from tpk.session import (
     SessionInit as SessionInit,
     SmartInit as SmartInit,
     default_session_config as default_session_config,
+    newest_complete as newest_complete,
 )
 from tpk.strategies import (
     LeastLoadedDeviceSetter as LeastLoadedDeviceSetter,

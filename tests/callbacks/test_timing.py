@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -80,3 +81,22 @@ def test_a_training_without_an_end_has_no_estimate(caplog):
 def test_at_least_one_epoch_is_looked_at():
     with pytest.raises(ConfigError, match="last_k_epochs must be at least 1"):
         EstimatedTimeLeft(last_k_epochs=0)
+
+
+def test_the_estimate_goes_on_after_a_restart_without_the_time_in_between():
+    now = [100.0]
+    first, second = (EstimatedTimeLeft(clock=lambda: now[0]) for _ in range(2))
+    trainer = SimpleNamespace(max_epoch=5, epoch_num=1)
+    first.trainer = second.trainer = trainer
+    first.before_train(trainer)
+    now[0] += 10
+    first.trigger_epoch(trainer)
+    now[0] += 4
+    state = first.state_dict()
+    now[0] += 1000
+    second.before_train(trainer)
+    second.load_state_dict(state)
+    now[0] += 6
+    trainer.epoch_num = 2
+    second.trigger_epoch(trainer)
+    assert (second.seconds_left, second.seconds_total) == (30, 50)

@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tpk
+from tpk.callbacks.hang_report import describe_children
+from tpk.callbacks.interruption import Interruption
 from tpk.callbacks.watchdog import Watchdog
 from tpk.dataflow import DataFromGenerator
 from tpk.errors import HangError
@@ -79,20 +82,20 @@ def train(source, watchdog, *callbacks, epochs=1, **options):
 
 
 def watchdog(**options):
-    return Watchdog(**{"timeout": 0.3, "first_step_timeout": 60, "grace": 0.5, **options})
+    return Watchdog(**{"timeout": 1, "first_step_timeout": 60, "grace": 1, **options})
 
 
 def test_a_step_that_waits_for_a_queue_is_ended_and_the_session_stays_open(hanging, caplog):
     ending = Ending()
     source = tpk.QueueInput(DataFromGenerator(hanging), patience=0.1)
     with pytest.raises(
-        HangError, match=r"not gone on for .* s, longer than a step may take \(0.3 s\), in epoch 1, step 4"
+        HangError, match=r"not gone on for .* s, longer than a step may take \(1 s\), in epoch 1, step 4"
     ):
         train(source, watchdog(), ending)
     assert isinstance(ending.failure, HangError)
     assert ending.value == pytest.approx(-0.3)
     report = next(message for message in caplog.messages if "has not gone on" in message)
-    assert "input: QueueInput\ndatapoints in its queue: 0\n" in report
+    assert "input: QueueInput\ndatapoints that steps have asked for: 4\ndatapoints in its queue: 0\n" in report
     assert re.search(r"thread MainThread .*\n(.*\n)*.*hooked_sess.run", report)
     assert re.search(r"thread tpk-QueueInput .*\n(.*\n)*.*self.released.wait\(60\)", report)
     assert not [message for message in caplog.messages if "closing the session" in message]
@@ -115,9 +118,9 @@ class Waiting(tpk.Callback):
 @pytest.mark.parametrize(
     ("hook", "options", "step"),
     [
-        ("trigger_step", {"first_step_timeout": 0.2}, 1),
-        ("trigger_epoch", {"between_epochs_timeout": 0.2}, 10),
-        ("before_train", {"first_step_timeout": 0.2}, 0),
+        ("trigger_step", {"first_step_timeout": 1}, 1),
+        ("trigger_epoch", {"between_epochs_timeout": 1}, 10),
+        ("before_train", {"first_step_timeout": 1}, 0),
     ],
 )
 def test_a_callback_that_waits_is_interrupted(hook, options, step):
@@ -135,7 +138,7 @@ def test_a_run_that_no_input_source_can_end_is_cancelled_with_the_session(caplog
         graph.hole = tf.queue.FIFOQueue(1, [tf.float32], [[]])
         trainer = build(tpk.DummyConstantInput([[]]), func)
         with pytest.raises(HangError, match="longer than a first step may take"):
-            trainer.train(callbacks=[watchdog(first_step_timeout=0.3)], steps_per_epoch=1, max_epoch=1)
+            trainer.train(callbacks=[watchdog(first_step_timeout=1)], steps_per_epoch=1, max_epoch=1)
     assert "closing the session, which cancels what it runs" in caplog.messages
 
 
@@ -168,13 +171,13 @@ def test_a_callback_that_waits_for_the_queue_of_the_input_does_not_end_the_train
     hanging.after = 10
     source = tpk.QueueInput(DataFromGenerator(hanging), patience=0.1)
     with pytest.raises(HangError, match="step 10 "):
-        train(source, watchdog(between_epochs_timeout=0.2), Dequeues)
+        train(source, watchdog(between_epochs_timeout=1), Dequeues)
 
 
 def test_the_error_of_a_cancelled_run_outside_of_the_steps_says_why():
     with tf.Graph().as_default():
         trainer = build(tpk.DummyConstantInput([[]]))
-        callbacks = [watchdog(between_epochs_timeout=0.2), Dequeues(tf.queue.FIFOQueue(1, [tf.float32], [[]]))]
+        callbacks = [watchdog(between_epochs_timeout=1), Dequeues(tf.queue.FIFOQueue(1, [tf.float32], [[]]))]
         with pytest.raises(tf.errors.CancelledError) as caught:
             trainer.train(callbacks=callbacks, steps_per_epoch=1, max_epoch=1)
     assert any("interrupted: the training has not gone on" in note for note in caught.value.__notes__)
@@ -230,6 +233,25 @@ def test_what_only_warns_warns_again_after_twice_the_time(hanging, caplog):
         dog.before_epoch(trainer)
         assert warnings_at(360, 369) == []
         assert warnings_at(370) == [("10", "step")]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux tells")
+def test_child_processes_are_listed():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", "input(0)"], **pipes) as process:
+        assert process.stdout.read(1) == b"0"
+        (line,) = [line for line in describe_children() if f" {process.pid}:" in line]
+        assert re.fullmatch(rf"child process {process.pid}: (running|waiting), .* -c input\(0\)", line)
+        process.stdin.write(b"\n")
+
+
+def test_a_hang_that_ends_in_the_last_moment_is_none():
+    with tf.Graph().as_default():
+        trainer = tpk.Trainer()
+        interruption = Interruption(trainer)
+        assert interruption.run(HangError("too long"), lambda: False, 0.01) is False
+        interruption.close(None)
+        assert interruption.take() is None
 
 
 def test_nothing_is_said_of_a_training_that_goes_on(caplog):

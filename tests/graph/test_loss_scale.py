@@ -103,6 +103,15 @@ def test_the_scale_stays_within_bounds():
     assert session.scale() == 2.0**127
 
 
+def test_it_counts_the_steps_for_which_the_scale_is_not_to_blame():
+    session = Session(lambda: DynamicLossScaleOptimizer(sgd(), initial_scale=4))
+    counts = []
+    for gradient in (np.inf, np.inf, np.inf, np.inf, 1, np.nan):
+        session.step(gradient, 0)
+        counts.append(int(session.session.run(session.optimizer.skipped_in_a_row)))
+    assert counts == [0, 0, 1, 2, 0, 1]
+
+
 def test_small_gradients_of_float16_are_kept():
     """The gradient, 1e-9, is zero in float16."""
 

@@ -173,6 +173,7 @@ import sys, threading
 import numpy as np
 import tensorflow as tf
 import tpk
+from tpk.dataflow.parallel import MultiProcessRunner
 
 class Model(tpk.ModelDesc):
     def inputs(self):
@@ -193,8 +194,9 @@ def numbers():
     while True:
         yield [np.ones([2, 1], np.float32)]
 
+flow = MultiProcessRunner(tpk.DataFromGenerator(numbers), 1) if sys.argv[2] == "workers" else numbers()
 config = tpk.TrainConfig(
-    model=Model(), data=tpk.QueueInput(tpk.DataFromGenerator(numbers)), callbacks=[Say()], steps_per_epoch=10**6,
+    model=Model(), data=tpk.QueueInput(flow), callbacks=[Say()], steps_per_epoch=10**6,
     run_dir=sys.argv[1], resume="auto", seed=1,
 )
 tpk.launch_train_with_config(config, "single")
@@ -204,16 +206,19 @@ tpk.launch_train_with_config(config, "single")
 def start(run_dir, kind):
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
     command = [sys.executable, "-c", SCRIPT, str(run_dir), kind]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
     assert process.stdout.readline() == "five\n", process.communicate(timeout=60)
     return process
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
-def test_a_process_with_bar_and_input_thread_ends_with_its_status(tmp_path, signum, status):
-    process = start(tmp_path, "steps")
+def test_a_process_with_bar_and_workers_ends_with_its_status(tmp_path, signum, status):
+    process = start(tmp_path, "workers")
     try:
-        process.send_signal(signum)
+        # As a terminal, and a batch system, do: to all processes at once.
+        os.killpg(process.pid, signum)
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
@@ -222,6 +227,8 @@ def test_a_process_with_bar_and_input_thread_ends_with_its_status(tmp_path, sign
     assert f"{signal.Signals(signum).name}: the training ends after this step" in errors
     (path,) = tmp_path.glob("state-*.json")
     assert int(path.stem.removeprefix("state-")) >= 5
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
 
 
 def test_a_second_signal_ends_a_process_at_once_that_does_not_come_to_its_step(tmp_path):

@@ -247,6 +247,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, never_killed, caplog):
     assert_same(values, run(tmp_path, saver=SAVERS["steps"]))
     assert_same_files(run_dir, tmp_path)
     assert str(data) in caplog.text
+    assert str(data) in (tmp_path / "log.txt").read_text()
 
 
 def test_an_attempt_without_checkpoint_leaves_no_traces(tmp_path, never_killed):

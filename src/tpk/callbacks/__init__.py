@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tpk.callbacks.best_saver import MaxSaver, MinSaver
+from tpk.callbacks.early_stopping import EarlyStopping
 from tpk.callbacks.factory import CallbackFactory
 from tpk.callbacks.graph_ops import RunOp, RunUpdateOps
 from tpk.callbacks.hooks import CallbackToHook, HookToCallback
@@ -27,6 +29,7 @@ __all__ = [
     "CallbackFactory",
     "CallbackToHook",
     "ClassificationError",
+    "EarlyStopping",
     "EnableCallbackIf",
     "EstimatedTimeLeft",
     "GraphVarParam",
@@ -37,7 +40,9 @@ __all__ = [
     "InferenceRunner",
     "Inferencer",
     "InputMonitor",
+    "MaxSaver",
     "MergeAllSummaries",
+    "MinSaver",
     "ModelSaver",
     "MovingAverageSummary",
     "ObjAttrParam",

@@ -56,7 +56,7 @@ class Interruption:
             if attempt(grace) or self._over.is_set():
                 return True
             if not is_stuck():
-                self._error = None
+                self._withdraw()
                 return False
         logger.error("nothing within the process can interrupt what the training is stuck in")
         return True
@@ -87,12 +87,12 @@ class Interruption:
             with suppress(tf.errors.OpError):  # It has been closed already, but does not know that.
                 self._session.close()
         error = self.take()
-        if error is None:
-            return
+        if error is None or (failure is None and not self._is_stuck()):
+            return  # It has gone on in the last moment.
         if failure is None:
             raise error
         if isinstance(failure, HangError):
-            failure.args = error.args  # It came without a message, see `_send`.
+            failure.args = error.args  # It came without a message, see `_interrupt_python`.
         else:
             add_note(failure, f"it was interrupted: {error}")
 
@@ -101,8 +101,7 @@ class Interruption:
             return False  # There an error that comes from outside would be lost.
         if self._signum is None:
             # The interpreter makes the instance, so it has no message.
-            set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
-            set_exception(ctypes.c_ulong(self._thread), ctypes.py_object(HangError))
+            _set_exception(self._thread, ctypes.py_object(HangError))
             return self._over.wait(grace)
         for _ in range(_SIGNALS_PER_GRACE):
             # Sent to the thread, it also ends system calls and locks that it waits for, unlike `interrupt_main`.
@@ -110,6 +109,11 @@ class Interruption:
             if self._over.wait(grace / _SIGNALS_PER_GRACE):
                 return True
         return False
+
+    def _withdraw(self) -> None:
+        self._error = None
+        if self._signum is None:
+            _set_exception(self._thread, None)
 
     def _interrupt_source(self, grace: float) -> bool:
         if self._source is None or not self._is_in_session():
@@ -147,6 +151,11 @@ def _install_handler(handler: Callable[[int, Any], None]) -> tuple[int | None, A
         if signal.getsignal(signum) == signal.SIG_DFL:
             return signum, signal.signal(signum, handler)
     return None, None
+
+
+def _set_exception(thread: int, exception: Any) -> None:
+    """Have a thread raise `exception` when it next runs Python code; or not, if that is None."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception)
 
 
 def _is_in_tensorflow(frame: Any) -> bool:

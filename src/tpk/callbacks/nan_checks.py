@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.gradients import COSTS_KEY, recorded_gradients
+from tpk.graph.gradients import recorded_gradients
 from tpk.input_source.reach import Reach
 
 if TYPE_CHECKING:
@@ -23,40 +24,61 @@ NamedTensors = list[tuple[str, Any]]
 MakeCheck = Callable[[NamedTensors, Sequence[Any], Sequence[Any]], Any]
 
 
-class StepChecks:
-    """For each op that is run in steps a check of those tensors that the op needs anyway.
+@attrs.frozen(eq=False)
+class Checked:
+    """A tensor that is to be checked.
 
-    So nothing is computed for a check alone: not the cost of an objective whose turn it is not, nor that of a tower
-    that is trained by a thread of its own.
+    Attributes:
+        name: what to call it in messages.
+        tensor: the tensor.
+        belongs_to: it is checked in runs that need one of these ops.
+    """
+
+    name: str
+    tensor: Any
+    belongs_to: list[Any] = attrs.field()
+
+    @belongs_to.default
+    def _itself(self) -> list[Any]:
+        return [self.tensor.op]
+
+
+class StepChecks:
+    """For each op that is run in steps a check of the tensors that belong to that run.
+
+    So nothing is computed or taken from the data for a check alone: not the cost of an objective whose turn it is not,
+    nor that of a tower that is trained by a thread of its own. A tensor that no run needs is checked in those that take
+    the data on which it depends.
 
     Args:
         trainer: a trainer whose train ops are there.
-        named: what is to be checked.
+        wanted: what is to be checked.
         make_check: given some of the tensors, the ops that are run, and the input ops that these need, returns the op
             that checks, or None.
 
     Raises:
-        ConfigError: if no step needs any of the tensors.
+        ConfigError: if nothing could be checked in any run.
     """
 
-    def __init__(self, trainer: Trainer, named: NamedTensors, make_check: MakeCheck) -> None:
+    def __init__(self, trainer: Trainer, wanted: Sequence[Checked], make_check: MakeCheck) -> None:
         towers = getattr(trainer, "towers", ())
         inputs = [tensor.op for tower in towers if tower.is_training for tensor in tower.inputs]
         runs = [[getattr(op, "op", op) for op in tf.nest.flatten(train_op)] for train_op in trainer.train_ops]
-        self._checks: list[Any] = []
-        if not runs:
-            self._run_of: list[int] = []
-            self._checks = [make_check(named, [], inputs)]
-            return
-        reach, input_reach = Reach([tensor.op for _, tensor in named]), Reach(inputs)
-        checked: set[int] = set()
-        for run in runs:
-            positions = reach.reached(run)
-            checked.update(positions)
-            needed_inputs = [inputs[position] for position in input_reach.reached(run)]
-            self._checks.append(make_check([named[position] for position in positions], run, needed_inputs))
-        _tell_what_is_left_out([name for position, (name, _) in enumerate(named) if position not in checked], named)
         self._run_of = [number for number, run in enumerate(runs) for _ in run]
+        if not runs:
+            self._checks = [make_check([(each.name, each.tensor) for each in wanted], [], inputs)]
+            return
+        members = _members(wanted, runs, inputs)
+        _tell_what_is_left_out(wanted, members)
+        input_reach = Reach(inputs)
+        self._checks = [
+            make_check(
+                [(each.name, each.tensor) for each in chosen],
+                run,
+                [inputs[position] for position in input_reach.reached(run)],
+            )
+            for run, chosen in zip(runs, members, strict=True)
+        ]
         self._reach = Reach([op for run in runs for op in run])
 
     def request_for(self, fetches: Any) -> Any:
@@ -70,49 +92,57 @@ class StepChecks:
         return checks[0] if len(checks) == 1 else checks or None
 
 
-def find_tensors(trainer: Trainer, wanted: Sequence[Any]) -> NamedTensors:
+def find_tensors(trainer: Trainer, wanted: Sequence[Any]) -> list[Checked]:
     """Return what the option `tensors` of a `NanGuard` stands for, in every tower.
 
     Raises:
         ConfigError: if there is no such thing, or it is no tensor of floating-point numbers.
         TowerError: if the towers have no tensor of a name.
     """
-    named: NamedTensors = []
+    found: list[Checked] = []
     for each in wanted:
         if isinstance(each, tf.Tensor):
-            named.append((each.name, each))
+            found.append(Checked(each.name, each))
         elif each == "cost":
-            named += _find_costs(trainer)
+            found += _find_costs(trainer)
         elif each == "gradients":
-            named += _find_gradients(trainer)
+            found += _find_gradients(trainer)
         elif isinstance(each, str):
-            named += [(tensor.name, tensor) for tensor in _find_by_name(trainer, each)]
+            found += [Checked(tensor.name, tensor) for tensor in _find_by_name(trainer, each)]
         else:
             raise ConfigError(f"NanGuard(tensors=...): expected names or tensors, got {each!r}.")
-    for name, tensor in named:
-        if not tensor.dtype.is_floating:
-            raise ConfigError(f"NanGuard: {name} is {tensor.dtype.name}, which is always finite. Leave it out.")
-    return named
+    for checked in found:
+        if not checked.tensor.dtype.is_floating:
+            raise ConfigError(
+                f"NanGuard: {checked.name} is {checked.tensor.dtype.name}, which is always finite. Leave it out."
+            )
+    return found
 
 
-def _find_costs(trainer: Trainer) -> NamedTensors:
-    costs = {cost.name: cost for cost in trainer.graph.get_collection(COSTS_KEY)}
+def _find_costs(trainer: Trainer) -> list[Checked]:
+    costs: dict[str, Checked] = {}
+    for record in recorded_gradients(trainer.graph):
+        checked = costs.setdefault(record.cost.name, Checked(record.cost.name, record.cost, []))
+        # The gradients may not need the value of the cost itself.
+        checked.belongs_to.append(record.gradient.op)
     if not costs:
         raise ConfigError(
             f"NanGuard does not know the cost of a {type(trainer).__name__}. Give it, or its name: "
             "NanGuard(tensors=cost)."
         )
-    return list(costs.items())
+    return list(costs.values())
 
 
-def _find_gradients(trainer: Trainer) -> NamedTensors:
-    gradients = recorded_gradients(trainer.graph)
-    if not gradients:
+def _find_gradients(trainer: Trainer) -> list[Checked]:
+    records = recorded_gradients(trainer.graph)
+    if not records:
         raise ConfigError(
             f"NanGuard does not know the gradients of a {type(trainer).__name__}. Give them: "
             "NanGuard(tensors=gradients), or compute them by tpk.graph.gradients.compute_gradients."
         )
-    return [(f"the gradient of {variable} ({gradient.name})", gradient) for variable, gradient in gradients]
+    return [
+        Checked(f"the gradient of {record.variable} ({record.gradient.name})", record.gradient) for record in records
+    ]
 
 
 def _find_by_name(trainer: Trainer, name: str) -> list[Any]:
@@ -125,12 +155,26 @@ def _find_by_name(trainer: Trainer, name: str) -> list[Any]:
         raise ConfigError(f"NanGuard: the graph has no tensor {name!r}.") from None
 
 
-def _tell_what_is_left_out(names: Sequence[str], named: NamedTensors) -> None:
-    if not names:
-        return
-    if len(names) == len(named):
+def _members(wanted: Sequence[Checked], runs: Sequence[Sequence[Any]], inputs: Sequence[Any]) -> list[list[Checked]]:
+    """Return for each run what belongs to it."""
+    owners = [each for each in wanted for _ in each.belongs_to]
+    reach, input_reach = Reach([op for each in wanted for op in each.belongs_to]), Reach(inputs)
+    members = [{owners[position] for position in reach.reached(run)} for run in runs]
+    for each in set(wanted).difference(*members):
+        sources = set(input_reach.reached(each.tensor))
+        for run, chosen in zip(runs, members, strict=True):
+            if sources <= set(input_reach.reached(run)):
+                chosen.add(each)
+    return [[each for each in wanted if each in chosen] for chosen in members]
+
+
+def _tell_what_is_left_out(wanted: Sequence[Checked], members: Sequence[Sequence[Checked]]) -> None:
+    checked = set().union(*members)
+    left_out = [each.name for each in wanted if each not in checked]
+    if left_out and len(left_out) == len(wanted):
         raise ConfigError(
-            f"NanGuard: no step needs {', '.join(names)} for its update, so nothing could be checked along with it. "
-            "Name something on which the cost depends."
+            f"NanGuard: no step takes the data on which {', '.join(left_out)} depend, so they cannot be checked along "
+            "with one. Name something on which the cost depends."
         )
-    logger.info("NanGuard: not needed for the update of a step, so not checked: %s", ", ".join(names))
+    if left_out:
+        logger.info("NanGuard: not computed in the runs of the steps, so not checked: %s", ", ".join(left_out))

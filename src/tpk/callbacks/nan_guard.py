@@ -6,15 +6,17 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from tpk.callbacks.hyper_params import GraphVarParam
 from tpk.callbacks.nan_checks import NamedTensors, StepChecks, find_tensors
 from tpk.errors import ConfigError, NonFiniteError, add_note
+from tpk.graph.global_step import get_global_step_var
 from tpk.graph.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
-from tpk.graph.variables import saveable_variables, variable_name
+from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
@@ -134,9 +136,7 @@ class NanGuard(Callback):
         found = read_failure(error, self.name)
         if found is None:
             return None
-        if not self._gates:
-            return self._make_error(found, "")
-        return self._make_error(found, f"{self._max_skips} updates in a row were skipped; in the last one ")
+        return self._make_error(found, f"{self._max_skips} updates in a row were skipped" if self._gates else "")
 
     def recover(self, error: BaseException) -> bool:
         """Go back to the last good checkpoint after a step that has failed, if that is what is wanted and possible.
@@ -159,6 +159,8 @@ class NanGuard(Callback):
         self._rollbacks += 1
         rate = None if self._learning_rate is None else self._learning_rate.get_value() * self._lr_factor
         self.trainer.checkpoints.restore_variables(checkpoint)
+        # Whether the run that failed still counted is a matter of chance.
+        assign_values(self.trainer.sess, [(get_global_step_var(), np.array(self.trainer.global_step))])
         if self._learning_rate is not None:
             self._learning_rate.set_value(rate)
         logger.warning(
@@ -183,7 +185,7 @@ class NanGuard(Callback):
             found = read_failure(failure, self.name)
             if found is None:
                 raise
-            error = self._make_error(found, "a checkpoint is due, but ")
+            error = self._make_error(found, "no checkpoint can be saved")
             if not self.recover(error):
                 raise error from failure
 
@@ -254,15 +256,14 @@ class NanGuard(Callback):
             in_a_row = tf.reduce_max(tf.stack([gate.skipped_in_a_row.read_value() for gate in self._gates]))
             return fail_unless(in_a_row < self._max_skips, named, self.name)
 
-    def _make_error(self, found: Mapping[str, str], prefix: str) -> NonFiniteError:
+    def _make_error(self, found: Mapping[str, str], consequence: str) -> NonFiniteError:
         trainer = self.trainer
         checkpoint = trainer.checkpoints.newest()
-        what = "; ".join(f"{name} has {counts}" for name, counts in found.items())
+        what = [consequence] if consequence else []
+        what += [f"{name} has {counts}" for name, counts in found.items()]
         where = f"epoch {trainer.epoch_num}, step {trainer.local_step} (after global step {trainer.global_step})"
-        good = (
-            "There is no checkpoint yet" if checkpoint is None else f"The last good checkpoint is {checkpoint.prefix}"
-        )
-        error = NonFiniteError(f"{prefix}{what}, in {where}. {good}")
+        good = "none yet" if checkpoint is None else checkpoint.prefix
+        error = NonFiniteError(f"{'; '.join(what)}, in {where}. The last good checkpoint: {good}")
         error.tensors = tuple(found)
         error.epoch_num, error.local_step = trainer.epoch_num, trainer.local_step
         error.global_step = trainer.global_step

@@ -51,8 +51,8 @@ class Watchdog(Callback):
             next epoch, such as for evaluations; by default, None, as many as it takes.
         action: ``"raise"``, or ``"warn"`` to go no further than the log, and to log again each time that the time has
             doubled.
-        exit_after: how many seconds after a hang the process is ended, if the error has not come through by then; None
-            to let it hang. It takes the timer of `faulthandler.dump_traceback_later`, of which a process has one.
+        exit_after: how many seconds after that time the process is ended, if the error has not come through by then;
+            None to let it hang. It takes the timer of `faulthandler.dump_traceback_later`, of which a process has one.
         grace: for how many seconds each way of interrupting is given before the next one is tried.
         clock: returns the time in seconds.
 
@@ -103,7 +103,7 @@ class Watchdog(Callback):
         self._clock = clock
         self._phase = "first step"
         self._before_first_step: tuple[int, int] | None = None
-        self._seen: Any = None
+        self._seen: tuple[object, ...] | None = None
         self._since = 0.0
         self._warn_after = 0.0
         self._queue_size: Any = None
@@ -184,7 +184,7 @@ class Watchdog(Callback):
         logger.error("%s", self._describe(now - self._since))
         return self._raises
 
-    def _progress(self) -> tuple[Any, ...]:
+    def _progress(self) -> tuple[object, ...]:
         """Return what changes whenever a step has been completed, or the epoch goes on."""
         progress = self.trainer.progress
         return (self._phase, progress.epoch_num, progress.local_step, progress.global_step)
@@ -194,7 +194,8 @@ class Watchdog(Callback):
             return False
         global_step, local_step = self._before_first_step
         # Where steps do not run the session, only the beginning of the next one tells.
-        return self.trainer.global_step != global_step or self.trainer.local_step > local_step + 1
+        progress = self.trainer.progress
+        return progress.global_step != global_step or progress.local_step > local_step + 1
 
     def _watch(self, period: float) -> None:
         """Look now and then (in the thread)."""
@@ -209,11 +210,13 @@ class Watchdog(Callback):
         return self._progress() == self._seen
 
     def _postpone_exit(self) -> None:
-        if self._exit_after is not None and self._timeouts[self._phase] < math.inf:
-            # A thread without Python sees to it: it needs nothing that the stuck code may hold.
-            seconds = self._timeouts[self._phase] + self._exit_after
-            faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
-        elif self._exit_after is not None:
+        if self._exit_after is None:
+            return
+        until = self._since + self._timeouts[self._phase] + self._exit_after
+        if until < math.inf:
+            # It is a thread without Python that waits, so it needs nothing that stuck code may hold.
+            faulthandler.dump_traceback_later(until - self._clock(), exit=True, file=_STDERR)
+        else:
             faulthandler.cancel_dump_traceback_later()
 
     def _headline(self, seconds: float) -> str:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError, TowerError
@@ -51,12 +52,23 @@ def check_optimizer(optimizer: Any) -> Any:
 Gradients = list[tuple[Any, Any]]
 """Pairs of a gradient and its variable."""
 
-COSTS_KEY = "TPK_COSTS"
-"""The collection of all costs whose gradients were computed, those of each tower and each objective."""
+# Collections whose items stand side by side: unlike what holds all three, they can be written to a meta graph.
+_RECORDS = ("TPK_GRADIENTS", "TPK_GRADIENT_VARIABLES", "TPK_GRADIENT_COSTS")
 
-# Two collections, whose items stand side by side: what is in them can be written to a meta graph.
-_GRADIENTS_KEY = "TPK_GRADIENTS"
-_GRADIENT_VARIABLES_KEY = "TPK_GRADIENT_VARIABLES"
+
+@attrs.frozen(eq=False)
+class RecordedGradient:
+    """A gradient that was computed: that of a tower and an objective, before anything is done to it.
+
+    Attributes:
+        gradient: the gradient, a tensor; of a sparse one its values.
+        variable: the name of the variable.
+        cost: the cost, a tensor.
+    """
+
+    gradient: Any
+    variable: str
+    cost: Any
 
 
 def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, warns: bool = True) -> Gradients:
@@ -90,18 +102,9 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, wa
     return found
 
 
-def recorded_gradients(graph: Any) -> list[tuple[str, Any]]:
-    """Return all gradients that were computed in `graph` by `compute_gradients`: of each tower and each objective.
-
-    They are those from before anything is done to them, such as taking the mean over the towers, or clipping.
-
-    Returns:
-        Pairs of the name of the variable and the gradient, a tensor; of a sparse one its values.
-    """
-    names = [
-        name.decode() if isinstance(name, bytes) else name for name in graph.get_collection(_GRADIENT_VARIABLES_KEY)
-    ]
-    return list(zip(names, graph.get_collection(_GRADIENTS_KEY), strict=True))
+def recorded_gradients(graph: Any) -> list[RecordedGradient]:
+    """Return all gradients that were computed in `graph` by `compute_gradients`: of each tower and each objective."""
+    return [RecordedGradient(*items) for items in zip(*map(graph.get_collection, _RECORDS), strict=True)]
 
 
 def values_of(gradient: Any) -> Any:
@@ -111,7 +114,6 @@ def values_of(gradient: Any) -> Any:
 
 def _record(cost: Any, pairs: Gradients) -> None:
     graph = tf.compat.v1.get_default_graph()
-    graph.add_to_collection(COSTS_KEY, cost)
     for gradient, variable in pairs:
-        graph.add_to_collection(_GRADIENTS_KEY, values_of(gradient))
-        graph.add_to_collection(_GRADIENT_VARIABLES_KEY, variable_name(variable))
+        for key, item in zip(_RECORDS, (values_of(gradient), variable_name(variable), cost), strict=True):
+            graph.add_to_collection(key, item)

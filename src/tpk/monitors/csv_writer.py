@@ -92,7 +92,7 @@ class CSVWriter(RowWriter):
 
     def cut(self, mark: Mapping[str, Any]) -> None:
         """Take back the rows and columns that were written after `mark` returned this."""
-        if self._file is None and not self.path.exists():
+        if not mark["columns"] and not self.path.exists():
             return
         self._open()
         table = _rows(self.path)

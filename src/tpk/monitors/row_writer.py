@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from abc import abstractmethod
@@ -14,6 +15,8 @@ from tpk.monitors.base import Monitor
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 POSITION_COLUMNS = ("epoch_num", "global_step", "time")
 """What each row begins with. A scalar that is called like one of these is written as ``scalar/<name>``."""
@@ -103,7 +106,9 @@ class RowWriter(Monitor):
     def start_over(self) -> None:
         """Remove the file."""
         self.close()
-        self.path.unlink(missing_ok=True)
+        if self.path.exists():
+            logger.info("removing %s, of an attempt at this run that left no checkpoint", self.path)
+            self.path.unlink()
 
     def after_train(self, trainer: Trainer) -> None:
         """Write what is left, and close the file."""

@@ -129,6 +129,7 @@ class TFEventWriter(Monitor):
     def start_over(self) -> None:
         """Remove the event files."""
         for path in self._own_files():
+            logger.info("removing %s, of an attempt at this run that left no checkpoint", path)
             path.unlink()
 
     def _own_files(self) -> list[Path]:

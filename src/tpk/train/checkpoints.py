@@ -96,7 +96,7 @@ class Checkpoints(Callback):
             self._requests.append(save)
 
     def before_saving(self) -> None:
-        """Call ``before_checkpoint()`` of the plugins that have it; one raises an error if nothing shall be saved now."""
+        """Call ``before_checkpoint()`` of the plugins that have it; it raises an error if nothing shall be saved."""
         for plugin in self.trainer.hooks.plugins.values():
             before_checkpoint = getattr(plugin, "before_checkpoint", None)
             if before_checkpoint is not None:

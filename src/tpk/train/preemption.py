@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 import os
 import signal
@@ -54,6 +55,7 @@ class Preemption:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        _register_with_forks()
         taken = [signum for signum in SIGNALS if signal.getsignal(signum) in _UNTOUCHED]
         receiver, sender = socket.socketpair()
         sender.setblocking(False)
@@ -126,5 +128,7 @@ def _forget_in_child() -> None:
             signal.set_wakeup_fd(-1)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+@functools.cache
+def _register_with_forks() -> None:
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget_in_child)

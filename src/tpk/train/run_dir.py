@@ -15,7 +15,6 @@ from typing import Any
 from tqdm import tqdm
 
 from tpk.errors import ConfigError
-from tpk.session.checkpoint_files import Checkpoint
 from tpk.train.resumption import find_start
 from tpk.train.run_lock import run_lock
 
@@ -38,24 +37,21 @@ def default_run_dir() -> Path:
     return candidate
 
 
-def open_run_dir(path: str | os.PathLike[str], resume: str, resources: ExitStack) -> tuple[Path, Checkpoint | None]:
-    """Create and lock the directory of a run, and find where in it to go on.
+def open_run_dir(path: str | os.PathLike[str], resume: str, resources: ExitStack) -> Path:
+    """Create and lock the directory of a run.
 
     Args:
         path: where.
         resume: ``"auto"``, ``"must"`` or ``"never"``.
         resources: what the lock is released with.
 
-    Returns:
-        The directory, and the checkpoint to go on from, or None to start afresh.
-
     Raises:
         ConfigError: if it is a file, cannot be written to, is used by another process, or holds a run that is not to be
             resumed.
-        CheckpointError: if there must be a checkpoint to resume from, and is not.
+        CheckpointError: if there must be a run to resume, and there is no such directory.
     """
     directory = Path(path)
-    if resume == "must" and not directory.is_dir():
+    if not directory.is_dir():
         find_start(resume, directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -70,7 +66,7 @@ def open_run_dir(path: str | os.PathLike[str], resume: str, resources: ExitStack
             f"run_dir {str(directory)!r} holds a run already ({', '.join(held)} is there). Name another directory, "
             "remove this one, or go on with that run: resume='auto'."
         )
-    return directory, find_start(resume, directory)
+    return directory
 
 
 def write_config(directory: Path, config: Mapping[str, Any]) -> None:

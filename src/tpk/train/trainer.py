@@ -379,12 +379,12 @@ class Trainer:
     ) -> None:
         self._resume = resume
         if path is not None and self.is_chief:
-            self.run_dir, self._start_from = open_run_dir(path, resume, self._resources)
-        elif path is not None:
-            self._start_from = find_start(resume, path)
+            self.run_dir = open_run_dir(path, resume, self._resources)
         self._resources.enter_context(run_log(self.run_dir))
         if self.run_dir is not None:
             logger.info("run_dir: %s", self.run_dir)
+        self._start_from = find_start(resume, path)
+        if self.run_dir is not None:
             if resume == "auto" and self._start_from is None:
                 logger.info("no complete checkpoint is there; starting afresh")
             write_config(self.run_dir, describe or self.describe())

@@ -42,11 +42,21 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         """Do nothing here: the workers make the flow ready."""
 
     def __iter__(self) -> Iterator[Any]:
-        if self._team is not None and self._team.in_pass:
-            self.close()
+        if not self._is_loaded:
+            self.break_off()
         if self._team is None:
             self._team = self._new_team()
         return self._deliver(self._team)
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way; then new workers are started."""
+        if self._team is not None and self._team.in_pass:
+            self.close()
+        if self._state is not None:
+            state = TeamState.from_dict(self._state)
+            if state.in_pass:
+                state.give_up_pass()
+            self._state, self._is_loaded = state.state_dict(), False
 
     def close(self) -> None:
         """End the workers. The next iteration starts new ones, which go on with the next pass."""
@@ -97,19 +107,31 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
 
     def _new_team(self) -> Team[MemberT]:
         state = TeamState.of(self.num_workers) if self._state is None else TeamState.from_dict(self._state)
-        if state.in_pass and not self._is_loaded:
-            state.give_up_pass()
         self._state, self._is_loaded = None, False
         return self._start(state)
 
     def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
+        size, delivered = self._size_of_pass(team), 0
         finished = False
         try:
-            yield from team
+            for datapoint in team:
+                delivered += 1
+                yield datapoint
+                datapoint = None  # or its memory would be in use until the next one is here
             finished = True
+        except GeneratorExit:
+            # Whoever knows the length may have asked for no more than that.
+            finished = delivered == size and team.end_pass()
+            raise
         finally:
             if not finished and self._team is team:
                 self.close()
+
+    def _size_of_pass(self, team: Team[MemberT]) -> int | None:
+        try:
+            return None if team.in_pass else len(self)
+        except (TypeError, NotImplementedError):
+            return None
 
 
 class DatapointSender(Protocol):

@@ -41,6 +41,10 @@ class ParallelMap(ProxyDataFlow):
         mapped._ahead = ReadAhead(mapped.flow, self.buffer_size + 1)
         return mapped
 
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way."""
+        self._ahead.break_off()
+
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands: at the first datapoint whose result has not been delivered."""
         return self._ahead.state_dict()

@@ -46,6 +46,14 @@ class ReadAhead:
             self._done.remove(self._first_open)
             self._first_open += 1
 
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way."""
+        if self._loaded is not None:
+            self._position.load_state_dict(self._loaded["position"])
+            self._loaded = None
+        self._position.break_off()
+        self.end_pass()
+
     def state_dict(self) -> dict[str, Any]:
         """Return where the first datapoint stands that is not done with, and which ones after it are."""
         if self._loaded is not None:

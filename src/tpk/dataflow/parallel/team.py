@@ -109,7 +109,20 @@ class Team(Generic[MemberT]):
                     item = None  # or its memory would be in use until the next one is here
                     continue
             self._turn = (turn + 1) % count
-        self._turn, self._over, self.in_pass = 0, [False] * count, False
+        self._begin_anew()
+
+    def end_pass(self) -> bool:
+        """Take the ends of the pass from all workers; return whether nothing else came."""
+        for number, member in enumerate(self.members):
+            if not self._over[number]:
+                if member.receive() is not END_OF_PASS:
+                    return False
+                self._over[number] = True
+        self._begin_anew()
+        return True
+
+    def _begin_anew(self) -> None:
+        self._turn, self._over, self.in_pass = 0, [False] * len(self.members), False
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the team stands, as plain data."""

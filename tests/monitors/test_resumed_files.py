@@ -1,0 +1,141 @@
+"""What monitors write, when a run that was killed takes back what its checkpoint does not count."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter
+from tpk.session.checkpoint_keys import state_keys
+
+
+def make(kind, trainer):
+    writer = kind(clock=lambda: 5.0)
+    writer.trainer = trainer
+    writer.setup_graph(trainer)
+    return writer
+
+
+def report(writer, step, **scalars):
+    writer.trainer.global_step = step
+    for name, value in scalars.items():
+        writer.process_scalar(name, value)
+
+
+def content(writer):
+    return writer.path.read_text() if writer.path.exists() else None
+
+
+@pytest.mark.parametrize("kind", [JSONWriter, CSVWriter])
+@pytest.mark.parametrize("flushed", [True, False])
+def test_rows_after_the_checkpoint_go_and_the_row_under_way_stays(trainer, kind, flushed):
+    whole = make(kind, trainer)
+    report(whole, 1, cost=1)
+    report(whole, 2, cost=2)
+    state = whole.state_dict()
+    report(whole, 2, error=7)
+    report(whole, 3, cost=3, late=1)
+    whole.after_train(trainer)
+    expected = content(whole)
+    if flushed:
+        # The end of the training has written a row that was not complete at the checkpoint.
+        killed = make(kind, trainer)
+        report(killed, 9, other=9)
+        killed.after_train(trainer)
+    resumed = make(kind, trainer)
+    resumed.load_state_dict(state)
+    report(resumed, 2, error=7)
+    report(resumed, 3, cost=3, late=1)
+    resumed.after_train(trainer)
+    assert content(resumed) == expected
+
+
+@pytest.mark.parametrize("kind", [JSONWriter, CSVWriter])
+def test_a_checkpoint_before_the_first_row(trainer, kind):
+    first = make(kind, trainer)
+    state = first.state_dict()
+    assert content(first) is None
+    report(first, 1, cost=1)
+    first.after_train(trainer)
+    expected = content(first)
+    resumed = make(kind, trainer)
+    resumed.load_state_dict(state)
+    assert not content(resumed)
+    report(resumed, 1, cost=1)
+    resumed.after_train(trainer)
+    assert content(resumed) == expected
+
+
+@pytest.mark.parametrize("kind", [JSONWriter, CSVWriter])
+@pytest.mark.parametrize("remove", [True, False])
+def test_a_file_that_has_become_shorter_is_said(trainer, kind, remove, caplog):
+    first = make(kind, trainer)
+    for step in range(4):
+        report(first, step, cost=step)
+    first.flush()
+    state = first.state_dict()
+    first.after_train(trainer)
+    if remove:
+        first.path.unlink()
+    else:
+        first.path.write_text("".join(first.path.read_text().splitlines(keepends=True)[:2]))
+    resumed = make(kind, trainer)
+    resumed.load_state_dict(state)
+    assert "missing" in caplog.text
+    report(resumed, 4, cost=4)
+    resumed.after_train(trainer)
+    assert "4" in content(resumed)
+
+
+@pytest.mark.parametrize("kind", [JSONWriter, CSVWriter])
+def test_starting_over_removes_the_file(trainer, kind, caplog):
+    caplog.set_level(logging.INFO, logger="tpk")
+    first = make(kind, trainer)
+    report(first, 1, cost=1)
+    first.after_train(trainer)
+    Monitors([first]).start_over()
+    assert content(first) is None
+    assert str(first.path) in caplog.text
+    Monitors([first]).start_over()
+
+
+def test_what_was_not_printed_yet_is_printed_after_the_resume(trainer, caplog):
+    caplog.set_level(logging.INFO, logger="tpk")
+    first, second = ScalarPrinter(), ScalarPrinter()
+    first.process_scalar("cost", 0.5)
+    second.load_state_dict(first.state_dict())
+    second.trigger_epoch(trainer)
+    assert "cost  0.5" in caplog.text
+
+
+def test_while_muted_nothing_is_recorded(trainer):
+    class Count(Monitor):
+        calls = 0
+
+        def process_scalar(self, name, value):
+            self.calls += 1
+
+    monitor = Count()
+    monitors = Monitors([monitor])
+    monitors.trainer = trainer
+    monitors.muted = True
+    monitors.put_scalar("cost", 1)
+    monitors.muted = False
+    monitors.put_scalar("cost", 2)
+    assert (monitor.calls, monitors.get_history("cost")) == (1, [(0, 2.0)])
+
+
+def test_keys_depend_on_what_something_is_and_not_on_its_place():
+    class Setter:
+        def __init__(self, state_key=""):
+            self.state_key = state_key
+
+    assert state_keys([Setter("a"), JSONWriter(), Setter(), Setter("b"), Setter(), JSONWriter("x")]) == [
+        "Setter(a)",
+        "JSONWriter(stats.jsonl)",
+        "Setter",
+        "Setter(b)",
+        "Setter#2",
+        "JSONWriter(x)",
+    ]

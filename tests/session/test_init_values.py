@@ -335,7 +335,7 @@ def test_smart_init_ignores_mismatches_on_request_only(make_sess, save, tmp_path
 
 @pytest.mark.parametrize("limit", ["_VALUES_PER_RUN", "_BYTES_PER_RUN"])
 def test_many_values_take_several_runs(make_sess, monkeypatch, limit):
-    monkeypatch.setattr(f"tpk.session.restore.{limit}", 2)
+    monkeypatch.setattr(f"tpk.graph.variables.{limit}", 2)
     names = [f"v{index}" for index in range(5)]
     sess = make_sess(**{name: ([], tf.float32) for name in names})
     DictRestore({name: index for index, name in enumerate(names)}).run(sess)

@@ -10,6 +10,11 @@ import tensorflow as tf
 
 from tpk.errors import CheckpointError
 
+# What a run costs grows with the graph, whatever it assigns, so one run takes many values; but with the number of its
+# feeds it grows faster than that.
+_VALUES_PER_RUN = 1000
+_BYTES_PER_RUN = 2**28
+
 
 def variable_name(variable: Any) -> str:
     """Return the name of `variable` as checkpoints know it: without the ``:0``."""
@@ -27,7 +32,7 @@ def saveable_variables(graph: Any) -> list[Any]:
 
 
 def assign_values(sess: Any, values: Iterable[tuple[Any, np.ndarray]]) -> None:
-    """Give variables new values in `sess`.
+    """Give variables new values in `sess`, many in one run.
 
     It feeds the initial values of the variables' own initializers, so it works in a finalized graph.
 
@@ -38,14 +43,26 @@ def assign_values(sess: Any, values: Iterable[tuple[Any, np.ndarray]]) -> None:
     Raises:
         CheckpointError: if a value's shape does not fit its variable.
     """
+    feeds: dict[str, np.ndarray] = {}
+    initializers: list[Any] = []
+    size = 0
     for variable, value in values:
         if not variable.shape.is_compatible_with(np.shape(value)):
             raise CheckpointError(
                 f"variable {variable_name(variable)!r} has shape {variable.shape}, the value for it "
                 f"{np.shape(value)}. Leave the name out of what is restored, or give a value of that shape."
             )
-        initial_value = variable.initializer.inputs[1]
-        sess.run(variable.initializer, {initial_value: np.asarray(value, variable.dtype.as_numpy_dtype)})
+        array = np.asarray(value, variable.dtype.as_numpy_dtype)
+        initial_value = variable.initializer.inputs[1].name
+        is_full = len(feeds) == _VALUES_PER_RUN or size + array.nbytes > _BYTES_PER_RUN
+        if feeds and (is_full or initial_value in feeds):  # Two variables may have one initial value.
+            sess.run(initializers, feeds)
+            feeds, initializers, size = {}, [], 0
+        feeds[initial_value] = array
+        initializers.append(variable.initializer)
+        size += array.nbytes
+    if initializers:
+        sess.run(initializers, feeds)
 
 
 def by_name(variables: Iterable[Any]) -> Mapping[str, Any]:

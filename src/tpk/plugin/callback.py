@@ -29,6 +29,17 @@ class Callback:
     not use. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` move it before or after the others;
     otherwise the order in the list of callbacks is the order of calls.
 
+    Besides the hooks, a callback may have:
+
+    - ``state_dict()`` and ``load_state_dict(state)``: what a checkpoint holds of it. A resumed training gives the state
+      back after ``before_train`` (and after ``before_epoch``, if it goes on within an epoch), so that nothing which
+      these do is done twice. It belongs to the callback of the same class, and the same ``state_key``, if there is such
+      an attribute: a text that tells it from others of its class.
+    - ``before_checkpoint()``: called before a checkpoint is taken; an error that it raises prevents that.
+    - ``translate_error(error)``: asked when a run of the session has failed; returns the error that caused it, or None.
+    - ``recover(error)``: asked when a step has failed; returns true if it has put things right, and the step shall be
+      taken anew.
+
     Attributes:
         trainer: the trainer that the callback was registered with; set before `setup_graph`.
         name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``.

@@ -109,7 +109,7 @@ def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarra
             for variable in variables
             if _saved_name(variable) in stored
         }
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+    except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
         raise CheckpointError(f"the variables of {prefix} cannot be read: {error}") from error
 
 

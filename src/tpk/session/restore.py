@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from tpk.errors import CheckpointError
-from tpk.graph.variables import saveable_variables
+from tpk.graph.variables import assign_values, saveable_variables
 from tpk.session.fit import Fit, shape_text, target_of
 from tpk.session.restore_table import Row, log_table
 from tpk.session.stored_values import DictValues, StoredValues
 
 logger = logging.getLogger(__name__)
 
-# What a run costs grows with the graph, whatever it assigns, so one run takes many values; but with the number of its
-# feeds it grows faster than that.
-_VALUES_PER_RUN = 1000
-_BYTES_PER_RUN = 2**28
 
 
 @attrs.frozen(eq=False)
@@ -131,34 +127,8 @@ def restore_matches(sess: Any, matches: Sequence[Match]) -> None:
     for each in matches:
         winners.update((fit.target.name, fit) for fit in each.fits)
     for each in matches:
-        assign(sess, _read([fit for fit in each.fits if winners[fit.target.name] is fit]))
+        assign_values(sess, _read([fit for fit in each.fits if winners[fit.target.name] is fit]))
     log_table(_rows_of(matches, winners), [each.values.source for each in matches])
-
-
-def assign(sess: Any, values: Iterable[tuple[Any, np.ndarray[Any, Any]]]) -> None:
-    """Give variables new values in `sess`, many in one run.
-
-    It feeds the initial values of the variables' own initializers, so it works in a finalized graph.
-
-    Args:
-        sess: the raw session.
-        values: pairs of a variable and its new value, of its shape and dtype.
-    """
-    feeds: dict[str, np.ndarray[Any, Any]] = {}
-    initializers: list[Any] = []
-    size = 0
-    for variable, value in values:
-        initial_value = variable.initializer.inputs[1].name
-        # Two variables may have one initial value.
-        is_full = len(feeds) == _VALUES_PER_RUN or size + value.nbytes > _BYTES_PER_RUN
-        if feeds and (is_full or initial_value in feeds):
-            sess.run(initializers, feeds)
-            feeds, initializers, size = {}, [], 0
-        feeds[initial_value] = value
-        initializers.append(variable.initializer)
-        size += value.nbytes
-    if initializers:
-        sess.run(initializers, feeds)
 
 
 def _read(fits: Sequence[Fit]) -> Iterator[tuple[Any, np.ndarray[Any, Any]]]:

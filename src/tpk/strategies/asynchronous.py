@@ -48,6 +48,8 @@ class AsyncStrategy(Strategy):
         ConfigError: if a device does not exist, or `ps_device` is neither of the two.
     """
 
+    is_reproducible = False
+
     def __init__(self, devices: Devices = None, scale_gradient: bool = True, ps_device: str = "cpu") -> None:
         self._shared = SharedVariables(devices, ps_device)
         self._scale = 1.0 / len(self._shared.devices) if scale_gradient else 1.0

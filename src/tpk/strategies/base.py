@@ -28,6 +28,9 @@ class Strategy(abc.ABC):
     group ``tpk.strategies``.
     """
 
+    is_reproducible: bool = True
+    """Whether two runs with one seed train alike, as far as it depends on the strategy."""
+
     @property
     def num_replicas(self) -> int:
         """How many towers this process trains."""

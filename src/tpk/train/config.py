@@ -74,8 +74,11 @@ class TrainConfig:
         run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
         resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
             none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run.
-        seed: the random seed of the graph, and of the data where it has none of its own; None for a different one in
-            each run.
+        seed: the random seed of the graph, of the data where it has none of its own, and of the global generators of
+            Python and NumPy; two runs with one seed give the same bits, but for what `tpk.graph.determinism` tells.
+            None for a different one in each run.
+        deterministic: whether TensorFlow must take deterministic kernels, and an error tells of updates that chance
+            orders; see `tpk.graph.determinism`. It needs a seed.
 
     Raises:
         ConfigError: if a value is not of the kind that it should be. It names the option.
@@ -102,6 +105,7 @@ class TrainConfig:
     run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
     resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
     seed: int | None = attrs.field(default=None, validator=_optional_instance(int))
+    deterministic: bool = attrs.field(default=False, validator=_checked(validators.instance_of(bool)))
 
     def __attrs_post_init__(self) -> None:
         if (self.data is None) == (self.dataflow is None):
@@ -109,6 +113,9 @@ class TrainConfig:
                 "TrainConfig needs either dataflow (any iterable of datapoints) or data (a tpk.InputSource), and not "
                 f"both; got {'both' if self.data is not None else 'neither'}."
             )
+
+        if self.deterministic and self.seed is None:
+            raise ConfigError("TrainConfig(deterministic=True) needs a seed: without one, no two runs are alike.")
 
     def describe(self) -> dict[str, Any]:
         """Return the config as data for ``config.json``; what is not plain stands there by its `repr`."""

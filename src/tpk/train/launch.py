@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import random
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError, UnknownPluginError
+from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
+from tpk.input_source import InputSource
 from tpk.plugin import Use, get_catalog
 from tpk.train.config import TrainConfig
 from tpk.train.tower_trainer import SingleCostTrainer
@@ -41,11 +46,16 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
             "Give TrainConfig(steps_per_epoch=...)."
         )
     if config.seed is not None:
-        with runner.graph.as_default():
-            tf.compat.v1.set_random_seed(config.seed)
-        source.seed(config.seed)
+        _seed_everything(config.seed, runner, source)
+    with deterministic_ops() if config.deterministic else nullcontext():
+        _train(config, runner, source, steps)
+
+
+def _train(config: TrainConfig, runner: SingleCostTrainer, source: InputSource, steps: int) -> None:
     model = config.model
     runner.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
+    if config.deterministic:
+        _check_determinism(runner)
     runner.train_with_defaults(
         callbacks=config.callbacks,
         extra_callbacks=config.extra_callbacks,
@@ -61,6 +71,23 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         config=config,
         describe={**runner.describe(), **config.describe(), "steps_per_epoch": steps},
     )
+
+
+def _seed_everything(seed: int, runner: SingleCostTrainer, source: InputSource) -> None:
+    with runner.graph.as_default():
+        tf.compat.v1.set_random_seed(seed)
+    source.seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def _check_determinism(runner: SingleCostTrainer) -> None:
+    if not runner.strategy.is_reproducible:
+        raise ConfigError(
+            f"{type(runner.strategy).__name__} cannot be deterministic: its towers do not wait for each other. Use "
+            "'replicated' or 'parameter_server', or leave TrainConfig(deterministic=True) out."
+        )
+    check_updates_are_ordered(runner.train_ops)
 
 
 def resolve_trainer(trainer: Any) -> SingleCostTrainer:

@@ -1,0 +1,107 @@
+"""Two runs with one seed give the same bits."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tpk
+from tpk.errors import ConfigError
+
+v1 = tf.compat.v1
+RNG = np.random.default_rng(0)
+DATA = [(row, row.sum(keepdims=True)) for row in RNG.normal(size=(48, 3)).astype(np.float32)]
+
+
+class Model(tpk.ModelDesc):
+    def inputs(self):
+        return [tf.TensorSpec([None, 3], tf.float32, "x"), tf.TensorSpec([None, 1], tf.float32, "y")]
+
+    def build_graph(self, x, y):
+        hidden = tpk.layers.dropout(tpk.layers.dense(x, 16, tf.nn.relu, name="hidden"), 0.5)
+        return tf.reduce_mean((tpk.layers.dense(hidden, 1, name="out") - y) ** 2, name="cost")
+
+    def optimizer(self):
+        return v1.train.AdamOptimizer(0.01)
+
+
+class CountsTwice(Model):
+    def build_graph(self, x, y):
+        count = v1.get_variable("count", initializer=1.0, trainable=False)
+        with tf.control_dependencies([count.assign_add(1.0), count.assign(count * 2.0)]):
+            return super().build_graph(x, y) * 1.0
+
+
+class Weights(tpk.Callback):
+    def after_train(self, trainer):
+        if trainer.failure is None:
+            variables = tf.compat.v1.trainable_variables()
+            self.values = [value.tobytes() for value in trainer.sess.run(variables)]
+
+
+def augment(datapoint):
+    """Draw from the global generators, as user code does."""
+    x, y = datapoint
+    return [x + np.float32(0.01 * np.random.normal() + 0.01 * random.random()), y]
+
+
+def train(seed, tmp_path, trainer="single", model=None, **options):
+    flow = tpk.BatchData(tpk.MapData(tpk.DataFromList(DATA, shuffle=True), augment), 8)
+    weights = Weights()
+    config = tpk.TrainConfig(
+        model=model or Model(),
+        dataflow=flow,
+        callbacks=[weights],
+        monitors=[],
+        max_epoch=2,
+        seed=seed,
+        run_dir=tmp_path / str(len(list(tmp_path.iterdir()))),
+        **options,
+    )
+    tpk.launch_train_with_config(config, trainer)
+    return weights.values
+
+
+@pytest.mark.parametrize("trainer", ["single", tpk.use("replicated", devices=2)], ids=["single", "replicated"])
+def test_the_seed_fixes_everything(tmp_path, trainer):
+    weights = train(3, tmp_path, trainer)
+    assert train(3, tmp_path, trainer) == weights
+    assert train(4, tmp_path, trainer) != weights
+
+
+def test_a_deterministic_training_equals_itself(tmp_path):
+    assert train(3, tmp_path, deterministic=True) == train(3, tmp_path, deterministic=True)
+
+
+def test_determinism_is_for_one_training_only(tmp_path):
+    train(3, tmp_path, deterministic=True)
+    with tf.Graph().as_default(), v1.Session() as sess:
+        assert sess.run(tf.random.uniform([])) >= 0  # It would be an error without a seed.
+
+
+def test_determinism_needs_a_seed(tmp_path):
+    with pytest.raises(ConfigError, match=r"deterministic=True.* needs a seed"):
+        train(None, tmp_path, deterministic=True)
+
+
+def test_towers_that_do_not_wait_for_each_other_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"AsyncStrategy cannot be deterministic.*replicated"):
+        train(3, tmp_path, tpk.use("async", devices=2), deterministic=True)
+
+
+def test_updates_in_no_order_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"is to be deterministic, but .*count"):
+        train(3, tmp_path, model=CountsTwice(), deterministic=True)
+
+
+def test_stateful_random_ops_are_named_before_the_training(tmp_path, caplog):
+    class Stateful(Model):
+        def build_graph(self, x, y):
+            return super().build_graph(x + tf.random.normal([3], name="jitter"), y)
+
+    train(3, tmp_path, model=Stateful())
+    assert "1 random ops" in caplog.text
+    assert "jitter" in caplog.text

@@ -108,6 +108,7 @@ def bench(session):
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6")
     session.run("python", "tests/benchmarks/start_up.py")
+    session.run("python", "tests/benchmarks/checkpoints.py")
     session.run("python", "tests/benchmarks/data_received.py")
     session.run("python", "tests/benchmarks/data_delivered.py")
     session.run("python", "tests/benchmarks/towers.py")

@@ -150,6 +150,18 @@ def test_a_tensor_itself_can_be_checked_in_a_trainer_that_knows_of_no_cost():
             trainer.train(callbacks=[NanGuard(tensor)], steps_per_epoch=5, max_epoch=1)
 
 
+def test_a_graph_without_numbers_to_save_is_guarded_too(tmp_path):
+    with tf.Graph().as_default():
+        trainer = tpk.Trainer()
+        counter = v1.get_variable("counter", initializer=0)
+        tensor = tf.math.log(2 - tf.cast(counter, tf.float32))
+        with tf.control_dependencies([tensor]):
+            trainer.train_op = counter.assign_add(1)
+        with pytest.raises(NonFiniteError, match=r" has 0 NaN, 1 Inf of 1, .* step 3 "):
+            guards = [NanGuard([tensor]), NanGuard(tensor)]
+            trainer.train(callbacks=["ModelSaver", *guards], steps_per_epoch=5, max_epoch=1, run_dir=tmp_path)
+
+
 def test_variables_that_went_bad_after_the_check_are_not_saved(tmp_path):
     """The update overflows: cost and gradients were fine."""
 
@@ -476,6 +488,10 @@ def test_what_the_graph_does_not_have_is_told(guard, error, message):
 def test_what_does_not_go_together_is_told():
     with pytest.raises(tpk.ConfigError, match="Leave `tensors` out"):
         train(NanGuard("gradients", "skip"), optimizer=skipping)
+    with tf.Graph().as_default(), pytest.raises(tpk.ConfigError, match="Leave `tensors` out"):
+        trainer = tpk.Trainer()
+        skipping()
+        trainer.train(callbacks=[NanGuard(tf.constant(1.0), "skip")], steps_per_epoch=1, max_epoch=1)
     with tf.Graph().as_default():
         trainer = tpk.SingleCostTrainer(precision="float16")
         trainer.setup_graph(SIGNATURE, tpk.FeedInput(data()), cost, momentum)

@@ -116,13 +116,14 @@ class NanGuard(Callback):
         """
         if self._on_nan == "skip":
             self._find_gates(trainer)
-        elif "gradients" in self._wanted:
+        elif any(isinstance(each, str) and each == "gradients" for each in self._wanted):
             _refuse_loss_scale(trainer)
         if self._on_nan == "rollback":
             self._get_ready_to_go_back(trainer)
         with tf.name_scope(f"{self.name.replace('#', '_')}/"):
             self._checks = StepChecks(trainer, find_tensors(trainer, self._wanted), self._check)
-            self._variables_are_finite = check_all_finite(_values_of_variables(trainer.graph), self.name)
+            values = _values_of_variables(trainer.graph)
+            self._variables_are_finite = check_all_finite(values, self.name) if values else tf.no_op()
 
     def before_run(self, run_context: Any) -> Any:
         """Return the check that belongs to what is run, to be run along with it."""
@@ -222,7 +223,7 @@ class NanGuard(Callback):
                 "NanGuard(on_nan='skip'): no optimizer of this graph skips updates. Return "
                 "tpk.graph.SkipNonFiniteOptimizer(optimizer) from the model's optimizer()."
             )
-        if self._wanted != ["cost"]:
+        if not all(isinstance(each, str) and each == "cost" for each in self._wanted):
             raise ConfigError(
                 f"NanGuard(tensors={self._wanted}, on_nan='skip'): whether an update is skipped depends on the "
                 "gradients, all of them. Leave `tensors` out; add another NanGuard to stop at something else."
@@ -247,9 +248,11 @@ class NanGuard(Callback):
 
     def _check(self, named: NamedTensors, run: Sequence[Any], inputs: Sequence[Any]) -> Any:
         """Return the op that checks `named` along with the ops `run`, which take `inputs`."""
+        if not named:
+            return None
         if not self._gates:
             # When it fails, all towers have taken their data, so what they take next does not depend on chance.
-            return check_all_finite(named, self.name, after=inputs) if named else None
+            return check_all_finite(named, self.name, after=inputs)
         if self._max_skips is None:
             return None
         with tf.control_dependencies(list(run)), tf.device("/cpu:0"):

@@ -35,7 +35,8 @@ def test_the_callback_compiles_and_is_a_plugin():
     from tpk.plugin import HookManager
 
     namespace = {"tpk": tpk}
-    exec(blocks("python")[1], namespace)
+    (code,) = (code for code in blocks("python") if "StopWhenGood" in code)
+    exec(code, namespace)
     assert HookManager().register_all([namespace["StopWhenGood"]()]) == ["StopWhenGood"]
 
 

@@ -38,8 +38,6 @@ class Scenario:
     asynchronous: bool = False
     on_failure: str = "raise"
     width: int = 64
-    disk_is_full: tuple[int, int] = (0, 0)
-    clock_goes_back_at: int = 0
 
 
 class Network(tpk.ModelDesc):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -10,10 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.input_source.hang_watcher import stack_of
+from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.stream import DatapointStream
 
-logger = logging.getLogger(__name__)
 
 
 # A run in a closed session is a RuntimeError, one that the closing interrupts a CancelledError. Either way the
@@ -88,16 +86,7 @@ class FillThread(threading.Thread):
         Returns:
             Whether it has ended.
         """
-        self.join(patience)
-        if not self.is_alive():
-            return True
-        logger.warning(
-            "%s: the dataflow has not finished its datapoint within %g s; it is at\n%s",
-            self._stream.owner,
-            patience,
-            stack_of(self.ident or 0),
-        )
-        return False
+        return ends_in_time(self, patience, f"{self._stream.owner}: the dataflow has not finished its datapoint")
 
     def _fill(self) -> None:
         with closing(self._stream):

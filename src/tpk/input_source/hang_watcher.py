@@ -121,6 +121,21 @@ def stack_of(thread: int) -> str:
     return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
 
+def ends_in_time(thread: threading.Thread, patience: float, complaint: str) -> bool:
+    """Wait for the end of a thread, and return whether it has come; if not, warn with the stack of the thread.
+
+    Args:
+        thread: a thread that has been told to end.
+        patience: seconds to wait.
+        complaint: what the warning says that it has not done.
+    """
+    thread.join(patience)
+    if not thread.is_alive():
+        return True
+    logger.warning("%s within %g s; the thread is at\n%s", complaint, patience, stack_of(thread.ident or 0))
+    return False
+
+
 def check_warn_after(warn_after: float, owner: str) -> float:
     """Return the time before a warning, checked.
 

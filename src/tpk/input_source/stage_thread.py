@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
 import tensorflow as tf
 
-from tpk.input_source.hang_watcher import stack_of
+from tpk.input_source.hang_watcher import ends_in_time
 
-logger = logging.getLogger(__name__)
 
 
 class StageThread(threading.Thread):
@@ -89,13 +87,4 @@ class StageThread(threading.Thread):
         Returns:
             Whether it has ended.
         """
-        self.join(patience)
-        if not self.is_alive():
-            return True
-        logger.warning(
-            "%s: its source has not delivered a datapoint within %g s; the thread is at\n%s",
-            self._owner,
-            patience,
-            stack_of(self.ident or 0),
-        )
-        return False
+        return ends_in_time(self, patience, f"{self._owner}: its source has not delivered a datapoint")

@@ -53,7 +53,8 @@ def types(session):
 @nox.session(python=OLDEST)
 def tests_oldest(session):
     """The tests, on the oldest of everything that is supported, with TensorFlow's CPU-only distribution."""
-    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", "attrs", "cloudpickle", "tqdm", *DATA_FORMATS, *TEST_TOOLS)
+    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", "attrs", "cloudpickle", "tqdm")
+    session.install(*DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     session.run("pytest", *session.posargs)
 

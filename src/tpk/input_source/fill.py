@@ -12,8 +12,6 @@ import tensorflow as tf
 from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.stream import DatapointStream
 
-
-
 # A run in a closed session is a RuntimeError, one that the closing interrupts a CancelledError. Either way the
 # queue is gone, and nobody waits for it.
 _SESSION_MAY_BE_CLOSED = suppress(RuntimeError, tf.errors.OpError)

@@ -11,7 +11,6 @@ import tensorflow as tf
 from tpk.input_source.hang_watcher import ends_in_time
 
 
-
 class StageThread(threading.Thread):
     """Stages datapoints as long as there is room, until the data ends or fails, or it is stopped.
 

@@ -27,6 +27,7 @@ from tpk.callbacks import (
     MinSaver as MinSaver,
     ModelSaver as ModelSaver,
     MovingAverageSummary as MovingAverageSummary,
+    NanGuard as NanGuard,
     ObjAttrParam as ObjAttrParam,
     PeriodicCallback as PeriodicCallback,
     PeriodicTrigger as PeriodicTrigger,
@@ -37,6 +38,7 @@ from tpk.callbacks import (
     ScheduledHyperParamSetter as ScheduledHyperParamSetter,
     SimpleMovingAverage as SimpleMovingAverage,
     StatMonitorParamSetter as StatMonitorParamSetter,
+    Watchdog as Watchdog,
     WithAveragedWeights as WithAveragedWeights,
 )
 from tpk.dataflow import (
@@ -83,8 +85,10 @@ from tpk.dataflow import (
 from tpk.errors import (
     CheckpointError as CheckpointError,
     ConfigError as ConfigError,
+    HangError as HangError,
     HookError as HookError,
     InputError as InputError,
+    NonFiniteError as NonFiniteError,
     PluginError as PluginError,
     PluginImportError as PluginImportError,
     Preempted as Preempted,
@@ -107,6 +111,7 @@ from tpk.graph import (
     PostProcessOptimizer as PostProcessOptimizer,
     ProxyOptimizer as ProxyOptimizer,
     ScaleGradient as ScaleGradient,
+    SkipNonFiniteOptimizer as SkipNonFiniteOptimizer,
     SummaryGradient as SummaryGradient,
     VariableAssignmentOptimizer as VariableAssignmentOptimizer,
     apply_grad_processors as apply_grad_processors,

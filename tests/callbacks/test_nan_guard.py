@@ -102,6 +102,12 @@ def test_a_bad_cost_stops_the_training_with_tensor_step_and_checkpoint(tmp_path,
     assert isinstance(error.__cause__, tf.errors.InvalidArgumentError)
 
 
+def test_a_guard_that_is_wrapped_says_what_is_wrong_too(tmp_path):
+    guard = tpk.EnableCallbackIf(NanGuard(), lambda callback: True)
+    with pytest.raises(NonFiniteError, match="cost"):
+        train(guard, tmp_path / "run", bad=[3])
+
+
 def root(x):
     """The cost is fine, and its gradient infinite, where x is 0."""
     w = v1.get_variable("w", initializer=1.0)

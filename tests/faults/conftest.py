@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("faulty_runs")
 
 hits: dict[str, Counter[str]] = {}
 

@@ -296,6 +296,7 @@ def assert_same_end(whole: Path, killed: Path) -> None:
     """Assert that nothing but wall-clock times tells two runs apart."""
     with np.load(whole / "final.npz") as first, np.load(killed / "final.npz") as second:
         assert_same_arrays(dict(first), dict(second))
+        assert all(np.isfinite(value).all() for value in first.values())
     assert stats(whole) == stats(killed)
     assert events(whole) == events(killed)
     assert curves(whole) == curves(killed)

@@ -57,7 +57,7 @@ class Network(tpk.ModelDesc):
         return cost
 
     def optimizer(self):
-        rate = v1.get_variable("learning_rate", initializer=0.02, trainable=False)
+        rate = v1.get_variable("learning_rate", initializer=0.002, trainable=False)
         kinds = {"adam": v1.train.AdamOptimizer, "momentum": lambda rate: v1.train.MomentumOptimizer(rate, 0.9)}
         return tpk.MovingAverageOptimizer(kinds[self._scenario.optimizer](rate))
 
@@ -126,7 +126,7 @@ def train(run_dir: Path, scenario: Scenario, **options: Any) -> None:
                 on_failure=scenario.on_failure,
             ),
             Noise(),
-            tpk.ScheduledHyperParamSetter("learning_rate", [(0, 0.02), (2, 0.01), (3, 0.005)]),
+            tpk.ScheduledHyperParamSetter("learning_rate", [(0, 0.002), (2, 0.001), (3, 0.0005)]),
             tpk.PeriodicTrigger(
                 tpk.MinSaver("score", keep=scenario.best, on_failure=scenario.on_failure), every_k_steps=3
             ),

@@ -17,12 +17,14 @@ from tpk.callbacks.hyper_params import GraphVarParam, HyperParam, ObjAttrParam
 from tpk.callbacks.inference_runner import InferenceRunner
 from tpk.callbacks.inferencers import ClassificationError, Inferencer, ScalarStats
 from tpk.callbacks.input_monitor import InputMonitor
+from tpk.callbacks.nan_guard import NanGuard
 from tpk.callbacks.progress_bar import ProgressBar
 from tpk.callbacks.proxy import ProxyCallback
 from tpk.callbacks.saver import ModelSaver
 from tpk.callbacks.summary import MergeAllSummaries, MovingAverageSummary, SimpleMovingAverage
 from tpk.callbacks.timing import EstimatedTimeLeft
 from tpk.callbacks.trigger import EnableCallbackIf, PeriodicCallback, PeriodicTrigger
+from tpk.callbacks.watchdog import Watchdog
 from tpk.callbacks.weight_averages import WithAveragedWeights
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "MinSaver",
     "ModelSaver",
     "MovingAverageSummary",
+    "NanGuard",
     "ObjAttrParam",
     "PeriodicCallback",
     "PeriodicTrigger",
@@ -56,5 +59,6 @@ __all__ = [
     "ScheduledHyperParamSetter",
     "SimpleMovingAverage",
     "StatMonitorParamSetter",
+    "Watchdog",
     "WithAveragedWeights",
 ]

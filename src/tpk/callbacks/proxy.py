@@ -11,12 +11,15 @@ from tpk.plugin import Callback, get_catalog
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
 
+_BESIDES_HOOKS = frozenset({"before_checkpoint", "translate_error", "recover"})
+
 
 class ProxyCallback(Callback):
     """The base of callbacks that change when or whether another callback runs.
 
-    It has the hooks, the state, the name and the trainer of the callback that it stands for. Subclasses
-    override `hook_implementations` and return fewer, more or changed ones.
+    It has the hooks, the state, the name and the trainer of the callback that it stands for, and what that one has
+    besides (`before_checkpoint`, `translate_error`, `recover`). Subclasses override `hook_implementations` and return
+    fewer, more or changed ones.
 
     Args:
         callback: the callback that it stands for: an instance, a class, a name, ``"module:attr"``, or `tpk.use`.
@@ -76,6 +79,11 @@ class ProxyCallback(Callback):
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks of the callback."""
         return self.cb.hook_implementations()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _BESIDES_HOOKS:
+            return getattr(self.cb, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.cb!r})"

@@ -16,6 +16,7 @@ from tpk.graph.gradient_processors import (
     SummaryGradient,
 )
 from tpk.graph.loss_scale import DynamicLossScaleOptimizer
+from tpk.graph.non_finite import SkipNonFiniteOptimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers import (
     PostProcessOptimizer,
@@ -39,6 +40,7 @@ __all__ = [
     "PostProcessOptimizer",
     "ProxyOptimizer",
     "ScaleGradient",
+    "SkipNonFiniteOptimizer",
     "SummaryGradient",
     "VariableAssignmentOptimizer",
     "apply_grad_processors",

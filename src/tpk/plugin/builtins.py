@@ -41,6 +41,8 @@ BUILTINS: dict[str, dict[str, str]] = {
         "EarlyStopping": "tpk.callbacks:EarlyStopping",
         "InferenceRunner": "tpk.callbacks:InferenceRunner",
         "InputMonitor": "tpk.callbacks:InputMonitor",
+        "NanGuard": "tpk.callbacks:NanGuard",
+        "Watchdog": "tpk.callbacks:Watchdog",
         "PeriodicTrigger": "tpk.callbacks:PeriodicTrigger",
         "PeriodicCallback": "tpk.callbacks:PeriodicCallback",
         "EnableCallbackIf": "tpk.callbacks:EnableCallbackIf",

@@ -41,7 +41,7 @@ class CheckpointDirectory:
         self._pointer = re.sub(r"[^\w.+-]", "_", pointer)
 
     def prepare(self) -> None:
-        """Create the directory, and remove what a killed process was writing there.
+        """Create the directory, and remove what a killed process was writing, or was removing, there.
 
         Raises:
             CheckpointError: if it cannot be written to.
@@ -50,6 +50,9 @@ class CheckpointDirectory:
             self.directory.mkdir(parents=True, exist_ok=True)
             for path in self.directory.glob(f"{_BESIDE}{self._prefix}-*"):
                 logger.info("removing %s, which was never finished", path)
+                path.unlink()
+            for path in self._without_index():
+                logger.info("removing %s, which is the rest of a checkpoint", path)
                 path.unlink()
         except OSError as error:
             raise CheckpointError(f"checkpoints cannot be written to {self.directory}: {error}") from error
@@ -206,6 +209,13 @@ class CheckpointDirectory:
         for path in self._files_of(name):
             with suppress(OSError):
                 path.unlink()
+
+    def _without_index(self) -> list[Path]:
+        """Return the files that a removal, which begins with the index, or a write, which ends with it, has left."""
+        pattern = re.compile(rf"({re.escape(self._prefix)}-\d+(\.\d+)?)\.data-\d+-of-\d+")
+        present = set(os.listdir(self.directory))
+        matches = (pattern.fullmatch(name) for name in sorted(present))
+        return [self.directory / match.group() for match in matches if match and f"{match.group(1)}.index" not in present]
 
     def _files_of(self, name: str) -> list[Path]:
         """Return the files of the variables of a checkpoint, the index first."""

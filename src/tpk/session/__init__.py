@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tpk.session.checkpoint_files import Checkpoint as Checkpoint, newest_complete as newest_complete
     from tpk.session.checkpoint_reader import (
         CheckpointReader as CheckpointReader,
         find_checkpoint as find_checkpoint,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ChainInit": "tpk.session.init",
+    "Checkpoint": "tpk.session.checkpoint_files",
     "CheckpointReader": "tpk.session.checkpoint_reader",
     "DictRestore": "tpk.session.init",
     "HookedSession": "tpk.session.hooked",
@@ -50,6 +52,7 @@ _HOME = {
     "as_session_init": "tpk.session.init",
     "default_session_config": "tpk.session.creator",
     "find_checkpoint": "tpk.session.checkpoint_reader",
+    "newest_complete": "tpk.session.checkpoint_files",
 }
 __all__ = [*_HOME]
 

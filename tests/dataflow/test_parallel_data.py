@@ -148,10 +148,12 @@ def test_sizes_may_vary_and_memory_does_not_grow(link):
 def test_many_kept_then_dropped_give_their_memory_back(link):
     sender, receiver = link
     kept = []
-    for _ in range(300):
-        sender.send([np.zeros(1000)])
+    for number in range(1000):
+        sender.send([np.full(1000, number)])
         kept.append(receiver.receive())
-    assert len(receiver._blocks) >= 300
+    assert all((array == number).all() for number, (array,) in enumerate(kept))
+    assert 200 < len(receiver._blocks) < 350
+    assert all(array.ctypes.data % 64 == 0 for (array,) in kept)
     kept.clear()
     for _ in range(1000):
         sender.send([np.zeros(1000)])

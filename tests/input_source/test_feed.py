@@ -28,3 +28,8 @@ def test_an_array_of_the_right_kind_is_fed_without_a_copy(drive):
 def test_what_cannot_be_iterated_is_refused():
     with pytest.raises(ConfigError, match="FeedInput takes an iterable"):
         FeedInput(3)
+
+
+def test_a_tensorflow_dataset_gets_the_name_of_its_own_source():
+    with pytest.raises(ConfigError, match=r"a tf\.data\.Dataset cannot be iterated.*TFDatasetInput"):
+        FeedInput(tf.data.Dataset.range(3))

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.errors import ConfigError
 from tpk.graph.standing_feeds import StandingFeeds
 from tpk.input_source.base import InputCallback
 from tpk.input_source.flow_input import FlowInput
@@ -28,7 +29,7 @@ class FeedInput(FlowInput):
             and again after twice that time.
 
     Raises:
-        ConfigError: `flow` cannot be iterated, or `warn_after` is not positive.
+        ConfigError: `flow` cannot be iterated, or is a `tf.data.Dataset`, or `warn_after` is not positive.
 
     Example:
         ```python
@@ -38,6 +39,11 @@ class FeedInput(FlowInput):
     """
 
     def __init__(self, flow: Iterable[Any], infinite: bool = True, warn_after: float = 60.0) -> None:
+        if isinstance(flow, tf.data.Dataset):
+            raise ConfigError(
+                "FeedInput iterates its data within the trainer's graph, where a tf.data.Dataset cannot be iterated. "
+                "Give TFDatasetInput a function that makes the dataset."
+            )
         super().__init__(flow, infinite, warn_after)
         self._callback = _FeedCallback(self, self._stream)
 

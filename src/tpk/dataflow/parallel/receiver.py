@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from tpk.dataflow.memory import aligned_empty
 from tpk.dataflow.parallel.block import map_block
 from tpk.dataflow.parallel.sender import AHEAD_BYTES, AHEAD_MAX, Layout
 from tpk.dataflow.parallel.wire import (
@@ -36,6 +37,9 @@ from tpk.dataflow.parallel.wire import (
 
 _CHUNK = 1 << 16
 _ALL_ACKNOWLEDGED_AT = 8
+_MAX_KEPT = 256
+"""Blocks. Each is a mapping of its own, of which a process may have some 65,000, and takes a page at least; so whoever
+keeps more datapoints than that, such as a cache, gets copies of the further ones."""
 
 
 class RemoteFailure(Exception):
@@ -61,7 +65,7 @@ class Receiver:
     """Receives datapoints from the `Sender` at the other end of two sockets.
 
     The arrays of a datapoint are views into shared memory, writable, and start on a multiple of 64 bytes. Their block
-    is used again when the last of them is gone.
+    is used again when the last of them is gone. While very many are kept, further ones are copies.
 
     Args:
         main: a Unix stream socket for the messages. If it has a timeout, `receive` may raise `TimeoutError`, and can
@@ -94,6 +98,7 @@ class Receiver:
         self._layouts: dict[int, Layout] = {}
         # Views are let go of in any thread, at any time, even in the middle of what stands here.
         self._released: deque[int] = deque()
+        self._kept = 0
         self.items = 0
         self.state: Any = None
         self.state_items = 0
@@ -165,6 +170,7 @@ class Receiver:
         self._unacknowledged = 0
         while self._released:
             message += HEADER.pack(FREE, self._released.popleft(), 0)
+            self._kept -= 1
         try:
             self._main.sendall(message)
         except OSError:
@@ -198,6 +204,7 @@ class Receiver:
 
     def _lease(self, number: int) -> np.ndarray[Any, Any]:
         """Return the bytes of a block; when that array and all views of it are gone, the block is released."""
+        self._kept += 1
         block = self._blocks[number]
         whole = np.frombuffer(block.memory, np.uint8)
         block.lease = weakref.ref(whole, block.release)
@@ -206,6 +213,8 @@ class Receiver:
     def _arrays(self, number: int, layout: Layout) -> Any:
         whole = self._lease(number)
         arrays = [np.ndarray(shape, dtype, whole, offset) for shape, dtype, offset in layout.arrays]
+        if self._kept > _MAX_KEPT:
+            arrays = [_copy(array) for array in arrays]
         if layout.container is list:
             return arrays
         return tuple(arrays) if layout.container is tuple else dict(zip(layout.names, arrays, strict=True))
@@ -216,6 +225,14 @@ class Receiver:
             return pickle.loads(head)
         whole = self._lease(number)
         buffers = [whole[offset : offset + length] for offset, length in spans]
+        if self._kept > _MAX_KEPT:
+            buffers = [_copy(buffer) for buffer in buffers]
         if head is None:
             head = buffers.pop(0)
         return pickle.loads(head, buffers=buffers)
+
+
+def _copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    copy = aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy

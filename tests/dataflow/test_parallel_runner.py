@@ -23,12 +23,12 @@ from tpk.dataflow import (
 )
 from tpk.errors import ConfigError, InputError
 
+WORDS = ["one", "two", "three", "four", "five"]
 
-class Words:
+
+def words():
     """A flow that knows nothing of positions."""
-
-    def __iter__(self):
-        yield from (["one"], ["two"], ["three"], ["four"], ["five"])
+    return DataFromGenerator(lambda: iter(["one", "two", "three", "four", "five"]))
 
 
 def shuffled():
@@ -40,7 +40,7 @@ def processes(flow, number=2, **options):
 
 
 def threads(flow, number=2, **options):
-    return MultiThreadRunner(lambda: flow if isinstance(flow, Words) else shuffled(), number, **options)
+    return MultiThreadRunner(lambda: words() if isinstance(flow, DataFromGenerator) else shuffled(), number, **options)
 
 
 RUNNERS = pytest.mark.parametrize("runner", [processes, threads])
@@ -84,15 +84,15 @@ def test_a_resumed_run_goes_on_where_it_was(runner, delivered):
 
 @RUNNERS
 def test_a_flow_without_a_position_is_replayed_by_its_workers(runner, caplog):
-    flow = runner(Words())
+    flow = runner(words())
     stream = endless(flow)
     first = [next(stream) for _ in range(7)]
     state = flow.state_dict()
     rest = [next(stream) for _ in range(8)]
-    assert sorted(first[:5]) == sorted(rest[3:]) == sorted(Words())
+    assert sorted(first[:5]) == sorted(rest[3:]) == sorted(WORDS)
     close_dataflow(flow)
 
-    resumed = runner(Words())
+    resumed = runner(words())
     resumed.load_state_dict(state)
     with caplog.at_level("INFO", "tpk"):
         assert list(islice(endless(resumed), 8)) == rest

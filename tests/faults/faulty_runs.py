@@ -238,7 +238,9 @@ def place(run_dir: Path, outcome: Outcome) -> str:
     if not outcome.steps:
         return "while it started or resumed"
     names = {path.name for path in run_dir.iterdir()}
-    with_index = {name[len("model-") : -len(".index")] for name in names if name.startswith("model-") and ".index" in name}
+    with_index = {
+        name[len("model-") : -len(".index")] for name in names if name.startswith("model-") and ".index" in name
+    }
     with_state = {name[len("state-") : -len(".json")] for name in names if name.startswith("state-")}
     newest = max(map(int, with_state), default=0)
     points_to_newest = not newest or f'path: "model-{newest}"' in _text(run_dir / "checkpoint").partition("\n")[0]
@@ -292,17 +294,24 @@ def assert_same_arrays(first: dict[str, np.ndarray], second: dict[str, np.ndarra
         ), name
 
 
-def assert_same_end(whole: Path, killed: Path) -> None:
-    """Assert that nothing but wall-clock times tells two runs apart."""
+def assert_same_values(whole: Path, killed: Path) -> None:
+    """Assert that two runs have the same variables in the end, and have reported the same."""
     with np.load(whole / "final.npz") as first, np.load(killed / "final.npz") as second:
         assert_same_arrays(dict(first), dict(second))
         assert all(np.isfinite(value).all() for value in first.values())
     assert stats(whole) == stats(killed)
     assert events(whole) == events(killed)
     assert curves(whole) == curves(killed)
-    kept = [sorted(path.name for path in run_dir.iterdir() if "events" not in path.name) for run_dir in (whole, killed)]
-    assert kept[0] == kept[1]
-    for name in kept[0]:
+
+
+def assert_same_end(whole: Path, killed: Path) -> None:
+    """Assert that nothing but wall-clock times tells two runs apart."""
+    assert_same_values(whole, killed)
+    kept, kept_of_killed = (
+        sorted(path.name for path in run_dir.iterdir() if "events" not in path.name) for run_dir in (whole, killed)
+    )
+    assert kept == kept_of_killed
+    for name in kept:
         if name.endswith(".index"):
             prefix = name.removesuffix(".index")
             assert_same_arrays(arrays(whole / prefix), arrays(killed / prefix))

@@ -19,7 +19,7 @@ from tpk.session.checkpoint_files import newest_complete
 
 KINDS = list(product(("feed", "queue", "workers"), ("single", "replicated")))
 SEEDS = range(len(KINDS))
-KILLS, KILLS_IN_LONG_RUN, TERMINATIONS = 4, 12, 2
+KILLS, KILLS_IN_LONG_RUN, TERMINATIONS = 3, 12, 1
 ASKED_FOR = int(os.environ.get("TPK_FAULTS", "0"))
 
 short_run = pytest.mark.skipif(ASKED_FOR > 0, reason="TPK_FAULTS asks for the long run")

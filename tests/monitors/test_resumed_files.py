@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter
+from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter
+from tpk.session.checkpoint_encoding import decode, encode
 from tpk.session.checkpoint_keys import state_keys
 
 
@@ -139,3 +143,41 @@ def test_keys_depend_on_what_something_is_and_not_on_its_place():
         "Setter#2",
         "JSONWriter(x)",
     ]
+
+
+def test_a_monitor_that_was_failing_at_the_checkpoint_keeps_what_it_wrote(trainer, caplog):
+    """Its file must not pass for one of an attempt that left no checkpoint."""
+
+    def monitors():
+        writer = JSONWriter(clock=lambda: 5.0)
+        it = Monitors([writer])
+        it.trainer = writer.trainer = trainer
+        return it, writer
+
+    killed, writer = monitors()
+    killed.put_scalar("cost", 1)
+    killed.flush()
+    before = content(writer)
+    writer.mark = lambda: 1 / 0  # as on a full disk
+    state = json.loads(json.dumps(killed.state_dict()))
+    writer.close()
+    resumed, writer = monitors()
+    resumed.load_state_dict(state)
+    assert content(writer) == before
+    assert "JSONWriter was failing when the checkpoint was taken; what it wrote stays as it is" in caplog.text
+
+
+def test_events_that_could_not_be_written_are_in_the_checkpoint(trainer, monkeypatch):
+    def full(*arguments):
+        raise OSError("No space left on device")
+
+    killed = make(TFEventWriter, trainer)
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.io, "TFRecordWriter", full)
+        killed.process_event(tf.compat.v1.Event(step=3))
+        state = encode(killed.state_dict(), "")
+    resumed = make(TFEventWriter, trainer)
+    resumed.load_state_dict(decode(json.loads(json.dumps(state))))
+    resumed.after_train(trainer)
+    (path,) = trainer.run_dir.glob("events.*")
+    assert [event.step for event in EventFileLoader(str(path)).Load()] == [0, 3]

@@ -179,8 +179,13 @@ def test_what_a_killed_process_was_writing_is_removed(tmp_path, directory, caplo
     before = names(tmp_path)
     (tmp_path / ".writing-model-3.index").touch()
     (tmp_path / ".writing-min-cost-3.index").touch()
+    # Of one that it was removing, the index goes before the rest.
+    (tmp_path / "model-0.data-00000-of-00001").touch()
+    (tmp_path / "model-1.2.data-00000-of-00001").touch()
+    (tmp_path / "model-of-another-kind.data-00000-of-00001").touch()
     CheckpointDirectory(tmp_path).prepare()
-    assert names(tmp_path) == sorted([*before, ".writing-min-cost-3.index"])
+    others = [".writing-min-cost-3.index", "model-of-another-kind.data-00000-of-00001"]
+    assert names(tmp_path) == sorted([*before, *others])
     assert "never finished" in caplog.text
 
 

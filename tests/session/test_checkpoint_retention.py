@@ -36,11 +36,12 @@ def test_one_of_each_so_many_hours_stays_for_good_over_restarts(restart_after):
     assert len(gone) == 9
 
 
-def test_a_clock_that_is_set_back_removes_no_more_and_no_less():
-    retention = Retention(2, 1)
+def test_after_a_clock_was_set_back_the_hours_count_from_then():
+    retention = Retention(2, 2)
     retention.start(10 * HOUR)
-    gone = [name for step in range(6) for name in retention.add(str(step), step * HOUR)]
-    assert gone == ["0", "1", "2", "3"]
+    gone = [name for step in range(9) for name in retention.add(str(step), step * HOUR)]
+    assert retention.preserved == ("2", "4", "6")
+    assert gone == ["0", "1", "3", "5"]
 
 
 def test_a_name_that_is_written_again_counts_once():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,11 +163,19 @@ class MinSaver(Callback):
         others = [saved for saved in self._best if saved.name != name]
         position = sum(not self._is_better(value, saved.value) for saved in others)
         ranked = [*others[:position], _Saved(value, name), *others[position:]]
-        self._best = ranked[: self._keep]
-        self._point()
-        for saved in ranked[self._keep :]:
-            self._directory.remove(saved.name)
+        self._best, gone = ranked[: self._keep], ranked[self._keep :]
+        try:
+            self._point()
+        except CheckpointError:
+            # On a full disk, there may be space once the others are gone.
+            self._remove(gone)
+            self._point()
+        self._remove(gone)
         logger.info("saved %s: %s is %.5g", name, self._statistic.name, value)
+
+    def _remove(self, gone: Sequence[_Saved]) -> None:
+        for saved in gone:
+            self._directory.remove(saved.name)
 
     def _point(self) -> None:
         names = [saved.name for saved in self._best]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -11,7 +11,7 @@ import tensorflow as tf
 from tpk.dataflow import seed_dataflow
 from tpk.errors import InputError
 from tpk.input_source.base import InputSource, InputStartStop
-from tpk.input_source.flow_dataset import dataset_of
+from tpk.input_source.flow_dataset import StreamElements, dataset_of
 from tpk.input_source.flow_facts import flow_size
 from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
 from tpk.input_source.meter import GraphMeter
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 # How far `tf.data` may have called the generator of a flow ahead of what the steps have taken.
 _READ_AHEAD = 64
+_PATIENCE = 10.0
+"""Seconds that the user's data code has to finish its datapoint when the data is to stop."""
 
 
 class TFDatasetInput(InputSource):
@@ -73,7 +75,7 @@ class TFDatasetInput(InputSource):
         self._counter: TakenCounter | None = None
         self._get_next_ops: list[Any] = []
         self._session: Any = None
-        self._failure: Exception | None = None
+        self._elements: StreamElements | None = None
 
     @property
     def size(self) -> int | None:
@@ -148,18 +150,8 @@ class TFDatasetInput(InputSource):
 
     def _dataset_of_flow(self, stream: DatapointStream) -> Any:
         stream.bind(self.signature)
-
-        def datapoints() -> Iterator[tuple[Any, ...]]:
-            try:
-                stream.start()
-                for arrays in stream:
-                    yield tuple(arrays)
-            except Exception as error:
-                # Raised in here, it would reach the step as text, and TensorFlow would print it. The step that
-                # meets the end asks `translate_error`.
-                self._failure = error
-
-        return dataset_of(datapoints, self.signature)
+        self._elements = StreamElements(stream)
+        return dataset_of(self._elements, self.signature)
 
     def _get_input_tensors(self) -> list[Any]:
         assert self._counter is not None
@@ -192,17 +184,17 @@ class TFDatasetInput(InputSource):
         assert self._counter is not None
         self._counter.stop()
         self._session = None
-        stream = self._stream
-        if stream is not None:
-            hang_watcher.unwatch(stream)
-            stream.finish()
+        if self._stream is not None and self._elements is not None:
+            hang_watcher.unwatch(self._stream)
+            self._elements.halt(_PATIENCE)
+            self._stream.finish()
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return why the data failed, if `error` is how a step noticed."""
         if not comes_from(error, [op.name for op in self._get_next_ops]):
             return None
-        if self._failure is not None:
-            return self._failure
+        if self._elements is not None and self._elements.failure is not None:
+            return self._elements.failure
         if self.infinite and isinstance(error, tf.errors.OutOfRangeError):
             return InputError("TFDatasetInput: a pass over the dataset delivered no element")
         return None
@@ -210,8 +202,9 @@ class TFDatasetInput(InputSource):
     def _begin(self) -> None:
         """Start the iterator from the state that was loaded, if one was, else from the first element."""
         assert self._counter is not None
-        self._failure = None
-        if self._stream is not None:
+        if self._stream is not None and self._elements is not None:
+            while not self._elements.halt(_PATIENCE):
+                logger.warning("TFDatasetInput: the dataflow has not finished its datapoint within %g s", _PATIENCE)
             self._stream.rewind(horizon=_READ_AHEAD + self.max_ahead)
             origin, to_skip = self._stream.origin, 0
         else:

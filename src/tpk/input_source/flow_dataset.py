@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -46,6 +47,62 @@ def dataflow_to_dataset(flow: Iterable[Any], signature: Sequence[Any]) -> Any:
             yield tuple(arrays)
 
     return dataset_of(datapoints, specs)
+
+
+class StreamElements:
+    """The elements of a stream, for a `tf.data.Dataset` in a graph.
+
+    The threads of `tf.data` may take elements ahead of the steps, and go on doing so when the steps have ended; `halt`
+    keeps them from that.
+
+    Args:
+        stream: which is rewound before each iteration.
+
+    Attributes:
+        failure: what the data raised in this iteration. Raised in the dataset, it would reach the step as text, and
+            TensorFlow would print it; so the iteration ends instead.
+    """
+
+    def __init__(self, stream: DatapointStream) -> None:
+        self.failure: Exception | None = None
+        self._stream = stream
+        self._iteration = 0
+        self._taking = threading.Lock()
+
+    def __call__(self) -> Iterator[tuple[Any, ...]]:
+        """Begin an iteration."""
+        iteration, starts = self._iteration, True
+        while True:
+            with self._taking:
+                if iteration != self._iteration:
+                    return
+                try:
+                    if starts:
+                        self._stream.start()
+                        starts = False
+                    arrays = next(self._stream, None)
+                except Exception as error:
+                    self.failure = error
+                    return
+            if arrays is None:
+                return
+            yield tuple(arrays)
+
+    def halt(self, patience: float) -> bool:
+        """Let nothing more be taken in this iteration, and wait for what is being taken.
+
+        Args:
+            patience: seconds to wait.
+
+        Returns:
+            Whether nothing is being taken any more.
+        """
+        self._iteration += 1
+        self.failure = None
+        is_over = self._taking.acquire(timeout=patience)
+        if is_over:
+            self._taking.release()
+        return is_over
 
 
 def dataset_of(datapoints: Callable[[], Iterator[tuple[Any, ...]]], specs: Sequence[Any]) -> Any:

@@ -223,14 +223,17 @@ class Monitors(Callback):
         return self._history.of(name)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the history and the states of the monitors; those that have none are flushed."""
+        """Return the history and the states of the monitors; those that have none are flushed.
+
+        The state of a monitor that fails is None: it is not known how much of its files belongs to this moment.
+        """
         for isolated in self._isolated:
             if not isolated.monitor._overrides("state_dict"):
                 isolated.call("flush")
         states = {key: isolated.call("state_dict") for key, isolated in self._keyed.items()}
         return {
             "history": self._history.state_dict(),
-            "monitors": {**self._unused_states, **{key: state for key, state in states.items() if state}},
+            "monitors": {**self._unused_states, **{key: state for key, state in states.items() if state != {}}},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -238,10 +241,14 @@ class Monitors(Callback):
         self._history.load_state_dict(state["history"])
         states = state["monitors"]
         for key, isolated in self._keyed.items():
-            if key in states:
-                isolated.call("load_state_dict", states[key])
-            else:
+            if key not in states:
                 isolated.call("start_over")
+            elif states[key] is None:
+                logger.warning(
+                    "monitor %s was failing when the checkpoint was taken; what it wrote stays as it is", isolated.name
+                )
+            else:
+                isolated.call("load_state_dict", states[key])
         self._unused_states = {key: own for key, own in states.items() if key not in self._keyed}
         if self._unused_states and self.monitors:
             logger.warning(

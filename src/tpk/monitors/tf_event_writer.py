@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.monitors.base import Monitor
+from tpk.monitors.event_files import Event, EventFiles
 from tpk.monitors.row_writer import in_run_dir
 
 if TYPE_CHECKING:
@@ -20,22 +20,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Event = tf.compat.v1.Event
 SessionLog = tf.compat.v1.SessionLog
-
-_file_count = itertools.count()
 
 
 class TFEventWriter(Monitor):
     """Writes everything to an event file, which TensorBoard shows: ``tensorboard --logdir runs``.
 
     A run that was killed and resumed goes on in the same curves, in a file of its own. What the killed run reported
-    after the checkpoint is cut off, and a TensorBoard that is running already is told to drop it.
+    after the checkpoint is cut off, and a TensorBoard that is running already is told to drop it. What cannot be
+    written, because the disk is full, is tried again.
 
     Args:
         logdir: the folder of the event file; None means the `run_dir` of the trainer.
-        max_queue: how many events may wait to be written before a report has to wait, too.
-        flush_secs: how often events are brought to the disk, in seconds, besides at the end of each epoch.
+        max_queue: how many events wait at most to be written together.
+        flush_secs: how long an event may wait, in seconds, until the next one or the end of the epoch at the latest.
         save_graph: write the graph as well.
         clock: returns the time of an event.
 
@@ -59,7 +57,7 @@ class TFEventWriter(Monitor):
         self._flush_secs = flush_secs
         self._save_graph = save_graph
         self._clock = clock
-        self._file: Any = None
+        self._files: EventFiles
         self._graph_is_written = False
 
     @property
@@ -82,7 +80,9 @@ class TFEventWriter(Monitor):
         Raises:
             ConfigError: if there is none.
         """
-        _ = self.logdir
+        # So that it is known whose they are.
+        suffix = f".{(self.name or type(self).__name__).replace('#', '-')}"
+        self._files = EventFiles(self.logdir, suffix, self._max_queue, self._flush_secs, self._clock)
 
     def before_train(self, trainer: Trainer) -> None:
         """Write the graph, which is final by now, and at which step the session starts."""
@@ -99,66 +99,46 @@ class TFEventWriter(Monitor):
 
     def process_event(self, event: Any) -> None:
         """Write an event."""
-        self._open().add_event(event)
+        self._files.add([event.SerializeToString()])
 
     def flush(self) -> None:
         """Bring to the disk what was written so far."""
-        if self._file is not None:
-            self._file.flush()
+        self._files.flush()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sizes of the event files in bytes, after bringing them to the disk."""
-        self.flush()
-        sizes = {path.name: path.stat().st_size for path in self._own_files()}
+        """Return the sizes of the event files in bytes, after bringing them to the disk; and what is in none yet."""
+        try:
+            self.flush()
+        except Exception:
+            logger.warning("%d events cannot be written to %s now", len(self._files.waiting), self.logdir)
+        sizes = {path.name: path.stat().st_size for path in self._files.paths()}
         for name in sizes:
             with (self.logdir / name).open("rb+") as file:
                 os.fsync(file.fileno())
-        return {"sizes": sizes, "graph_is_written": self._graph_is_written}
+        return {"sizes": sizes, "graph_is_written": self._graph_is_written, "waiting": self._files.waiting}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back the events that were written after the checkpoint."""
         self._graph_is_written = state["graph_is_written"]
-        for path in self._own_files():
+        for path in self._files.paths():
             size = state["sizes"].get(path.name, 0)
             if path.stat().st_size > size:
                 logger.info("%s: cutting off what was written after the checkpoint", path)
                 os.truncate(path, size)
             if not size:
                 path.unlink()
+        self._files.add(state["waiting"])
 
     def start_over(self) -> None:
         """Remove the event files."""
-        for path in self._own_files():
+        for path in self._files.paths():
             logger.info("removing %s, of an attempt at this run that left no checkpoint", path)
             path.unlink()
 
-    def _own_files(self) -> list[Path]:
-        """Return the files that this writer, or its like in an earlier attempt at the run, has made."""
-        return sorted(self.logdir.glob(f"events.out.tfevents.*{self._suffix}"))
-
-    @property
-    def _suffix(self) -> str:
-        return f".{(self.name or type(self).__name__).replace('#', '-')}"
-
     def after_train(self, trainer: Trainer) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Write what is left, and close the file."""
+        self._files.close()
 
     def _add(self, event: Any) -> None:
         event.wall_time = self._clock()
-        self._open().add_event(event)
-
-    def _open(self) -> Any:
-        if self._file is None:
-            # `FileWriter` works in graph mode only. The suffix keeps files of the same second apart, and tells whose
-            # they are.
-            with self.trainer.graph.as_default():
-                self._file = tf.compat.v1.summary.FileWriter(
-                    os.fspath(self.logdir),
-                    max_queue=self._max_queue,
-                    flush_secs=self._flush_secs,
-                    filename_suffix=f".{os.getpid()}.{next(_file_count)}{self._suffix}",
-                )
-        return self._file
+        self.process_event(event)

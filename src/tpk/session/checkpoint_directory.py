@@ -215,7 +215,9 @@ class CheckpointDirectory:
         pattern = re.compile(rf"({re.escape(self._prefix)}-\d+(\.\d+)?)\.data-\d+-of-\d+")
         present = set(os.listdir(self.directory))
         matches = (pattern.fullmatch(name) for name in sorted(present))
-        return [self.directory / match.group() for match in matches if match and f"{match.group(1)}.index" not in present]
+        return [
+            self.directory / match.group() for match in matches if match and f"{match.group(1)}.index" not in present
+        ]
 
     def _files_of(self, name: str) -> list[Path]:
         """Return the files of the variables of a checkpoint, the index first."""

@@ -56,13 +56,18 @@ def _prefix_of(name: str) -> str:
 
 
 def _latest(directory: str) -> str:
-    latest = tf.train.latest_checkpoint(directory)
-    if latest is not None:
-        return str(latest)
     message = f"there is no checkpoint in the directory {directory!r}."
-    state = tf.train.get_checkpoint_state(directory)
+    try:
+        latest = tf.train.latest_checkpoint(directory)
+        if latest is not None:
+            return str(latest)
+        state = tf.train.get_checkpoint_state(directory)
+    # Of damage, TensorFlow logs what is no text proto, and raises this for what is no text.
+    except UnicodeDecodeError:
+        state = None
+        message += f" Its file {_POINTER!r} is damaged."
     if state is not None:
-        message += f" Its file 'checkpoint' names {state.model_checkpoint_path!r}, which is not there."
+        message += f" Its file {_POINTER!r} names {state.model_checkpoint_path!r}, which is not there."
     present = sorted(
         found.removesuffix(".index") for found in glob.glob(os.path.join(glob.escape(directory), "*.index"))
     )

@@ -46,6 +46,8 @@ class Retention:
         """
         self.start(now)
         assert self._last_preserved is not None
+        # A clock that was set back would let no hour pass until it is where it was.
+        self._last_preserved = min(self._last_preserved, now)
         self.preserved = tuple(known for known in self.preserved if known != name)
         latest = [*(known for known in self.latest if known != name), name]
         self._times[name] = now

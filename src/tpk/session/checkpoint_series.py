@@ -118,11 +118,19 @@ class CheckpointSeries:
         writer = self._writer
         name = self.directory.write(step, lambda prefix: writer.write(prefix, snapshot), state, tf.__version__)
         gone = self.retention.add(name, self._clock())
-        self.directory.point_to(name, self.retention.names)
-        for other in gone:
-            self.directory.remove(other)
+        try:
+            self.directory.point_to(name, self.retention.names)
+        except CheckpointError:
+            # On a full disk, there may be space once the old ones are gone.
+            self._remove(gone)
+            self.directory.point_to(name, self.retention.names)
+        self._remove(gone)
         self.last_path = self.directory.directory / name
         logger.info("saved %s in %.2f s", self.last_path, time.monotonic() - started)
+
+    def _remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.directory.remove(name)
 
 
 def check_on_failure(on_failure: str) -> Callable[[CheckpointError], None]:

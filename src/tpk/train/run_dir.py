@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,9 @@ def run_log(directory: Path | None) -> Iterator[None]:
         root.setLevel(level)
         for handler in handlers:
             root.removeHandler(handler)
-            handler.close()
+            # On a full disk, what it could not write must not take the place of the error that this has led to.
+            with suppress(OSError):
+                handler.close()
 
 
 class _TerminalHandler(logging.Handler):

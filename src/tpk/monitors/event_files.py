@@ -1,0 +1,128 @@
+"""Files of events, written so that a full disk loses none."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+Event = tf.compat.v1.Event
+
+_PREFIX = "events.out.tfevents."
+_file_count = itertools.count()
+
+
+class EventFiles:
+    """Appends events to a file in a folder, and begins another file when that has failed.
+
+    TensorFlow's own writer gives up for good when a write fails, and leaves half of a record, after which nobody reads
+    on. This one takes back what was written in part, and keeps the events until they can be written.
+
+    A file is named so that it comes after those that are there already, whatever the clock says: TensorBoard reads them
+    in the order of their names.
+
+    Args:
+        folder: where; it is created with the first event.
+        suffix: what the names of the files end with, which tells whose they are.
+        max_queue: how many events may wait to be written.
+        flush_secs: how long they may wait, in seconds, when there are fewer; it is looked at with each event.
+        clock: returns the time, in seconds since 1970.
+    """
+
+    def __init__(
+        self, folder: Path, suffix: str, max_queue: int, flush_secs: float, clock: Callable[[], float]
+    ) -> None:
+        self._folder = folder
+        self._suffix = suffix
+        self._max_queue = max_queue
+        self._flush_secs = flush_secs
+        self._clock = clock
+        self._waiting: list[bytes] = []
+        self._flushed_at = time.monotonic()
+        self._writer: Any = None
+        self._path = folder
+        self._size = 0
+
+    @property
+    def waiting(self) -> list[bytes]:
+        """The events that are not written yet."""
+        return list(self._waiting)
+
+    def paths(self) -> list[Path]:
+        """Return the files with this suffix, also those of earlier attempts at the run, in their order."""
+        return sorted(self._folder.glob(f"{_PREFIX}*{self._suffix}"))
+
+    def add(self, events: Sequence[bytes]) -> None:
+        """Take events, serialized.
+
+        Raises:
+            Exception: they are to be written, and cannot be; they go on waiting.
+        """
+        self._waiting += events
+        if len(self._waiting) >= self._max_queue or time.monotonic() - self._flushed_at >= self._flush_secs:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is waiting.
+
+        Raises:
+            Exception: it cannot be written, and goes on waiting.
+        """
+        if not self._waiting:
+            return
+        try:
+            if self._writer is None:
+                self._begin()
+            for event in self._waiting:
+                self._writer.write(event)
+            self._writer.flush()
+            self._size = self._path.stat().st_size
+        except Exception:
+            self._give_up_file()
+            raise
+        self._waiting.clear()
+        self._flushed_at = time.monotonic()
+
+    def close(self) -> None:
+        """Write what is waiting, and close the file.
+
+        Raises:
+            Exception: it cannot be written.
+        """
+        try:
+            self.flush()
+        finally:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
+
+    def _begin(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        there = [path.name.removeprefix(_PREFIX).partition(".")[0] for path in self.paths()]
+        latest = max((int(seconds) for seconds in there if seconds.isdigit()), default=-1)
+        seconds = max(int(self._clock()), latest + 1)
+        # Apart from files of the same second, of other writers and other processes.
+        own = f"{socket.gethostname()}.{os.getpid()}.{next(_file_count)}"
+        self._path, self._size = self._folder / f"{_PREFIX}{seconds:010d}.{own}{self._suffix}", 0
+        self._writer = tf.io.TFRecordWriter(os.fspath(self._path))
+        self._writer.write(Event(wall_time=self._clock(), file_version="brain.Event:2").SerializeToString())
+
+    def _give_up_file(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        with suppress(Exception):  # It may try once more to write the rest.
+            writer.close()
+        del writer
+        with suppress(OSError):
+            if self._size:
+                os.truncate(self._path, self._size)
+            else:
+                self._path.unlink()

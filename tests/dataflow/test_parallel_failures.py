@@ -344,3 +344,75 @@ def test_a_script_needs_no_main_guard_and_its_own_classes_come_back(tmp_path):
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[0, 1, 2, 3]", done.stderr
+
+
+def test_the_message_of_an_exception_that_cannot_be_pickled_is_told_even_if_notes_follow():
+    class Awkward(Exception):
+        def __init__(self, *, code):
+            super().__init__(f"code {code}")
+
+    def fail(datapoint):
+        raise Awkward(code=3)
+
+    with pytest.raises(InputError, match="Awkward: code 3"):  # and not the note that MapData adds
+        list(MultiProcessRunner(MapData([[1]], fail), 1))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda flow: MultiProcessRunner(flow, 2),
+        lambda flow: MultiProcessMapData(flow, 2, lambda datapoint: datapoint),
+    ],
+)
+def test_an_iteration_ends_with_an_error_when_the_next_one_begins(make):
+    flow = make(DataFromList([[number] for number in range(300)], shuffle=False))
+    first = iter(flow)
+    taken = [next(first)[0] for _ in range(3)]
+    second = iter(flow)
+    begun = [next(second)[0]]
+    with pytest.raises(InputError, match="this iteration of .* is over.*make another"):
+        list(first)
+    begun += [datapoint[0] for datapoint in second]
+    flow.close()
+    assert taken == [0, 1, 2]
+    assert begun == list(range(begun[0], 300))
+
+
+def test_workers_end_at_once_though_a_forked_process_has_their_sockets():
+    code = """
+        import os, signal, time
+        from tpk.dataflow import MultiProcessRunner
+
+        flow = MultiProcessRunner([[number] for number in range(4)], 1)
+        assert len(list(flow)) == 4
+        child = os.fork()
+        if not child:
+            signal.pause()
+        begin = time.monotonic()
+        flow.close()
+        seconds = time.monotonic() - begin
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert flow._team is None and seconds < 4, seconds
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
+
+
+def test_the_names_of_components_may_be_of_a_class_of_the_script(tmp_path):
+    script = tmp_path / "script.py"
+    code = """
+        import enum
+        import numpy as np
+        from tpk.dataflow import MultiProcessRunner
+
+        class Part(enum.Enum):
+            IMAGE = 1
+
+        flow = MultiProcessRunner([{Part.IMAGE: np.arange(3)}], 1)
+        (datapoint,) = flow
+        assert datapoint[Part.IMAGE].tolist() == [0, 1, 2], datapoint
+        flow.close()
+    """
+    script.write_text(textwrap.dedent(code))
+    subprocess.run([sys.executable, script], check=True, timeout=60)

@@ -113,4 +113,4 @@ def moments(seed, seconds):
         if rng.random() < 0.5:
             yield After(rng.uniform(0, seconds))
         else:
-            yield OnChange(rng.randint(1, 100), rng.choice([0, rng.expovariate(1000)]))
+            yield OnChange(rng.randint(1, 50), rng.choice([0, rng.expovariate(1000)]))

@@ -159,7 +159,7 @@ def test_a_monitor_that_was_failing_at_the_checkpoint_keeps_what_it_wrote(traine
     killed.flush()
     before = content(writer)
     writer.mark = lambda: 1 / 0  # as on a full disk
-    state = json.loads(json.dumps(killed.state_dict()))
+    state = killed.state_dict()
     writer.close()
     resumed, writer = monitors()
     resumed.load_state_dict(state)

@@ -325,3 +325,11 @@ def test_plugins_configure_the_run_and_add_callbacks(tmp_path):
     weight = Weight()
     tpk.launch_train_with_config(config(tmp_path), Trainer)
     assert weight.trainer.epoch_num == 2
+
+
+def test_data_need_have_no_length(tmp_path):
+    weight = Weight()
+    flow = tpk.RepeatedData(data(), -1)
+    options = config(tmp_path, dataflow=flow, steps_per_epoch=5, max_epoch=1, callbacks=[weight])
+    tpk.launch_train_with_config(options, "SimpleTrainer")
+    assert weight.value != 0

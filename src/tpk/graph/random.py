@@ -187,8 +187,9 @@ def dropout(
         if not x.dtype.is_floating:
             raise ConfigError(f"dropout of {x.dtype.name}: expected a floating-point type. Cast it, e.g. by tf.cast.")
         scale = tf.cast(1 / (1 - rate), x.dtype)
-        drawn = _draw(tf.raw_ops.StatelessRandomUniformV2, scope, seed, _noise_shape(x, noise_shape), dtype=x.dtype)
-        dropped = tf.where(drawn >= tf.cast(rate, x.dtype), x * scale, tf.zeros([], x.dtype), name=scope)
+        # One mask in every precision; and 16 bits would be too few for a small rate.
+        drawn = _draw(tf.raw_ops.StatelessRandomUniformV2, scope, seed, _noise_shape(x, noise_shape), dtype=tf.float32)
+        dropped = tf.where(drawn >= tf.cast(rate, tf.float32), x * scale, tf.zeros([], x.dtype), name=scope)
         dropped.set_shape(x.shape)
         return dropped
 

@@ -38,7 +38,9 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     """
     runner = resolve_trainer(trainer)
     runner.hooks.hook.tpk_configure(config=config)
-    source = config.data if config.data is not None else runner.default_input(config.dataflow or ())
+    # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
+    dataflow = () if config.dataflow is None else config.dataflow
+    source = config.data if config.data is not None else runner.default_input(dataflow)
     steps = config.steps_per_epoch if config.steps_per_epoch is not None else source.size
     if not steps:
         raise ConfigError(

@@ -123,6 +123,10 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
             # Whoever knows the length may have asked for no more than that.
             finished = delivered == size and team.end_pass()
             raise
+        except Exception as error:
+            if self._team is not team:
+                raise iteration_is_over(self) from error
+            raise
         finally:
             if not finished and self._team is team:
                 self.close()
@@ -183,6 +187,15 @@ def _skip(position: Position, items: int) -> Generator[Any, None, None]:
         if next(datapoints, END_OF_PASS) is END_OF_PASS:
             datapoints = iter(position)
     return datapoints
+
+
+def iteration_is_over(flow: object) -> InputError:
+    """Return the error of an iteration whose workers were ended by the next one, or by `close`."""
+    kind = type(flow).__name__
+    return InputError(
+        f"this iteration of {kind} is over: the flow was iterated anew, or closed. Its workers serve one consumer at "
+        f"a time; make another {kind} for a second one, such as a validation."
+    )
 
 
 def check_positive(owner: object, **numbers: float | None) -> None:

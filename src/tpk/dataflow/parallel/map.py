@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from tpk.dataflow.base import RNGDataFlow
-from tpk.dataflow.parallel.flow_runner import check_positive
+from tpk.dataflow.parallel.flow_runner import check_positive, iteration_is_over
 from tpk.dataflow.parallel.parallel_map import ParallelMap
 from tpk.dataflow.parallel.process import WorkerProcess, stop_all
 from tpk.dataflow.parallel.receiver import Receiver
@@ -62,20 +62,25 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         self.num_proc = num_proc
         self.patience = patience
         self._workers: list[WorkerProcess] = []
+        self._is_in_pass = False
 
     def close(self) -> None:
         """End the workers; the next iteration starts new ones."""
         workers, self._workers = self._workers, []
+        self._is_in_pass = False
         stop_all(workers)
         super().close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_workers": []}
+        return {**self.__dict__, "_workers": [], "_is_in_pass": False}
 
     def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
+        if self._is_in_pass:
+            self.close()  # What is under way would be taken for results of this pass.
         if not self._workers:
             self._start_workers()
         workers = self._workers
+        self._is_in_pass = True
         tasks: deque[tuple[int, WorkerProcess]] = deque()
         finished = False
         try:
@@ -87,13 +92,22 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
                 tasks.append((number, worker))
                 datapoint = None
             while tasks:
-                yield self._receive(tasks)
-            finished = True
+                result = self._receive(tasks)
+                if not tasks:
+                    finished, self._is_in_pass = True, False
+                yield result
+                result = None
+        except Exception as error:
+            if self._workers is not workers:
+                raise iteration_is_over(self) from error
+            raise
         finally:
             if not finished:
                 # Results that nobody has asked for would be taken for those of the next pass.
-                stop_all(workers)
-                self._workers = []
+                if self._workers is workers:
+                    self.close()
+                else:
+                    stop_all(workers)
 
     def _receive(self, tasks: deque[tuple[int, WorkerProcess]]) -> tuple[int, Any]:
         task = tasks[0] if self.ordered else self._first_done(tasks)

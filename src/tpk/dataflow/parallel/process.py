@@ -13,6 +13,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from multiprocessing import spawn
 from typing import Any
 
@@ -149,12 +150,11 @@ class WorkerProcess:
                 self.receive()
 
     def _raise(self, payload: bytes) -> None:
-        error, text = pickle.loads(payload)
+        error, text, summary = pickle.loads(payload)
         cause = RemoteTraceback(f"in {self.name}:\n{text}")
         # Some would mean something else here: the end of an iteration, or of this process.
         if not isinstance(error, Exception) or isinstance(error, StopIteration):
-            last_line = text.strip().splitlines()[-1]
-            raise InputError(f"{self.name} failed: {last_line}") from cause
+            raise InputError(f"{self.name} failed: {summary}") from cause
         raise error from cause
 
     def _raise_death(self) -> None:
@@ -265,6 +265,9 @@ def _reason(status: int | None) -> str:
 
 def _close(sockets: Iterable[socket.socket]) -> None:
     for each in sockets:
+        # Processes that were forked from this one have the sockets, too, so closing alone would tell the worker nothing.
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
         each.close()
 
 

@@ -115,13 +115,14 @@ def _read(connection: socket.socket, length: int) -> bytes:
 
 
 def _describe(error: BaseException) -> bytes:
-    """Return the error with its traceback as text, pickled; without the error if that cannot be."""
+    """Return the error with its traceback as text and a summary, pickled; without the error if that cannot be."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    summary = traceback.format_exception_only(type(error), error)[0].strip()  # after which come its notes
     try:
-        payload: bytes = cloudpickle.dumps((error, text))
+        payload: bytes = cloudpickle.dumps((error, text, summary))
         pickle.loads(payload)  # Some can be pickled, and not be unpickled.
     except Exception:
-        return pickle.dumps((None, text))
+        return pickle.dumps((None, text, summary))
     return payload
 
 

@@ -93,6 +93,14 @@ def examples(session):
 
 
 @nox.session(python=NEWEST)
+def faults(session):
+    """At least a hundred kills at random instants, and half as many preemptions; some ten minutes."""
+    session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", "attrs", "cloudpickle", "tqdm", *TEST_TOOLS)
+    session.install("--no-deps", ".")
+    session.run("pytest", "tests/faults", *session.posargs, env={"TPK_FAULTS": "100"})
+
+
+@nox.session(python=NEWEST)
 def loaders(session):
     """Other people's data loaders as dataflows; that is some 3 GB, most of it CUDA for torch."""
     session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", "attrs", "cloudpickle", "tqdm", *TEST_TOOLS)

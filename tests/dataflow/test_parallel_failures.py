@@ -371,7 +371,7 @@ def test_an_iteration_ends_with_an_error_when_the_next_one_begins(make):
     taken = [next(first)[0] for _ in range(3)]
     second = iter(flow)
     begun = [next(second)[0]]
-    with pytest.raises(InputError, match="this iteration of .* is over.*make another"):
+    with pytest.raises(InputError, match=r"this iteration of .* is over.*make another"):
         list(first)
     begun += [datapoint[0] for datapoint in second]
     flow.close()
@@ -416,3 +416,13 @@ def test_the_names_of_components_may_be_of_a_class_of_the_script(tmp_path):
     """
     script.write_text(textwrap.dedent(code))
     subprocess.run([sys.executable, script], check=True, timeout=60)
+
+
+def test_an_iteration_that_has_delivered_all_may_be_followed_by_that_of_another_consumer():
+    flow = MultiProcessRunner(DataFromList([[number] for number in range(4)], shuffle=False), 2)
+    training = iter(flow)
+    taken = [next(training)[0] for _ in range(4)]  # a consumer that knows the length
+    validation = list(flow)
+    rest = list(training)
+    flow.close()
+    assert (taken, validation, rest) == ([0, 1, 2, 3], [[0], [1], [2], [3]], [])

@@ -460,3 +460,11 @@ def test_the_config_says_how_the_run_went_on(tmp_path, caplog):
     run(tmp_path, max_epoch=2)
     assert "config: max_epoch was 1, and is 2 now" in caplog.messages
     assert json.loads((tmp_path / "config.json").read_text())["max_epoch"] == 2
+
+
+def test_a_refused_resume_leaves_the_records_as_they_are(tmp_path):
+    run(tmp_path, max_epoch=1, saver={"every_k_steps": STEPS - 1})
+    before = (tmp_path / "stats.jsonl").read_bytes()
+    with pytest.raises(tpk.CheckpointError, match="cannot go on"):
+        run(tmp_path, max_epoch=2, make_input=lambda flow: tpk.FeedInput(tpk.RepeatedData(flow, 2)))
+    assert (tmp_path / "stats.jsonl").read_bytes() == before

@@ -18,7 +18,6 @@ from tpk.session.stored_values import DictValues, StoredValues
 logger = logging.getLogger(__name__)
 
 
-
 @attrs.frozen(eq=False)
 class Match:
     """Which stored values go to which variables; nothing is read yet but shapes and dtypes.

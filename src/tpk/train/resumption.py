@@ -62,9 +62,10 @@ class Resumption(Callback):
         self._restore_variables(trainer)
         trainer.progress.load_state_dict(self._state["progress"])
         trainer.starting_epoch = trainer.epoch_num + 1 if self._state["epoch_is_over"] else trainer.epoch_num
+        restore_input(trainer, self._state["input"])
+        # Last: what was recorded after the checkpoint is cut off there, which a refusal must not lead to.
         trainer.monitors.load_state_dict(self._state["monitors"])
         trainer.monitors.muted = True
-        restore_input(trainer, self._state["input"])
 
     @hookimpl(trylast=True)
     def before_train(self, trainer: Trainer) -> None:

@@ -118,18 +118,23 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
                 delivered += 1
                 yield datapoint
                 datapoint = None  # or its memory would be in use until the next one is here
-            finished = True
+                if self._team is not team:
+                    break
+            else:
+                finished = True
         except GeneratorExit:
             # Whoever knows the length may have asked for no more than that.
-            finished = delivered == size and team.end_pass()
+            finished = delivered == size and self._team is team and team.end_pass()
             raise
         except Exception as error:
-            if self._team is not team:
+            if self._team is not team:  # Another thread has ended the workers while this one waited for them.
                 raise iteration_is_over(self) from error
             raise
         finally:
             if not finished and self._team is team:
                 self.close()
+        if not finished and delivered != size:
+            raise iteration_is_over(self)
 
     def _size_of_pass(self, team: Team[MemberT]) -> int | None:
         try:

@@ -265,7 +265,7 @@ def _reason(status: int | None) -> str:
 
 def _close(sockets: Iterable[socket.socket]) -> None:
     for each in sockets:
-        # Processes that were forked from this one have the sockets, too, so closing alone would tell the worker nothing.
+        # A process forked from this one has the sockets, too, so that the worker would not notice the closing alone.
         with suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
         each.close()

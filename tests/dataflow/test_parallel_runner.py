@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import threading
 from itertools import islice
@@ -173,6 +174,44 @@ def test_the_global_random_numbers_of_workers_differ_and_are_the_same_in_each_ru
     drawn = draw(seed=3)
     assert len(set(drawn)) == 8
     assert drawn == draw(seed=3) != draw(seed=4)
+
+
+@pytest.mark.parametrize("delivered", [5, 16, 37, 40])
+def test_the_global_random_numbers_of_workers_go_on_where_they_were(delivered):
+    def noisy():
+        flow = MapData(DataFromList(list(range(23))), lambda _: [np.random.rand(), random.random()])
+        return MultiProcessRunner(flow, 2, seed=1)
+
+    flow = noisy()
+    stream = endless(flow)
+    list(islice(stream, delivered))
+    state = json.loads(json.dumps(flow.state_dict()))
+    expected = list(islice(stream, 20))
+    close_dataflow(flow)
+
+    resumed = noisy()
+    resumed.load_state_dict(state)
+    assert list(islice(endless(resumed), 20)) == expected
+    close_dataflow(resumed)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_fork_has_workers_of_its_own():
+    flow = processes(shuffled())
+    stream = iter(flow)
+    first = numbers(islice(stream, 3))
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, json.dumps(sorted(numbers(flow))).encode())
+        close_dataflow(flow)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert json.loads(pipe.read()) == list(range(23))
+    os.waitpid(child, 0)
+    assert sorted(first + numbers(stream)) == list(range(23))
+    close_dataflow(flow)
 
 
 def test_threads_of_unseeded_flows_shuffle_alike():

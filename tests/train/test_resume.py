@@ -468,3 +468,14 @@ def test_a_refused_resume_leaves_the_records_as_they_are(tmp_path):
     with pytest.raises(tpk.CheckpointError, match="cannot go on"):
         run(tmp_path, max_epoch=2, make_input=lambda flow: tpk.FeedInput(tpk.RepeatedData(flow, 2)))
     assert (tmp_path / "stats.jsonl").read_bytes() == before
+
+
+def test_a_directory_from_which_tensorflow_could_not_read_is_refused_before_the_training(tmp_path):
+    with pytest.raises(tpk.CheckpointError, match=r"a\[1\].* for a pattern. Name another directory"):
+        run(tmp_path / "a[1]", max_epoch=1)
+
+
+def test_another_seed_is_told(tmp_path, caplog):
+    run(tmp_path, max_epoch=1, seed=1)
+    run(tmp_path, max_epoch=2, seed=2)
+    assert "seed: 1 → 2" in caplog.text

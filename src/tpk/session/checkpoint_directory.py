@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _BESIDE = ".writing-"
 
+_OF_PATTERNS = frozenset("[]*?\\")
+
 
 class CheckpointDirectory:
     """Writes and removes the checkpoints of one series in a directory, which is created.
@@ -44,8 +46,13 @@ class CheckpointDirectory:
         """Create the directory, and remove what a killed process was writing, or was removing, there.
 
         Raises:
-            CheckpointError: if it cannot be written to.
+            CheckpointError: if it cannot be written to, or TensorFlow could not read from it.
         """
+        if set(str(self.directory)) & _OF_PATTERNS:
+            raise CheckpointError(
+                f"checkpoints in {str(self.directory)!r} could not be read again: TensorFlow takes a path with one of "
+                f"{' '.join(sorted(_OF_PATTERNS))} for a pattern. Name another directory."
+            )
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             for path in self.directory.glob(f"{_BESIDE}{self._prefix}-*"):

@@ -76,7 +76,8 @@ class TrainConfig:
             none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run.
         seed: the random seed of the graph, of the data where it has none of its own, and of the global generators of
             Python and NumPy; two runs with one seed give the same bits, but for what `tpk.graph.determinism` tells.
-            None for a different one in each run.
+            None for a different one in each run. A flow object that was iterated before goes on from there, so give
+            each run its own.
         deterministic: whether TensorFlow must take deterministic kernels, and an error tells of updates that chance
             orders; see `tpk.graph.determinism`. It needs a seed.
 

@@ -49,7 +49,12 @@ def run_loop(trainer: Trainer) -> None:
             if should_stop():
                 trainer.stop()
     except (StopTraining, tf.errors.OutOfRangeError) as end:
-        logger.info("training ended in epoch %d, step %d: %s", progress.epoch_num, progress.local_step, end)
+        logger.info(
+            "training ended in epoch %d, step %d: %s",
+            progress.epoch_num,
+            progress.local_step,
+            str(end).partition("\n")[0],
+        )
     except BaseException as failure:
         trainer.note_failure(failure)
         raise

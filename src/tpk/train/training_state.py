@@ -117,7 +117,8 @@ def run_facts(trainer: Trainer) -> dict[str, Any]:
     """Return what should be the same when a training is resumed."""
     described = trainer.describe()
     kept = ("trainer", "strategy", "num_replicas", "precision")
-    return {"steps_per_epoch": trainer.steps_per_epoch, **{name: described[name] for name in kept if name in described}}
+    facts = {"steps_per_epoch": trainer.steps_per_epoch, "seed": trainer.graph.seed}
+    return {**facts, **{name: described[name] for name in kept if name in described}}
 
 
 def _random_state() -> dict[str, Any]:

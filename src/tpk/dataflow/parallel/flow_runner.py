@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 
 from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, reset_state, shard
+from tpk.dataflow.parallel.seeding import GlobalRandom
 from tpk.dataflow.parallel.team import MemberT, Team, TeamState, WorkerState
 from tpk.dataflow.parallel.wire import END_OF_PASS
 from tpk.dataflow.position import Position
@@ -37,15 +39,18 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         self._team: Team[MemberT] | None = None
         self._state: Mapping[str, Any] | None = None
         self._is_loaded = False
+        self._owner = 0
 
     def reset_state(self) -> None:
         """Do nothing here: the workers make the flow ready."""
 
     def __iter__(self) -> Iterator[Any]:
+        if self._owner != os.getpid():
+            self.close()
         if not self._is_loaded:
             self.break_off()
         if self._team is None:
-            self._team = self._new_team()
+            self._team, self._owner = self._new_team(), os.getpid()
         return self._deliver(self._team)
 
     def break_off(self) -> None:
@@ -63,7 +68,8 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         if self._team is not None:
             team, self._team = self._team, None
             self._state = team.state_dict()
-            self._stop(team)
+            if self._owner == os.getpid():  # A fork must leave its parent's workers alone.
+                self._stop(team)
 
     def with_sources(self: RunnerT, sources: Sequence[Iterable[Any]]) -> RunnerT:
         """Return the same, with workers of its own, on top of another flow."""
@@ -162,32 +168,47 @@ class RunFlow:
 
     flow: Iterable[Any]
     start: WorkerState
+    random: GlobalRandom | None = None
 
     def __call__(self, sender: DatapointSender, tasks: object = None) -> None:
         """Do it; ends only by an exception, such as that nobody receives any more."""
         reset_state(self.flow)
         position = Position(self.flow)
-        if self.start.position is not None:
-            position.load_state_dict(self.start.position)
-        *given_up, last = self.start.skips
-        for skip in given_up:
-            _skip(position, skip).close()
-        datapoints = _skip(position, last)
+        datapoints = self._go_on(position)
         delivered = 0
         while True:
             for datapoint in datapoints:
                 sender.send(datapoint)
                 delivered += 1
                 if delivered % STATE_EVERY == 0:
-                    sender.send_state(position.state_dict())
+                    sender.send_state(self._state(position))
             sender.send_end()
-            sender.send_state(position.state_dict())
+            sender.send_state(self._state(position))
             datapoints = iter(position)
 
+    def _state(self, position: Position) -> dict[str, Any]:
+        drawn = None if self.random is None else self.random.state()
+        return {"flow": position.state_dict(), **({} if drawn is None else {"random": drawn})}
 
-def _skip(position: Position, items: int) -> Generator[Any, None, None]:
+    def _go_on(self, position: Position) -> Generator[Any, None, None]:
+        """Return the iterator of the pass in which the flow is at the start."""
+        if self.random is not None:
+            self.random.begin()
+        told = self.start.position
+        if told is not None:
+            position.load_state_dict(told["flow"])
+        datapoints = iter(position)
+        if told is not None and self.random is not None:
+            self.random.restore(told.get("random"))
+        *given_up, last = self.start.skips
+        for items in given_up:
+            _skip(position, datapoints, items).close()
+            datapoints = iter(position)
+        return _skip(position, datapoints, last)
+
+
+def _skip(position: Position, datapoints: Generator[Any, None, None], items: int) -> Generator[Any, None, None]:
     """Return the iterator of the pass in which the flow is after so many datapoints and ends of passes."""
-    datapoints = iter(position)
     for _ in range(items):
         if next(datapoints, END_OF_PASS) is END_OF_PASS:
             datapoints = iter(position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from multiprocessing.connection import wait
@@ -62,6 +63,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         self.num_proc = num_proc
         self.patience = patience
         self._workers: list[WorkerProcess] = []
+        self._owner = 0
         self._is_in_pass = False
 
     def close(self) -> None:
@@ -77,6 +79,8 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
     def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
         if self._is_in_pass:
             self.close()  # What is under way would be taken for results of this pass.
+        if self._owner != os.getpid():
+            self._workers = []  # A fork must not take what is its parent's.
         if not self._workers:
             self._start_workers()
         workers = self._workers
@@ -92,7 +96,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
                 tasks.append((number, worker))
                 datapoint = None
             while tasks:
-                result = self._receive(tasks)
+                result: Any = self._receive(tasks)
                 if not tasks:
                     finished, self._is_in_pass = True, False
                 yield result
@@ -128,6 +132,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         return tasks[0]  # It will warn that it has been waited for.
 
     def _start_workers(self) -> None:
+        self._owner = os.getpid()
         try:
             for index in range(self.num_proc):
                 name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from tpk.dataflow.parallel.flow_runner import FlowRunner, RunFlow, check_positive
 from tpk.dataflow.parallel.process import WorkerProcess, stop_all
-from tpk.dataflow.parallel.seeding import SeededWork
+from tpk.dataflow.parallel.seeding import GlobalRandom, SeededWork
 from tpk.dataflow.parallel.team import Team, TeamState
 
 
@@ -67,7 +67,7 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
             for index, start in enumerate(state.workers):
                 name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
                 worker_key = (*self.worker, index)
-                work = SeededWork(RunFlow(self._share(index), start), self.seed, worker_key)
+                work = SeededWork(RunFlow(self._share(index), start, GlobalRandom()), self.seed, worker_key)
                 workers.append(WorkerProcess(name, work, self.num_prefetch, self.patience))
         except BaseException:
             stop_all(workers)

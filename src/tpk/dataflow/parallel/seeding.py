@@ -33,3 +33,35 @@ class SeededWork:
         random.seed(int(state[0]))
         np.random.seed(state[1])
         self.work(sender, tasks)
+
+
+class GlobalRandom:
+    """The global random numbers of Python and NumPy in a worker process, so that a resumed worker draws on.
+
+    A worker whose user code draws none has nothing to keep.
+    """
+
+    def __init__(self) -> None:
+        self._at_first: Any = None
+
+    def begin(self) -> None:
+        """Note where the numbers start; called in the worker."""
+        self._at_first = _global_state()
+
+    def state(self) -> Any:
+        """Return where the numbers are, as plain data; None if none has been drawn."""
+        state = _global_state()
+        return None if state == self._at_first else state
+
+    def restore(self, state: Any) -> None:
+        """Go on where the numbers were."""
+        if state is not None:
+            (version, words, gauss), numpy_state = state
+            random.setstate((version, tuple(words), gauss))
+            np.random.set_state(tuple(numpy_state))
+
+
+def _global_state() -> Any:
+    version, words, gauss = random.getstate()
+    name, key, *rest = np.random.get_state()
+    return [[version, list(words), gauss], [name, key.tolist(), *rest]]  # type: ignore[union-attr]

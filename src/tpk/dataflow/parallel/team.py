@@ -17,7 +17,7 @@ class WorkerState:
     """Where a worker's flow stands.
 
     Attributes:
-        position: the state of a `Position`; None at the very beginning.
+        position: what it told last of its flow and random numbers; None at the very beginning.
         skips: how many datapoints and ends of passes follow from there; then, for each further number, the pass was
             given up, and so many followed.
     """

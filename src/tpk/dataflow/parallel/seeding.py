@@ -64,4 +64,4 @@ class GlobalRandom:
 def _global_state() -> Any:
     version, words, gauss = random.getstate()
     name, key, *rest = np.random.get_state()
-    return [[version, list(words), gauss], [name, key.tolist(), *rest]]  # type: ignore[union-attr]
+    return [[version, list(words), gauss], [name, key.tolist(), *rest]]

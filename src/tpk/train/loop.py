@@ -49,12 +49,8 @@ def run_loop(trainer: Trainer) -> None:
             if should_stop():
                 trainer.stop()
     except (StopTraining, tf.errors.OutOfRangeError) as end:
-        logger.info(
-            "training ended in epoch %d, step %d: %s",
-            progress.epoch_num,
-            progress.local_step,
-            str(end).partition("\n")[0],
-        )
+        reason = str(end).partition("\n")[0]
+        logger.info("training ended in epoch %d, step %d: %s", progress.epoch_num, progress.local_step, reason)
     except BaseException as failure:
         trainer.note_failure(failure)
         raise

@@ -303,3 +303,8 @@ def test_what_cannot_be_interrupted_ends_with_the_process_if_that_is_wanted():
 def test_wrong_options_are_told(options, message):
     with pytest.raises(tpk.ConfigError, match=message):
         Watchdog(**options)
+
+
+def test_a_thread_that_ends_while_processes_are_listed_does_not_end_the_watchdog(monkeypatch):
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: [Path("/proc/self/task/0/children")])
+    assert describe_children() == []

@@ -32,8 +32,18 @@ def run_generator(generator, **options):
     return MultiProcessRunner(DataFromGenerator(generator), 1, **options)
 
 
+_BEFORE = set()
+
+
+@pytest.fixture(autouse=True)
+def know_who_was_there():
+    """Other tests of the same session may keep a process."""
+    _BEFORE.clear()
+    _BEFORE.update(children())
+
+
 def children():
-    return {child.pid for child in psutil.Process().children(recursive=True)}
+    return {child.pid for child in psutil.Process().children(recursive=True)} - _BEFORE
 
 
 def wait_until_gone(pids, seconds=30):

@@ -46,8 +46,18 @@ def rows():
     return MapData(DataFromList(list(range(24)), shuffle=True), lambda number: [np.full(3, number, np.float32)])
 
 
+_BEFORE = set()
+
+
+@pytest.fixture(autouse=True)
+def know_who_was_there():
+    """Other tests of the same session may keep a process."""
+    _BEFORE.clear()
+    _BEFORE.update(children())
+
+
 def children():
-    return [child.pid for child in psutil.Process().children(recursive=True)]
+    return [child.pid for child in psutil.Process().children(recursive=True) if child.pid not in _BEFORE]
 
 
 @pytest.mark.parametrize("source", [tpk.FeedInput, tpk.QueueInput, tpk.TFDatasetInput])

@@ -52,7 +52,10 @@ def describe_children() -> list[str]:
     """Return a line for each child process, where the system tells of them."""
     lines = []
     for path in Path("/proc/self/task").glob("*/children"):
-        for pid in path.read_text().split():
+        pids: list[str] = []
+        with suppress(OSError):  # The thread, like each of the processes, may have just ended.
+            pids = path.read_text().split()
+        for pid in pids:
             with suppress(OSError):
                 command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

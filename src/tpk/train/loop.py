@@ -49,8 +49,7 @@ def run_loop(trainer: Trainer) -> None:
             if should_stop():
                 trainer.stop()
     except (StopTraining, tf.errors.OutOfRangeError) as end:
-        reason = str(end).partition("\n")[0]
-        logger.info("training ended in epoch %d, step %d: %s", progress.epoch_num, progress.local_step, reason)
+        logger.info("training ended in epoch %d, step %d: %s", progress.epoch_num, progress.local_step, end)
     except BaseException as failure:
         trainer.note_failure(failure)
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,10 +10,11 @@ import tensorflow as tf
 from tpk.errors import InputError
 from tpk.input_source.base import InputSource
 from tpk.input_source.meter import InputMeter
+from tpk.input_source.proxy import ProxyInput
 from tpk.plugin.callback import Callback
 
 
-class RemapInput(InputSource):
+class RemapInput(ProxyInput):
     """Gives the inputs with certain names from a source, and a placeholder for each of the others.
 
     Args:
@@ -25,7 +26,7 @@ class RemapInput(InputSource):
     """
 
     def __init__(self, source: InputSource, names: Sequence[str]) -> None:
-        self.source = source
+        super().__init__(source)
         self.names = list(names)
 
     @property
@@ -38,22 +39,9 @@ class RemapInput(InputSource):
         self.source.max_ahead = count
 
     @property
-    def size(self) -> int | None:
-        """The size of the source."""
-        return self.source.size
-
-    def seed(self, seed: int) -> None:
-        """Seed the source."""
-        self.source.seed(seed)
-
-    @property
     def taken(self) -> int:
         """How many datapoints have been taken from the source."""
         return self.source.taken
-
-    def state_after(self, count: int) -> dict[str, Any]:
-        """Return the position of the source."""
-        return self.source.state_after(count)
 
     def state_dict(self, ahead: int = 0) -> dict[str, Any]:
         """Return the position of the source."""
@@ -66,10 +54,6 @@ class RemapInput(InputSource):
     def make_meter(self) -> InputMeter | None:
         """Return the meter of the source."""
         return self.source.make_meter()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give the source back its position."""
-        self.source.load_state_dict(state)
 
     def _setup(self) -> list[Callback]:
         specs = {spec.name: spec for spec in self.signature}

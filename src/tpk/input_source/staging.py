@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import config_pb2
 from tpk.errors import ConfigError, InputError
 from tpk.input_source.base import InputCallback, InputSource
 from tpk.input_source.meter import StopwatchMeter
+from tpk.input_source.proxy import ProxyInput
 from tpk.input_source.reach import Reach
 from tpk.input_source.stage_thread import StageThread
 from tpk.input_source.staging_area import StagingArea
@@ -25,7 +26,7 @@ SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 SessionRunContext = tf.compat.v1.train.SessionRunContext
 
 
-class StagingInput(InputSource):
+class StagingInput(ProxyInput):
     """Brings the datapoints of a source to the devices of the towers ahead of the steps, while these compute.
 
     A thread takes them from the source and puts them into a staging area on each device; each step takes its own
@@ -62,7 +63,7 @@ class StagingInput(InputSource):
             raise InputError(f"StagingInput stands on an input source, such as QueueInput(flow), not on {source!r}")
         if nr_stage < 1:
             raise ConfigError(f"StagingInput: nr_stage must be 1 or more, not {nr_stage}")
-        self.source = source
+        super().__init__(source)
         self.nr_stage = nr_stage
         self._devices = None if devices is None else list(devices)
         self._patience = patience
@@ -82,27 +83,10 @@ class StagingInput(InputSource):
             self._devices = list(devices)
 
     @property
-    def size(self) -> int | None:
-        """The size of the source."""
-        return self.source.size
-
-    def seed(self, seed: int) -> None:
-        """Seed the source."""
-        self.source.seed(seed)
-
-    @property
     def taken(self) -> int:
         """How many datapoints steps have used."""
         used = self._used if self._thread is None else self._thread.used
         return self._origin + used * len(self._areas)
-
-    def state_after(self, count: int) -> dict[str, Any]:
-        """Return the position of the source, without what is staged."""
-        return self.source.state_after(count)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give the source back its position."""
-        self.source.load_state_dict(state)
 
     def make_meter(self) -> StopwatchMeter:
         """Return what measures how long steps wait for what is staged, and how full the source is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -16,8 +16,9 @@ from tpk.dataflow.parallel.wire import END_OF_PASS
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
 
-STATE_EVERY = 16
-"""How many datapoints a worker delivers between two reports of where its flow stands; a resumed one skips the rest."""
+STATE_EVERY, STATE_SECONDS = 16, 0.005
+"""How many datapoints a worker delivers, and for how many seconds, between two reports of where its flow stands; a
+resumed one skips the rest. A report takes longer than a small datapoint does."""
 
 
 RunnerT = TypeVar("RunnerT", bound="FlowRunner[Any]")
@@ -39,18 +40,17 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         self._team: Team[MemberT] | None = None
         self._state: Mapping[str, Any] | None = None
         self._is_loaded = False
-        self._owner = 0
 
     def reset_state(self) -> None:
         """Do nothing here: the workers make the flow ready."""
 
     def __iter__(self) -> Iterator[Any]:
-        if self._owner != os.getpid():
+        if self._team is not None and not self._team.is_own:
             self.close()
         if not self._is_loaded:
             self.break_off()
         if self._team is None:
-            self._team, self._owner = self._new_team(), os.getpid()
+            self._team = self._new_team()
         return self._deliver(self._team)
 
     def break_off(self) -> None:
@@ -68,7 +68,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         if self._team is not None:
             team, self._team = self._team, None
             self._state = team.state_dict()
-            if self._owner == os.getpid():  # A fork must leave its parent's workers alone.
+            if team.is_own:
                 self._stop(team)
 
     def with_sources(self: RunnerT, sources: Sequence[Iterable[Any]]) -> RunnerT:
@@ -175,13 +175,14 @@ class RunFlow:
         reset_state(self.flow)
         position = Position(self.flow)
         datapoints = self._go_on(position)
-        delivered = 0
+        delivered, due = 0, 0.0
         while True:
             for datapoint in datapoints:
                 sender.send(datapoint)
                 delivered += 1
-                if delivered % STATE_EVERY == 0:
+                if delivered % STATE_EVERY == 0 and time.monotonic() >= due:
                     sender.send_state(self._state(position))
+                    due = time.monotonic() + STATE_SECONDS
             sender.send_end()
             sender.send_state(self._state(position))
             datapoints = iter(position)

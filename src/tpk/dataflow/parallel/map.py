@@ -63,7 +63,6 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         self.num_proc = num_proc
         self.patience = patience
         self._workers: list[WorkerProcess] = []
-        self._owner = 0
         self._is_in_pass = False
 
     def close(self) -> None:
@@ -79,8 +78,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
     def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
         if self._is_in_pass:
             self.close()  # What is under way would be taken for results of this pass.
-        if self._owner != os.getpid():
-            self._workers = []  # A fork must not take what is its parent's.
+        self._workers = [worker for worker in self._workers if worker.owner == os.getpid()]
         if not self._workers:
             self._start_workers()
         workers = self._workers
@@ -132,7 +130,6 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         return tasks[0]  # It will warn that it has been waited for.
 
     def _start_workers(self) -> None:
-        self._owner = os.getpid()
         try:
             for index in range(self.num_proc):
                 name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"

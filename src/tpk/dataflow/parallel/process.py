@@ -53,6 +53,7 @@ class WorkerProcess:
         patience: seconds without a result until a warning tells where the worker is.
 
     Attributes:
+        owner: the process that started it, as `Member` has it.
         tasks: sends to the worker.
         results: receives from it.
 
@@ -64,6 +65,7 @@ class WorkerProcess:
         self, name: str, work: Callable[[Sender, Receiver], None], num_prefetch: int | None, patience: float
     ) -> None:
         self.name = name
+        self.owner = os.getpid()
         self._patience = self._next_patience = patience
         job = _pickle_job(name, Job(work, num_prefetch))
         results, results_there = _socket_pair()
@@ -77,7 +79,7 @@ class WorkerProcess:
         descriptors = [*(each.fileno() for each in there), self._stacks.fileno()]
         try:
             self._process = subprocess.Popen(
-                _command_line([*descriptors, os.getpid()]),
+                _command_line([*descriptors, self.owner]),
                 stdin=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 start_new_session=True,  # A terminal's Ctrl-C is for the parent alone.
@@ -85,7 +87,7 @@ class WorkerProcess:
         finally:
             for each in there:
                 each.close()
-        self.stop = weakref.finalize(self, _stop, self._process, self._sockets, self._stacks, os.getpid())
+        self.stop = weakref.finalize(self, _stop, self._process, self._sockets, self._stacks, self.owner)
         self.tasks = Sender(tasks, tasks_side)
         self.results = Receiver(results, results_side, num_prefetch, _log_from(name))
         try:
@@ -204,8 +206,8 @@ class WorkerProcess:
 
 
 def stop_all(workers: Iterable[WorkerProcess]) -> None:
-    """End workers, all at the same time, and wait until they have ended."""
-    workers = list(workers)
+    """End workers, all at the same time, and wait until they have ended; but leave those of a forking parent alone."""
+    workers = [worker for worker in workers if worker.owner == os.getpid()]
     for worker in workers:
         _close(worker._sockets)
     for worker in workers:

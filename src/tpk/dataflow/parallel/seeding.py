@@ -46,12 +46,16 @@ class GlobalRandom:
 
     def begin(self) -> None:
         """Note where the numbers start; called in the worker."""
-        self._at_first = _global_state()
+        self._at_first = _states()
 
     def state(self) -> Any:
         """Return where the numbers are, as plain data; None if none has been drawn."""
-        state = _global_state()
-        return None if state == self._at_first else state
+        python, numpy = now = _states()
+        if now == self._at_first:
+            return None
+        version, words, gauss = python
+        name, key, *rest = numpy
+        return [[version, list(words), gauss], [name, np.frombuffer(key, np.uint32).tolist(), *rest]]
 
     def restore(self, state: Any) -> None:
         """Go on where the numbers were."""
@@ -61,7 +65,7 @@ class GlobalRandom:
             np.random.set_state(tuple(numpy_state))
 
 
-def _global_state() -> Any:
-    version, words, gauss = random.getstate()
+def _states() -> tuple[Any, Any]:
+    """Return where both generators are, as values that can be compared."""
     name, key, *rest = np.random.get_state()
-    return [[version, list(words), gauss], [name, key.tolist(), *rest]]
+    return random.getstate(), (name, np.asarray(key).tobytes(), *rest)

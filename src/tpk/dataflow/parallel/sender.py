@@ -184,7 +184,7 @@ class Sender:
         arrays = tuple((value.shape, value.dtype, offset) for value, offset in zip(values, offsets, strict=True))
         layout = Layout(len(self._layouts), container, names, arrays, size)
         self._layouts[key] = layout
-        self._send_payload(LAYOUT, layout.number, _pickle_layout(layout))
+        self._send_payload(LAYOUT, layout.number, self._pickle(attrs.astuple(layout, recurse=False))[0])
         return layout
 
     def _send_object(self, datapoint: Any) -> None:
@@ -278,15 +278,6 @@ class Sender:
                 self._ahead -= value
             elif kind == FREE:
                 self._free.append(self._blocks[number])
-
-
-def _pickle_layout(layout: Layout) -> bytes:
-    values = attrs.astuple(layout, recurse=False)
-    try:
-        return pickle.dumps(values, protocol=5)
-    except Exception:
-        payload: bytes = cloudpickle.dumps(values, protocol=5)  # The keys of a dict may be of the main script.
-        return payload
 
 
 def _lay_out(sizes: list[int]) -> tuple[list[int], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -64,7 +65,13 @@ class TeamState:
 
 
 class Member(Protocol):
-    """A worker of a team: a process or a thread."""
+    """A worker of a team: a process or a thread.
+
+    Attributes:
+        owner: the process that started it. A fork of that one has it, too, and must leave it alone.
+    """
+
+    owner: int
 
     def receive(self) -> Any:
         """Return the next datapoint, or `END_OF_PASS`."""
@@ -91,6 +98,11 @@ class Team(Generic[MemberT]):
         self._began_at = state.workers
         self._turn = state.turn
         self._over = state.over
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process has started the workers, and is not a fork of the one that has."""
+        return all(member.owner == os.getpid() for member in self.members)
 
     def __iter__(self) -> Generator[Any, None, None]:
         """Deliver the rest of the pass."""

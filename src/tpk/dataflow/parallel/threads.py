@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import traceback
@@ -112,6 +113,7 @@ class FlowThread:
 
     def __init__(self, name: str, work: RunFlow, num_prefetch: int, patience: float) -> None:
         self.name = name
+        self.owner = os.getpid()
         self._patience = patience
         self._buffer = _Buffer(num_prefetch)
         self._state: Any = None

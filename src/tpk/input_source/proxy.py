@@ -1,0 +1,36 @@
+"""A source that stands on another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tpk.input_source.base import InputSource
+
+
+class ProxyInput(InputSource):
+    """Base of the sources that take their data from another source: size, seeds and positions are those of that one.
+
+    Args:
+        source: the other one.
+    """
+
+    def __init__(self, source: InputSource) -> None:
+        self.source = source
+
+    @property
+    def size(self) -> int | None:
+        """The size of the source."""
+        return self.source.size
+
+    def seed(self, seed: int) -> None:
+        """Seed the source."""
+        self.source.seed(seed)
+
+    def state_after(self, count: int) -> dict[str, Any]:
+        """Return the position of the source."""
+        return self.source.state_after(count)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give the source back its position."""
+        self.source.load_state_dict(state)

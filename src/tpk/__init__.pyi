@@ -88,7 +88,9 @@ from tpk.errors import (
     HangError as HangError,
     HookError as HookError,
     InputError as InputError,
+    MismatchError as MismatchError,
     NonFiniteError as NonFiniteError,
+    PeerError as PeerError,
     PluginError as PluginError,
     PluginImportError as PluginImportError,
     Preempted as Preempted,
@@ -171,7 +173,9 @@ from tpk.session import (
     newest_complete as newest_complete,
 )
 from tpk.strategies import (
+    Exchange as Exchange,
     LeastLoadedDeviceSetter as LeastLoadedDeviceSetter,
+    MultiProcessStrategy as MultiProcessStrategy,
     Strategy as Strategy,
     build_on_multi_tower as build_on_multi_tower,
     get_post_init_ops as get_post_init_ops,

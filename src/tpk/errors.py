@@ -74,6 +74,14 @@ class HangError(TpkError, TimeoutError):
     """A training has not gone on for longer than it may take."""
 
 
+class PeerError(TpkError, ConnectionError):
+    """Another process of the training is gone, does not answer in time, or is at another point of the program."""
+
+
+class MismatchError(ConfigError):
+    """The processes of a training differ in something in which they must agree; the message says which, and in what."""
+
+
 class StopTraining(Exception):
     """Raise it anywhere inside a training to end the training in good order.
 

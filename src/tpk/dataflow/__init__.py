@@ -47,6 +47,7 @@ from tpk.dataflow.parallel import MultiProcessMapData, MultiProcessRunner, Multi
 from tpk.dataflow.position import Position, PositionTrail
 from tpk.dataflow.repeat import RepeatedData, RepeatedDataPoint
 from tpk.dataflow.serialize import HDF5Serializer, LMDBSerializer, NumpySerializer, TFRecordSerializer
+from tpk.dataflow.shares import length_of_share
 from tpk.dataflow.shuffle import LocallyShuffleData
 from tpk.dataflow.sources import DataFromGenerator, DataFromIterable, DataFromList
 from tpk.dataflow.speed import SpeedReport, StageSpeed, TestDataSpeed, measure_speed
@@ -99,6 +100,7 @@ __all__ = [
     "check_iterable",
     "close_dataflow",
     "describe",
+    "length_of_share",
     "measure_speed",
     "reset_state",
     "seed_dataflow",

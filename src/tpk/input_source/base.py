@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tpk.errors import InputError
+from tpk.errors import ConfigError, InputError
 from tpk.graph.signature import check_signature
 from tpk.plugin.callback import Callback
 
@@ -82,6 +82,24 @@ class InputSource(ABC):
     def size(self) -> int | None:
         """How many datapoints one pass over the data delivers, or None if that is unknown."""
         return None
+
+    def shard(self, index: int, count: int) -> None:
+        """Deliver only the share of process `index` of `count`: of each `count` datapoints one; before `setup`.
+
+        The shares of all processes together are the data, each datapoint once a pass. A source whose data is different
+        in each process by itself has nothing to do.
+
+        Args:
+            index: from 0 on, less than `count`.
+            count: how many processes there are.
+
+        Raises:
+            ConfigError: the source cannot be divided.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} does not know how to deliver a share of its data. Give each process its own data, "
+            "and the strategy shard_data=False."
+        )
 
     def seed(self, seed: int) -> None:  # noqa: B027 - most have no randomness
         """Let the randomness of the data start from `seed`, where the user has chosen nothing else.

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.dataflow import seed_dataflow
+from tpk.dataflow import length_of_share, seed_dataflow
 from tpk.errors import InputError
 from tpk.input_source.base import InputSource, InputStartStop
 from tpk.input_source.flow_dataset import StreamElements, dataset_of
@@ -71,6 +71,7 @@ class TFDatasetInput(InputSource):
             self._stream = DatapointStream(dataset, infinite=infinite, owner=type(self).__name__)
             size = flow_size(dataset) if size is None else size
         self._size = size
+        self._share = (0, 1)
         self._loaded: Mapping[str, Any] | None = None
         self._counter: TakenCounter | None = None
         self._get_next_ops: list[Any] = []
@@ -81,6 +82,14 @@ class TFDatasetInput(InputSource):
     def size(self) -> int | None:
         """How many elements make a pass over the data, or None as long as that is unknown."""
         return self._size
+
+    def shard(self, index: int, count: int) -> None:
+        """Take only a share: of a dataflow as `tpk.dataflow.shard` makes it, of a dataset by its own `shard`."""
+        if self._stream is not None:
+            self._stream.shard(index, count)
+        if self._size is not None:
+            self._size = length_of_share(self._size, index, count)
+        self._share = (index, count)
 
     def seed(self, seed: int) -> None:
         """Seed a dataflow; the seeds of a dataset are the user's."""
@@ -127,7 +136,8 @@ class TFDatasetInput(InputSource):
                 dataset = self._dataset_of_flow(self._stream)
                 self._cardinality = dataset.cardinality()
             else:
-                dataset = self._dataset_of_graph()
+                index, count = self._share
+                dataset = self._dataset_of_graph().shard(count, index) if count > 1 else self._dataset_of_graph()
                 self._cardinality = dataset.cardinality()
                 dataset = (dataset.repeat() if self.infinite else dataset).skip(self._to_skip)
             self._iterator = tf.compat.v1.data.make_initializable_iterator(dataset)

@@ -25,14 +25,22 @@ class FlowInput(InputSource):
     """
 
     def __init__(self, flow: Iterable[Any], infinite: bool, warn_after: float) -> None:
-        self.flow = flow
         self._stream = DatapointStream(flow, infinite=infinite, owner=type(self).__name__)
         self._warn_after = check_warn_after(warn_after, type(self).__name__)
+
+    @property
+    def flow(self) -> Iterable[Any]:
+        """The dataflow, or the share of it that this process has."""
+        return self._stream.flow
 
     @property
     def size(self) -> int | None:
         """The length of the flow, or None if it has none."""
         return flow_size(self.flow)
+
+    def shard(self, index: int, count: int) -> None:
+        """Take only a share of the flow, as `tpk.dataflow.shard` makes it."""
+        self._stream.shard(index, count)
 
     def seed(self, seed: int) -> None:
         """Seed every `RNGDataFlow` in the flow whose seed was not chosen."""

@@ -27,6 +27,10 @@ class ProxyInput(InputSource):
         """Seed the source."""
         self.source.seed(seed)
 
+    def shard(self, index: int, count: int) -> None:
+        """Let the source deliver only a share."""
+        self.source.shard(index, count)
+
     def state_after(self, count: int) -> dict[str, Any]:
         """Return the position of the source."""
         return self.source.state_after(count)

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from threading import get_ident
 from typing import Any
 
-from tpk.dataflow import Position, PositionTrail, check_iterable, close_dataflow, reset_state
+from tpk.dataflow import Position, PositionTrail, check_iterable, close_dataflow, reset_state, shard
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
 from tpk.input_source.flow_facts import describe_flow, flow_size
@@ -57,6 +57,11 @@ class DatapointStream:
         self._pass_start = 0
         self._flow_is_ready = False
         self._iterator: Iterator[Any] = _NotStarted(owner)
+
+    def shard(self, index: int, count: int) -> None:
+        """Deliver only the share of process `index` of `count`; before anything was delivered."""
+        self.flow = shard(self.flow, index, count)
+        self._position = Position(self.flow)
 
     def bind(self, signature: tuple[Any, ...]) -> None:
         """Say what the datapoints must fit."""

@@ -40,6 +40,9 @@ class TensorInput(InputSource):
         """The size that was given."""
         return self._size
 
+    def shard(self, index: int, count: int) -> None:
+        """Do nothing: each process makes its own tensors, from random numbers of its own."""
+
     def _setup(self) -> list[Callback]:
         return []
 

@@ -64,6 +64,9 @@ class ZMQInput(QueueInput):
         """Where the sockets are, with the ports that were taken."""
         return self._receiver.addresses
 
+    def shard(self, index: int, count: int) -> None:
+        """Do nothing: what one process receives, no other does."""
+
     def state_after(self, count: int) -> dict[str, Any]:
         """Return nothing."""
         return {}

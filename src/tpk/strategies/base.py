@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.graph.objective import Objective
+from tpk.session import NewSessionCreator, SessionCreator
+from tpk.strategies.exchange import Alone, Exchange
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
 
@@ -22,10 +24,13 @@ GetInputs = Callable[[], Sequence[Any]]
 class Strategy(abc.ABC):
     """How one step is replicated over devices and processes.
 
-    A trainer asks a strategy, in this order: `prepare_input`, `build`, `callbacks`, and, when it is about to create
-    the session, `session_config`. Checkpoints hold what `replicate_variables` returns besides the global variables, and
-    `after_restore` follows whenever these have got their values from one. Third parties ship theirs by the entry-point
-    group ``tpk.strategies``.
+    A trainer asks a strategy, in this order: `join`, `prepare_input`, `build`, `callbacks`, and, when it is about to
+    create the session, `complete_graph`, `session_config` and `session_creator`; at the very end `leave`. Checkpoints
+    hold what `replicate_variables` returns besides the global variables, and `after_restore` follows whenever these
+    have got their values: from their initializers, or from a checkpoint, which only the chief reads. Third parties ship
+    theirs by the entry-point group ``tpk.strategies``.
+
+    In a training of several processes, each runs the same script. The one with `rank` 0, the chief, writes.
     """
 
     is_reproducible: bool = True
@@ -42,13 +47,51 @@ class Strategy(abc.ABC):
         return 1
 
     @property
+    def rank(self) -> int:
+        """The number of this process among those that train together, from 0 on."""
+        return 0
+
+    @property
     def is_chief(self) -> bool:
         """Whether this process is the one that writes: checkpoints, statistics, events."""
-        return True
+        return self.rank == 0
+
+    @property
+    def exchange(self) -> Exchange:
+        """How this process tells the others things, between `join` and `leave`."""
+        return Alone()
+
+    def join(self) -> None:  # noqa: B027 - nobody to join
+        """Meet the other processes; called once, before anything is built. It waits for them.
+
+        Raises:
+            PeerError: if they do not come in time.
+        """
+
+    def serve(self) -> bool:
+        """Serve the others until they are done, if that is all that this process is for, as a parameter server is.
+
+        Called after `join`, in place of the training.
+
+        Returns:
+            Whether it was.
+        """
+        return False
+
+    def leave(self) -> None:  # noqa: B027 - nobody to leave
+        """Part from the other processes; called once the session is closed, however the training ended."""
 
     def session_config(self, config: Any) -> Any:
         """Return the `tf.compat.v1.ConfigProto` of the session, given the one that it would have had."""
         return config
+
+    def session_creator(self, config: Any) -> SessionCreator:
+        """Return what creates the session.
+
+        Args:
+            config: a `tf.compat.v1.ConfigProto`, as `session_config` returned it.
+        """
+        return NewSessionCreator(config=config)
 
     def prepare_input(self, source: InputSource) -> InputSource:
         """Return the input source that delivers the data of `source` to the devices and processes.
@@ -81,6 +124,9 @@ class Strategy(abc.ABC):
     def callbacks(self) -> list[Callback]:
         """Return the callbacks that the strategy needs; called after `build`."""
         return []
+
+    def complete_graph(self) -> None:  # noqa: B027 - most have nothing to add
+        """Add to the default graph what concerns all variables, now that callbacks have added theirs, too."""
 
     def replicate_variables(self) -> list[Any]:
         """Return the variables in which replicates may differ from the first one, so that a checkpoint must hold them.

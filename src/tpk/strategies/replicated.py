@@ -55,6 +55,11 @@ class ReplicatedStrategy(Strategy):
         pack_bytes: gradients smaller than that travel together, in packs up to that size; 0 for each alone.
         sync_variables: whether floating-point non-trainable variables are averaged at the end of each epoch.
 
+    Attributes:
+        devices: the device of each tower.
+        mode: how gradients are all-reduced.
+        main_variables: the variables that the first tower has created, once it is built.
+
     Raises:
         ConfigError: if the devices do not exist, or the mode cannot work on them.
     """
@@ -73,6 +78,7 @@ class ReplicatedStrategy(Strategy):
         self._sync_op: Any = None
         self._make_alike: Any = None
         self._replicates: list[list[tuple[Any, Any]]] = []
+        self.main_variables: list[Any] = []
 
     @property
     def num_replicas(self) -> int:
@@ -100,6 +106,7 @@ class ReplicatedStrategy(Strategy):
         take = in_turn(get_inputs)
         vs_names = ["", *(f"tower{index}" for index in range(1, len(self.devices)))]
         towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
+        self.main_variables = towers[0].created
         replicates = [pair_variables(towers[0], tower) for tower in towers[1:]]
         optimizers = [self._optimizers(objective) for objective in objectives]
         gradients = [
@@ -128,8 +135,8 @@ class ReplicatedStrategy(Strategy):
         return ops
 
     def callbacks(self) -> list[Callback]:
-        """Return the callback that makes the replicates alike."""
-        return [_MakeAlike(self)] if len(self.devices) > 1 else []
+        """Return what synchronizes the non-trainable variables at the end of each epoch."""
+        return [_Synchronize(self)] if self.num_replicas * self.world_size > 1 else []
 
     def replicate_variables(self) -> list[Any]:
         """Return the other towers' non-trainable variables, if they become part of the mean which the first one gets.
@@ -140,7 +147,15 @@ class ReplicatedStrategy(Strategy):
             return []
         return [copy for pairs in self._replicates for source, copy in pairs if _is_averaged(source)]
 
-    def group_post_init_ops(self) -> None:
+    def reduce_means(self, means: list[list[Any]]) -> list[list[Any]]:
+        """Return what the towers apply, given for each tower the means over all of them; a subclass takes it further.
+
+        Args:
+            means: tensors or `tf.IndexedSlices`, on the device of each tower.
+        """
+        return means
+
+    def complete_graph(self) -> None:
         """Make one op of the post-init ops that the graph has by now."""
         self._make_alike = tf.group(*get_post_init_ops())
 
@@ -149,10 +164,10 @@ class ReplicatedStrategy(Strategy):
         if self._make_alike is not None:
             sess.run(self._make_alike)
 
-    @property
-    def sync_op(self) -> Any | None:
-        """The op that averages the non-trainable variables, or None if that was not asked for."""
-        return self._sync_op
+    def synchronize(self, sess: Any) -> None:
+        """Average the non-trainable variables of the towers, if that was asked for."""
+        if self._sync_op is not None:
+            sess.run(self._sync_op)
 
     def _optimizers(self, objective: Objective) -> list[Any]:
         """An optimizer for each tower; those of the others share the variables of the first, such as its rate."""
@@ -176,6 +191,7 @@ class ReplicatedStrategy(Strategy):
             means = all_reduce_mean(
                 [[gradient for gradient, _ in row] for row in rows], self.devices, self.mode, self._pack_bytes
             )
+            means = self.reduce_means(means)
         return [
             [(mean, variable) for mean, (_, variable) in zip(own, row, strict=True)]
             for own, row in zip(means, rows, strict=True)
@@ -211,23 +227,14 @@ def _is_averaged(variable: Any) -> bool:
     return not variable.trainable and variable.dtype.base_dtype.is_floating
 
 
-class _MakeAlike(Callback):
-    """Copies the main tower's variables to the others, once they have their values."""
+class _Synchronize(Callback):
+    """Synchronizes the non-trainable variables at the end of each epoch, before anybody uses them."""
 
     chief_only = False
 
     def __init__(self, strategy: ReplicatedStrategy) -> None:
         self._strategy = strategy
 
-    def setup_graph(self, trainer: Trainer) -> None:
-        self._strategy.group_post_init_ops()
-
-    @hookimpl(tryfirst=True)
-    def before_train(self, trainer: Trainer) -> None:
-        self._strategy.after_restore(trainer.sess)
-        logger.info("copied the main tower's variables to %d others", self._strategy.num_replicas - 1)
-
     @hookimpl(tryfirst=True)
     def trigger_epoch(self, trainer: Trainer) -> None:
-        if self._strategy.sync_op is not None:
-            trainer.sess.run(self._strategy.sync_op)
+        self._strategy.synchronize(trainer.sess)

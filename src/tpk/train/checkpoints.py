@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -64,6 +64,7 @@ class Checkpoints(Callback):
         self._epoch_that_is_over: int | None = None
         self._saved_at: tuple[Any, ...] | None = None
         self._series: CheckpointSeries | None = None
+        self._states_of_others: Sequence[Mapping[str, Any]] = ()
 
     @cached_property
     def shared_variables(self) -> list[Any]:
@@ -161,13 +162,17 @@ class Checkpoints(Callback):
             return None
         if self._saved_at != (saver, self._moment()):
             self.request(saver.save)
-            self._meet_requests()
+            self._save_requested()
         return saver.wait()
+
+    def stop_condition(self) -> Callable[[], bool]:
+        """Return what tells, between two steps, whether the training shall end there."""
+        return self.trainer.hooked_sess.should_stop
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks; none in the step if there is no saver."""
         hooks = super().hook_implementations()
-        if not self._savers:
+        if not self._takes_part_in_steps:
             del hooks["trigger_step"]
         return hooks
 
@@ -207,16 +212,23 @@ class Checkpoints(Callback):
             if self._series is not None:
                 self._series.close()
 
+    @property
+    def _takes_part_in_steps(self) -> bool:
+        return bool(self._savers)
+
     def _end_epoch(self, trainer: Trainer) -> None:
         self._epoch_that_is_over = trainer.epoch_num
         self._meet_requests()
 
     def _meet_requests(self) -> None:
+        self._save_requested()
+
+    def _save_requested(self) -> None:
         if not self._requests:
             return
         requests, self._requests = self._requests, []
         self.before_saving()
-        state = take_state(self.trainer, self._epoch_is_over)
+        state = take_state(self.trainer, self._epoch_is_over, self._states_of_others)
         for save in requests:
             save(state)
             self._saved_at = (getattr(save, "__self__", None), self._moment())

@@ -37,25 +37,22 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         ```
     """
     runner = resolve_trainer(trainer)
+    if runner.serve():
+        return
     runner.hooks.hook.tpk_configure(config=config)
     # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
     dataflow = () if config.dataflow is None else config.dataflow
     source = config.data if config.data is not None else runner.default_input(dataflow)
-    steps = config.steps_per_epoch if config.steps_per_epoch is not None else source.size
-    if not steps:
-        raise ConfigError(
-            f"the data ({type(source).__name__}) does not know its length, so an epoch has no natural end. "
-            "Give TrainConfig(steps_per_epoch=...)."
-        )
     if config.seed is not None:
         _seed_everything(config.seed, runner, source)
     with deterministic_ops() if config.deterministic else nullcontext():
-        _train(config, runner, source, steps)
+        _train(config, runner, source)
 
 
-def _train(config: TrainConfig, runner: SingleCostTrainer, source: InputSource, steps: int) -> None:
+def _train(config: TrainConfig, runner: SingleCostTrainer, source: InputSource) -> None:
     model = config.model
     runner.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
+    steps = _steps_per_epoch(config, runner)
     if config.deterministic:
         _check_determinism(runner)
     runner.train_with_defaults(
@@ -75,12 +72,27 @@ def _train(config: TrainConfig, runner: SingleCostTrainer, source: InputSource, 
     )
 
 
+def _steps_per_epoch(config: TrainConfig, runner: SingleCostTrainer) -> int:
+    """Return how many steps an epoch has; by default the length of the data, in the process that has the least."""
+    if config.steps_per_epoch is not None:
+        return config.steps_per_epoch
+    sizes = runner.exchange.gather("the lengths of the data", runner.input_source and runner.input_source.size)
+    if not all(sizes):
+        raise ConfigError(
+            f"the data ({type(runner.input_source).__name__}) does not know its length, so an epoch has no natural "
+            "end. Give TrainConfig(steps_per_epoch=...)."
+        )
+    return int(min(sizes))
+
+
 def _seed_everything(seed: int, runner: SingleCostTrainer, source: InputSource) -> None:
     with runner.graph.as_default():
         tf.compat.v1.set_random_seed(seed)
     source.seed(seed)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
+    # What data code draws differs between processes; in the first one it is what it would be alone.
+    own = seed + runner.exchange.rank
+    random.seed(own)
+    np.random.seed(own % 2**32)
 
 
 def _check_determinism(runner: SingleCostTrainer) -> None:

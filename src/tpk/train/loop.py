@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from tpk.errors import StopTraining
-from tpk.train.recovery import recovering_step
+from tpk.errors import Preempted, StopTraining
+from tpk.train.steps import recovering_step
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
@@ -32,7 +32,7 @@ def run_loop(trainer: Trainer) -> None:
     ```
     """
     hook, progress, trigger_step = trainer.hooks.hook, trainer.progress, trainer.step_hooks.trigger
-    run_step, should_stop = recovering_step(trainer), trainer.hooked_sess.should_stop
+    run_step, should_stop = recovering_step(trainer), trainer.checkpoints.stop_condition()
     try:
         hook.before_train(trainer=trainer)
         for epoch in range(trainer.starting_epoch, trainer.max_epoch + 1):
@@ -49,9 +49,20 @@ def run_loop(trainer: Trainer) -> None:
             if should_stop():
                 trainer.stop()
     except (StopTraining, tf.errors.OutOfRangeError) as end:
+        trainer.ended_by = end
         logger.info("training ended in epoch %d, step %d: %s", progress.epoch_num, progress.local_step, end)
     except BaseException as failure:
-        trainer.note_failure(failure)
+        trainer.failure = failure
+        _log_failure(trainer, failure)
         raise
     finally:
         trainer.finish()
+
+
+def _log_failure(trainer: Trainer, failure: BaseException) -> None:
+    where = f"in epoch {trainer.epoch_num}, step {trainer.local_step}"
+    if isinstance(failure, Preempted):
+        logger.warning("training was ended by signal %d %s", failure.signum, where)
+    else:
+        notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
+        logger.error("training failed %s: %r%s", where, failure, notes)

@@ -14,9 +14,8 @@ from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers import ProxyOptimizer
-from tpk.graph.signature import check_signature
 from tpk.input_source import InputSource, QueueInput
-from tpk.train.tower_trainer import TowerTrainer, check_input_source
+from tpk.train.tower_trainer import TowerTrainer
 
 UPDATES = ("in_turn", "together")
 
@@ -104,24 +103,15 @@ class MultiObjectiveTrainer(TowerTrainer):
                 an optimizer cannot do what they ask for.
             InputError, TowerError: if one of the others is not as it should be.
         """
-        if self._tower_func is not None:
-            raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
         self._objectives = _checked(objectives)
-        signature = check_signature(input_signature)
-        source = self.input_source = self.strategy.prepare_input(check_input_source(input_source))
         if self.update == "together":
             groups = _sets_that_are_due(self._objectives)
         else:
             groups = [(position,) for position in range(len(self._objectives))]
-        with self.graph.as_default():
-            callbacks = source.setup(signature)
-            self.tower_func = self.make_tower_func(get_costs, signature)
-            wrapped = [_updating_after_reads(self.scale_loss(objective)) for objective in self._objectives]
-            ops = self.strategy.build(self.tower_func, source.get_input_tensors, wrapped, groups)
-            self._ops = dict(zip(groups, ops, strict=True))
-            for callback in [*callbacks, *self.strategy.callbacks()]:
-                self.register_callback(callback)
-        self.train_op = ops[0] if len(ops) == 1 else ops
+        wrapped = [_updating_after_reads(self.scale_loss(objective)) for objective in self._objectives]
+        ops = self.build_towers(input_signature, input_source, get_costs, wrapped, groups)
+        self._ops = dict(zip(groups, ops, strict=False))
+        self.train_op = ops[0] if len(ops) == 1 else ops or None
 
     @property
     def train_ops(self) -> list[Any]:

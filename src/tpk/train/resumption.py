@@ -14,7 +14,7 @@ from tpk.graph.variables import variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.session.checkpoint_files import Checkpoint, newest_complete
 from tpk.session.checkpoint_variables import read_variables, saved_names, stored_names
-from tpk.train.training_state import restore_callbacks, restore_input, restore_random_state, run_facts
+from tpk.train.training_state import restore_callbacks, restore_input, restore_random_state, run_facts, state_of_rank
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
@@ -50,6 +50,8 @@ class Resumption(Callback):
         Raises:
             CheckpointError: if the checkpoint does not fit the trainer.
         """
+        exchange = trainer.exchange
+        self._state = state_of_rank(self._checkpoint.state, exchange.rank, exchange.world_size)
         logger.info(
             "resuming from %s: epoch %d, step %d of it, global step %d",
             self._checkpoint.prefix,
@@ -57,7 +59,8 @@ class Resumption(Callback):
             self._state["progress"]["local_step"],
             self._state["progress"]["global_step"],
         )
-        self._check_run(trainer)
+        if trainer.is_chief:
+            self._check_run(trainer)
         self._values = self._read_variables(trainer)
         self._restore_variables(trainer)
         trainer.progress.load_state_dict(self._state["progress"])
@@ -115,6 +118,8 @@ class Resumption(Callback):
             )
 
     def _read_variables(self, trainer: Trainer) -> dict[str, np.ndarray]:
+        if not trainer.is_chief:  # It gets them from the chief.
+            return {}
         variables = trainer.checkpoints.variables
         values = read_variables(self._checkpoint.prefix, variables)
         shared = {variable_name(variable) for variable in trainer.checkpoints.shared_variables}
@@ -152,6 +157,24 @@ def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
             f"resume={resume!r} needs a run_dir: the default one is new each time, so nothing could ever be found "
             "there. Name the directory of the run."
         )
+
+
+def find_common_start(trainer: Trainer, resume: str, run_dir: str | os.PathLike[str] | None) -> Checkpoint | None:
+    """Return the checkpoint that the chief finds, to all processes of the training; or None to start afresh.
+
+    Raises:
+        CheckpointError: in all of them, if one must be there and is not.
+    """
+    found: Checkpoint | CheckpointError | None = None
+    if trainer.is_chief:
+        try:
+            found = find_start(resume, run_dir)
+        except CheckpointError as error:
+            found = error
+    found = trainer.exchange.from_chief("the checkpoint to go on from", found)
+    if isinstance(found, CheckpointError):
+        raise found
+    return found
 
 
 def find_start(resume: str, run_dir: str | os.PathLike[str] | None) -> Checkpoint | None:

@@ -10,13 +10,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 from tpk.errors import ConfigError
-from tpk.train.resumption import find_start
+from tpk.train.resumption import find_common_start, find_start
 from tpk.train.run_lock import run_lock
+
+if TYPE_CHECKING:
+    from tpk.session.checkpoint_files import Checkpoint
+    from tpk.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +39,39 @@ def default_run_dir() -> Path:
         number += 1
         candidate = base.with_name(f"{base.name}-{number}")
     return candidate
+
+
+def open_run(
+    trainer: Trainer,
+    path: str | os.PathLike[str] | None,
+    resume: str,
+    describe: Mapping[str, Any] | None,
+    resources: ExitStack,
+) -> Checkpoint | None:
+    """Open the directory of a run and its log, if this process is the chief; return the checkpoint to go on from.
+
+    Args:
+        trainer: whose `run_dir` is set.
+        path: where; None for nowhere.
+        resume: ``"auto"``, ``"must"`` or ``"never"``.
+        describe: plain data for ``config.json``; by default what the trainer says of itself.
+        resources: what all is closed with.
+
+    Raises:
+        ConfigError: if it is no place for this run.
+        CheckpointError: if there must be a checkpoint, and is none.
+    """
+    if path is not None and trainer.is_chief:
+        trainer.run_dir = open_run_dir(path, resume, resources)
+    resources.enter_context(run_log(trainer.run_dir, logging.INFO if trainer.is_chief else logging.WARNING))
+    if trainer.run_dir is not None:
+        logger.info("run_dir: %s", trainer.run_dir)
+    start = None if resume == "never" else find_common_start(trainer, resume, path)
+    if trainer.run_dir is not None:
+        if resume == "auto" and start is None:
+            logger.info("no complete checkpoint is there; starting afresh")
+        write_config(trainer.run_dir, describe or trainer.describe())
+    return start
 
 
 def open_run_dir(path: str | os.PathLike[str], resume: str, resources: ExitStack) -> Path:
@@ -95,10 +132,14 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def run_log(directory: Path | None) -> Iterator[None]:
+def run_log(directory: Path | None, level_of_run: int = logging.INFO) -> Iterator[None]:
     """Within the context, tpk's log goes to ``log.txt`` in `directory`, and to the terminal.
 
     It goes to the terminal only if the application has not configured logging itself. All is as it was afterwards.
+
+    Args:
+        directory: where; None for the terminal only.
+        level_of_run: what is less than that is not logged, unless the application has set a level itself.
     """
     root = logging.getLogger("tpk")
     level = root.level
@@ -111,7 +152,7 @@ def run_log(directory: Path | None) -> Iterator[None]:
     for handler in handlers:
         root.addHandler(handler)
     if level == logging.NOTSET and handlers:
-        root.setLevel(logging.INFO)
+        root.setLevel(level_of_run)
     try:
         yield
     finally:

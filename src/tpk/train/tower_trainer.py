@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,11 +15,12 @@ from tpk.graph.loss_scale import with_loss_scale
 from tpk.graph.objective import Objective
 from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
+from tpk.graph.step_keys import set_process_index
 from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source import InputSource, QueueInput
 from tpk.plugin import get_catalog
-from tpk.predict import OnlinePredictor
-from tpk.strategies import Strategy
+from tpk.predict import OnlinePredictor, device_for, predictor_of
+from tpk.strategies import Exchange, Strategy
 from tpk.tower import TowerFunc, TowerHandle, TowerHandles
 from tpk.train.trainer import Trainer
 
@@ -45,7 +47,12 @@ class TowerTrainer(Trainer):
         if xla:
             check_xla()
         self.strategy: Strategy = get_catalog().resolve("strategy", strategy)
+        self.strategy.join()
         self.is_chief = self.strategy.is_chief
+        self._has_served = False
+        if self.strategy.rank > 0:
+            with self.graph.as_default():
+                set_process_index(self.strategy.rank)
         self._tower_func: TowerFunc | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -58,13 +65,34 @@ class TowerTrainer(Trainer):
             "xla": self.xla,
         }
 
+    @property
+    def exchange(self) -> Exchange:
+        """That of the strategy."""
+        return self.strategy.exchange
+
     def replicate_variables(self) -> list[Any]:
         """Return what replicates have of their own, as the strategy says."""
         return self.strategy.replicate_variables()
 
+    def complete_graph(self) -> None:
+        """Let the strategy add what concerns all variables."""
+        self.strategy.complete_graph()
+
     def after_restore(self) -> None:
         """Make replicates agree, as the strategy does."""
         self.strategy.after_restore(self.sess)
+
+    def serve(self) -> bool:
+        """Serve the other processes until they are done, if that is all that this one is for; return whether it was."""
+        if not self._has_served:
+            self._has_served = self.strategy.serve()
+            if self._has_served:
+                self.strategy.leave()
+        return self._has_served
+
+    def leave(self) -> None:
+        """Let the strategy leave the other processes."""
+        self.strategy.leave()
 
     @property
     def tower_func(self) -> TowerFunc:
@@ -108,6 +136,48 @@ class TowerTrainer(Trainer):
             func = compiled_by_xla(func) if self.xla else func
         return TowerFunc(func, input_signature)
 
+    def build_towers(
+        self,
+        input_signature: Sequence[Any],
+        input_source: InputSource,
+        func: Callable[..., Any],
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]] = ((0,),),
+    ) -> list[Any]:
+        """Build the training towers and their train ops inside the trainer's graph, as the strategy does it.
+
+        Args:
+            input_signature: a `tf.TensorSpec(shape, dtype, name)` for each input of the model.
+            input_source: where the data comes from.
+            func: takes the input tensors, and returns the cost, or a dict of costs.
+            objectives: what is minimized.
+            groups: for each train op, which objectives it minimizes; see `Strategy.build`.
+
+        Returns:
+            The train op of each group; none in a process that only serves the others.
+
+        Raises:
+            TrainerStateError: if towers were built before.
+            InputError, TowerError, ConfigError: if an argument is not as it should be.
+        """
+        if self._tower_func is not None:
+            raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
+        signature = check_signature(input_signature)
+        source = check_input_source(input_source)
+        if self.serve():
+            return []
+        if self.strategy.world_size > 1 and self.graph.seed is None:
+            # Shares of what is shuffled differently in each process would overlap.
+            source.seed(self.exchange.from_chief("the seed of the data", secrets.randbits(31)))
+        source = self.input_source = self.strategy.prepare_input(source)
+        with self.graph.as_default():
+            callbacks = source.setup(signature)
+            self.tower_func = self.make_tower_func(func, signature)
+            ops = self.strategy.build(self.tower_func, source.get_input_tensors, objectives, groups)
+            for callback in [*callbacks, *self.strategy.callbacks()]:
+                self.register_callback(callback)
+        return ops
+
     def scale_loss(self, objective: Objective) -> Objective:
         """Return the objective with a dynamic loss scale if the precision needs one, else as it is."""
         if self.precision != "float16":
@@ -120,26 +190,49 @@ class TowerTrainer(Trainer):
         return self.strategy.session_config(config)
 
     def get_predictor(
-        self, input_names: Sequence[str], output_names: Sequence[str], device: str | None = None
+        self,
+        input_names: Sequence[str],
+        output_names: Sequence[str] | Mapping[str, str],
+        device: str | int | None = None,
     ) -> OnlinePredictor:
-        """Return a predictor with the variables of the training.
+        """Return a predictor with the variables of the training, whatever they are when it is called.
 
         The first call with a `device` builds an inference tower there; so call it before the graph is finalized, e.g.
         in a callback's `setup_graph`.
 
         Args:
             input_names: names of inputs in the signature, or of other tensors in the tower.
-            output_names: names of tensors in the tower.
-            device: a device string; by default TensorFlow places the ops.
+            output_names: names of tensors in the tower; or a mapping of keys to such names, for results that are dicts
+                with these keys.
+            device: a device string; the number of a training tower, for the device of that one; -1 or ``"cpu"`` for the
+                CPU; None to let TensorFlow place the ops.
 
         Raises:
             TowerError: if the graph is finalized already, or the tower has no such tensors.
+            InputError: if the outputs depend on an input that is not named.
+            ConfigError: if there is no such device, or names are not given as a list.
         """
-        name = "PredictTower" + ("" if device is None else "".join(filter(str.isalnum, device)))
+        self._main_tower()
+        place = device_for(device, self.towers.training())
+        name = "PredictTower" + "".join(filter(str.isalnum, place or ""))
         if name not in [tower.ns_name for tower in self.towers]:
-            self.build_inference_tower(name, device=device)
-        tower: TowerHandle = self.towers[name]
-        return OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), lambda: self.sess)
+            self.build_inference_tower(name, device=place)
+        return predictor_of(self.towers[name], input_names, output_names, lambda: self.sess)
+
+    def get_predictors(
+        self, input_names: Sequence[str], output_names: Sequence[str] | Mapping[str, str], n: int
+    ) -> list[OnlinePredictor]:
+        """Return `n` predictors, on the devices of the training towers in turn; see `get_predictor`.
+
+        Example:
+            ```python
+            predictors = trainer.get_predictors(["image"], ["probabilities"], 4)  # in setup_graph
+            batched = tpk.MultiThreadAsyncPredictor(predictors, max_batch=16)
+            ```
+        """
+        self._main_tower()
+        count = len(self.towers.training())
+        return [self.get_predictor(input_names, output_names, index % count) for index in range(n)]
 
     def build_inference_tower(
         self, ns_name: str, inputs: Sequence[Any] | None = None, device: str | None = None
@@ -218,18 +311,9 @@ class SingleCostTrainer(TowerTrainer):
             TrainerStateError: if the graph was set up before.
             InputError, TowerError, ConfigError: if one of the four is not as it should be.
         """
-        if self._tower_func is not None:
-            raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
-        signature = check_signature(input_signature)
-        source = self.input_source = self.strategy.prepare_input(check_input_source(input_source))
-        with self.graph.as_default():
-            callbacks = source.setup(signature)
-            self.tower_func = self.make_tower_func(get_cost, signature)
-            (self.train_op,) = self.strategy.build(
-                self.tower_func, source.get_input_tensors, [self.scale_loss(Objective(get_optimizer))]
-            )
-            for callback in [*callbacks, *self.strategy.callbacks()]:
-                self.register_callback(callback)
+        objective = self.scale_loss(Objective(get_optimizer))
+        for train_op in self.build_towers(input_signature, input_source, get_cost, [objective]):
+            self.train_op = train_op
 
 
 def check_input_source(source: Any) -> InputSource:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.errors import Preempted, StopTraining, TrainerStateError
+from tpk.errors import StopTraining, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.random import step_reads
 from tpk.monitors import Monitors
 from tpk.plugin import Callback, HookManager, StepHooks, get_catalog
 from tpk.session import HookedSession, Progress, SessionCreator, as_session_init
+from tpk.strategies import Alone, Exchange
+from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.arguments import check_counts, choose_creator
 from tpk.train.checkpoints import Checkpoints
 from tpk.train.defaults import DEFAULT_CALLBACKS, DEFAULT_MONITORS
 from tpk.train.loop import run_loop
 from tpk.train.preemption import Preemption
-from tpk.train.resumption import Resumption, check_resume, find_start
-from tpk.train.run_dir import default_run_dir, open_run_dir, run_log, write_config
+from tpk.train.resumption import Resumption, check_resume
+from tpk.train.run_dir import default_run_dir, open_run
+from tpk.train.steps import hooked_session
 
 if TYPE_CHECKING:
     import os
@@ -49,7 +53,6 @@ class Trainer:
         hooks: the hook manager with everything that was registered.
         progress: the counters.
         input_source: where the data comes from, whose position checkpoints hold; None if the trainer has no such thing.
-        checkpoints: takes checkpoints when all callbacks have done their part; see `tpk.train.checkpoints`.
         monitors: what takes scalars, summaries and images; see `tpk.Monitors`. Set by `setup`.
         sess: the raw session; running it triggers no hook. Set by `setup`.
         hooked_sess: the session whose `run` triggers the hooks of the step. Set by `setup`.
@@ -57,6 +60,9 @@ class Trainer:
         run_dir: where the run keeps its files, or None.
         is_chief: whether this process is the one that writes.
         failure: in `after_train`, the error by which the training ends; None if it ends in good order.
+        ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` by which it ends before its last epoch, if so.
+        stop_reason: why it was asked to end, if it was.
+        preemption: the signals that end it.
 
     Example:
         ```python
@@ -79,9 +85,9 @@ class Trainer:
         self.train_op: Any = None
         self.progress = Progress()
         self.input_source: InputSource | None = None
-        self.checkpoints = Checkpoints(self)
         self.run_dir: Path | None = None
         self.failure: BaseException | None = None
+        self.ended_by: Exception | None = None
         self.hooks = HookManager()
         self.hooks.register_all(get_catalog().autoload())
         self.monitors: Monitors
@@ -92,8 +98,8 @@ class Trainer:
         self._is_set_up = False
         self._start_from: Checkpoint | None = None
         self._resume = "never"
-        self._stop_reason = "a hook asked for the end of the training"
-        self._preemption = Preemption(lambda: self.hooked_sess.request_stop())
+        self.stop_reason = "a hook asked for the end of the training"
+        self.preemption = Preemption(lambda: self.hooked_sess.request_stop())
         self._resources = ExitStack()
 
     # What a subclass overrides.
@@ -138,8 +144,31 @@ class Trainer:
         """Return variables that a checkpoint must hold besides the global ones: what replicates have of their own."""
         return []
 
+    def complete_graph(self) -> None:
+        """Add to the graph what concerns all variables, now that callbacks have added theirs, too."""
+
     def after_restore(self) -> None:
-        """Make the replicates of the model agree, once the global variables have been restored."""
+        """Make the replicates of the model agree, once the variables have their values: the chief's."""
+
+    def serve(self) -> bool:
+        """Serve the other processes until they are done, if that is all that this one is for; return whether it was.
+
+        Such a process, a parameter server, trains nothing itself.
+        """
+        return False
+
+    def leave(self) -> None:
+        """Part from the other processes of the training, once the session is closed, however it has ended."""
+
+    @property
+    def exchange(self) -> Exchange:
+        """How the processes of the training tell each other things that are no part of the graph."""
+        return Alone()
+
+    @cached_property
+    def checkpoints(self) -> Checkpoints:
+        """Takes checkpoints when all callbacks have done their part; see `tpk.train.checkpoints`."""
+        return Checkpoints(self) if self.exchange.world_size == 1 else AgreedCheckpoints(self)
 
     # How far the training is.
 
@@ -217,19 +246,24 @@ class Trainer:
         """
         check_counts(steps_per_epoch, starting_epoch, max_epoch)
         check_resume(resume, run_dir)
+        if self.serve():
+            return
         self._claim()
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch
         self.progress.epoch_num = starting_epoch - 1
         with self._resources:
-            self._open_run_dir(run_dir, describe, resume)
+            self._resources.callback(self.leave)
+            self._resume = resume
+            self._start_from = open_run(self, run_dir, resume, describe, self._resources)
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,
                 session_creator=choose_creator(session_creator, session_config, self.session_config),
                 session_init=session_init,
             )
-            with self._graph_and_session(), self._preemption.handling():
+            with self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
                 run_loop(self)
+                self.exchange.gather("the end of the training", None)
 
     def train_with_defaults(
         self,
@@ -274,7 +308,7 @@ class Trainer:
         Args:
             reason: what the log says.
         """
-        self._stop_reason = reason
+        self.stop_reason = reason
         self.hooked_sess.request_stop()
 
     # The parts of a training.
@@ -291,17 +325,8 @@ class Trainer:
 
         Called by `train`.
         """
-        catalog = get_catalog()
-        self.monitors = Monitors([catalog.resolve("monitor", monitor) for monitor in monitors], is_chief=self.is_chief)
-        resolved = [catalog.resolve("callback", callback) for callback in [*self._callbacks, *callbacks]]
-        active = [each for each in resolved if self.is_chief or not getattr(each, "chief_only", True)]
-        self.hooks.register_all([*active, self.monitors])
-        for plugin in self.hooks.plugins.values():
-            if isinstance(plugin, Callback):
-                plugin.trainer = self
-        self._is_set_up = True
-
-        initial = as_session_init(session_init) if self._start_from is None else None
+        self._register_plugins([*self._callbacks, *callbacks], monitors)
+        initial = as_session_init(session_init) if self._start_from is None and self.is_chief else None
         if self._start_from is not None and session_init is not None:
             logger.info("session_init is not applied, since the run is resumed")
         with self.graph.as_default():
@@ -310,24 +335,20 @@ class Trainer:
             resumption = None if self._start_from is None else Resumption(self._start_from)
             # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
             self.hooks.register_all([each for each in (resumption, self.checkpoints) if each is not None])
+            self.complete_graph()
             warn_of_stateful_random_ops(self.train_ops)
             counter = StepCounter(self.train_ops, global_step, step_reads())
+            check_agreement(self)
             self.sess = session_creator.create_session(self.graph)
         if session_creator.owns_session:
             self._resources.callback(self.sess.close)
         if initial is not None:
             initial.run(self.sess)
+        self.after_restore()
         self.graph.finalize()
         self.progress.global_step = int(self.sess.run(global_step))
         self.step_hooks = self.hooks.compile_step()
-        translators = [getattr(plugin, "translate_error", None) for plugin in self.hooks.plugins.values()]
-        self.hooked_sess = HookedSession(
-            self.sess,
-            self.step_hooks,
-            self.progress,
-            count_op=counter.op_for,
-            translators=[translate for translate in translators if translate is not None],
-        )
+        self.hooked_sess = hooked_session(self, counter)
         if resumption is not None:
             resumption.begin(self)
         elif self._resume == "auto":
@@ -340,21 +361,11 @@ class Trainer:
             StopTraining, Preempted, KeyboardInterrupt: always one of them.
             CheckpointError: if the checkpoint that a signal leads to could not be written.
         """
-        if self._preemption.signum is None:
-            raise StopTraining(self._stop_reason)
+        if self.preemption.signum is None:
+            raise StopTraining(self.stop_reason)
         path = self.checkpoints.save_now()
         logger.info("%s", "there is no place for a checkpoint" if path is None else f"the last checkpoint is {path}")
-        raise self._preemption.exception()
-
-    def note_failure(self, failure: BaseException) -> None:
-        """Keep and log by what the training ends; called by the loop."""
-        self.failure = failure
-        where = f"in epoch {self.epoch_num}, step {self.local_step}"
-        if isinstance(failure, Preempted):
-            logger.warning("training was ended by signal %d %s", failure.signum, where)
-        else:
-            notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
-            logger.error("training failed %s: %r%s", where, failure, notes)
+        raise self.preemption.exception()
 
     def finish(self) -> None:
         """Let every callback do its `after_train`; called by the loop, however it ends.
@@ -367,29 +378,20 @@ class Trainer:
             self.failure = failures[0]
             raise failures[0]
 
+    def _register_plugins(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> None:
+        catalog = get_catalog()
+        self.monitors = Monitors([catalog.resolve("monitor", monitor) for monitor in monitors], is_chief=self.is_chief)
+        resolved = [catalog.resolve("callback", callback) for callback in callbacks]
+        active = [each for each in resolved if self.is_chief or not getattr(each, "chief_only", True)]
+        self.hooks.register_all([*active, self.monitors])
+        for plugin in self.hooks.plugins.values():
+            if isinstance(plugin, Callback):
+                plugin.trainer = self
+        self._is_set_up = True
+
     def _claim(self) -> None:
         if self._is_set_up or hasattr(self, "max_epoch"):
             raise TrainerStateError(
                 f"this {type(self).__name__} has trained already; a trainer trains once. Make a new one, and give it "
                 "session_init=<the checkpoint> to go on from there."
             )
-
-    def _open_run_dir(
-        self, path: str | os.PathLike[str] | None, describe: Mapping[str, Any] | None, resume: str
-    ) -> None:
-        self._resume = resume
-        if path is not None and self.is_chief:
-            self.run_dir = open_run_dir(path, resume, self._resources)
-        self._resources.enter_context(run_log(self.run_dir))
-        if self.run_dir is not None:
-            logger.info("run_dir: %s", self.run_dir)
-        self._start_from = find_start(resume, path)
-        if self.run_dir is not None:
-            if resume == "auto" and self._start_from is None:
-                logger.info("no complete checkpoint is there; starting afresh")
-            write_config(self.run_dir, describe or self.describe())
-
-    @contextmanager
-    def _graph_and_session(self) -> Iterator[None]:
-        with self.graph.as_default(), self.sess.as_default():
-            yield

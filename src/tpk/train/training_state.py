@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,26 +21,39 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def take_state(trainer: Trainer, epoch_is_over: bool) -> dict[str, Any]:
+def take_state(trainer: Trainer, epoch_is_over: bool, others: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Return the training state of this moment, encoded.
 
     Args:
         trainer: a trainer between two steps, or between two epochs.
         epoch_is_over: whether all hooks of the epoch have been called.
+        others: what `take_own_state` returns in the other processes of the training, by rank.
+
+    Raises:
+        CheckpointError: if somebody's state is no plain data; it says whose.
+    """
+    return {
+        "progress": trainer.progress.state_dict(),
+        "epoch_is_over": epoch_is_over,
+        "run": encode(run_facts(trainer), "the description of the run"),
+        "trainer": encode(trainer.state_dict(), f"the state of {type(trainer).__name__}"),
+        "monitors": encode(trainer.monitors.state_dict(), "the state of the monitors"),
+        **take_own_state(trainer),
+        "others": list(others),
+    }
+
+
+def take_own_state(trainer: Trainer) -> dict[str, Any]:
+    """Return the part of the training state that each process of a training has of its own, encoded.
 
     Raises:
         CheckpointError: if somebody's state is no plain data; it says whose.
     """
     source = trainer.input_source
     return {
-        "progress": trainer.progress.state_dict(),
-        "epoch_is_over": epoch_is_over,
-        "run": encode(run_facts(trainer), "the description of the run"),
-        "trainer": encode(trainer.state_dict(), f"the state of {type(trainer).__name__}"),
         "callbacks": {
             key: encode(state, f"the state of callback {key!r}") for key, state in _states(trainer).items() if state
         },
-        "monitors": encode(trainer.monitors.state_dict(), "the state of the monitors"),
         "input": None
         if source is None
         else {
@@ -49,6 +62,29 @@ def take_state(trainer: Trainer, epoch_is_over: bool) -> dict[str, Any]:
         },
         "random": encode(_random_state(), "the random state"),
     }
+
+
+def state_of_rank(state: Mapping[str, Any], rank: int, world_size: int) -> dict[str, Any]:
+    """Return the training state as the process with this number has to take it.
+
+    If the state is that of another number of processes, nobody knows what the processes of now have had of the data:
+    it starts anew, as do the global random numbers.
+
+    Args:
+        state: what `take_state` returned.
+        rank: the number of the process.
+        world_size: how many train together now.
+    """
+    others = state["others"]
+    if len(others) + 1 != world_size:
+        if rank == 0:
+            logger.warning(
+                "the checkpoint is one of %d processes, and now there are %d: the data starts from its beginning",
+                len(others) + 1,
+                world_size,
+            )
+        return {**state, "input": None, "random": None}
+    return {**state, **(others[rank - 1] if rank else {})}
 
 
 def restore_callbacks(trainer: Trainer, states: Mapping[str, Any]) -> None:
@@ -106,8 +142,10 @@ def restore_input(trainer: Trainer, state: Mapping[str, Any] | None) -> None:
         ) from error
 
 
-def restore_random_state(state: Mapping[str, Any]) -> None:
-    """Give the global generators of Python and NumPy their states back."""
+def restore_random_state(state: Mapping[str, Any] | None) -> None:
+    """Give the global generators of Python and NumPy their states back, if they are known."""
+    if state is None:
+        return
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers.tolist()), gauss))
     np.random.set_state(state["numpy"])
@@ -117,7 +155,11 @@ def run_facts(trainer: Trainer) -> dict[str, Any]:
     """Return what should be the same when a training is resumed."""
     described = trainer.describe()
     kept = ("trainer", "strategy", "num_replicas", "precision")
-    facts = {"steps_per_epoch": trainer.steps_per_epoch, "seed": trainer.graph.seed}
+    facts = {
+        "steps_per_epoch": trainer.steps_per_epoch,
+        "seed": trainer.graph.seed,
+        "world_size": trainer.exchange.world_size,
+    }
     return {**facts, **{name: described[name] for name in kept if name in described}}
 
 

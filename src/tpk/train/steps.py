@@ -1,12 +1,32 @@
-"""Steps that fail, and callbacks that can do something about it."""
+"""How the steps of a trainer are run, and what callbacks can do about one that fails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tpk.session import HookedSession
+
 if TYPE_CHECKING:
+    from tpk.graph.global_step import StepCounter
     from tpk.train.trainer import Trainer
+
+
+def hooked_session(trainer: Trainer, counter: StepCounter) -> HookedSession:
+    """Return the session that runs the steps of `trainer` together with its hooks.
+
+    Args:
+        trainer: with its session and its compiled hooks.
+        counter: what counts the runs in the graph.
+    """
+    translators = [getattr(plugin, "translate_error", None) for plugin in trainer.hooks.plugins.values()]
+    return HookedSession(
+        trainer.sess,
+        trainer.step_hooks,
+        trainer.progress,
+        count_op=counter.op_for,
+        translators=[translate for translate in translators if translate is not None],
+    )
 
 
 def recovering_step(trainer: Trainer) -> Callable[[], None]:

@@ -1,0 +1,88 @@
+"""How the processes of one training tell each other things that are no part of the graph."""
+
+from __future__ import annotations
+
+import abc
+import pickle
+from typing import Any
+
+from tpk.errors import PeerError
+
+
+class Exchange(abc.ABC):
+    """Values that all processes of a training give to each other.
+
+    Every process calls the same methods in the same order, as in a collective operation; `what` says what for, so that
+    processes that are at different points notice. Values are pickled: those who can connect to the training's ports
+    are trusted, as they are by TensorFlow and Horovod.
+
+    Args:
+        rank: the number of this process, from 0 on; 0 is the chief.
+        world_size: how many there are.
+
+    Example:
+        ```python
+        counts = trainer.exchange.gather("counts of MyCallback", my_count)
+        if trainer.exchange.rank == 0:
+            report(sum(counts))
+        ```
+    """
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.rank = rank
+        self.world_size = world_size
+
+    @abc.abstractmethod
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        """Return what each process gives, by rank; wait until all have.
+
+        Raises:
+            PeerError: if a process is gone, or has not come within the time that it may take.
+        """
+
+    def gather(self, what: str, value: Any) -> list[Any]:
+        """Return the values that the processes give, by rank; wait until all have given theirs.
+
+        Args:
+            what: what the values are, in words; the same in each process.
+            value: anything that can be pickled.
+
+        Raises:
+            PeerError: if a process is gone, has not come in time, or is at another point of the program.
+        """
+        received = [pickle.loads(each) for each in self.gather_bytes(pickle.dumps((what, value)))]
+        elsewhere = [f"rank {rank} at {theirs!r}" for rank, (theirs, _) in enumerate(received) if theirs != what]
+        if elsewhere:
+            raise PeerError(
+                f"the processes are at different points of the program: rank {self.rank} is at {what!r}, "
+                f"{', '.join(elsewhere)}. All of them have to run the same script with the same callbacks; a callback "
+                "that talks to the others must not be chief_only, nor be triggered by time."
+            )
+        return [value for _, value in received]
+
+    def from_chief(self, what: str, value: Any = None) -> Any:
+        """Return the value that the chief gives; what the others give is not used.
+
+        Args:
+            what: what the value is, in words; the same in each process.
+            value: the chief's value.
+
+        Raises:
+            PeerError: as `gather` does.
+        """
+        return self.gather(what, value if self.rank == 0 else None)[0]
+
+
+class Alone(Exchange):
+    """The exchange of a process that trains alone."""
+
+    def __init__(self) -> None:
+        super().__init__(rank=0, world_size=1)
+
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        """Return what this process gives."""
+        return [data]
+
+    def gather(self, what: str, value: Any) -> list[Any]:
+        """Return the value of this process."""
+        return [value]

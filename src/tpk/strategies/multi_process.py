@@ -1,0 +1,113 @@
+"""Several processes with one or more devices each; each device of each process holds a whole replicate of the model."""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.graph.variables import saveable_variables
+from tpk.input_source import InputSource
+from tpk.strategies.devices import Devices
+from tpk.strategies.replicated import DEFAULT_PACK_BYTES, ReplicatedStrategy
+
+logger = logging.getLogger(__name__)
+
+
+class MultiProcessStrategy(ReplicatedStrategy):
+    """Base of the strategies that reduce gradients over processes, after those of the devices of each process.
+
+    A subclass says who it is (`rank`, `world_size`, `exchange`), joins the others (`join`, `leave`), and adds two
+    collective operations to the graph.
+
+    Args:
+        devices: the devices of this process: a count, indices, or device strings; see `resolve_devices`.
+        mode: how gradients are reduced within the process; see `ReplicatedStrategy`.
+        pack_bytes: gradients smaller than that travel together within the process.
+        sync_variables: as for `ReplicatedStrategy`, over the devices of this process.
+        shard_data: whether each process takes its share of the data; otherwise all of what it is given.
+    """
+
+    def __init__(
+        self,
+        devices: Devices = None,
+        mode: str = "auto",
+        pack_bytes: int = DEFAULT_PACK_BYTES,
+        sync_variables: bool = False,
+        shard_data: bool = True,
+    ) -> None:
+        super().__init__(devices, mode, pack_bytes, sync_variables)
+        self._shard_data = shard_data
+        self._broadcast: Any = None
+        self._broadcast_untrained: Any = None
+
+    @abc.abstractmethod
+    def mean_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
+        """Add to the graph what gives the means over all processes of these gradients, the same bits in each.
+
+        Args:
+            tensors: tensors or `tf.IndexedSlices`, on the first device of the process; the same number, dtypes and
+                shapes (but for the number of slices) in each process.
+
+        Returns:
+            Their means, in the same order; those of `tf.IndexedSlices` are `tf.IndexedSlices`.
+        """
+
+    @abc.abstractmethod
+    def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
+        """Return an op that gives the variables of all processes the values that they have in the chief.
+
+        Args:
+            variables: variables of any dtype (strings are never among them), the same ones in each process.
+        """
+
+    def prepare_input(self, source: InputSource) -> InputSource:
+        """Return `source`, which delivers only the share of this process if that is wanted."""
+        if self._shard_data and self.world_size > 1:
+            source.shard(self.rank, self.world_size)
+        return super().prepare_input(source)
+
+    def reduce_means(self, means: list[list[Any]]) -> list[list[Any]]:
+        """Return the means over all processes, given those over the devices of this one."""
+        if self.world_size == 1:
+            return means
+        with tf.device(self.devices[0]), tf.name_scope("over_processes"):
+            reduced = self.mean_over_processes(means[0])
+        return [[_copy_to(device, tensor) for tensor in reduced] for device in self.devices]
+
+    def complete_graph(self) -> None:
+        """Add the ops that make all replicates alike, once all variables are there."""
+        super().complete_graph()
+        if self.world_size > 1:
+            with tf.name_scope("broadcast"):
+                self._broadcast = self.broadcast_from_chief(saveable_variables(tf.compat.v1.get_default_graph()))
+            untrained = [variable for variable in self.main_variables if not variable.trainable]
+            if untrained:
+                with tf.name_scope("broadcast_untrained"):
+                    self._broadcast_untrained = self.broadcast_from_chief(untrained)
+
+    def synchronize(self, sess: Any) -> None:
+        """Average non-trainable variables over the devices if that was asked for; give all processes the chief's.
+
+        Otherwise, processes that share an evaluation would each evaluate another model, and none the one that is saved.
+        """
+        super().synchronize(sess)
+        if self._broadcast_untrained is not None:
+            sess.run(self._broadcast_untrained)
+
+    def after_restore(self, sess: Any) -> None:
+        """Give the variables of all processes the chief's values, and those of all devices the first one's."""
+        if self._broadcast is not None:
+            sess.run(self._broadcast)
+        super().after_restore(sess)
+
+
+def _copy_to(device: str, tensor: Any) -> Any:
+    with tf.device(device):
+        if isinstance(tensor, tf.IndexedSlices):
+            shape = None if tensor.dense_shape is None else tf.identity(tensor.dense_shape)
+            return tf.IndexedSlices(tf.identity(tensor.values), tf.identity(tensor.indices), shape)
+        return tf.identity(tensor)

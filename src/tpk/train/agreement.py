@@ -1,0 +1,193 @@
+"""What the processes of a training agree upon: before it starts, and at which moments it ends and is saved."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk import __version__
+from tpk.errors import MismatchError, PeerError, StopTraining, add_note
+from tpk.graph.variables import saveable_variables, variable_name
+from tpk.plugin import get_catalog, hookimpl
+from tpk.train.checkpoints import Checkpoints
+from tpk.train.training_state import take_own_state
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_MEETINGS = 1.0
+_MOST_STEPS_BETWEEN_MEETINGS = 10_000
+_SHOWN = 5
+
+
+def check_agreement(trainer: Trainer) -> None:
+    """Make sure that all processes are about to train the same in the same way.
+
+    Called when the graph is complete, before anything is run in which all of them take part.
+
+    Raises:
+        MismatchError: in every process, if they differ; it says which of them differ, and in what.
+    """
+    if trainer.exchange.world_size == 1:
+        return
+    chief, *others = trainer.exchange.gather("what all processes must have in common", _common_facts(trainer))
+    differences = [_differences(facts, chief) for facts in others]
+    if any(differences):
+        summaries = [_summary(rank, found) for rank, found in enumerate(differences, start=1) if found]
+        raise MismatchError(
+            f"the processes of this training differ. {' '.join(summaries)} Start the same script, with the same "
+            "options and the same packages installed, in each of them."
+        )
+
+
+class AgreedCheckpoints(Checkpoints):
+    """The checkpoints of a training of several processes, and its end, at moments upon which all of them agree.
+
+    The processes meet at the end of each epoch, and within it about once in a second, after a step of which the chief
+    has told at the meeting before. There a stop that any of them has been asked for becomes one of all, and a
+    checkpoint that the chief's savers have asked for is taken, with the position in the data that each process has.
+    So within an epoch, both come up to a second later than they were asked for.
+
+    Args:
+        trainer: the trainer.
+        clock: returns the time in seconds.
+    """
+
+    def __init__(self, trainer: Trainer, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(trainer)
+        self._clock = clock
+        self._met_at = clock()
+        self._pace = 1
+        self._steps_since = 0
+        self._is_agreed = False
+
+    def stop_condition(self) -> Callable[[], bool]:
+        """Return what tells whether all processes have agreed to stop."""
+        return lambda: self._is_agreed
+
+    def save_now(self) -> Path | None:
+        """Save a checkpoint of this moment, and wait until it is on disk; all processes do so together."""
+        self._gather_states()
+        path = super().save_now() if self.trainer.is_chief else None
+        # Nobody leaves before the chief has read the variables.
+        self.trainer.exchange.gather("the last checkpoint", None)
+        return path
+
+    @hookimpl(trylast=True)
+    def trigger_step(self, trainer: Trainer) -> None:
+        """Meet the other processes, if it is time."""
+        self._steps_since += 1
+        if self._steps_since >= self._pace:
+            self._meet_requests()
+
+    @hookimpl(wrapper=True)
+    def trigger_epoch(self, trainer: Trainer) -> Generator[None, Any, Any]:  # type: ignore[override]
+        """Meet the other processes; also if the training of this one ends with the epoch."""
+        try:
+            result = yield
+        except StopTraining as stop:
+            trainer.request_stop(f"{stop}")
+            self._end_epoch(trainer)
+            raise
+        self._end_epoch(trainer)
+        return result
+
+    @hookimpl(tryfirst=True)
+    def after_train(self, trainer: Trainer) -> None:
+        """Meet the other processes a last time, if the training ends in good order.
+
+        Raises:
+            PeerError: if it does not end for the others.
+        """
+        try:
+            super().after_train(trainer)
+        except PeerError as error:
+            add_note(
+                error,
+                f"the training of this process, rank {trainer.exchange.rank}, had come to its end: {trainer.ended_by}. "
+                "All processes have to end in the same step: give each as much data, or data without an end.",
+            )
+            raise
+
+    @property
+    def _takes_part_in_steps(self) -> bool:
+        return True
+
+    def _meet_requests(self) -> None:
+        """Tell the others, and hear from them, what is wanted; do it."""
+        trainer = self.trainer
+        mine = {
+            "pace": self._next_pace(),
+            "saves": bool(self._requests),
+            "stop": trainer.stop_reason if trainer.hooked_sess.should_stop() else None,
+            "signum": trainer.preemption.signum,
+        }
+        where = f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}"
+        wishes = trainer.exchange.gather(where, mine)
+        self._pace, self._steps_since = wishes[0]["pace"], 0
+        for rank, wish in enumerate(wishes):
+            if wish["stop"] is not None:
+                self._agree_to_stop(rank, wish)
+                break
+        if wishes[0]["saves"]:
+            self._gather_states()
+            self._save_requested()
+        self._met_at = self._clock()
+
+    def _next_pace(self) -> int:
+        """Return after how many steps to meet again: as many as were done in a second, and at most twice as many."""
+        elapsed = max(self._clock() - self._met_at, 1e-6)
+        in_time = int(self._steps_since * SECONDS_BETWEEN_MEETINGS / elapsed)
+        return max(1, min(in_time, 2 * self._pace, _MOST_STEPS_BETWEEN_MEETINGS))
+
+    def _agree_to_stop(self, rank: int, wish: Mapping[str, Any]) -> None:
+        self._is_agreed = True
+        trainer = self.trainer
+        if rank != trainer.exchange.rank:
+            trainer.stop_reason = f"rank {rank} is to end: {wish['stop']}"
+        if trainer.preemption.signum is None:
+            trainer.preemption.signum = wish["signum"]
+
+    def _gather_states(self) -> None:
+        own = None if self.trainer.is_chief else take_own_state(self.trainer)
+        self._states_of_others = self.trainer.exchange.gather("the states for a checkpoint", own)[1:]
+
+
+def _common_facts(trainer: Trainer) -> dict[str, str]:
+    described = {name: value for name, value in trainer.describe().items() if name != "num_replicas"}
+    plugins = [plugin for plugin in trainer.hooks.plugins.values() if not getattr(plugin, "chief_only", True)]
+    return {
+        "tpk": __version__,
+        "TensorFlow": tf.__version__,
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        **{name: str(value) for name, value in described.items()},
+        "steps_per_epoch": str(trainer.steps_per_epoch),
+        "starting_epoch": str(trainer.starting_epoch),
+        "max_epoch": str(trainer.max_epoch),
+        "the list of callbacks that run in all processes": ", ".join(type(plugin).__name__ for plugin in plugins),
+        **{f"{entry.kind} {entry.name!r}": str(entry) for entry in get_catalog().loaded()},
+        **{
+            f"variable {variable_name(variable)!r}": f"{variable.dtype.base_dtype.name} of shape {variable.shape}"
+            for variable in saveable_variables(trainer.graph)
+        },
+    }
+
+
+def _differences(facts: Mapping[str, str], expected: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    names = [*expected, *(name for name in facts if name not in expected)]
+    found = [(name, facts.get(name, "missing"), expected.get(name, "missing")) for name in names]
+    return [each for each in found if each[1] != each[2]]
+
+
+def _summary(rank: int, differences: Sequence[tuple[str, str, str]]) -> str:
+    shown = [f"{name} is {theirs}, and {expected} in rank 0" for name, theirs, expected in differences[:_SHOWN]]
+    more = len(differences) - len(shown)
+    return f"In rank {rank}: {'; '.join(shown)}" + (f"; and {more} more." if more else ".")

@@ -11,6 +11,7 @@ from pathlib import Path
 from tpk import __version__
 from tpk.cli.checkpoint import add_checkpoint_command
 from tpk.cli.data_speed import add_data_speed_command
+from tpk.cli.export import add_export_command
 from tpk.cli.listing import list_plugins
 from tpk.cli.new import TEMPLATE_KINDS, write_package
 from tpk.cli.show import show_plugin
@@ -78,4 +79,5 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument("--directory", type=Path, default=Path(), help="where to write it; by default here")
     add_checkpoint_command(commands)
     add_data_speed_command(commands)
+    add_export_command(commands)
     return parser

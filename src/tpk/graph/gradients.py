@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from tpk.errors import ConfigError, TowerError
 from tpk.graph.variables import variable_name
 
 logger = logging.getLogger(__name__)
+
+_OF_TOWER = re.compile(r"^tower\d+/")
 
 
 def check_cost(cost: Any) -> Any:
@@ -105,6 +108,25 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, wa
 def recorded_gradients(graph: Any) -> list[RecordedGradient]:
     """Return all gradients that were computed in `graph` by `compute_gradients`: of each tower and each objective."""
     return [RecordedGradient(*items) for items in zip(*map(graph.get_collection, _RECORDS), strict=True)]
+
+
+def untrained_variables(graph: Any) -> list[str]:
+    """Return the names of the trainable variables that no gradient of any cost reaches.
+
+    A variable that one of several objectives trains is trained. Where no gradient was computed by `compute_gradients`,
+    as by a trainer that builds its train op by other means, nothing can be told, and none is named.
+    """
+    reached = {record.variable for record in recorded_gradients(graph)}
+    trainable = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+    return [name for name in dict.fromkeys(map(variable_name, trainable)) if name not in reached] if reached else []
+
+
+def warn_of_untrained_variables(graph: Any) -> None:
+    """Log one warning that names all `untrained_variables`, if there are any."""
+    names = untrained_variables(graph)
+    if names:
+        costs = sorted({_OF_TOWER.sub("", record.cost.name) for record in recorded_gradients(graph)})
+        logger.warning("no gradient of %s, so not trained: %s", ", nor of ".join(costs), ", ".join(names))
 
 
 def values_of(gradient: Any) -> Any:

@@ -1,49 +1,159 @@
-"""A predictor that shares the session of a training."""
+"""A function of arrays, computed by a graph in a session: that of a training, or one's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
-from tpk.errors import InputError
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+
+from tpk.errors import InputError, SessionError
+from tpk.predict.dependencies import check_feeds_suffice
+from tpk.predict.inputs import InputCheck
+
+Tensors = Sequence[Any] | Mapping[str, Any]
 
 
 class OnlinePredictor:
-    """A function of arrays, computed by an inference tower with the variables as they are now.
+    """A function of arrays, computed by an inference tower with the variables as they are at the time of the call.
+
+    It may be called from several threads at once. What it runs is compiled once for a session.
 
     Args:
+        inputs: the tensors that are fed: by the names that messages and dicts have for them, or a list.
+        outputs: the tensors that are returned: a list, whose results are a list; or a mapping, whose results are a dict
+            with the same keys.
+        get_session: returns the session; asked at each call, because it does not exist while the graph is built.
+        output_names: what the outputs are called, if `outputs` is a list; by default by the names of the tensors.
+
+    Attributes:
         inputs: the tensors that are fed.
         outputs: the tensors that are returned.
-        get_session: returns the session; asked at each call, because it does not exist while the graph is built.
+        input_specs: a `tf.TensorSpec` for each input, with its name.
+        output_names: the name or key of each output.
+        returns_dict: whether results are dicts.
+
+    Raises:
+        InputError: if what is given is no tensor of a graph, cannot be fed, or `outputs` depend on other inputs.
 
     Example:
         ```python
         predict = trainer.get_predictor(["image"], ["probabilities"])  # in setup_graph
         (probabilities,) = predict(images)                              # once the training runs
+        (probabilities,) = predict({"image": images})
         ```
     """
 
-    def __init__(self, inputs: Sequence[Any], outputs: Sequence[Any], get_session: Callable[[], Any]) -> None:
-        self.inputs = list(inputs)
-        self.outputs = list(outputs)
+    def __init__(
+        self,
+        inputs: Tensors,
+        outputs: Tensors,
+        get_session: Callable[[], Any],
+        output_names: Sequence[str] | None = None,
+    ) -> None:
+        fed, fetched = _by_name(inputs), _by_name(outputs)
+        for name, tensor in [*fed, *fetched]:
+            if not isinstance(tensor, tf.Tensor) or not hasattr(tensor, "graph"):
+                raise InputError(f"a predictor takes tensors of a graph, but {name!r} is {tensor!r}.")
+        self.inputs = [tensor for _, tensor in fed]
+        self.outputs = [tensor for _, tensor in fetched]
+        for name, tensor in fed:
+            if not tensor.graph.is_feedable(tensor):
+                raise InputError(f"the input {name!r} of a predictor ({tensor.name}) cannot be fed. Name another one.")
+        check_feeds_suffice(self.inputs, self.outputs)
+        self.output_names = [name for name, _ in fetched] if output_names is None else list(output_names)
+        self.returns_dict = isinstance(outputs, Mapping)
+        self._check = InputCheck({name: tf.TensorSpec(tensor.shape, tensor.dtype) for name, tensor in fed})
+        self.input_specs = self._check.specs
         self._get_session = get_session
+        self._compiling = Lock()
+        # The session, and what runs in it; replaced together, so that no other thread sees one without the other.
+        self._compiled: tuple[Any, Callable[..., list[Any]]] = (None, _nothing)
 
-    def __call__(self, *arrays: Any) -> list[Any]:
+    def __repr__(self) -> str:
+        names = ", ".join(spec.name for spec in self.input_specs)
+        return f"<{type(self).__name__} of {', '.join(self.output_names)} from {names or 'nothing'}>"
+
+    def __call__(self, *inputs: Any) -> Any:
         """Return the outputs for these inputs, as arrays.
 
         Args:
-            arrays: one for each input, in order.
+            inputs: an array for each input, in order; or one dict of arrays by name.
+
+        Returns:
+            A list of arrays, or a dict of them, as `outputs` was given.
 
         Raises:
-            InputError: if there are more or fewer arrays than inputs, or no session yet.
+            InputError: if an input does not fit, or there are more or fewer; or there is no session yet.
+            SessionError: if the session has been closed.
         """
-        if len(arrays) != len(self.inputs):
-            names = ", ".join(tensor.name for tensor in self.inputs)
-            raise InputError(f"the predictor takes {len(self.inputs)} inputs ({names}), got {len(arrays)}.")
-        session = self._get_session()
-        if session is None:
-            raise InputError("the predictor has no session yet. Call it from before_train on.")
-        with session.graph.as_default():
-            feed_dict = dict(zip(self.inputs, arrays, strict=True))
-        results: list[Any] = session.run(self.outputs, feed_dict)
-        return results
+        arrays = self._check(inputs)
+        session, run = self._compiled
+        if session is None or session is not self._get_session() or session._closed:
+            session, run = self._compile()
+        try:
+            results = run(*arrays)
+        except tf.errors.OpError as error:
+            if session._closed:
+                raise _closed(self) from error
+            # TensorFlow words the error with the place in the user's code that created the failing op.
+            session._do_call(_raise, error)
+        return dict(zip(self.output_names, results)) if self.returns_dict else results  # noqa: B905 - equal; hot
+
+    def _compile(self) -> tuple[Any, Callable[..., list[Any]]]:
+        with self._compiling:
+            session = self._get_session()
+            if session is None:
+                raise InputError("the predictor has no session yet. Call it from before_train on.")
+            if session._closed:
+                raise _closed(self)
+            if self._compiled[0] is not session:
+                self._compiled = (session, _compile(session, self.inputs, self.outputs))
+            return self._compiled
+
+
+def _by_name(tensors: Tensors) -> list[tuple[str, Any]]:
+    if isinstance(tensors, Mapping):
+        return list(tensors.items())
+    return [(str(getattr(tensor, "name", tensor)).removesuffix(":0"), tensor) for tensor in tensors]
+
+
+def _compile(session: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., list[Any]]:
+    """Return a function of the arrays for `inputs`, which must fit, that gives those of `outputs`.
+
+    `Session.make_callable` would go through `Session.run` each time as soon as something is fed.
+    """
+    fed = [tensor.name for tensor in inputs]
+    # The runtime fetches no tensor twice, and none that is fed.
+    fetched = list(dict.fromkeys(tensor.name for tensor in outputs if tensor.name not in fed))
+    names = [*fetched, *fed]
+    positions = [names.index(tensor.name) for tensor in outputs]
+    if not fetched:
+        return lambda *arrays: [arrays[position] for position in positions]
+    call = session._make_callable_from_options(config_pb2.CallableOptions(feed=fed, fetch=fetched))
+    if positions == list(range(len(fetched))):
+        compiled: Callable[..., list[Any]] = call
+        return compiled
+
+    def run(*arrays: Any) -> list[Any]:
+        found = [*call(*arrays), *arrays]
+        return [found[position] for position in positions]
+
+    return run
+
+
+def _closed(predictor: OnlinePredictor) -> SessionError:
+    return SessionError(
+        f"the session of {predictor!r} has been closed: its training is over, or it was closed itself. Predict with "
+        "the weights that were saved: tpk.OfflinePredictor(tpk.PredictConfig(..., session_init=<run directory>))."
+    )
+
+
+def _nothing(*arrays: Any) -> list[Any]:
+    return []
+
+
+def _raise(error: Exception) -> None:
+    raise error

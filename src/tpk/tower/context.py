@@ -15,6 +15,7 @@ import tensorflow as tf
 from tpk.errors import TowerError
 from tpk.graph.collections import added_since, collection_sizes, truncate
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
+from tpk.tower.inline_keras import explain, record_inline_keras
 
 GraphKeys = tf.compat.v1.GraphKeys
 
@@ -51,6 +52,7 @@ class TowerContext(abc.ABC):
         vs_name: the variable scope of the tower; empty if it shares the variables of the scope around it.
         index: which of the towers of its kind this is, from 0 on.
         total: how many towers of its kind there are.
+        inline_keras: names of variables that Keras created by itself, which breaks a rule of tower functions.
     """
 
     ns_name: str = attrs.field(default="", validator=_is_scope_name)
@@ -61,6 +63,7 @@ class TowerContext(abc.ABC):
     _sizes: dict[str, int] = attrs.field(factory=dict, init=False)
     _added: dict[str, list[Any]] | None = attrs.field(default=None, init=False)
     _scopes: ExitStack | None = attrs.field(default=None, init=False)
+    inline_keras: list[str] = attrs.field(factory=list, init=False)
 
     @property
     @abc.abstractmethod
@@ -101,6 +104,7 @@ class TowerContext(abc.ABC):
         self._scopes.enter_context(self._is_current())
         for scope in self._open_scopes():
             self._scopes.enter_context(scope)
+        self.inline_keras = self._scopes.enter_context(record_inline_keras())
         if not self.is_main_training_tower:
             self._scopes.enter_context(without_summaries())
         self._hide_losses()
@@ -109,6 +113,8 @@ class TowerContext(abc.ABC):
 
     def __exit__(self, *exception: Any) -> None:
         assert self._scopes is not None
+        if isinstance(exception[1], Exception):
+            explain(exception[1])
         self._added = added_since(self._sizes)
         if not self.is_main_training_tower:
             truncate(_MAIN_TOWER_ONLY, self._sizes)

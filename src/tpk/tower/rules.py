@@ -3,7 +3,8 @@
 1. A tower function may be called several times, so what it creates beyond the first call must share or be scoped:
    variables come from `tf.compat.v1.get_variable` (or `tpk.layers`), not from `tf.Variable`.
 2. The names of trainable variables start with the variable scope in which the function was called.
-3. No scope inside it is called ``tower…``: those names belong to the towers themselves.
+3. A Keras model or layer is called by a `KerasModel`.
+4. No scope inside it is called ``tower…``: those names belong to the towers themselves.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tpk.errors import TowerError
 from tpk.graph.step_keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import variable_name
 from tpk.tower.context import TowerContext
+from tpk.tower.inline_keras import broken_rule
 
 _TOWER_SCOPE = re.compile(r"^tower\d*$")
 _OF_THE_GRAPH = frozenset({"global_step", SEED_VARIABLE_NAME})
@@ -35,6 +37,8 @@ def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) 
     Raises:
         TowerError: if a rule is broken; the message names the variable or op, and the rule.
     """
+    if context.inline_keras:
+        raise TowerError(broken_rule(context.inline_keras, _describe(context)))
     _check_variables_are_shared(context)
     _check_names_start_with_scope(context, scope_name)
     _check_no_tower_scope(context, new_ops)

@@ -1,0 +1,187 @@
+"""A whole dataflow through a model: here, or in worker processes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from tpk.dataflow import MultiProcessMapData, check_iterable, reset_state
+from tpk.dataflow.parallel.map import ApplyFunction
+from tpk.dataflow.parallel.process import WorkerProcess
+from tpk.errors import ConfigError, add_note
+from tpk.graph.devices import resolve_devices
+from tpk.predict.config import PredictConfig
+from tpk.predict.inputs import arguments_of
+from tpk.predict.offline import OfflinePredictor
+
+
+class DatasetPredictor(ABC):
+    """Base of what runs a dataflow through a model. It is a context manager, at whose end it is closed.
+
+    Args:
+        config: the model, its weights, inputs and outputs.
+        dataflow: any iterable of datapoints: lists or tuples with an array for each input, or dicts by their names.
+
+    Raises:
+        ConfigError: if `config` or `dataflow` is something else.
+    """
+
+    def __init__(self, config: PredictConfig, dataflow: Iterable[Any]) -> None:
+        if not isinstance(config, PredictConfig):
+            raise ConfigError(f"{type(self).__name__} takes a PredictConfig, not {config!r}.")
+        check_iterable(dataflow, type(self).__name__)
+        self.config = config
+        self.dataflow = dataflow
+
+    @abstractmethod
+    def get_result(self) -> Iterator[Any]:
+        """Return what the model makes of each datapoint: a list of arrays, or a dict; see `OnlinePredictor`."""
+
+    def get_all_result(self) -> list[Any]:
+        """Return what the model makes of all datapoints."""
+        return list(self.get_result())
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of sessions and processes. It may be closed twice."""
+
+    def __enter__(self) -> DatasetPredictor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class SimpleDatasetPredictor(DatasetPredictor):
+    """Runs a dataflow through a model, one datapoint after the other, in this process.
+
+    The arguments and errors are those of `OfflinePredictor`, and the dataflow: any iterable of datapoints, lists or
+    tuples with an array for each input of the model, or dicts by their names.
+
+    Attributes:
+        predictor: the `OfflinePredictor`.
+
+    Example:
+        ```python
+        with tpk.SimpleDatasetPredictor(config, BatchData(images, 64, remainder=True)) as predictor:
+            for (probabilities,) in predictor.get_result():
+                ...
+        ```
+    """
+
+    def __init__(self, config: PredictConfig, dataflow: Iterable[Any]) -> None:
+        super().__init__(config, dataflow)
+        self.predictor = OfflinePredictor(config)
+        self._is_ready = False
+
+    def get_result(self) -> Iterator[Any]:
+        """Return what the model makes of each datapoint, in order, one at a time.
+
+        Raises:
+            InputError: if a datapoint does not fit; a note says which.
+        """
+        if not self._is_ready:
+            reset_state(self.dataflow)
+            self._is_ready = True
+        for number, datapoint in enumerate(self.dataflow):
+            try:
+                results = self.predictor(*arguments_of(datapoint))
+            except Exception as error:
+                add_note(error, f"This was at datapoint {number} of the dataflow.")
+                raise
+            yield results
+
+    def close(self) -> None:
+        """Close the session."""
+        self.predictor.close()
+
+
+class MultiProcessDatasetPredictor(DatasetPredictor):
+    """Runs a dataflow through a model, in several processes, each with a session of its own.
+
+    The dataflow is iterated here; its datapoints and the results travel through shared memory. See
+    `tpk.dataflow.MultiProcessMapData` for the processes, which are started afresh, never forked; what they get, such as
+    the model, goes there by cloudpickle.
+
+    Args:
+        config: the model, its weights, inputs and outputs.
+        dataflow: any iterable of datapoints: lists or tuples with an array for each input, or dicts by their names.
+        nr_proc: how many processes.
+        ordered: whether results come in the order of the dataflow, or as soon as they are there.
+        devices: the devices that the processes compute on, in turn: a count, indices, or device strings; by default
+            that of `config`.
+
+    Raises:
+        ConfigError: if a number is not positive, or a device does not exist.
+
+    Example:
+        ```python
+        with tpk.MultiProcessDatasetPredictor(config, batches, nr_proc=4) as predictor:
+            results = predictor.get_all_result()
+        ```
+    """
+
+    def __init__(
+        self,
+        config: PredictConfig,
+        dataflow: Iterable[Any],
+        nr_proc: int,
+        ordered: bool = True,
+        devices: int | str | Sequence[int | str] | None = None,
+    ) -> None:
+        super().__init__(config, dataflow)
+        places = [config.device] if devices is None else resolve_devices(devices)
+        self._map = _PredictedFlow(dataflow, nr_proc, config, places, ordered)
+
+    def get_result(self) -> Iterator[Any]:
+        """Return what the model makes of each datapoint.
+
+        Raises:
+            ConfigError: if the model cannot be pickled.
+            InputError: if a datapoint does not fit, or a process died; it names the process.
+            CheckpointError: if the weights do not fit the model.
+        """
+        reset_state(self._map)
+        return iter(self._map)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._map.close()
+
+
+class _PredictInWorker:
+    """What a worker process does: predicts, with a session that it creates for its first datapoint."""
+
+    def __init__(self, config: PredictConfig) -> None:
+        self._config = config
+        self._predictor: OfflinePredictor | None = None
+
+    def __call__(self, datapoint: Any) -> Any:
+        if self._predictor is None:
+            self._predictor = OfflinePredictor(self._config)
+        return self._predictor(*arguments_of(datapoint))
+
+
+class _PredictedFlow(MultiProcessMapData):
+    """The results for the datapoints of a flow, from workers on several devices."""
+
+    def __init__(
+        self, flow: Iterable[Any], num_proc: int, config: PredictConfig, devices: Sequence[str | None], ordered: bool
+    ) -> None:
+        super().__init__(flow, num_proc, _PredictInWorker(config), ordered=ordered)
+        self._config = config
+        self._devices = devices
+
+    def _start_workers(self) -> None:
+        try:
+            for index in range(self.num_proc):
+                name = f"worker {index + 1} of {self.num_proc} of {MultiProcessDatasetPredictor.__name__}"
+                config = attrs.evolve(self._config, device=self._devices[index % len(self._devices)])
+                work = ApplyFunction(_PredictInWorker(config))
+                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.patience))
+        except BaseException:
+            self.close()
+            raise

@@ -1,0 +1,52 @@
+"""Initial values from files that Keras has written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk.errors import CheckpointError
+from tpk.session.init import RestoreByName
+from tpk.session.stored_values import DictValues, StoredValues
+
+if TYPE_CHECKING:
+    from tpk.tower.keras_model import KerasModel
+
+
+class KerasRestore(RestoreByName):
+    """Takes the weights of a Keras model from a file that Keras has written.
+
+    Args:
+        model: the model, which the tower function calls.
+        path: a file ``….keras`` or ``….weights.h5``.
+        ignore: names of variables that are left out, such as ``model/dense/kernel``.
+
+    Raises:
+        CheckpointError: if there is no such file.
+
+    Example:
+        ```python
+        config = tpk.TrainConfig(model=digits, session_init=tpk.KerasRestore(digits.net, "digits.keras"), dataflow=data)
+        ```
+    """
+
+    def __init__(self, model: KerasModel, path: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> None:
+        super().__init__(ignore=ignore)
+        self._model = model
+        self._path = os.fspath(path)
+        if not os.path.isfile(self._path):
+            raise CheckpointError(f"there is no file {self._path!r}. Give the path of a file that Keras has written.")
+
+    def open(self) -> AbstractContextManager[StoredValues]:
+        """Read the weights, by the names that they have in the graph of the training."""
+        values = self._model.read_weights(self._path, tf.compat.v1.get_default_graph())
+        return nullcontext(DictValues(values, self._path))
+
+    def run(self, sess: Any) -> None:
+        """Assign the weights; see `SaverRestore`."""
+        with sess.graph.as_default():
+            super().run(sess)

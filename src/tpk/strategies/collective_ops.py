@@ -1,0 +1,203 @@
+"""Means and broadcasts over processes, by TensorFlow's collective operations in a graph."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops import collective_ops, gen_collective_ops
+
+_INSTANCES_BITS = 14
+
+_AS_THEY_ARE = (tf.bool, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
+"""What TensorFlow broadcasts."""
+
+
+class Collectives:
+    """Adds collective operations to the default graph; each process must add the same ones in the same order.
+
+    The keys by which TensorFlow tells operations of one process which of the others' they belong to are counted from
+    where `training` puts them: a server remembers those of earlier trainings.
+
+    Args:
+        rank: the number of this process.
+        world_size: how many there are.
+        training: the how manyeth training of the process this is.
+        communication: ``ring``, ``nccl`` or ``auto``.
+        pack_bytes: tensors travel together in packs of up to this size; a larger one travels alone.
+    """
+
+    def __init__(self, rank: int, world_size: int, training: int, communication: str, pack_bytes: int) -> None:
+        self._rank, self._world_size = rank, world_size
+        # A group belongs to devices: gradients are reduced where they are, and broadcasts are between CPUs.
+        self._reduce_group, self._broadcast_group = 2 * training, 2 * training + 1
+        self._instances = itertools.count(training << _INSTANCES_BITS)
+        self._communication = communication
+        self._pack_bytes = pack_bytes
+
+    def mean(self, tensors: Sequence[Any]) -> list[Any]:
+        """Return the means of tensors or `tf.IndexedSlices` over the processes, on the device of the context."""
+        means: list[Any] = [None] * len(tensors)
+        dense = []
+        # Gradients of the last layers are there first.
+        for position in reversed(range(len(tensors))):
+            tensor = tensors[position]
+            if isinstance(tensor, tf.IndexedSlices):
+                means[position] = self._mean_of_slices(tensor)
+            else:
+                dense.append(position)
+        wires = {position: _to_float_wire(tensors[position]) for position in dense}
+        for pack in plan_packs([wires[position] for position in dense], self._pack_bytes):
+            members = [dense[index] for index in pack]
+            packed = _pack([wires[member] for member in members])
+            for member, part in zip(members, _unpack(self._reduce(packed), [wires[m] for m in members]), strict=True):
+                means[member] = _from_wire(part, tensors[member].dtype, tensors[member].shape)
+        return means
+
+    def broadcast(self, variables: Sequence[Any]) -> Any:
+        """Return an op that gives variables the values that they have in the process with rank 0."""
+        with tf.device("/cpu:0"):
+            wires = [_to_wire(tf.convert_to_tensor(variable.read_value())) for variable in variables]
+            done: list[Any] = []
+            for pack in plan_packs(wires, self._pack_bytes):
+                # One after the other, so that not all variables are in memory twice.
+                with tf.control_dependencies(done[-1:]):
+                    done.append(self._broadcast_pack([variables[i] for i in pack], [wires[i] for i in pack]))
+        return tf.group(*done, name="broadcast")
+
+    def _broadcast_pack(self, variables: Sequence[Any], wires: Sequence[Any]) -> Any:
+        shape = wires[0].shape if len(wires) == 1 else [sum(wire.shape.num_elements() for wire in wires)]
+        options = {
+            "shape": shape,
+            "group_size": self._world_size,
+            "group_key": self._broadcast_group,
+            "instance_key": next(self._instances),
+        }
+        if self._rank == 0:
+            return collective_ops.broadcast_send(_pack(wires), dtype=wires[0].dtype, **options)
+        received = collective_ops.broadcast_recv(dtype=wires[0].dtype, **options)
+        return tf.group(
+            *(
+                variable.assign(_from_wire(part, variable.dtype.base_dtype, variable.shape), read_value=False)
+                for variable, part in zip(variables, _unpack(received, wires), strict=True)
+            )
+        )
+
+    def _reduce(self, tensor: Any) -> Any:
+        return collective_ops.all_reduce(
+            tensor,
+            group_size=self._world_size,
+            group_key=self._reduce_group,
+            instance_key=next(self._instances),
+            merge_op="Add",
+            final_op="Div",
+            communication_hint=self._communication,
+        )
+
+    def _gather(self, tensor: Any) -> Any:
+        """What all processes give, one after the other; the first dimension must be the same in all, and not 0."""
+        return gen_collective_ops.collective_gather(
+            tensor,
+            group_size=self._world_size,
+            group_key=self._reduce_group,
+            instance_key=next(self._instances),
+            shape=tf.TensorShape(None),
+            communication_hint=self._communication,
+        )
+
+    def _mean_of_slices(self, slices: Any) -> Any:
+        """The mean of sparse gradients: all slices of all processes, which differ in how many they have."""
+        values = _to_float_wire(slices.values)
+        count = tf.shape(slices.indices, tf.int64)
+        counts = self._gather(count)
+        longest = tf.maximum(tf.reduce_max(counts), 1)  # TensorFlow crashes where it gathers nothing.
+        missing = longest - count[0]
+        rank = values.shape.rank
+        padded = tf.pad(values, tf.concat([[[0, missing]], tf.zeros([rank - 1, 2], tf.int64)], 0))
+        indices = tf.pad(tf.cast(slices.indices, tf.int64), [[0, missing]])
+        is_real = tf.reshape(tf.range(longest)[None] < counts[:, None], [-1])
+        all_values = tf.ensure_shape(self._gather(padded), [None, *values.shape[1:]])
+        all_indices = tf.ensure_shape(self._gather(indices), [None])
+        mean = tf.boolean_mask(all_values, is_real) / self._world_size
+        return tf.IndexedSlices(
+            _from_wire(mean, slices.values.dtype, [-1, *slices.values.shape[1:]]),
+            tf.cast(tf.boolean_mask(all_indices, is_real), slices.indices.dtype),
+            slices.dense_shape,
+        )
+
+
+def plan_packs(tensors: Sequence[Any], pack_bytes: int) -> list[list[int]]:
+    """Return which tensors travel together, by their positions: of one dtype, up to `pack_bytes` in sum.
+
+    Args:
+        tensors: what travels, in the order in which it becomes available.
+        pack_bytes: the size in bytes; a tensor that is larger, or whose shape is not known, travels alone.
+    """
+    packs: list[list[int]] = []
+    open_packs: dict[Any, tuple[list[int], float]] = {}
+    for position, tensor in enumerate(tensors):
+        count = tensor.shape.num_elements()
+        size = math.inf if count is None else count * tensor.dtype.size
+        pack, room = open_packs.get(tensor.dtype, (None, 0.0))
+        if pack is not None and size <= room:
+            pack.append(position)
+            open_packs[tensor.dtype] = (pack, room - size)
+        else:
+            packs.append([position])
+            if size < pack_bytes:
+                open_packs[tensor.dtype] = (packs[-1], pack_bytes - size)
+    return packs
+
+
+def _pack(tensors: Sequence[Any]) -> Any:
+    if len(tensors) == 1:
+        return tensors[0]
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+
+
+def _unpack(packed: Any, likes: Sequence[Any]) -> Iterable[Any]:
+    if len(likes) == 1:
+        return [packed]
+    parts = tf.split(packed, [like.shape.num_elements() for like in likes])
+    return [tf.reshape(part, like.shape) for part, like in zip(parts, likes, strict=True)]
+
+
+def _to_float_wire(tensor: Any) -> Any:
+    """A tensor to be added up, as what TensorFlow can add up without loss; short floats as ``float32``."""
+    if tensor.dtype.is_complex:
+        return _to_wire(tensor)
+    return tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor
+
+
+def _to_wire(tensor: Any) -> Any:
+    """The same bits in a type that TensorFlow broadcasts."""
+    dtype = tensor.dtype.base_dtype
+    if dtype in _AS_THEY_ARE:
+        return tensor
+    if dtype.is_complex:
+        return tf.stack([tf.math.real(tensor), tf.math.imag(tensor)], -1)
+    if dtype.is_floating or dtype.is_quantized:
+        return tf.cast(tf.bitcast(tensor, _BITS[dtype.size]), tf.int32)
+    if dtype == tf.uint64:
+        return tf.bitcast(tensor, tf.int64)
+    return tf.cast(tensor, tf.int64 if dtype == tf.uint32 else tf.int32)
+
+
+def _from_wire(wire: Any, dtype: Any, shape: Any) -> Any:
+    """What `_to_wire` or `_to_float_wire` was given."""
+    if wire.dtype == dtype:
+        return wire
+    if dtype.is_complex:
+        return tf.reshape(tf.complex(wire[..., 0], wire[..., 1]), shape)
+    if wire.dtype == tf.int32 and (dtype.is_floating or dtype.is_quantized):
+        return tf.bitcast(tf.cast(wire, _BITS[dtype.size]), dtype)
+    if dtype == tf.uint64:
+        return tf.bitcast(wire, dtype)
+    return tf.cast(wire, dtype)
+
+
+_BITS = {1: tf.uint8, 2: tf.uint16}
+"""Where an int32 has room for the bits of a short type."""

@@ -1,0 +1,126 @@
+"""What workers tell each other by way of a parameter server."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tpk.errors import PeerError
+from tpk.strategies.cluster import PS, WORKER, Cluster, device_of
+from tpk.strategies.exchange import Exchange
+from tpk.strategies.ps_presence import Patience, Presence, config_of_own_session
+from tpk.strategies.servers import RunningServer
+
+logger = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LOOKS = 0.25
+
+
+class QueueExchange(Exchange):
+    """The exchange of workers that have parameter servers: each has a queue on the first one, in which others put.
+
+    Args:
+        cluster: the processes of the training; this one is a worker.
+        server: TensorFlow's server of this process.
+        presence: knows whether the others live.
+        patience: how long others may take to come to the same point.
+    """
+
+    def __init__(self, cluster: Cluster, server: RunningServer, presence: Presence, patience: Patience) -> None:
+        super().__init__(cluster.rank, cluster.world_size)
+        self._cluster = cluster
+        self._presence = presence
+        self._patience = patience
+        self._round = 0
+        self._received: dict[tuple[int, int], bytes] = {}
+        self._failure: tf.errors.OpError | None = None
+        self._arrival = threading.Condition()
+        with tf.Graph().as_default() as graph, tf.device(device_of(PS, 0) + "/device:CPU:0"):
+            queues = [_queue_for(rank, server.trainings) for rank in range(self.world_size)]
+            self._parcel = [tf.compat.v1.placeholder(dtype, []) for dtype in (tf.int64, tf.int64, tf.string)]
+            self._send = [queue.enqueue(self._parcel) for queue in queues]
+            self._receive = queues[self.rank].dequeue()
+        self._sess = tf.compat.v1.Session(server.target, graph, config_of_own_session(cluster))
+        self._thread = threading.Thread(target=self._keep_receiving, name="tpk-exchange", daemon=True)
+        self._thread.start()
+
+    def meet(self) -> None:
+        """Wait until all others have come for the first time.
+
+        Raises:
+            PeerError: if some do not within the time that they have to start; it says which.
+        """
+        self._gather(b"", self._patience.start, "did not start within {0:g} s; start_timeout=<seconds> gives it longer")
+
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        """Return what each process gives, by rank; wait until all have."""
+        return self._gather(data, self._patience.wait, "lives, but has not come for {0:g} s")
+
+    def _gather(self, data: bytes, seconds: float, complaint: str) -> list[bytes]:
+        turn, self._round = self._round, self._round + 1
+        # As an object: NumPy would take the zeros off the end of a byte string.
+        parcel = dict(zip(self._parcel, (turn, self.rank, np.array(data, object)), strict=True))
+        try:
+            self._sess.run(self._send, parcel)
+        except tf.errors.OpError as error:
+            raise self._lost(error) from error
+        begun = reported = time.monotonic()
+        with self._arrival:
+            while missing := [rank for rank in range(self.world_size) if (turn, rank) not in self._received]:
+                self._check(missing)
+                now = time.monotonic()
+                if now - begun > seconds:
+                    raise PeerError(f"{self._names(missing)} {complaint.format(seconds)}. See what became of it.")
+                if now - reported > self._patience.late:
+                    reported = now
+                    logger.warning("waiting since %.0f s for %s", now - begun, self._names(missing))
+                self._arrival.wait(_SECONDS_BETWEEN_LOOKS)
+            return [self._received.pop((turn, rank)) for rank in range(self.world_size)]
+
+    def close(self) -> None:
+        """End the thread that receives; nothing can be exchanged any more."""
+        self._sess.close()
+        self._thread.join(_SECONDS_BETWEEN_LOOKS)
+
+    def _check(self, missing: list[int]) -> None:
+        """Raise an error if those who are missing cannot come any more."""
+        if self._failure is not None:
+            raise self._lost(self._failure)
+        failure = self._presence.failure
+        if failure is not None:
+            raise failure
+        gone = [rank for rank in missing if self._presence.attendance.has_left(rank)]
+        if gone:
+            raise PeerError(f"{self._names(gone)} has ended its training already.")
+
+    def _keep_receiving(self) -> None:
+        while True:
+            try:
+                turn, rank, data = self._sess.run(self._receive)
+            except (tf.errors.OpError, RuntimeError) as error:  # A session that was closed raises the latter.
+                with self._arrival:
+                    self._failure = error if isinstance(error, tf.errors.OpError) else None
+                    self._arrival.notify_all()
+                return
+            with self._arrival:
+                self._received[int(turn), int(rank)] = data
+                self._arrival.notify_all()
+
+    def _lost(self, error: tf.errors.OpError) -> PeerError:
+        known = self._presence.failure
+        name = self._cluster.name_of(PS, 0)
+        return known if known is not None else PeerError(f"{name} cannot be reached any more: {error.message}")
+
+    def _names(self, ranks: list[int]) -> str:
+        return ", ".join(self._cluster.name_of(WORKER, rank) for rank in ranks)
+
+
+def _queue_for(rank: int, training: int) -> Any:
+    # Without a limit: who is ahead by a round does not wait for those who are behind.
+    name = f"tpk/exchange_{training}/for_rank{rank}"
+    return tf.queue.FIFOQueue(-1, [tf.int64, tf.int64, tf.string], [[], [], []], shared_name=name)

@@ -1,0 +1,214 @@
+"""Who of the workers lives, and where it is: each of them tells all parameter servers so, again and again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from tpk.errors import ConfigError, PeerError
+from tpk.strategies.cluster import PS, Cluster, device_of
+from tpk.strategies.ps_attendance import ALIVE, FAILED, LEFT, Attendance, Sign
+from tpk.strategies.reachability import is_listening
+from tpk.strategies.servers import RunningServer
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_SIGNS = 1.0
+_SECONDS_TO_LEAVE = 5.0
+
+
+def _is_seconds(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ConfigError(f"{attribute.metadata['option']}={value!r}: expected a positive number of seconds.")
+
+
+def _seconds(option: str) -> Any:
+    return attrs.field(validator=_is_seconds, metadata={"option": option})
+
+
+@attrs.frozen
+class Patience:
+    """How many seconds processes wait for each other.
+
+    Attributes:
+        start: for others to start.
+        sign: for a sign of life, until a process counts as dead.
+        late: for a worker, until the log says that it is late.
+        wait: for a worker that lives.
+    """
+
+    start: float = _seconds("start_timeout")
+    sign: float = _seconds("timeout")
+    late: float = _seconds("late_after")
+    wait: float = _seconds("patience")
+
+
+class PresenceTable:
+    """The table on a parameter server in which workers write their signs.
+
+    Args:
+        server: the number of the parameter server.
+        world_size: how many workers there are.
+        training: the how manyeth training of the process this is.
+    """
+
+    def __init__(self, server: int, world_size: int, training: int) -> None:
+        with tf.device(f"{device_of(PS, server)}/device:CPU:0"):
+            # Unlike a variable, a table is there for whoever comes first.
+            self._handle = tf.raw_ops.MutableHashTableV2(
+                key_dtype=tf.int64, value_dtype=tf.string, shared_name=f"tpk/presence_{training}"
+            )
+            self.read = tf.raw_ops.LookupTableFindV2(
+                table_handle=self._handle, keys=tf.range(world_size, dtype=tf.int64), default_value=""
+            )
+
+    def write(self, rank: int, sign: Any) -> Any:
+        """Return the op that writes the sign of a worker, a string tensor."""
+        with tf.device(self._handle.device):
+            keys = tf.constant([rank], tf.int64)
+            return tf.raw_ops.LookupTableInsertV2(table_handle=self._handle, keys=keys, values=[sign])
+
+
+class Presence:
+    """Tells the parameter servers that this worker lives, and looks whether all others do, in a thread of its own.
+
+    Args:
+        cluster: the processes of the training; this one is a worker.
+        server: TensorFlow's server of this process.
+        patience: how long to wait.
+        break_off: called in the thread when another process is found to have failed or died.
+    """
+
+    def __init__(
+        self, cluster: Cluster, server: RunningServer, patience: Patience, break_off: Callable[[], None]
+    ) -> None:
+        self._cluster = cluster
+        self._patience = patience
+        self._break_off = break_off
+        self.attendance = Attendance(cluster, patience.sign, silence=3 * SECONDS_BETWEEN_SIGNS)
+        self._count = 0
+        self._steps = 0
+        self._in_step_since: float | None = None
+        self._reported_at = 0.0
+        self._failure: str | None = None
+        self._ends = threading.Event()
+        with tf.Graph().as_default() as graph:
+            tables = [PresenceTable(each, cluster.world_size, server.trainings) for each in range(len(cluster.ps))]
+            self._sign = tf.compat.v1.placeholder(tf.string, [])
+            self._write = [table.write(cluster.rank, self._sign) for table in tables]
+            self._read = tables[0].read
+        self._sess = tf.compat.v1.Session(server.target, graph, config_of_own_session(cluster))
+        self._thread = threading.Thread(target=self._watch, name="tpk-presence", daemon=True)
+
+    def start(self) -> None:
+        """Give the first sign, and go on in the thread.
+
+        Raises:
+            PeerError: if a parameter server cannot be reached.
+        """
+        try:
+            self._give_sign()
+        except tf.errors.OpError as error:
+            raise PeerError(f"{self._servers_in_words()} cannot be reached: {error.message}") from error
+        self._thread.start()
+
+    def begin_step(self) -> None:
+        """Say that a step begins, in which this worker may wait for others."""
+        self._steps += 1
+        self._in_step_since = time.monotonic()
+
+    def end_step(self) -> None:
+        """Say that it is done."""
+        self._in_step_since = None
+
+    @property
+    def failure(self) -> PeerError | None:
+        """That another process has failed or died, if so; a new error each time."""
+        return None if self._failure is None else PeerError(self._failure)
+
+    def wait_for_failure(self, seconds: float) -> PeerError | None:
+        """Return what has happened to another process, once that is known; None if nothing is after that time."""
+        self._ends.wait(seconds)
+        return self.failure
+
+    def leave(self, failure: BaseException | None) -> None:
+        """Tell the parameter servers that this worker leaves.
+
+        Args:
+            failure: what it leaves by, if it is under way. What is no `Exception`, such as a signal, is no failure.
+        """
+        self._ends.set()
+        if self._thread.is_alive():
+            self._thread.join(_SECONDS_TO_LEAVE)
+        self._count += 1
+        sign = Sign(LEFT, self._count, self._steps)
+        if isinstance(failure, Exception):
+            line = f"{type(failure).__name__}: {failure}".partition("\n")[0][:1000]
+            # Who fails because others do is not to blame.
+            sign = Sign(FAILED, self._count, self._steps, line, isinstance(failure, PeerError))
+        try:
+            self._run(self._write, sign, _SECONDS_TO_LEAVE)
+        except tf.errors.OpError as error:
+            if self._failure is None:
+                logger.warning("%s could not be told that this worker leaves: %s", self._servers_in_words(), error)
+        finally:
+            self._sess.close()
+
+    def _watch(self) -> None:
+        while not self._ends.wait(SECONDS_BETWEEN_SIGNS):
+            try:
+                self._give_sign()
+                failures = self.attendance.failures() or self._in_vain()
+            except tf.errors.OpError as error:
+                failures = [f"{self._servers_in_words()} cannot be reached any more: {error.message}"]
+            if failures and not self._ends.is_set():
+                self._failure = "; ".join(failures)
+                logger.error("%s", self._failure)
+                self._ends.set()
+                self._break_off()
+
+    def _give_sign(self) -> None:
+        self._count += 1
+        signs, _ = self._run([self._read, self._write], Sign(ALIVE, self._count, self._steps), self._patience.sign)
+        self.attendance.note(signs)
+
+    def _in_vain(self) -> list[str]:
+        """Return for whom this worker waits in vain in its step; report those who are late."""
+        since, now = self._in_step_since, time.monotonic()
+        if since is None:
+            return []
+        ended, behind = self.attendance.ended_before(self._steps), "; ".join(self.attendance.behind(self._steps))
+        if ended:
+            return [f"{'; '.join(ended)}, has ended its training, while this process is in step {self._steps}"]
+        if behind and now - since > self._patience.wait:
+            return [
+                f"{behind}, lives, but this process has waited for it for {now - since:.0f} s in step {self._steps}"
+            ]
+        if behind and now - max(since, self._reported_at) > self._patience.late:
+            self._reported_at = now
+            logger.warning("waiting in step %d since %.0f s for %s", self._steps, now - since, behind)
+        return []
+
+    def _run(self, fetches: Any, sign: Sign, seconds: float) -> Any:
+        options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(seconds * 1000), 1))
+        return self._sess.run(fetches, {self._sign: np.array(sign.encode(), object)}, options)
+
+    def _servers_in_words(self) -> str:
+        """The parameter servers that do not listen; or all of them, if the reason is another."""
+        servers = range(len(self._cluster.ps))
+        silent = [server for server in servers if not is_listening(self._cluster.ps[server])]
+        return ", ".join(self._cluster.name_of(PS, server) for server in silent or servers)
+
+
+def config_of_own_session(cluster: Cluster) -> Any:
+    """Return the `tf.compat.v1.ConfigProto` of a session that this process has with the parameter servers."""
+    return tf.compat.v1.ConfigProto(
+        allow_soft_placement=True, device_filters=[f"/job:{PS}", f"/job:{cluster.job}/task:{cluster.index}"]
+    )

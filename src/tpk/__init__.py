@@ -174,6 +174,10 @@ _PUBLIC = {
         "newest_complete",
     ),
     "tpk.strategies": (
+        "Cluster",
+        "CollectiveStrategy",
+        "DistributedParameterServerStrategy",
+        "DistributedReplicatedStrategy",
         "Exchange",
         "LeastLoadedDeviceSetter",
         "MultiProcessStrategy",
@@ -190,6 +194,9 @@ _PUBLIC = {
     ),
     "tpk.train": (
         "AsyncMultiGPUTrainer",
+        "CollectiveTrainer",
+        "DistributedParameterServerTrainer",
+        "DistributedReplicatedTrainer",
         "ModelDesc",
         "MultiObjectiveTrainer",
         "QueueInputTrainer",

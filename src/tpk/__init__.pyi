@@ -173,6 +173,10 @@ from tpk.session import (
     newest_complete as newest_complete,
 )
 from tpk.strategies import (
+    Cluster as Cluster,
+    CollectiveStrategy as CollectiveStrategy,
+    DistributedParameterServerStrategy as DistributedParameterServerStrategy,
+    DistributedReplicatedStrategy as DistributedReplicatedStrategy,
     Exchange as Exchange,
     LeastLoadedDeviceSetter as LeastLoadedDeviceSetter,
     MultiProcessStrategy as MultiProcessStrategy,
@@ -189,6 +193,9 @@ from tpk.tower import (
 )
 from tpk.train import (
     AsyncMultiGPUTrainer as AsyncMultiGPUTrainer,
+    CollectiveTrainer as CollectiveTrainer,
+    DistributedParameterServerTrainer as DistributedParameterServerTrainer,
+    DistributedReplicatedTrainer as DistributedReplicatedTrainer,
     ModelDesc as ModelDesc,
     MultiObjectiveTrainer as MultiObjectiveTrainer,
     QueueInputTrainer as QueueInputTrainer,

@@ -64,7 +64,10 @@ class EarlyStopping(Callback):
     @hookimpl(trylast=True)
     def trigger(self) -> None:
         """Look at the statistic, after all that may write it."""
-        value = self._statistic.take_new(self.trainer.monitors)
+        trainer = self.trainer
+        value = self._statistic.take_new(trainer.monitors) if trainer.is_chief else None
+        # Only the chief has all statistics, but all processes have to end together.
+        value = trainer.exchange.from_chief(f"the statistic {self._statistic.name!r}", value)
         if value is None:
             return
         if self._is_better(value):
@@ -74,7 +77,7 @@ class EarlyStopping(Callback):
         if self._waited >= self._patience:
             best = "never a number" if self._best is None else f"{self._best:.5g} at best"
             self._reason = f"{self._statistic.name} was {best}, and not better in its last {self._waited} values"
-            self.trainer.request_stop(self._reason)
+            trainer.request_stop(self._reason)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the best value, and how long ago it was."""

@@ -297,7 +297,12 @@ class StatMonitorParamSetter(HyperParamSetter):
         super().trigger()
 
     def get_value_to_set(self) -> float | None:
-        """Return the new value if the statistic has not improved, or else None."""
+        """Return the new value if the statistic has not improved, or else None; all processes what the chief finds."""
+        value = self._find_value() if self.trainer.is_chief else None
+        found: float | None = self.trainer.exchange.from_chief(f"the value of {self.param.readable_name}", value)
+        return found
+
+    def _find_value(self) -> float | None:
         monitors = self.trainer.monitors
         if self._stat_name not in monitors.names:
             self._warn_of_missing_stat(monitors.names)

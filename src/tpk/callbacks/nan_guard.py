@@ -114,6 +114,11 @@ class NanGuard(Callback):
         Raises:
             ConfigError: if there is nothing to check, or nothing that could be done as asked.
         """
+        if self._on_nan == "rollback" and trainer.exchange.world_size > 1:
+            raise ConfigError(
+                "NanGuard(on_nan='rollback') in a training of several processes: one alone cannot go back. Use 'skip', "
+                "or 'stop', and start the processes again with resume='auto'."
+            )
         if self._on_nan == "skip":
             self._find_gates(trainer)
         elif any(isinstance(each, str) and each == "gradients" for each in self._wanted):

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import inspect
-import json
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tpk.cli.checkpoint_list import find_checkpoints
-from tpk.cli.table import as_table, human_size
-from tpk.cli.target import find_object
-from tpk.errors import CheckpointError, ConfigError
-
-if TYPE_CHECKING:
-    from tpk.predict.export import ModelExporter
-    from tpk.predict.export_signature import ExportedSignature
+from tpk.errors import ConfigError
 
 FORMATS = ("savedmodel", "frozen", "tflite")
 
@@ -60,174 +48,22 @@ def add_export_command(commands: Any) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    if os.path.lexists(arguments.out):
+        raise ConfigError(f"{arguments.out} exists already, and is left as it is. Name another path, or remove it.")
     # What TensorFlow says about itself is not what was asked for. It says it about oneDNN whatever the level.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    if os.path.lexists(arguments.out):
-        raise ConfigError(f"{arguments.out} exists already, and is left as it is. Name another path, or remove it.")
-    weights = _find_weights(arguments.run_dir, arguments.checkpoint)
-    model = _make_model(arguments.model)
-    outputs = _output_names(arguments.outputs, model, arguments.model)
-    inputs = None if arguments.inputs is None else _split(arguments.inputs, "--inputs")
+    from tpk.cli.export_model import export_model
 
-    from tpk.predict.config import PredictConfig
-    from tpk.predict.export import ModelExporter
-    from tpk.predict.weights import AveragedWeights
-
-    config = PredictConfig(
-        model=model,
-        session_init=AveragedWeights(weights) if arguments.averaged else weights,
-        input_names=inputs,
-        output_names=outputs,
+    return export_model(
+        arguments.run_dir,
+        arguments.model,
+        arguments.to,
+        arguments.out,
+        inputs=arguments.inputs,
+        outputs=arguments.outputs,
+        checkpoint=arguments.checkpoint,
+        averaged=arguments.averaged,
         precision=arguments.precision,
+        as_json=arguments.json,
     )
-    signatures = _write(ModelExporter(config), arguments.to, arguments.out)
-    _show(arguments, weights, signatures)
-    return 0
-
-
-def _write(exporter: ModelExporter, to: str, out: Path) -> Mapping[str, ExportedSignature]:
-    if to == "savedmodel":
-        return exporter.export_savedmodel(out)
-    return {"serving_default": exporter.export_frozen(out) if to == "frozen" else exporter.export_tflite(out)}
-
-
-def _find_weights(run_dir: str, name: str | None) -> str:
-    """Return the path of the checkpoint that is meant.
-
-    Raises:
-        CheckpointError: if there is none.
-    """
-    if name is not None:
-        return _named_checkpoint(run_dir, name)
-    if not os.path.isdir(run_dir):
-        return run_dir
-    from tpk.session.checkpoint_files import newest_complete
-
-    newest = newest_complete(run_dir)
-    if newest is not None:
-        return newest.prefix
-    from tpk.session.checkpoint_reader import find_checkpoint
-
-    return find_checkpoint(run_dir)
-
-
-def _named_checkpoint(run_dir: str, name: str) -> str:
-    if not os.path.isdir(run_dir):
-        raise CheckpointError(f"--checkpoint {name}: there is no directory {run_dir!r}. Give the directory of a run.")
-    # As the savers name their files.
-    file_name = re.sub(r"[^\w.+-]", "_", f"model-{name}" if name.isdigit() else name)
-    if os.path.exists(os.path.join(run_dir, f"{file_name}.index")):
-        return os.path.join(run_dir, file_name)
-    from tpk.session.checkpoint_reader import find_checkpoint
-
-    pointer = os.path.join(run_dir, f"checkpoint-{file_name}")
-    if os.path.exists(pointer):
-        return _best(run_dir, pointer)
-    if os.path.exists(name) or os.path.exists(f"{name}.index"):
-        return name if name.endswith(".npz") else find_checkpoint(name)
-    known = [*(each.name for each in find_checkpoints(Path(run_dir), verify=False)), *_savers(run_dir)]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f" Nearest: {', '.join(near)}." if near else ""
-    raise CheckpointError(
-        f"--checkpoint {name}: there is no such checkpoint in {run_dir!r}.{hint} There are: "
-        f"{', '.join(known) or 'none'}."
-    )
-
-
-def _best(run_dir: str, pointer: str) -> str:
-    import tensorflow as tf
-
-    found: str | None = tf.train.latest_checkpoint(run_dir, os.path.basename(pointer))
-    if found is None:
-        raise CheckpointError(f"the file {pointer!r} names no checkpoint that is there. Name a checkpoint itself.")
-    return found
-
-
-def _savers(run_dir: str) -> Iterator[str]:
-    """Yield the names of the savers of the best: they have pointer files of their own."""
-    for name in sorted(os.listdir(run_dir)):
-        if name.startswith("checkpoint-"):
-            yield name.removeprefix("checkpoint-")
-
-
-def _make_model(target: str) -> Any:
-    found = find_object(target)
-    if isinstance(found, type) or (callable(found) and not _is_model(found)):
-        try:
-            inspect.signature(found).bind()
-        except TypeError as error:
-            raise ConfigError(
-                f"{target!r} cannot be called without arguments: {error}. Name an instance, or a function that "
-                "returns one."
-            ) from error
-        found = found()
-    if not _is_model(found):
-        raise ConfigError(
-            f"{target!r} is {found!r}; expected a tpk.ModelDesc, or another object with get_input_signature() and "
-            "build_graph(*tensors)."
-        )
-    return found
-
-
-def _is_model(thing: Any) -> bool:
-    return hasattr(thing, "get_input_signature") and hasattr(thing, "build_graph")
-
-
-def _output_names(given: str | None, model: Any, target: str) -> Sequence[str] | Mapping[str, str]:
-    if given is None:
-        names = getattr(model, "output_names", None)
-        names = names() if callable(names) else names
-        if not names:
-            raise ConfigError(
-                f"{target!r} does not say what its outputs are. Name them by --outputs, as names of tensors in "
-                "build_graph, or give the model an attribute output_names."
-            )
-        return names  # type: ignore[no-any-return]
-    names = _split(given, "--outputs")
-    if not any("=" in name for name in names):
-        return names
-    pairs = [name.partition("=") for name in names]
-    return {key: name or key for key, _, name in pairs}
-
-
-def _split(names: str, option: str) -> list[str]:
-    found = [name.strip() for name in names.split(",")]
-    if not all(found):
-        raise ConfigError(f"{option} {names!r}: expected names with commas between them.")
-    return found
-
-
-def _show(arguments: argparse.Namespace, weights: str, signatures: Mapping[str, ExportedSignature]) -> None:
-    size = sum(path.stat().st_size for path in [arguments.out, *arguments.out.rglob("*")] if path.is_file())
-    if arguments.json:
-        described = {
-            name: {"inputs": _as_data(signature.inputs), "outputs": _as_data(signature.outputs)}
-            for name, signature in signatures.items()
-        }
-        data = {"path": str(arguments.out), "format": arguments.to, "weights": weights, "size": size}
-        print(json.dumps({**data, "signatures": described}, indent=2))
-        return
-    print(f"{arguments.out}: {arguments.to} of {weights}, {human_size(size)}")
-    for name, signature in signatures.items():
-        rows = [
-            (kind, key, each["dtype"], _shape_text(each["shape"]), each["tensor"])
-            for kind, specs in (("input", signature.inputs), ("output", signature.outputs))
-            for key, each in _as_data(specs).items()
-        ]
-        print(as_table((name, "name", "dtype", "shape", "tensor"), rows))
-
-
-def _as_data(specs: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: {
-            "dtype": spec.dtype.name,
-            "shape": None if spec.shape.rank is None else spec.shape.as_list(),
-            "tensor": spec.name,
-        }
-        for key, spec in specs.items()
-    }
-
-
-def _shape_text(shape: Sequence[int | None] | None) -> str:
-    return "any" if shape is None else f"[{', '.join('?' if size is None else str(size) for size in shape)}]"

@@ -12,6 +12,7 @@ from tpk import __version__
 from tpk.cli.checkpoint import add_checkpoint_command
 from tpk.cli.data_speed import add_data_speed_command
 from tpk.cli.export import add_export_command
+from tpk.cli.launch import add_launch_command
 from tpk.cli.listing import list_plugins
 from tpk.cli.new import TEMPLATE_KINDS, write_package
 from tpk.cli.show import show_plugin
@@ -27,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0 if all is well, 1 after an error, which stands on stderr in one line; ``tpk checkpoint``
-        has exit statuses of its own.
+        and ``tpk launch`` have exit statuses of their own.
     """
     parser = _parser()
     arguments = parser.parse_args(argv)
@@ -79,5 +80,6 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument("--directory", type=Path, default=Path(), help="where to write it; by default here")
     add_checkpoint_command(commands)
     add_data_speed_command(commands)
+    add_launch_command(commands)
     add_export_command(commands)
     return parser

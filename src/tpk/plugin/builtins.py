@@ -17,12 +17,18 @@ BUILTINS: dict[str, dict[str, str]] = {
         "SyncMultiGPUTrainer": "tpk.train.trainers:SyncMultiGPUTrainer",
         "SyncMultiGPUTrainerParameterServer": "tpk.train.trainers:SyncMultiGPUTrainerParameterServer",
         "SyncMultiGPUTrainerReplicated": "tpk.train.trainers:SyncMultiGPUTrainerReplicated",
+        "CollectiveTrainer": "tpk.train.trainers:CollectiveTrainer",
+        "DistributedReplicatedTrainer": "tpk.train.trainers:DistributedReplicatedTrainer",
+        "DistributedParameterServerTrainer": "tpk.train.trainers:DistributedParameterServerTrainer",
     },
     "strategy": {
         "single": "tpk.strategies.single:SingleStrategy",
         "async": "tpk.strategies.asynchronous:AsyncStrategy",
         "replicated": "tpk.strategies.replicated:ReplicatedStrategy",
         "parameter_server": "tpk.strategies.parameter_server:ParameterServerStrategy",
+        "collective": "tpk.strategies:CollectiveStrategy",
+        "distributed_replicated": "tpk.strategies:DistributedReplicatedStrategy",
+        "distributed_parameter_server": "tpk.strategies:DistributedParameterServerStrategy",
     },
     "monitor": {
         "TFEventWriter": "tpk.monitors:TFEventWriter",

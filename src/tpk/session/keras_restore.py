@@ -7,10 +7,9 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
 from tpk.errors import CheckpointError
 from tpk.session.init import RestoreByName
+from tpk.session.restore import Match
 from tpk.session.stored_values import DictValues, StoredValues
 
 if TYPE_CHECKING:
@@ -42,11 +41,9 @@ class KerasRestore(RestoreByName):
             raise CheckpointError(f"there is no file {self._path!r}. Give the path of a file that Keras has written.")
 
     def open(self) -> AbstractContextManager[StoredValues]:
-        """Read the weights, by the names that they have in the graph of the training."""
-        values = self._model.read_weights(self._path, tf.compat.v1.get_default_graph())
-        return nullcontext(DictValues(values, self._path))
+        """Return nothing yet: whose weights they are is known in the graph only."""
+        return nullcontext(DictValues({}, self._path))
 
-    def run(self, sess: Any) -> None:
-        """Assign the weights; see `SaverRestore`."""
-        with sess.graph.as_default():
-            super().run(sess)
+    def match(self, graph: Any, values: StoredValues) -> Match:
+        """Read the weights, by the names that they have in `graph`."""
+        return super().match(graph, DictValues(self._model.read_weights(self._path, graph), self._path))

@@ -173,14 +173,14 @@ def _to_float_wire(tensor: Any) -> Any:
 
 
 def _to_wire(tensor: Any) -> Any:
-    """The same bits in a type that TensorFlow broadcasts."""
+    """The same values in a type that TensorFlow broadcasts."""
     dtype = tensor.dtype.base_dtype
     if dtype in _AS_THEY_ARE:
         return tensor
     if dtype.is_complex:
         return tf.stack([tf.math.real(tensor), tf.math.imag(tensor)], -1)
-    if dtype.is_floating or dtype.is_quantized:
-        return tf.cast(tf.bitcast(tensor, _BITS[dtype.size]), tf.int32)
+    if dtype.is_floating:
+        return tf.cast(tensor, tf.float32)
     if dtype == tf.uint64:
         return tf.bitcast(tensor, tf.int64)
     return tf.cast(tensor, tf.int64 if dtype == tf.uint32 else tf.int32)
@@ -192,12 +192,7 @@ def _from_wire(wire: Any, dtype: Any, shape: Any) -> Any:
         return wire
     if dtype.is_complex:
         return tf.reshape(tf.complex(wire[..., 0], wire[..., 1]), shape)
-    if wire.dtype == tf.int32 and (dtype.is_floating or dtype.is_quantized):
-        return tf.bitcast(tf.cast(wire, _BITS[dtype.size]), dtype)
     if dtype == tf.uint64:
         return tf.bitcast(wire, dtype)
     return tf.cast(wire, dtype)
 
-
-_BITS = {1: tf.uint8, 2: tf.uint16}
-"""Where an int32 has room for the bits of a short type."""

@@ -218,7 +218,7 @@ class Peers:
             with self._changed:
                 self._changed.notify_all()
             self._look.set()
-            peer.look.wait(self._patience.interval)
+            peer.look.wait(self._patience.interval if peer.state is not None else self._patience.interval / 5)
             peer.look.clear()
         if cell is not None:
             cell.close()

@@ -112,9 +112,9 @@ class QueueExchange(Exchange):
                 self._arrival.notify_all()
 
     def _lost(self, error: tf.errors.OpError) -> PeerError:
-        known = self._presence.failure
-        name = self._cluster.name_of(PS, 0)
-        return known if known is not None else PeerError(f"{name} cannot be reached any more: {error.message}")
+        """Return what has happened to a parameter server, since it cannot be asked any more."""
+        logger.info("%s", error.message)
+        return self._presence.failure or PeerError(f"{self._presence.servers_in_words()} cannot be reached any more")
 
     def _names(self, ranks: list[int]) -> str:
         return ", ".join(self._cluster.name_of(WORKER, rank) for rank in ranks)

@@ -116,7 +116,7 @@ class Presence:
         try:
             self._give_sign()
         except tf.errors.OpError as error:
-            raise PeerError(f"{self._servers_in_words()} cannot be reached: {error.message}") from error
+            raise PeerError(f"{self.servers_in_words()} cannot be reached.") from error
         self._thread.start()
 
     def begin_step(self) -> None:
@@ -138,6 +138,12 @@ class Presence:
         self._ends.wait(seconds)
         return self.failure
 
+    def servers_in_words(self) -> str:
+        """Return the parameter servers that do not listen; or all of them, if it must be for another reason."""
+        servers = range(len(self._cluster.ps))
+        silent = [server for server in servers if not is_listening(self._cluster.ps[server])]
+        return ", ".join(self._cluster.name_of(PS, server) for server in silent or servers)
+
     def leave(self, failure: BaseException | None) -> None:
         """Tell the parameter servers that this worker leaves.
 
@@ -157,7 +163,9 @@ class Presence:
             self._run(self._write, sign, _SECONDS_TO_LEAVE)
         except tf.errors.OpError as error:
             if self._failure is None:
-                logger.warning("%s could not be told that this worker leaves: %s", self._servers_in_words(), error)
+                logger.warning(
+                    "%s could not be told that this worker leaves: %s", self.servers_in_words(), error.message
+                )
         finally:
             self._sess.close()
 
@@ -167,7 +175,8 @@ class Presence:
                 self._give_sign()
                 failures = self.attendance.failures() or self._in_vain()
             except tf.errors.OpError as error:
-                failures = [f"{self._servers_in_words()} cannot be reached any more: {error.message}"]
+                logger.info("%s", error.message)
+                failures = [f"{self.servers_in_words()} cannot be reached any more"]
             if failures and not self._ends.is_set():
                 self._failure = "; ".join(failures)
                 logger.error("%s", self._failure)
@@ -199,12 +208,6 @@ class Presence:
     def _run(self, fetches: Any, sign: Sign, seconds: float) -> Any:
         options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(seconds * 1000), 1))
         return self._sess.run(fetches, {self._sign: np.array(sign.encode(), object)}, options)
-
-    def _servers_in_words(self) -> str:
-        """The parameter servers that do not listen; or all of them, if the reason is another."""
-        servers = range(len(self._cluster.ps))
-        silent = [server for server in servers if not is_listening(self._cluster.ps[server])]
-        return ", ".join(self._cluster.name_of(PS, server) for server in silent or servers)
 
 
 def config_of_own_session(cluster: Cluster) -> Any:

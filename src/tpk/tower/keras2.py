@@ -56,13 +56,13 @@ def outside(
     inputs: Any,
     weights: Sequence[np.ndarray[Any, Any]] | None,
     use: Callable[[Any], None],
-) -> list[np.ndarray[Any, Any]]:
+) -> list[np.ndarray[Any, Any] | None]:
     """Build a model apart from all graphs, give it weights, let `use` have it, and return its weights then.
 
     Keras 2 reads and writes its files where TensorFlow executes eagerly. It does so on the CPU.
     """
 
-    def build_and_use() -> list[np.ndarray[Any, Any]]:
+    def build_and_use() -> list[np.ndarray[Any, Any] | None]:
         if not tf.executing_eagerly():
             raise ConfigError(
                 f"{keras.__name__} {keras.__version__} reads and writes its files only where TensorFlow executes "

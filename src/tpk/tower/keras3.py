@@ -55,19 +55,20 @@ def outside(
     inputs: Any,
     weights: Sequence[np.ndarray[Any, Any]] | None,
     use: Callable[[Any], None],
-) -> list[np.ndarray[Any, Any]]:
+) -> list[np.ndarray[Any, Any] | None]:
     """Build a model apart from all graphs, give it weights, let `use` have it, and return its weights then.
 
-    No device is touched: there are no variables, only what stands for them.
+    A weight that nobody has given a value is None. No device is touched: there are no variables, only what stands for them.
     """
 
-    def build_and_use() -> list[np.ndarray[Any, Any]]:
+    def build_and_use() -> list[np.ndarray[Any, Any] | None]:
         with tf.Graph().as_default(), tf.device("/cpu:0"):
             model = _build(keras, build, inputs)
             for variable, value in zip(model.weights, weights or [], strict=weights is not None):
                 variable._value.assign(value)
             use(model)
-            return [np.asarray(variable._value) for variable in model.weights]
+            stand_ins = [variable._value for variable in model.weights]
+            return [np.asarray(stand_in) if stand_in.is_assigned else None for stand_in in stand_ins]
 
     return in_fresh_thread(build_and_use)
 
@@ -231,6 +232,7 @@ class _StandIn:
     """Stands for a variable while a model is built, and knows what the variable is to begin with."""
 
     def __init__(self, initial_value: Any, dtype: Any = None, **options: Any) -> None:
+        self.is_assigned = False
         self._value = initial_value
         self._dtype = dtype
 
@@ -247,7 +249,7 @@ class _StandIn:
         return tf.convert_to_tensor(self._value() if callable(self._value) else self._value, dtype)
 
     def assign(self, value: Any, *args: Any, **options: Any) -> None:
-        self._value = value
+        self._value, self.is_assigned = value, True
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
         return self.initializer(None, dtype or self._dtype)

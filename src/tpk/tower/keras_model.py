@@ -186,7 +186,8 @@ class KerasModel:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as directory:
             # Keras tells the format by the suffix.
             written = os.path.join(directory, f"model{suffix}")
-            self._flavour().outside(self._keras(), self._build, (bound.inputs, bound.arguments), arrays, lambda m: write(m, written))
+            inputs = (bound.inputs, bound.arguments)
+            self._flavour().outside(self._keras(), self._build, inputs, arrays, lambda model: write(model, written))
             os.replace(written, target)
 
     def read_weights(self, path: str | os.PathLike[str], graph: Any) -> dict[str, np.ndarray[Any, Any]]:
@@ -210,7 +211,11 @@ class KerasModel:
                 raise CheckpointError(f"{os.fspath(path)!r} does not fit {self!r}: {error}") from error
 
         arrays = self._flavour().outside(self._keras(), self._build, (bound.inputs, bound.arguments), None, read)
-        return dict(zip(bound.names, arrays, strict=True))
+        values = dict(zip(bound.names, arrays, strict=True))
+        missing = [name for name, value in values.items() if value is None]
+        if missing:
+            raise CheckpointError(f"{os.fspath(path)!r} has no weights for {', '.join(missing)} of {self!r}.")
+        return {name: value for name, value in values.items() if value is not None}
 
     def _here(self) -> _Tower:
         tower = self._tower
@@ -254,8 +259,11 @@ class _Flavour(Protocol):
         inputs: Any,
         weights: Sequence[np.ndarray[Any, Any]] | None,
         use: Callable[[Any], None],
-    ) -> list[np.ndarray[Any, Any]]:
-        """Build the model apart from all graphs, give it weights, let `use` have it, and return its weights then."""
+    ) -> list[np.ndarray[Any, Any] | None]:
+        """Build the model apart from all graphs, give it weights, let `use` have it, and return its weights then.
+
+        Where that can be known, a weight that nobody has given a value is None.
+        """
 
 
 @attrs.frozen(eq=False)

@@ -10,6 +10,9 @@ from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import Trainer
 from tpk.train.trainers import (
     AsyncMultiGPUTrainer,
+    CollectiveTrainer,
+    DistributedParameterServerTrainer,
+    DistributedReplicatedTrainer,
     QueueInputTrainer,
     SimpleTrainer,
     SyncMultiGPUTrainer,
@@ -19,6 +22,9 @@ from tpk.train.trainers import (
 
 __all__ = [
     "AsyncMultiGPUTrainer",
+    "CollectiveTrainer",
+    "DistributedParameterServerTrainer",
+    "DistributedReplicatedTrainer",
     "ModelDesc",
     "MultiObjectiveTrainer",
     "QueueInputTrainer",

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tpk.errors import StopTraining, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
+from tpk.graph.model_overview import log_model_overview
 from tpk.graph.random import step_reads
 from tpk.monitors import Monitors
 from tpk.plugin import Callback, HookManager, StepHooks, get_catalog
@@ -337,6 +338,7 @@ class Trainer:
             self.hooks.register_all([each for each in (resumption, self.checkpoints) if each is not None])
             self.complete_graph()
             warn_of_stateful_random_ops(self.train_ops)
+            log_model_overview(self.graph)
             counter = StepCounter(self.train_ops, global_step, step_reads())
             check_agreement(self)
             self.sess = session_creator.create_session(self.graph)

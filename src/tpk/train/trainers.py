@@ -10,7 +10,10 @@ from typing import Any
 
 from tpk.input_source import FeedInput, InputSource
 from tpk.strategies import AsyncStrategy, ParameterServerStrategy, ReplicatedStrategy
+from tpk.strategies.collective import CollectiveStrategy
 from tpk.strategies.devices import Devices
+from tpk.strategies.distributed_parameter_server import DistributedParameterServerStrategy
+from tpk.strategies.distributed_replicated import DistributedReplicatedStrategy
 from tpk.train.tower_trainer import SingleCostTrainer
 
 
@@ -87,3 +90,54 @@ class AsyncMultiGPUTrainer(SingleCostTrainer):
         xla: bool = False,
     ) -> None:
         super().__init__(AsyncStrategy(devices, scale_gradient=scale_gradient), precision, xla)
+
+
+class CollectiveTrainer(SingleCostTrainer):
+    """Trains in several processes, whose gradients TensorFlow all-reduces. See `CollectiveStrategy`.
+
+    Args:
+        devices: the devices of this process: a count, indices, or device strings.
+        communication: how gradients travel between processes: ``auto``, ``ring`` or ``nccl``.
+        cluster: the processes: a `Cluster`, or a mapping with the structure of TF_CONFIG; None to look into the
+            environment.
+    """
+
+    def __init__(
+        self,
+        devices: Devices = None,
+        communication: str = "auto",
+        cluster: Any = None,
+        precision: str = "float32",
+        xla: bool = False,
+    ) -> None:
+        super().__init__(CollectiveStrategy(devices, cluster, communication), precision, xla)
+
+
+class DistributedReplicatedTrainer(SingleCostTrainer):
+    """Trains in several workers that stay in step, with parameter servers. See `DistributedReplicatedStrategy`.
+
+    Args:
+        devices: the devices of this worker: a count, indices, or device strings.
+        server: the `tf.compat.v1.train.Server` of this process, a `Cluster`, or a mapping with the structure of
+            TF_CONFIG; None to look into the environment.
+    """
+
+    def __init__(
+        self, devices: Devices = None, server: Any = None, precision: str = "float32", xla: bool = False
+    ) -> None:
+        super().__init__(DistributedReplicatedStrategy(devices, server), precision, xla)
+
+
+class DistributedParameterServerTrainer(SingleCostTrainer):
+    """Trains in several workers that do not wait for each other. See `DistributedParameterServerStrategy`.
+
+    Args:
+        devices: the devices of this worker: a count, indices, or device strings.
+        server: the `tf.compat.v1.train.Server` of this process, a `Cluster`, or a mapping with the structure of
+            TF_CONFIG; None to look into the environment.
+    """
+
+    def __init__(
+        self, devices: Devices = None, server: Any = None, precision: str = "float32", xla: bool = False
+    ) -> None:
+        super().__init__(DistributedParameterServerStrategy(devices, server), precision, xla)

@@ -82,16 +82,90 @@ def test_evaluation_does_not_count_as_training(tmp_path):
     assert steps.steps == (6, 6)
 
 
-def test_two_runners_have_towers_of_their_own(tmp_path):
-    stats = Stats()
+class Towers(tpk.Callback):
+    def before_train(self, trainer):
+        self.names = [tower.ns_name for tower in trainer.towers.inference()]
+
+
+def test_several_runners_have_towers_of_their_own(tmp_path):
+    stats, towers = Stats(), Towers()
     train(
         tmp_path,
         tpk.InferenceRunner(TEST, tpk.ClassificationError()),
-        tpk.InferenceRunner(TEST[1:], tpk.ClassificationError(summary_name="other"), tower_name="Other"),
+        tpk.PeriodicTrigger(
+            tpk.InferenceRunner(TEST[1:], tpk.ClassificationError(summary_name="second")), every_k_epochs=1
+        ),
+        tpk.InferenceRunner(TEST[:1], tpk.ClassificationError(summary_name="third"), tower_name="Third"),
+        tpk.InferenceRunner(TEST[:1], tpk.ScalarStats("average", prefix="fourth")),
         stats,
+        towers,
     )
-    assert stats.monitors.get_latest("validation_error") == 0.5
-    assert stats.monitors.get_latest("other") == 1.0
+    latest = stats.monitors.get_latest
+    assert latest("validation_error") == 0.5
+    assert latest("second") == 1.0
+    assert latest("third") == pytest.approx(1 / 3)
+    assert latest("fourth_average") == 0.0
+    assert towers.names == ["InferenceTower", "InferenceTower2", "Third", "InferenceTower3"]
+
+
+class Named(Inferencer):
+    """Tells the names of its statistics only when it reports them."""
+
+    def get_fetches(self, tower):
+        return []
+
+    def before_inference(self):
+        pass
+
+    def on_fetches(self, results):
+        assert results == []
+
+    def after_inference(self):
+        return {"validation_error": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [
+        (
+            lambda: [tpk.InferenceRunner(TEST, [tpk.ScalarStats("average"), tpk.ScalarStats("average:0")])],
+            "two inferencers of InferenceRunner both report 'validation_average'",
+        ),
+        (
+            lambda: [
+                tpk.InferenceRunner(TEST, tpk.ClassificationError()),
+                tpk.PeriodicTrigger(tpk.InferenceRunner(TEST, tpk.ClassificationError()), every_k_epochs=1),
+            ],
+            "InferenceRunner and InferenceRunner in PeriodicTrigger both report 'validation_error'",
+        ),
+        (
+            lambda: [
+                tpk.InferenceRunner(TEST, tpk.ClassificationError()),
+                tpk.InferenceRunner(TEST, Named(), sanity_batches=1),
+            ],
+            "InferenceRunner and InferenceRunner#2 both report 'validation_error'",
+        ),
+    ],
+    ids=["one runner", "two runners", "found by the sanity pass"],
+)
+def test_two_statistics_of_one_name_are_an_error_before_the_first_step(tmp_path, callbacks, message):
+    class Started(tpk.Callback):
+        def before_epoch(self, trainer):
+            raise AssertionError
+
+    with pytest.raises(tpk.ConfigError, match=message):
+        train(tmp_path, *callbacks(), Started())
+
+
+def test_a_batch_is_taken_even_if_nothing_depends_on_it(tmp_path):
+    stats = Stats()
+    train(tmp_path, tpk.InferenceRunner(tpk.QueueInput(iter_once(TEST)), Named()), stats)
+    assert stats.monitors.get_history("validation_error") == [(3, 0.0), (6, 0.0)]
+
+
+def iter_once(batches):
+    """Data of unknown length."""
+    return tpk.dataflow.DataFromGenerator(lambda: iter(batches))
 
 
 def test_a_period_of_its_own(tmp_path):
@@ -120,22 +194,14 @@ def test_an_inferencer_of_ones_own(tmp_path):
     assert stats.monitors.get_latest("largest") == 2.0
 
 
-@pytest.mark.parametrize("make", [lambda flow: tpk.QueueInput(flow, infinite=False), lambda flow: flow])
-def test_data_that_ends_before_its_length_is_an_error_and_no_end_of_the_training(tmp_path, make):
-    class Short(list):
-        def __len__(self):
-            return 3
-
-    with pytest.raises(tpk.InputError, match="says that it has 3 datapoints, but ended after 2"):
-        train(tmp_path, tpk.InferenceRunner(make(Short(TEST)), tpk.ClassificationError()))
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: tpk.InferenceRunner(TEST, []), "no Inferencer"),
         (lambda: tpk.InferenceRunner(TEST, [tpk.ModelSaver]), "takes Inferencers"),
-        (lambda: tpk.InferenceRunner(iter(TEST), tpk.ClassificationError()), "known length"),
+        (lambda: tpk.InferenceRunner(iter(TEST), tpk.ClassificationError()), "one-shot iterator. Give DataFromGen"),
+        (lambda: tpk.InferenceRunner(lambda: TEST, tpk.ClassificationError()), "takes an iterable of datapoints"),
+        (lambda: tpk.InferenceRunner(TEST, tpk.ClassificationError(), sanity_batches=-1), "a number of batches"),
         (lambda: tpk.InferenceRunner([], tpk.ClassificationError()), "length 0"),
     ],
 )

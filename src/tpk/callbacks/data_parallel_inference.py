@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.callbacks.evaluation_data import FailuresOfModel
 from tpk.callbacks.inference_runner import InferenceRunner
 from tpk.callbacks.inferencers import Inferencer
 from tpk.errors import ConfigError
@@ -28,8 +29,8 @@ class DataParallelInferenceRunner(InferenceRunner):
     Args:
         input: the data, as for `InferenceRunner`.
         infs: one or more `Inferencer`s.
-        devices: a count, indices, or device strings; by default those of the training's strategy, or all GPUs. A count or
-            indices mean GPUs where there are any, else logical CPU devices, of which the session has as many as the
+        devices: a count, indices, or device strings; by default those of the training's strategy, or all GPUs. A count
+            or indices mean GPUs where there are any, else logical CPU devices, of which the session has as many as the
             strategy asks for.
         tower_name: what the name scopes of the towers begin with, a number follows; as for `InferenceRunner`.
         sanity_batches: as for `InferenceRunner`.
@@ -77,7 +78,9 @@ class DataParallelInferenceRunner(InferenceRunner):
     def _start(self, trainer: Any) -> None:
         """Start the data."""
         super()._start(trainer)
-        self._towers_session = HookedSession(trainer.sess, StepHooks(), Progress())
+        self._towers_session = HookedSession(
+            trainer.sess, StepHooks(), Progress(), translators=[FailuresOfModel(self._tower_names)]
+        )
 
     def _results(self, limit: int | None) -> Iterator[Any]:
         """Make a pass, by rounds of as many batches as there are towers."""

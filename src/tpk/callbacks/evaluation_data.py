@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -55,6 +56,7 @@ class EvaluationData:
         self._check_size()
         # The callbacks of the data have hooks of their own: they run with the steps of the evaluation.
         self._hooks = HookManager()
+        self._before_run: Sequence[Callable[[Any], Any]] = ()
         self._session: HookedSession | None = None
         self._is_at_the_beginning = True
         self._is_between_passes = False
@@ -113,10 +115,12 @@ class EvaluationData:
                 "its repeat(), or limit it by take(n)."
             )
         translators = [getattr(plugin, "translate_error", None) for plugin in self._hooks.plugins.values()]
-        model = _FailuresOfModel(tower_names)
+        model = FailuresOfModel(tower_names)
+        step_hooks = self._hooks.compile_step()
+        self._before_run = step_hooks.before_run
         self._session = HookedSession(
             trainer.sess,
-            self._hooks.compile_step(),
+            step_hooks,
             Progress(),
             translators=[model, *(translate for translate in translators if translate is not None)],
         )
@@ -130,7 +134,7 @@ class EvaluationData:
         for failure in self._hooks.after_train(trainer):
             raise failure
 
-    def batches(self, fetches: Any, limit: int | None = None) -> Iterator[Any]:
+    def results(self, fetches: Any, limit: int | None = None) -> Iterator[Any]:
         """Make a pass; each item is what a run of `fetches`, which must depend on the input tensors, has given.
 
         Args:
@@ -138,17 +142,47 @@ class EvaluationData:
             limit: after how many batches to break off.
 
         Raises:
+            InputError: as `batches` does.
+        """
+        assert self._session is not None
+        return self._batches(partial(self._session.run, fetches), limit)
+
+    def batches(self, inputs: Any, limit: int | None = None) -> Iterator[Sequence[Any]]:
+        """Make a pass; each item is a batch, as arrays in the order of the signature.
+
+        Args:
+            inputs: copies of the input tensors, in their order.
+            limit: after how many batches to break off.
+
+        Raises:
             InputError: if the data has a length, and it is not that.
         """
         assert self._session is not None
+        if isinstance(self.source, FeedInput):
+            return self._batches(self._fed, limit)
+        return self._batches(partial(self._session.run, inputs), limit)
+
+    def _fed(self) -> Sequence[Any]:
+        """What would be fed to a run: the batch, without a run that would only hand it back."""
+        (feed,) = self._before_run
+        arrays: Sequence[Any] = feed(None).feed_dict.arrays
+        return arrays
+
+    def _batches(self, take: Callable[[], Any], limit: int | None) -> Iterator[Any]:
+        """Make a pass; each item is what `take` has returned, which takes the next batch.
+
+        Args:
+            take: raises `tf.errors.OutOfRangeError` at the end of the data.
+            limit: after how many batches to break off.
+        """
         if not self._is_at_the_beginning:
             self.source.reset_state()
         self._is_at_the_beginning = self._is_between_passes = False
-        run, size, count = self._session.run, self.source.size, 0
+        size, count = self.source.size, 0
         last = limit if self._has_end or limit is not None else size
         while count != last:
             try:
-                results = run(fetches)
+                result = take()
             except tf.errors.OutOfRangeError as end:
                 # Were it to leave here, the loop would take it for the end of the training's own data.
                 if size is not None and count < size:
@@ -165,7 +199,7 @@ class EvaluationData:
                     count,
                     self._kind,
                 )
-            yield results
+            yield result
 
     def state_dict(self) -> dict[str, Any]:
         """Return which pass comes next, for data that is another one in each pass, such as shuffled data.
@@ -243,8 +277,12 @@ class EvaluationData:
             )
 
 
-class _FailuresOfModel:
-    """Tells what only looks like the end of the data: an op of the model that is out of some range."""
+class FailuresOfModel:
+    """Tells what only looks like the end of the data: an op of the model that is out of some range.
+
+    Args:
+        tower_names: the name scopes of the towers.
+    """
 
     def __init__(self, tower_names: Iterable[str]) -> None:
         self._prefixes = tuple(f"node {name}/" for name in tower_names)

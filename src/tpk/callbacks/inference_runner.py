@@ -38,8 +38,8 @@ class InferenceRunner(Callback):
     of it; see `Inferencer`. To evaluate in the chief alone, set `chief_only` of the runner to true.
 
     Args:
-        input: the data: any iterable of datapoints, which can be iterated again and again, or an `InputSource`. One pass
-            over it is made each time, to its end, whether or not it has a length.
+        input: the data: any iterable of datapoints, which can be iterated again and again, or an `InputSource`. One
+            pass over it is made each time, to its end, whether or not it has a length.
         infs: one or more `Inferencer`s.
         tower_name: the name scope of the tower; by default ``InferenceTower``, and ``InferenceTower2`` and so on for
             further runners.
@@ -180,7 +180,7 @@ class InferenceRunner(Callback):
 
     def _results(self, limit: int | None) -> Iterator[Any]:
         """Make a pass; each item is what the inferencers get of a batch."""
-        for _, results in self._data.batches(self._fetches, limit):
+        for _, results in self._data.results(self._fetches, limit):
             yield results
 
     def _build_tower(self, trainer: Any, name: str, inputs: Sequence[Any] | None, device: str | None) -> Any:
@@ -195,7 +195,9 @@ class InferenceRunner(Callback):
         if self._tower_name is not None:
             return self._tower_name
         taken = [f"{tower.ns_name}/" for tower in trainer.towers]
-        names = itertools.chain([DEFAULT_TOWER_NAME], (f"{DEFAULT_TOWER_NAME}{number}" for number in itertools.count(2)))
+        names = itertools.chain(
+            [DEFAULT_TOWER_NAME], (f"{DEFAULT_TOWER_NAME}{number}" for number in itertools.count(2))
+        )
         return next(name for name in names if not any(each.startswith(f"{name}/") for each in taken))
 
     @property
@@ -211,8 +213,8 @@ class InferenceRunner(Callback):
         count = self._evaluate_together(limit) if self._is_shared else self._evaluate_share(limit)
         if not count:
             raise InputError(
-                f"the data of {self._label} delivered nothing: the first batch of the pass is missing. If there are fewer "
-                "datapoints than make a batch, keep them: BatchData(..., remainder=True)."
+                f"the data of {self._label} delivered nothing, not even a first batch. If there are fewer datapoints "
+                "than make a batch, keep them: BatchData(..., remainder=True)."
             )
         reported = [pair for inferencer in self._inferencers for pair in inferencer.after_inference().items()]
         self._claim([name for name, _ in reported])

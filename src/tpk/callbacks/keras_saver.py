@@ -28,6 +28,9 @@ class KerasSaver(Callback):
         path: a file ``….keras`` for the whole model, or ``….weights.h5``; by default ``model.keras``. A relative path
             is one in the directory of the run, if there is any.
 
+    Attributes:
+        written: the file, once it was written.
+
     Raises:
         ConfigError: if the file has another suffix, or `model` is no `KerasModel`.
 
@@ -43,6 +46,7 @@ class KerasSaver(Callback):
         check_weight_file(path)
         self._model = model
         self._path = Path(path)
+        self.written: Path | None = None
         self._variables: dict[str, Any] = {}
 
     @property
@@ -64,4 +68,5 @@ class KerasSaver(Callback):
         """Write the model."""
         values = self.trainer.sess.run(self._variables)
         self._model.save(self.path, values, self.trainer.graph)
-        logger.info("wrote the Keras model to %s", self.path)
+        self.written = self.path
+        logger.info("wrote the Keras model to %s", self.written)

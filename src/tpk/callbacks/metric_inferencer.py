@@ -32,8 +32,8 @@ class MetricInferencer(Inferencer):
     Args:
         metric: a function that returns a pair: a tensor with the value, and an op or tensor that updates the metric.
         tensors: for each argument of the function that is a tensor, the name of that tensor in the tower.
-        name: what the statistic is called; by default ``validation_`` and the name of the function. Where the value is a
-            vector, its elements are called ``<name>_0`` and so on.
+        name: what the statistic is called; by default ``validation_`` and the name of the function. Where the value is
+            a vector, its elements are called ``<name>_0`` and so on.
         options: the function's other arguments.
 
     Raises:
@@ -86,9 +86,8 @@ class MetricInferencer(Inferencer):
             try:
                 value, update = self.metric(**tensors, **self._options)
             except TypeError as error:
-                raise ConfigError(f"{self._what} failed: {error}. The arguments were {[*tensors, *self._options]}") from (
-                    error
-                )
+                given = ", ".join([*tensors, *self._options])
+                raise ConfigError(f"{self._what} failed: {error}. The arguments given to it are: {given}.") from error
         # What a function of the user's creates must neither be saved nor trained.
         make_local(variables)
         if not tf.is_tensor(value) or value.shape.rank not in (0, 1) or None in value.shape.as_list():
@@ -138,8 +137,8 @@ class MetricInferencer(Inferencer):
         ]
         if others:
             raise ConfigError(
-                f"{self._what} cannot be computed by several towers or processes: {', '.join(others)} need not be sums. "
-                "If they are, create them with aggregation=tf.VariableAggregation.SUM; else write an Inferencer."
+                f"{self._what} cannot be computed by several towers or processes: {', '.join(others)} need not be "
+                "sums. If they are, create them with aggregation=tf.VariableAggregation.SUM; else write an Inferencer."
             )
 
 

@@ -25,8 +25,8 @@ def find_object(target: str) -> Any:
     """
     module_name, _, attribute = target.partition(":")
     if module_name.endswith(".py"):
-        module = module_name.removesuffix(".py").replace(os.sep, ".").lstrip(".")
-        raise ConfigError(f"{target!r} names a file; expected a module. Write {module}:{attribute or 'Name'}.")
+        plain = module_name.removesuffix(".py").replace(os.sep, ".").lstrip(".")
+        raise ConfigError(f"{target!r} names a file; expected a module. Write {plain}:{attribute or 'Name'}.")
     if not attribute or not all(part.isidentifier() for part in module_name.split(".")):
         raise ConfigError(f"{target!r}: expected module:attribute, such as my_model:Model.")
     # As `python -m` does.

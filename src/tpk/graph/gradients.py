@@ -81,7 +81,8 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, wa
         optimizer: a `tf.compat.v1.train.Optimizer`.
         cost: a scalar tensor.
         variables: trainable variables; those without a gradient are left out.
-        warns: whether the log names those.
+        warns: whether the log names those, for those who look closely (at DEBUG). Whether one of them is trained by
+            another cost is not known yet: `warn_of_untrained_variables` tells what is trained by none.
 
     Raises:
         TowerError: if there is no variable, or none has a gradient.
@@ -99,7 +100,7 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, wa
             "Look for a tf.stop_gradient, an integer op, or NumPy in between."
         )
     if without and warns:
-        logger.warning("no gradient of %s, so not trained: %s", cost.name, ", ".join(without))
+        logger.debug("%s has no gradient of %s", cost.name, ", ".join(without))
     found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
     _record(cost, found)
     return found
@@ -110,13 +111,22 @@ def recorded_gradients(graph: Any) -> list[RecordedGradient]:
     return [RecordedGradient(*items) for items in zip(*map(graph.get_collection, _RECORDS), strict=True)]
 
 
+def recorded_costs(graph: Any) -> dict[str, Any]:
+    """Return the costs of which there are gradients, of the first tower, by the names that they have in a tower."""
+    costs: dict[str, Any] = {}
+    for record in recorded_gradients(graph):
+        costs.setdefault(_OF_TOWER.sub("", record.cost.name), record.cost)
+    return costs
+
+
 def untrained_variables(graph: Any) -> list[str]:
     """Return the names of the trainable variables that no gradient of any cost reaches.
 
-    A variable that one of several objectives trains is trained. Where no gradient was computed by `compute_gradients`,
-    as by a trainer that builds its train op by other means, nothing can be told, and none is named.
+    A variable that one of several objectives trains is trained, and so is one whose copy in a tower has a gradient.
+    Where no gradient was computed by `compute_gradients`, as by a trainer that builds its train op by other means,
+    nothing can be told, and none is named.
     """
-    reached = {record.variable for record in recorded_gradients(graph)}
+    reached = {_OF_TOWER.sub("", record.variable) for record in recorded_gradients(graph)}
     trainable = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
     return [name for name in dict.fromkeys(map(variable_name, trainable)) if name not in reached] if reached else []
 
@@ -125,8 +135,8 @@ def warn_of_untrained_variables(graph: Any) -> None:
     """Log one warning that names all `untrained_variables`, if there are any."""
     names = untrained_variables(graph)
     if names:
-        costs = sorted({_OF_TOWER.sub("", record.cost.name) for record in recorded_gradients(graph)})
-        logger.warning("no gradient of %s, so not trained: %s", ", nor of ".join(costs), ", ".join(names))
+        costs = ", nor of ".join(recorded_costs(graph))
+        logger.warning("no gradient of %s, so not trained: %s", costs, ", ".join(names))
 
 
 def values_of(gradient: Any) -> Any:

@@ -200,7 +200,9 @@ def _close(line: _Line, threads: Sequence[threading.Thread]) -> None:
     line.close()
     line.refuse_all()
     for thread in threads:
-        thread.join(_GRACE)
+        # The garbage collector may call this in one of them.
+        if thread is not threading.current_thread():
+            thread.join(_GRACE)
 
 
 def _by_shapes(batch: Sequence[_Request]) -> list[list[_Request]]:

@@ -35,6 +35,7 @@ class DatasetPredictor(ABC):
         check_iterable(dataflow, type(self).__name__)
         self.config = config
         self.dataflow = dataflow
+        self._is_ready = False
 
     @abstractmethod
     def get_result(self) -> Iterator[Any]:
@@ -43,6 +44,12 @@ class DatasetPredictor(ABC):
     def get_all_result(self) -> list[Any]:
         """Return what the model makes of all datapoints."""
         return list(self.get_result())
+
+    def make_ready(self) -> None:
+        """Make the dataflow ready, before the first iteration; a subclass calls it in `get_result`."""
+        if not self._is_ready:
+            reset_state(self.dataflow)
+            self._is_ready = True
 
     @abstractmethod
     def close(self) -> None:
@@ -75,7 +82,6 @@ class SimpleDatasetPredictor(DatasetPredictor):
     def __init__(self, config: PredictConfig, dataflow: Iterable[Any]) -> None:
         super().__init__(config, dataflow)
         self.predictor = OfflinePredictor(config)
-        self._is_ready = False
 
     def get_result(self) -> Iterator[Any]:
         """Return what the model makes of each datapoint, in order, one at a time.
@@ -83,9 +89,7 @@ class SimpleDatasetPredictor(DatasetPredictor):
         Raises:
             InputError: if a datapoint does not fit; a note says which.
         """
-        if not self._is_ready:
-            reset_state(self.dataflow)
-            self._is_ready = True
+        self.make_ready()
         for number, datapoint in enumerate(self.dataflow):
             try:
                 results = self.predictor(*arguments_of(datapoint))
@@ -144,7 +148,7 @@ class MultiProcessDatasetPredictor(DatasetPredictor):
             InputError: if a datapoint does not fit, or a process died; it names the process.
             CheckpointError: if the weights do not fit the model.
         """
-        reset_state(self._map)
+        self.make_ready()
         return iter(self._map)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
@@ -100,6 +101,11 @@ class OnlinePredictor:
                 raise _closed(self) from error
             # TensorFlow words the error with the place in the user's code that created the failing op.
             session._do_call(_raise, error)
+        for position, result in enumerate(results):
+            # What the graph only reshapes is still the memory of the caller, who may write to it again.
+            for array in arrays:
+                if np.may_share_memory(result, array):
+                    results[position] = np.copy(result)
         return dict(zip(self.output_names, results)) if self.returns_dict else results  # noqa: B905 - equal; hot
 
     def _compile(self) -> tuple[Any, Callable[..., list[Any]]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -180,20 +181,29 @@ class CollectiveStrategy(MultiProcessStrategy):
         return self._joined().broadcast(variables)
 
     def after_restore(self, sess: Any) -> None:
-        """Give the variables of all processes the chief's values, and those of all devices the first one's."""
-        if self.world_size == 1:
+        """Give the variables of all processes the chief's values, and those of all devices the first one's.
+
+        Raises:
+            ConfigError: if the session is none on TensorFlow's server of this process.
+            PeerError: if another process is missing.
+        """
+        target = tf.compat.as_text(sess.sess_str)
+        if target != self._target:
+            raise ConfigError(
+                f"strategy 'collective' needs a session on the server of this process, {self._target}, but there is "
+                f"one on {target or 'none'}. Give session_config=<ConfigProto> in place of a session_creator."
+            )
+        with self._waiting("broadcast", sess):
             super().after_restore(sess)
-            return
-        self.peers.begin("broadcast", sess)
-        try:
-            super().after_restore(sess)
-        except tf.errors.OpError as error:
-            guilty = self.peers.explain(error)
-            if guilty is None:
-                raise
-            raise guilty from error
-        finally:
-            self.peers.end()
+
+    def synchronize(self, sess: Any) -> None:
+        """Make non-trainable variables agree, over devices and over processes.
+
+        Raises:
+            PeerError: if another process is missing.
+        """
+        with self._waiting("synchronization", sess):
+            super().synchronize(sess)
 
     def callbacks(self) -> list[Callback]:
         """Return also the callback that watches over the steps."""
@@ -204,6 +214,23 @@ class CollectiveStrategy(MultiProcessStrategy):
         if self._collectives is None:
             raise TrainerStateError("join() has to come before the graph is built. A trainer calls it in time.")
         return self._collectives
+
+    @contextmanager
+    def _waiting(self, kind: str, sess: Any) -> Iterator[None]:
+        """While it lasts, the others are needed; what fails because of one of them is a PeerError."""
+        if self.world_size == 1:
+            yield
+            return
+        self.peers.begin(kind, sess)
+        try:
+            yield
+        except tf.errors.OpError as error:
+            guilty = self.peers.explain(error)
+            if guilty is None:
+                raise
+            raise guilty from error
+        finally:
+            self.peers.end()
 
     def _with_leader(self, config: Any) -> Any:
         adapted = tf.compat.v1.ConfigProto()

@@ -195,4 +195,3 @@ def _from_wire(wire: Any, dtype: Any, shape: Any) -> Any:
     if dtype == tf.uint64:
         return tf.bitcast(wire, dtype)
     return tf.cast(wire, dtype)
-

@@ -16,9 +16,12 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, MismatchError, PeerError
 from tpk.strategies.cluster import WORKER, Cluster
-from tpk.strategies.collective_state import LEFT, StateCell, WorkerState, abort, digest
+from tpk.strategies.collective_state import LEFT, StateCell, WorkerState, abort, close_aborted, digest
 
 logger = logging.getLogger(__name__)
+
+KINDS = ("step", "exchange", "broadcast", "synchronization")
+"""For what a worker waits for the others."""
 
 _REMOTE = re.compile(r"/job:worker/replica:0/task:(\d+)")
 _FROM_ELSEWHERE = ("remote target", "Collective ops is aborted by", "Session::Close()", "Operation timed out")
@@ -92,8 +95,9 @@ class Peers:
         self._training = training
         others = [rank for rank in range(cluster.world_size) if rank != cluster.rank]
         self._peers = {rank: _Peer(rank, cluster.name_of(WORKER, rank)) for rank in others}
-        self._counts: dict[str, int] = {"step": 0, "exchange": 0, "broadcast": 0}
+        self._counts: dict[str, int] = dict.fromkeys(KINDS, 0)
         self._wait: _Wait | None = None
+        self._aborted: Any = None
         self._failure: PeerError | None = None
         self._reported = 0.0
         self._changed = threading.Condition()
@@ -131,7 +135,7 @@ class Peers:
                 self._changed.wait(min(self._patience.interval, max(begun + self._patience.start - now, 0.01)))
 
     def begin(self, kind: str, sess: Any) -> None:
-        """Say that a run of `sess` begins which needs the others: the next ``step``, ``exchange`` or ``broadcast``.
+        """Say that a run of `sess` begins which needs the others: the next one of its kind, see `KINDS`.
 
         Raises:
             PeerError: if it is known already that one of them is missing.
@@ -142,8 +146,12 @@ class Peers:
         self._wait = _Wait(kind, self._counts[kind], time.monotonic(), sess)
 
     def end(self) -> None:
-        """Say that it is done."""
-        self._wait = None
+        """Say that it is done, or has failed."""
+        with self._changed:
+            self._wait = None
+            aborted, self._aborted = self._aborted, None
+        if aborted is not None:
+            close_aborted(aborted)
 
     def explain(self, error: BaseException) -> PeerError | None:
         """Return what is to blame for the failure of a run: another worker; or None, if it is none of them.
@@ -151,7 +159,7 @@ class Peers:
         Args:
             error: that of the run.
         """
-        self._wait = None
+        self.end()
         if self._failure is not None:
             return self._failure
         text = str(error)
@@ -273,11 +281,16 @@ class Peers:
         waited = now - wait.since
         guilty = self._guilty(wait)
         if not guilty and absent and waited > self._patience.wait:
-            guilty = [f"{peer.name} lives, but has not come for {waited:.0f} s" for peer in absent]
+            guilty = [
+                f"{peer.name} lives, but has not come for {waited:.0f} s to {_point(wait)}, where this process waits"
+                for peer in absent
+            ]
         if guilty:
-            if self._wait is wait:
-                self._failure = PeerError(f"{'; '.join(guilty)}. This process waited for it in {_point(wait)}.")
-                abort(wait.sess)
+            with self._changed:
+                if self._wait is wait:
+                    self._failure = PeerError("; ".join(guilty))
+                    self._aborted = wait.sess
+                    abort(wait.sess)
         elif absent and waited > self._patience.late and now - self._reported > self._patience.late:
             self._reported = now
             late = ", ".join(f"{peer.name}, which is at {wait.kind} {_count(peer, wait.kind)}" for peer in absent)
@@ -289,7 +302,7 @@ class Peers:
         return peer.state is not None and peer.state.training >= self._training
 
     def _is_out(self, peer: _Peer) -> bool:
-        return bool(peer.gone) or (peer.state is not None and peer.state.has_left(self._training))
+        return bool(peer.gone) or not self._is_there(peer) or peer.state.has_left(self._training)
 
     def _check_met(self, missing: list[_Peer], waited: float) -> None:
         for peer in self._peers.values():
@@ -316,8 +329,10 @@ class Peers:
             if peer.gone:
                 own.append(f"{peer.name} {peer.gone}")
             elif state is not None and state.has_left(self._training):
-                if state.failure:
-                    (own if state.is_own_failure else others).append(f"{peer.name} has failed: {state.failure}")
+                if state.failure and state.is_own_failure:
+                    own.append(f"{peer.name} has failed: {state.failure}")
+                elif state.failure:
+                    others.append(f"{peer.name} has ended its training since {state.failure.partition(': ')[2]}")
                 elif _count(peer, wait.kind) < wait.number:
                     done = f"{state.counts.get('step', 0)} steps"
                     own.append(f"{peer.name} has ended its training, after {done}")

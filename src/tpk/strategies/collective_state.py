@@ -100,3 +100,8 @@ def abort(sess: Any) -> None:
     To `sess.close()` a run would answer that the session is closed, which is not why it fails.
     """
     pywrap_tf_session.TF_CloseSession(sess._session)
+
+
+def close_aborted(sess: Any) -> None:
+    """Let a session that was aborted know that it is closed: to close it once more would be an error."""
+    sess._closed = True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -194,9 +195,13 @@ class DistributedStrategy(Strategy):
         Args:
             sess: the raw session.
             variables: those of this worker; what the chief has not got is left alone.
+
+        Raises:
+            PeerError: if another process has failed or died.
         """
         own = {variable_name(variable): variable for variable in variables}
-        given = dict(zip(own, sess.run(list(own.values())), strict=True)) if self.is_chief else None
+        with self.explained():
+            given = dict(zip(own, sess.run(list(own.values())), strict=True)) if self.is_chief else None
         values = self.exchange.from_chief("the variables that each worker has of its own", given)
         if not self.is_chief:
             assign_values(sess, ((own[name], value) for name, value in values.items() if name in own))
@@ -212,11 +217,15 @@ class DistributedStrategy(Strategy):
                 initialize_tables = tf.compat.v1.tables_initializer()
             place_on_worker(graph, self.cluster.device)
             self._sess = sess = WorkerSession(self.server.target, graph, config)
-            sess.run(initialize)
-            sess.run(initialize_tables)
+        # What other workers have of their own may start from what the chief has initialized.
         if not self.is_chief:
             logger.info("waiting for the chief to initialize the variables on the parameter servers")
-        self.exchange.gather("the initial values", None)
+            self.exchange.gather("the initial values", None)
+        with self.explained():
+            sess.run(initialize)
+            sess.run(initialize_tables)
+        if self.is_chief:
+            self.exchange.gather("the initial values", None)
         return sess
 
     def begin_build(self) -> None:
@@ -234,8 +243,29 @@ class DistributedStrategy(Strategy):
             raise TrainerStateError("the processes have not met: join() comes first. A trainer calls it in time.")
         return self._presence
 
+    def explain(self, error: BaseException) -> PeerError | None:
+        """Return what has happened to another process because of which a run has failed, if that is why."""
+        if isinstance(error, tf.errors.UnavailableError | tf.errors.AbortedError):
+            # The connection is lost at once; who is gone is found out a moment later.
+            known = self.presence.wait_for_failure(_SECONDS_TO_FIND_OUT)
+            return known or PeerError(f"the connection to another process was lost: {error.message}")
+        return self.presence.failure if isinstance(error, tf.errors.CancelledError) else None
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Within the context, a run that fails because of another process raises the `PeerError` that names it."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            explanation = self.explain(error)
+            if explanation is None:
+                raise
+            raise explanation from error
+
     def _break_off(self) -> None:
         """End what the session is doing, since nobody knows what it would wait for; called in another thread."""
+        if isinstance(self._exchange, QueueExchange):
+            self._exchange.break_off()
         if self._sess is not None:
             self._sess.break_off()
 
@@ -262,12 +292,7 @@ class TranslateErrors(Callback):
 
     def translate_error(self, error: Exception) -> Exception | None:
         """Return the error that names who is to blame, if it is another process."""
-        presence = self._strategy.presence
-        if isinstance(error, tf.errors.UnavailableError | tf.errors.AbortedError):
-            # The connection is lost at once; who is gone is found out a moment later.
-            known = presence.wait_for_failure(_SECONDS_TO_FIND_OUT)
-            return known or PeerError(f"the connection to another process was lost: {error.message}")
-        return presence.failure if isinstance(error, tf.errors.CancelledError) else None
+        return self._strategy.explain(error)
 
     @hookimpl(tryfirst=True)
     def after_train(self, trainer: Trainer) -> None:

@@ -105,7 +105,8 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     def after_restore(self, sess: Any) -> None:
         """Give the other workers the values of the chief's own variables, and all towers those of the global ones."""
         super().after_restore(sess)
-        sess.run(self._make_alike)
+        with self.explained():
+            sess.run(self._make_alike)
 
     def share_untrained(self, sess: Any) -> None:
         """Give the first towers of the other workers the non-trainable variables of the chief's."""

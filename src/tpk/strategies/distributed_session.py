@@ -1,15 +1,24 @@
-"""A session on TensorFlow's servers that another thread can break off."""
+"""Sessions on TensorFlow's servers that other threads can break off, and that can be closed whoever has died."""
 
 from __future__ import annotations
 
+import logging
+import threading
 from contextlib import suppress
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 
+logger = logging.getLogger(__name__)
+
+_SECONDS_TO_CLOSE = 3.0
+
 
 class WorkerSession(tf.compat.v1.Session):  # type: ignore[misc]
-    """A session of a worker, in which a run may wait for another process that has died.
+    """A session of a worker with parameter servers, in which a run may wait for a process that has died.
+
+    The arguments are those of `tf.compat.v1.Session`.
 
     Example:
         ```python
@@ -19,16 +28,30 @@ class WorkerSession(tf.compat.v1.Session):  # type: ignore[misc]
         ```
     """
 
+    def __init__(self, target: str, graph: Any, config: Any) -> None:
+        super().__init__(target, graph, config)
+        self._end: threading.Thread | None = None
+
     def break_off(self) -> None:
         """Make the run under way, and each one after it, fail with `tf.errors.CancelledError`; from any thread.
 
         Closed by `close`, the session would rather refuse later runs with a `RuntimeError`, which tells the user that
         the program is wrong.
         """
-        if not self._closed:
-            pywrap_tf_session.TF_CloseSession(self._session)
+        if self._end is None and not self._closed:
+            # TensorFlow waits without an end if a parameter server of the session is dead.
+            self._end = threading.Thread(target=self._close_for_good, name="tpk-close-session", daemon=True)
+            self._end.start()
 
     def close(self) -> None:
         """Close the session, whether it was broken off or not."""
-        with suppress(tf.errors.CancelledError):
-            super().close()
+        self.break_off()
+        self._closed = True
+        if self._end is not None:
+            self._end.join(_SECONDS_TO_CLOSE)
+            if self._end.is_alive():
+                logger.info("TensorFlow does not close a session whose server is gone; it is left behind")
+
+    def _close_for_good(self) -> None:
+        with suppress(tf.errors.OpError):
+            pywrap_tf_session.TF_CloseSession(self._session)

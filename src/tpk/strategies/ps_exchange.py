@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tpk.errors import PeerError
 from tpk.strategies.cluster import PS, WORKER, Cluster, device_of
+from tpk.strategies.distributed_session import WorkerSession
 from tpk.strategies.exchange import Exchange
 from tpk.strategies.ps_presence import Patience, Presence, config_of_own_session
 from tpk.strategies.servers import RunningServer
@@ -19,6 +20,9 @@ from tpk.strategies.servers import RunningServer
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LOOKS = 0.25
+
+_SECONDS_OF_ARRIVAL = 5.0
+"""How long what somebody has sent before leaving may be on its way."""
 
 
 class QueueExchange(Exchange):
@@ -45,7 +49,7 @@ class QueueExchange(Exchange):
             self._parcel = [tf.compat.v1.placeholder(dtype, []) for dtype in (tf.int64, tf.int64, tf.string)]
             self._send = [queue.enqueue(self._parcel) for queue in queues]
             self._receive = queues[self.rank].dequeue()
-        self._sess = tf.compat.v1.Session(server.target, graph, config_of_own_session(cluster))
+        self._sess = WorkerSession(server.target, graph, config_of_own_session(cluster))
         self._thread = threading.Thread(target=self._keep_receiving, name="tpk-exchange", daemon=True)
         self._thread.start()
 
@@ -69,11 +73,15 @@ class QueueExchange(Exchange):
             self._sess.run(self._send, parcel)
         except tf.errors.OpError as error:
             raise self._lost(error) from error
-        begun = reported = time.monotonic()
+        begun = reported = all_are_there = time.monotonic()
         with self._arrival:
             while missing := [rank for rank in range(self.world_size) if (turn, rank) not in self._received]:
-                self._check(missing)
                 now = time.monotonic()
+                gone = self._check(missing)
+                if not gone:
+                    all_are_there = now
+                elif now - all_are_there > _SECONDS_OF_ARRIVAL:
+                    raise PeerError(f"{self._names(gone)} has ended its training already.")
                 if now - begun > seconds:
                     raise PeerError(f"{self._names(missing)} {complaint.format(seconds)}. See what became of it.")
                 if now - reported > self._patience.late:
@@ -82,21 +90,27 @@ class QueueExchange(Exchange):
                 self._arrival.wait(_SECONDS_BETWEEN_LOOKS)
             return [self._received.pop((turn, rank)) for rank in range(self.world_size)]
 
+    def break_off(self) -> None:
+        """Make what is under way fail; from any thread."""
+        self._sess.break_off()
+
     def close(self) -> None:
         """End the thread that receives; nothing can be exchanged any more."""
         self._sess.close()
         self._thread.join(_SECONDS_BETWEEN_LOOKS)
 
-    def _check(self, missing: list[int]) -> None:
-        """Raise an error if those who are missing cannot come any more."""
+    def _check(self, missing: list[int]) -> list[int]:
+        """Return who of those that are missing has left.
+
+        Raises:
+            PeerError: if one of them has failed or died, or a parameter server has.
+        """
         if self._failure is not None:
             raise self._lost(self._failure)
         failure = self._presence.failure
         if failure is not None:
             raise failure
-        gone = [rank for rank in missing if self._presence.attendance.has_left(rank)]
-        if gone:
-            raise PeerError(f"{self._names(gone)} has ended its training already.")
+        return [rank for rank in missing if self._presence.attendance.has_left(rank)]
 
     def _keep_receiving(self) -> None:
         while True:

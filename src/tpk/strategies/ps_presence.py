@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, PeerError
 from tpk.strategies.cluster import PS, Cluster, device_of
+from tpk.strategies.distributed_session import WorkerSession
 from tpk.strategies.ps_attendance import ALIVE, FAILED, LEFT, Attendance, Sign
 from tpk.strategies.reachability import is_listening
 from tpk.strategies.servers import RunningServer
@@ -104,7 +105,7 @@ class Presence:
             self._sign = tf.compat.v1.placeholder(tf.string, [])
             self._write = [table.write(cluster.rank, self._sign) for table in tables]
             self._read = tables[0].read
-        self._sess = tf.compat.v1.Session(server.target, graph, config_of_own_session(cluster))
+        self._sess = WorkerSession(server.target, graph, config_of_own_session(cluster))
         self._thread = threading.Thread(target=self._watch, name="tpk-presence", daemon=True)
 
     def start(self) -> None:

@@ -17,6 +17,7 @@ from tpk.errors import ConfigError, TowerError
 from tpk.tower.keras_call import (
     GraphKeys,
     KerasCall,
+    Result,
     check_model,
     check_synchronized,
     draw_seed,
@@ -43,7 +44,7 @@ def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any)
             with graph.as_default(), tf.name_scope(scope), tf.name_scope("build"):
                 return _build(keras, build, inputs)
 
-        model = in_fresh_thread(build_there)
+        model = _in_fresh_thread(keras, build_there)
         check_synchronized(model._flatten_layers())
         _make_variables(model, name)
         return _Keras3Call(keras, model, scope)
@@ -58,7 +59,8 @@ def outside(
 ) -> list[np.ndarray[Any, Any] | None]:
     """Build a model apart from all graphs, give it weights, let `use` have it, and return its weights then.
 
-    A weight that nobody has given a value is None. No device is touched: there are no variables, only what stands for them.
+    A weight that nobody has given a value is None. No device is touched: there are no variables, but what stands for
+    them.
     """
 
     def build_and_use() -> list[np.ndarray[Any, Any] | None]:
@@ -70,7 +72,19 @@ def outside(
             stand_ins = [variable._value for variable in model.weights]
             return [np.asarray(stand_in) if stand_in.is_assigned else None for stand_in in stand_ins]
 
-    return in_fresh_thread(build_and_use)
+    return _in_fresh_thread(keras, build_and_use)
+
+
+def _in_fresh_thread(keras: Any, func: Callable[[], Result]) -> Result:
+    """Return what `func` returns in a thread in which Keras counts names from the beginning."""
+    policy = keras.config.dtype_policy()
+
+    def with_policy() -> Result:
+        # Of what the user may have set, this is the part that is a thread's own.
+        keras.config.set_dtype_policy(policy)
+        return func()
+
+    return in_fresh_thread(with_policy)
 
 
 def _build(keras: Any, build: Callable[[], Any], inputs: Any) -> Any:

@@ -1,0 +1,127 @@
+"""``python -m tpk_horovod.build``: build Horovod for the TensorFlow that is installed, install it, and prove it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import platformdirs
+
+from tpk_horovod.build_proof import prove
+from tpk_horovod.build_target import (
+    HOROVOD_VERSION,
+    BuildError,
+    InstalledTensorFlow,
+    Options,
+    cache_key,
+    installed_tensorflow,
+    kept_wheel,
+)
+from tpk_horovod.build_tools import find_tools
+from tpk_horovod.build_wheel import BuildPlace, build_wheel, keep
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        argv: the arguments; by default those of the process.
+
+    Returns:
+        The exit status: 0 if Horovod is installed and works, 1 after an error, which stands on stderr.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        _build_install_prove(arguments)
+    except BuildError as error:
+        print("tpk-horovod:", error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def cache_directory() -> Path:
+    """Return where wheels are kept: below ``XDG_CACHE_HOME`` or, on Linux, ``~/.cache``."""
+    return platformdirs.user_cache_path("tpk-horovod", appauthor=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tpk_horovod.build",
+        description=f"Build Horovod {HOROVOD_VERSION} for the TensorFlow that is installed for {sys.executable}, "
+        "install it there, and prove it by two processes that sum a tensor. The wheel is kept, so that it is built but "
+        "once for a combination of versions and options. Needs a C++17 compiler, CMake and make; all else is installed "
+        "in a temporary place. What Horovod's own build takes from the environment, such as HOROVOD_NCCL_HOME or "
+        "HOROVOD_BUILD_ARCH_FLAGS, it takes here, too.",
+    )
+    parser.add_argument("--mpi", action="store_true", help="with MPI, besides Gloo")
+    parser.add_argument("--nccl", action="store_true", help="with NCCL between GPUs; needs CUDA and NCCL")
+    parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="compilers at once")
+    parser.add_argument("--sdist", metavar="FILE", type=Path, help="Horovod's sdist; by default, pip downloads it")
+    parser.add_argument("--rebuild", action="store_true", help="build it even if the wheel is there already")
+    return parser
+
+
+def _build_install_prove(arguments: argparse.Namespace) -> None:
+    if arguments.jobs < 1:
+        raise BuildError(f"--jobs must be at least 1, but is {arguments.jobs}.")
+    options = Options(mpi=arguments.mpi, nccl=arguments.nccl)
+    tensorflow = installed_tensorflow()
+    cache = cache_directory() / cache_key(tensorflow, options)
+    cache.mkdir(parents=True, exist_ok=True)
+    log = cache / "build.log"
+    wheel = None if arguments.rebuild else kept_wheel(cache)
+    with tempfile.TemporaryDirectory(prefix="tpk-horovod-") as temporary:
+        place = BuildPlace(Path(temporary, "place"), log)
+        if wheel is None:
+            wheel = _built(arguments, tensorflow, options, place, cache, Path(temporary))
+        else:
+            _say(f"Horovod was built for TensorFlow {tensorflow.version} before: {wheel}")
+            place.make()
+        # This pip installs for the interpreter that runs, which needs none of its own.
+        place.pip(
+            ["--python", sys.executable, "install", "--force-reinstall", "--no-deps", str(wheel)],
+            f"{wheel} could not be installed",
+        )
+        place.pip(
+            ["--python", sys.executable, "install", str(wheel)], "what Horovod needs to run could not be installed"
+        )
+    prove()
+    _say(f"Horovod {HOROVOD_VERSION} is installed, and two processes have summed a tensor by it")
+
+
+def _built(
+    arguments: argparse.Namespace,
+    tensorflow: InstalledTensorFlow,
+    options: Options,
+    place: BuildPlace,
+    cache: Path,
+    temporary: Path,
+) -> Path:
+    """Build the wheel, and keep it."""
+    tools = find_tools(options, tensorflow)
+    started = time.monotonic()
+    (cache / "build.log").unlink(missing_ok=True)
+    _say(f"building for TensorFlow {tensorflow.version}; the log is {cache / 'build.log'}")
+    place.make()
+    place.add_tools()
+    work = temporary / "work"
+    work.mkdir()
+    wheel = build_wheel(tensorflow, options, tools, place, work, sdist=arguments.sdist, jobs=arguments.jobs, say=_say)
+    kept = keep(wheel, cache)
+    shutil.rmtree(work)
+    _say(f"built in {time.monotonic() - started:.0f} s: {kept}")
+    return kept
+
+
+def _say(message: str) -> None:
+    print("tpk-horovod:", message, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

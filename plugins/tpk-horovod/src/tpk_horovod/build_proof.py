@@ -1,0 +1,55 @@
+"""Whether the installed Horovod works: processes on this host sum and broadcast tensors, started by `horovodrun`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tpk_horovod.build_target import BuildError
+
+PROCESSES = 2
+
+
+def prove(python: str = sys.executable, timeout: float = 300.0) -> None:
+    """Run this file in two processes that talk over the loopback interface.
+
+    Args:
+        python: the interpreter that has Horovod.
+        timeout: how long it may take, in seconds; to import TensorFlow takes most of it.
+
+    Raises:
+        BuildError: if it fails.
+    """
+    command = [python, "-m", "horovod.runner.launch", "-np", str(PROCESSES), "--gloo", "--network-interfaces", "lo"]
+    command += [python, "-m", "tpk_horovod.build_proof"]
+    settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "HOROVOD_CPU_OPERATIONS": "gloo"}
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings}, timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"by Horovod, two processes of this host did not sum a tensor in {timeout:g} s.") from error
+    if ended.returncode or ended.stdout.count("sums and broadcasts") != PROCESSES:
+        raise BuildError(
+            "Horovod is installed, but two processes on this host could not sum a tensor by it:\n"
+            + (ended.stdout + ended.stderr)[-3000:]
+        )
+
+
+def _sum_and_broadcast() -> None:
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
+        numbers = tf.range(1000.0) * (rank + 1)
+        total, first = sess.run([hvd.allreduce(numbers, op=hvd.Sum), hvd.broadcast(numbers, root_rank=0)])
+    assert size == PROCESSES, size
+    assert (total == [number * (1 + 2) for number in range(1000)]).all(), total
+    assert (first == list(range(1000))).all(), first
+    print(f"rank {rank} sums and broadcasts")
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    _sum_and_broadcast()

@@ -1,0 +1,203 @@
+"""Horovod's wheel: built in a place of its own, which has the tools, and installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tpk_horovod.build_sources import leave_out_xla, missing_header, spare_distutils
+from tpk_horovod.build_target import HOROVOD_VERSION, BuildError, InstalledTensorFlow, Options, kept_wheel
+from tpk_horovod.build_tools import Tools
+
+PYTHON_TOOLS = ("setuptools<81", "wheel", "packaging", "cloudpickle", "psutil", "pyyaml")
+REQUIREMENT = f"horovod=={HOROVOD_VERSION}"
+SDIST_ONLY = "download --no-binary :all: --no-deps"
+
+
+class BuildPlace:
+    """A virtual environment for building: it has pip and the tools, and sees the packages of this one.
+
+    Args:
+        directory: where it is made.
+        log: the file to which what the tools say is appended.
+    """
+
+    def __init__(self, directory: Path, log: Path) -> None:
+        self._directory = directory
+        self._log = log
+        self._python = str(directory / "bin" / "python")
+
+    def make(self) -> None:
+        """Make it, without the tools.
+
+        Raises:
+            BuildError: if this Python can make none with pip.
+        """
+        if importlib.util.find_spec("ensurepip") is not None:
+            command = [sys.executable, "-m", "venv", str(self._directory)]
+        elif uv := shutil.which("uv"):
+            command = [uv, "venv", "--seed", "--python", sys.executable, str(self._directory)]
+        else:
+            raise BuildError(
+                "Python's ensurepip is missing, so that no place to build in can be made. Install it: apt-get install "
+                "python3-venv; or install uv: pip install uv"
+            )
+        self._run(command, "a virtual environment to build in could not be made")
+        # Behind its own packages, so that its setuptools is not that of the user.
+        site = subprocess.run(
+            [self._python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        seen = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+        Path(site, "seen_packages.pth").write_text("".join(f"{path}\n" for path in seen))
+
+    def add_tools(self) -> None:
+        """Install the tools.
+
+        Raises:
+            BuildError: if pip cannot get them.
+        """
+        self.pip(["install", "--ignore-installed", *PYTHON_TOOLS], "the tools of the build could not be installed")
+
+    def pip(self, arguments: Sequence[str], failure: str, environment: Mapping[str, str] | None = None) -> None:
+        """Run pip.
+
+        Args:
+            arguments: after ``pip``.
+            failure: what it means if it fails.
+            environment: variables besides those of this process.
+
+        Raises:
+            BuildError: if it fails.
+        """
+        quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+        self._run([self._python, "-m", "pip", *arguments], failure, {**quiet, **(environment or {})})
+
+    def _run(self, command: Sequence[str], failure: str, environment: Mapping[str, str] | None = None) -> None:
+        with self._log.open("a") as log:
+            log.write(f"\n$ {' '.join(command)}\n")
+            log.flush()
+            begun = log.tell()
+            # A PYTHONPATH would come before the tools.
+            variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            status = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**variables, **(environment or {})}
+            ).returncode
+        if status:
+            said = self._log.read_text(errors="replace")[begun:]
+            raise BuildError(f"{failure}{_advice(said)}\nThe last lines of {self._log}:\n{_last_lines(said)}")
+
+
+def build_wheel(
+    tensorflow: InstalledTensorFlow,
+    options: Options,
+    tools: Tools,
+    place: BuildPlace,
+    directory: Path,
+    *,
+    sdist: Path | None,
+    jobs: int,
+    say: Callable[[str], None],
+) -> Path:
+    """Build the wheel.
+
+    Args:
+        tensorflow: for which it is.
+        options: what it communicates by.
+        tools: those of the machine.
+        place: where it is built; it has the tools of Python.
+        directory: an empty directory for the sources and the wheel.
+        sdist: Horovod's sdist; None takes it through pip.
+        jobs: how many compilers run at once.
+        say: is told what happens.
+
+    Returns:
+        The wheel, in `directory`.
+
+    Raises:
+        BuildError: if it cannot be built.
+    """
+    if sdist is None:
+        say(f"pip downloads {REQUIREMENT}")
+        place.pip(
+            [*SDIST_ONLY.split(), "--no-build-isolation", "-d", str(directory), REQUIREMENT],
+            f"pip could not download {REQUIREMENT}",
+            options.environment,
+        )
+        sdist = next(directory.glob("horovod-*"))
+    sources = _unpacked(sdist, directory / "sources")
+    spare_distutils(sources)
+    header = missing_header(sources, tensorflow, tools.compiler)
+    if header is not None:
+        say(f"TensorFlow {tensorflow.version} has no {header}: Horovod's ops for XLA are left out")
+        leave_out_xla(sources)
+    say(f"Horovod is built with {tools.compiler} and CMake {'.'.join(map(str, tools.cmake_version))}; some minutes")
+    place.pip(
+        ["wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-w", str(directory), str(sources)],
+        "Horovod could not be built",
+        {
+            **options.environment,
+            **tools.environment,
+            "MAKEFLAGS": f"-j{jobs}",
+            # Headers of its Gloo count on another one to include this, which those of GCC 13 do no more.
+            "CXXFLAGS": f"{os.environ.get('CXXFLAGS', '')} -include cstdint".strip(),
+        },
+    )
+    wheel = kept_wheel(directory)
+    assert wheel is not None
+    return wheel
+
+
+def keep(wheel: Path, directory: Path) -> Path:
+    """Copy a wheel into a directory of the cache, where nobody ever sees a part of it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor, part = tempfile.mkstemp(dir=directory)
+    os.close(descriptor)
+    shutil.copyfile(wheel, part)
+    os.replace(part, directory / wheel.name)
+    return directory / wheel.name
+
+
+def _unpacked(sdist: Path, directory: Path) -> Path:
+    """Unpack an sdist, and return the directory of the sources.
+
+    Raises:
+        BuildError: if it is none.
+    """
+    try:
+        with tarfile.open(sdist) as archive:
+            # Older patch releases of Python 3.10 and 3.11 have no filters.
+            archive.extractall(directory, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    except (OSError, tarfile.TarError) as error:
+        raise BuildError(
+            f"{sdist} is not an sdist of Horovod ({error}). Get it: pip {SDIST_ONLY} {REQUIREMENT}"
+        ) from error
+    return next(path.parent for path in directory.glob("*/setup.py"))
+
+
+def _advice(said: str) -> str:
+    """Return what to do about a failure, if what was said tells."""
+    if "connection" in said.lower() or "No matching distribution" in said or "name resolution" in said:
+        return (
+            ": is there a network? Behind a proxy set HTTPS_PROXY, for a mirror PIP_INDEX_URL. Without a network, give "
+            f"--sdist the file that `pip {SDIST_ONLY} {REQUIREMENT}` gets elsewhere, and have pip "
+            f"find {', '.join(PYTHON_TOOLS)} in a directory by PIP_NO_INDEX=1 and PIP_FIND_LINKS."
+        )
+    if "No space left" in said:
+        return ": the disk is full; the environment variable TMPDIR names another one for the gigabyte of a build."
+    if "Killed signal" in said or ("cc1plus" in said and "fatal error: Killed" in said):
+        return ": the memory did not suffice; fewer compilers at once need less: --jobs 1"
+    return "."
+
+
+def _last_lines(text: str, count: int = 25) -> str:
+    return "\n".join(text.rstrip().splitlines()[-count:])

@@ -1,0 +1,120 @@
+"""Horovod's collective operations, for whatever a graph may hold.
+
+Each has a name of its own in the graph, which is by what Horovod finds out what belongs together in different
+processes. The names follow from what is reduced, so they are the same in all processes, whatever else their graphs
+have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+import tpk
+
+_BROADCAST = frozenset(
+    {tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64, tf.float16, tf.float32, tf.float64, tf.bool}
+)
+_SENT_AS = {tf.bfloat16: tf.float32}
+_PARTS = {tf.complex64: tf.float32, tf.complex128: tf.float64}
+
+CHIEF = 0
+
+
+def mean_over_processes(hvd: Any, tensors: Sequence[Any], compression: Any, op: Any) -> list[Any]:
+    """Add to the graph what gives the means over all processes of `tensors`, the same bits in each.
+
+    Args:
+        hvd: the module `horovod.tensorflow`, initialized.
+        tensors: tensors or `tf.IndexedSlices` of any floating-point or complex dtype.
+        compression: one of those of `hvd.Compression`.
+        op: `hvd.Average` or `hvd.Adasum`, which takes the place of the mean.
+
+    Returns:
+        The means, in the same order; those of `tf.IndexedSlices` have the slices of all processes.
+    """
+
+    def reduce(tensor: Any, name: str) -> Any:
+        if not isinstance(tensor, tf.IndexedSlices):
+            return _in_sendable_dtype(
+                _unfoldable(hvd, tensor), lambda sent: hvd.allreduce(sent, name=name, op=op, compression=compression)
+            )
+        if op != hvd.Average:
+            return reduce(tf.convert_to_tensor(tensor), name)
+        return _mean_of_slices(hvd, tensor, name, compression)
+
+    with tf.device(_device(hvd)):
+        return [reduce(tensor, f"horovod_mean_{number}") for number, tensor in enumerate(tensors)]
+
+
+def broadcast_from_chief(hvd: Any, variables: Sequence[Any]) -> Any:
+    """Return an op that gives the variables of all processes the values that they have in the chief.
+
+    Args:
+        hvd: the module `horovod.tensorflow`, initialized.
+        variables: variables of any dtype but strings.
+    """
+    assigns = []
+    for number, variable in enumerate(variables):
+        value = variable.read_value()
+        with tf.device(_device(hvd)):
+            received = _broadcast(hvd, value, f"horovod_broadcast_{number}")
+        received = tf.ensure_shape(received, variable.shape)
+        assigns.append(variable.assign(received, read_value=False))
+    return tf.group(*assigns)
+
+
+def _mean_of_slices(hvd: Any, slices: Any, name: str, compression: Any) -> Any:
+    values, how = compression.compress(_unfoldable(hvd, slices.values))
+    values = compression.decompress(hvd.allgather(values, name=f"{name}_values"), how)
+    indices = hvd.allgather(_unfoldable(hvd, slices.indices), name=f"{name}_indices")
+    return tf.IndexedSlices(values / tf.cast(hvd.size(), values.dtype), indices, slices.dense_shape)
+
+
+def _unfoldable(hvd: Any, tensor: Any) -> Any:
+    """Return a tensor with the value of `tensor` that TensorFlow does not take for a constant.
+
+    What has constant inputs only, TensorFlow computes when it optimizes a graph for what is fetched together. That may
+    happen in one process and not in another, which would wait for each other then.
+    """
+    return tensor if _varies(tensor) else tensor * tf.cast(hvd.size_op() // hvd.size(), tensor.dtype)
+
+
+def _varies(tensor: Any) -> bool:
+    """Whether something that is no constant goes into the value of `tensor`."""
+    seen, ahead = set(), [tensor.op]
+    while ahead:
+        op = ahead.pop()
+        if op.op_def.is_stateful or op.type.startswith("Placeholder") or op.type.startswith("Variable"):
+            return True
+        new = [each.op for each in op.inputs if each.op not in seen]
+        seen.update(new)
+        ahead.extend(new)
+    return False
+
+
+def _in_sendable_dtype(tensor: Any, reduce: Callable[[Any], Any]) -> Any:
+    """Reduce a tensor whose dtype Horovod may not know in one that it knows."""
+    dtype = tensor.dtype
+    if dtype in _PARTS:
+        return tf.bitcast(reduce(tf.bitcast(tensor, _PARTS[dtype])), dtype)
+    if dtype in _SENT_AS:
+        return tf.cast(reduce(tf.cast(tensor, _SENT_AS[dtype])), dtype)
+    if not dtype.is_floating:
+        raise tpk.ConfigError(f"{tensor.name!r} is a gradient of dtype {dtype.name}, which Horovod cannot average.")
+    return reduce(tensor)
+
+
+def _broadcast(hvd: Any, value: Any, name: str) -> Any:
+    """Broadcast a tensor of any dtype; those that Horovod does not know go as what they are made of: bytes."""
+    if value.dtype in _BROADCAST:
+        return hvd.broadcast(value, root_rank=CHIEF, name=name)
+    as_bytes = tf.bitcast(value, tf.uint8)
+    return tf.bitcast(hvd.broadcast(as_bytes, root_rank=CHIEF, name=name), value.dtype)
+
+
+def _device(hvd: Any) -> str | None:
+    """Where Horovod's kernels are: on GPUs only if it was built with NCCL."""
+    return None if hvd.nccl_built() else "/cpu:0"

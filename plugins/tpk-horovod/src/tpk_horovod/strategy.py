@@ -1,0 +1,266 @@
+"""The strategy ``horovod``: many processes that average their gradients by Horovod."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+import tpk
+from tpk.strategies import Alone, Exchange, MultiProcessStrategy
+from tpk.strategies.cluster import Cluster, as_cluster
+from tpk_horovod import bootstrap
+from tpk_horovod.elastic import callbacks_of_round, is_elastic
+from tpk_horovod.exchange import HorovodExchange
+from tpk_horovod.failures import PeerErrors, Peers
+from tpk_horovod.library import load_horovod
+from tpk_horovod.ops import broadcast_from_chief, mean_over_processes
+
+if TYPE_CHECKING:
+    from tpk.strategies.devices import Devices
+
+logger = logging.getLogger(__name__)
+
+_COMPRESSIONS = {None: "none", "fp16": "fp16"}
+_OPS = {"average": "Average", "adasum": "Adasum"}
+
+DEFAULT_TIMEOUT = 1800.0
+
+_joins = itertools.count()
+"""Numbers the trainings of this process, so that notes for one of them are not taken for those for another."""
+
+
+class HorovodStrategy(MultiProcessStrategy):
+    """One or more devices in each of many processes; Horovod averages their gradients.
+
+    Each device of each process holds a whole replicate of the model, and takes its own datapoint. The gradients are
+    averaged over the devices of a process, then over the processes, and each replicate applies them; so all stay
+    identical, bit by bit. The processes are started by ``tpk launch``, `horovodrun`, MPI, SLURM or Kubernetes.
+
+    If the script has initialized Horovod itself, that is used as it is, and is left so.
+
+    Args:
+        devices: the devices of this process: a count, indices, or device strings. By default one: the GPU whose number
+            is the process's `local_rank`, or a CPU device if there are no GPUs.
+        compression: ``"fp16"`` sends gradients in half precision; a value above 65504 becomes infinite. None: as they
+            are.
+        op: ``"average"``; or ``"adasum"``, which adds gradients that agree less and averages those that agree, so that
+            the learning rate need not be scaled (Maleki et al., "Scaling Distributed Training with Adaptive Summation",
+            2020). It needs MPI, and a power of two of processes.
+        shard_data: whether each process takes its share of the data; otherwise all of what it is given.
+        timeout: how long a process may keep the others waiting, in seconds; then they end with a `PeerError`. It must
+            be more than what the chief takes to save and evaluate. One that is gone, or whose connection is cut, is
+            noticed at once, or within 30 s.
+        fusion_bytes: gradients are sent together, in buffers of up to that size; None leaves it to Horovod, which
+            takes 128 MiB; 0: each alone. Which ones come together is a matter of chance, and with three or more
+            processes so is the rounding of sums; with 0 it is not.
+        sync_variables: whether floating-point non-trainable variables are averaged over the devices of a process at
+            the end of each epoch.
+        cluster: who trains together, if neither the environment of Horovod nor TF_CONFIG nor SLURM tells: a
+            `tpk.Cluster`, or a mapping with the structure of TF_CONFIG.
+
+    Raises:
+        ConfigError: if an option has a value that it cannot have.
+
+    Example:
+        ```python
+        # tpk launch -n 2 script.py
+        tpk.launch_train_with_config(config, tpk.use("horovod", compression="fp16"))
+        ```
+    """
+
+    def __init__(
+        self,
+        devices: Devices = None,
+        *,
+        compression: str | None = None,
+        op: str = "average",
+        shard_data: bool = True,
+        timeout: float = DEFAULT_TIMEOUT,
+        fusion_bytes: int | None = None,
+        sync_variables: bool = False,
+        cluster: Any = None,
+    ) -> None:
+        super().__init__(1 if devices is None else devices, sync_variables=sync_variables, shard_data=shard_data)
+        if compression not in _COMPRESSIONS:
+            raise tpk.ConfigError(f"horovod: compression={compression!r}: expected None or 'fp16'.")
+        if op not in _OPS:
+            raise tpk.ConfigError(f"horovod: op={op!r}: expected 'average' or 'adasum'.")
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 2:
+            raise tpk.ConfigError(f"horovod: timeout={timeout!r}: expected a number of seconds, at least 2.")
+        if fusion_bytes is not None and (
+            isinstance(fusion_bytes, bool) or not isinstance(fusion_bytes, int) or fusion_bytes < 0
+        ):
+            raise tpk.ConfigError(f"horovod: fusion_bytes={fusion_bytes!r}: expected a number of bytes, or None.")
+        self._takes_default_device = devices is None
+        self._compression = compression
+        self._op = op
+        self._timeout = timeout
+        self._fusion_bytes = fusion_bytes
+        self._cluster = cluster
+        self._gpu: int | None = None
+        self._hvd: Any = None
+        self._exchange: Exchange = Alone()
+        self._peers: Peers | None = None
+        self._joined = ExitStack()
+        self._shutting_down = threading.Lock()
+
+    @property
+    def rank(self) -> int:
+        """The number of this process; 0 before `join`."""
+        return self._exchange.rank
+
+    @property
+    def world_size(self) -> int:
+        """How many processes train together; 1 before `join`."""
+        return self._exchange.world_size
+
+    @property
+    def local_rank(self) -> int:
+        """The number of this process among those on its host; 0 before `join`."""
+        return 0 if self._peers is None else int(self._hvd.local_rank())
+
+    @property
+    def local_size(self) -> int:
+        """How many of the processes are on this host; 1 before `join`."""
+        return 1 if self._peers is None else int(self._hvd.local_size())
+
+    @property
+    def exchange(self) -> Exchange:
+        """Exchanges values by Horovod's `allgather`."""
+        return self._exchange
+
+    @property
+    def is_reproducible(self) -> bool:  # type: ignore[override]
+        """Whether sums are always rounded alike: with up to two processes, or if each gradient is sent alone."""
+        return self.world_size <= 2 or self._fusion_bytes == 0
+
+    def join(self) -> None:
+        """Initialize Horovod, together with all other processes.
+
+        Raises:
+            PluginImportError: if there is no Horovod that would do.
+            ConfigError: if nothing tells who trains together, or the options do not fit that.
+            PeerError: if the others do not come in time.
+        """
+        hvd = self._hvd = load_horovod()
+        with ExitStack() as joined:
+            # A process that joins later does not know how many rounds there were; there, each has an empty board.
+            number = 0 if is_elastic() else next(_joins)
+            cluster = None if hvd.is_initialized() else self._initialize(hvd, number, joined)
+            self._check(hvd)
+            board = bootstrap.Board.of_environment(hvd.rank(), hvd.size(), number, cluster)
+            peers = Peers(hvd.rank(), self._timeout, self._shut_down, board)
+            exchange = HorovodExchange(hvd, peers)
+            joined.callback(exchange.close)
+            joined.callback(peers.close)
+            self._joined = joined.pop_all()
+        self._peers, self._exchange = peers, exchange
+        logger.info(
+            "rank %d of %d; %d of %d on this host", self.rank, self.world_size, self.local_rank, self.local_size
+        )
+
+    def leave(self) -> None:
+        """Shut Horovod down, unless it had been initialized before; the others end, too, if they have not yet."""
+        self._joined.close()
+
+    def session_config(self, config: Any) -> Any:
+        """Return `config`, in which the process sees its own GPU only, unless the devices were chosen."""
+        config = super().session_config(config)
+        if self._gpu is not None and not config.gpu_options.visible_device_list:
+            config.gpu_options.visible_device_list = str(self._gpu)
+        return config
+
+    def mean_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
+        """Add to the graph what gives the means over all processes of these gradients, the same bits in each."""
+        compression = getattr(self._hvd.Compression, _COMPRESSIONS[self._compression])
+        return mean_over_processes(self._hvd, tensors, compression, getattr(self._hvd, _OPS[self._op]))
+
+    def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
+        """Return an op that gives the variables of all processes the values that they have in the chief."""
+        return broadcast_from_chief(self._hvd, variables)
+
+    def after_restore(self, sess: Any) -> None:
+        """Give the variables of all processes the chief's values, and those of all devices the first one's.
+
+        Raises:
+            PeerError: if a process is gone, or has not come in time.
+        """
+        with self._peers.waiting() if self._peers is not None else nullcontext():
+            super().after_restore(sess)
+
+    def callbacks(self) -> list[tpk.Callback]:
+        """Return the callbacks that the strategy needs."""
+        own = [PeerErrors(self._peers)] if self._peers is not None and self.world_size > 1 else []
+        return [*own, *callbacks_of_round(), *super().callbacks()]
+
+    def _initialize(self, hvd: Any, number: int, joined: ExitStack) -> Cluster | None:
+        """Initialize Horovod; `joined` gets what there is to do when the process leaves.
+
+        Returns:
+            Who trains together, if it is not Horovod that was told.
+        """
+        settings = bootstrap.time_limits(hvd, self._timeout, is_elastic())
+        if self._fusion_bytes is not None:
+            settings["HOROVOD_FUSION_THRESHOLD"] = str(self._fusion_bytes)
+        joined.enter_context(bootstrap.environment(settings))
+        cluster = None
+        if not bootstrap.is_started_by_horovod(hvd):
+            cluster = self._find_cluster()
+            joined.enter_context(bootstrap.environment(bootstrap.placement(cluster)))
+            joined.enter_context(bootstrap.rendezvous_server(cluster))
+        if not is_elastic():
+            rank, size = (int(os.environ.get(f"HOROVOD_{name}", "0")) for name in ("RANK", "SIZE"))
+            board = bootstrap.Board.of_environment(rank, size, number, cluster)
+            if board is not None:
+                board.meet(self._timeout)
+        hvd.init()
+        joined.callback(self._shut_down)
+        return cluster
+
+    def _shut_down(self) -> None:
+        with self._shutting_down:
+            self._hvd.shutdown()
+
+    def _find_cluster(self) -> Cluster:
+        try:
+            cluster = as_cluster(self._cluster)
+        except tpk.ConfigError as error:
+            raise tpk.ConfigError(
+                f"{error} Or start the processes with `horovodrun -np 2 python script.py`."
+            ) from error
+        if cluster.job != "worker":
+            raise tpk.ConfigError(
+                f"this process is a {cluster.job!r} of its cluster, but with Horovod all processes are workers. Start "
+                "none but workers."
+            )
+        return cluster
+
+    def _check(self, hvd: Any) -> None:
+        size, local_rank = hvd.size(), hvd.local_rank()
+        if self._op == "adasum" and (not hvd.mpi_enabled() or size & (size - 1)):
+            raise tpk.ConfigError(
+                f"horovod: op='adasum' needs MPI and a power of two of processes, but there are {size}, and MPI is "
+                f"{'' if hvd.mpi_enabled() else 'not '}in use. Use op='average'."
+            )
+        if self._takes_default_device:
+            self._gpu = _choose_gpu(local_rank)
+
+
+def _choose_gpu(local_rank: int) -> int | None:
+    """Return the GPU of the process with this number on its host, or None if there is nothing to choose."""
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if gpus <= 1:
+        return None
+    if local_rank >= gpus:
+        raise tpk.ConfigError(
+            f"this host has {gpus} GPUs, but at least {local_rank + 1} processes. Start one process for each GPU, or "
+            "give the strategy devices=."
+        )
+    return local_rank

@@ -1,0 +1,33 @@
+"""The trainer ``HorovodTrainer``: a single-cost trainer with the strategy ``horovod``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tpk
+from tpk_horovod.strategy import HorovodStrategy
+
+if TYPE_CHECKING:
+    from tpk.strategies.devices import Devices
+
+
+class HorovodTrainer(tpk.SingleCostTrainer):
+    """Trains in many processes, with one or more devices each; Horovod averages their gradients.
+
+    Args:
+        devices: the devices of this process; see `HorovodStrategy`.
+        precision: what towers compute in; see `tpk.TowerTrainer`.
+        xla: whether towers and their gradients are compiled by XLA.
+        options: the other options of `HorovodStrategy`, such as ``compression="fp16"``.
+
+    Example:
+        ```python
+        # tpk launch -n 2 script.py
+        tpk.launch_train_with_config(config, "HorovodTrainer")
+        ```
+    """
+
+    def __init__(
+        self, devices: Devices = None, *, precision: str = "float32", xla: bool = False, **options: Any
+    ) -> None:
+        super().__init__(HorovodStrategy(devices, **options), precision, xla)

@@ -1,0 +1,95 @@
+"""Processes that train together, started by a test, and none of them left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+class Processes:
+    """Processes on this host that run a function of `trainings`; each has its output in files.
+
+    Args:
+        directory: where files go, and where they work.
+    """
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.running = []
+        self.all = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def start(self, function, *arguments, count=2, ranks=None, env=None):
+        """Start `count` processes that know each other by TF_CONFIG; only some `ranks`, if told."""
+        self.running.clear()
+        with contextlib.ExitStack() as held:
+            sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+            addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+        for rank in range(count) if ranks is None else ranks:
+            cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+            self.command(
+                [sys.executable, HERE / "trainings.py", function, self.path(rank, "result"), *map(str, arguments)],
+                rank,
+                {"TF_CONFIG": json.dumps(cluster), "RANK": str(rank), **(env or {})},
+            )
+        return self
+
+    def command(self, command, rank, env):
+        """Start one process."""
+        directory = self.directory / f"rank{rank}"
+        directory.mkdir(exist_ok=True)
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONUNBUFFERED": "1"}
+        with self.path(rank, "log").open("wb") as log:
+            process = subprocess.Popen(
+                [os.fspath(each) for each in command],
+                env={**os.environ, **quiet, **env},
+                cwd=directory,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.running.append(process)
+        self.all.append(process)
+
+    def path(self, rank, what):
+        return self.directory / f"{what}{rank}"
+
+    def log(self, rank):
+        return self.path(rank, "log").read_text(errors="replace")
+
+    def wait(self, rank, timeout=120):
+        """Wait for the end of a process; return its status."""
+        return self.running[rank].wait(timeout)
+
+    def results(self, timeout=240):
+        """Wait for all; return what their functions returned."""
+        deadline = time.monotonic() + timeout
+        statuses = [process.wait(max(deadline - time.monotonic(), 0.1)) for process in self.running]
+        assert not any(statuses), "\n".join(
+            f"--- rank {rank}: {status}\n{self.log(rank)[-5000:]}" for rank, status in enumerate(statuses)
+        )
+        return [pickle.loads(self.path(rank, "result").read_bytes()) for rank in range(len(statuses))]
+
+    def close(self):
+        """End all, with whatever they have started."""
+        for process in self.all:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdin.close()

@@ -1,0 +1,106 @@
+"""What happens to the others when one process dies, stops, is late, or never comes; nobody waits without end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("horovod", reason="Horovod is not built; `python -m tpk_horovod.build` does it")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from hosts import Processes
+from tpk_horovod.strategy import HorovodStrategy
+
+import tpk
+from tpk.errors import PeerError
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def processes(tmp_path):
+    with Processes(tmp_path) as started:
+        yield started
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_when_one_is_killed_the_other_ends_with_an_error(processes, rank):
+    processes.start("kill_one", rank)
+    assert processes.wait(rank) == -signal.SIGKILL
+    assert processes.wait(1 - rank, timeout=60) == 1
+    assert "PeerError: rank" in processes.log(1 - rank)
+
+
+def test_one_that_is_late_is_reported_then_given_up(processes):
+    processes.start("delay_one", 1, 6)
+    assert processes.wait(0) == 1
+    log = processes.log(0)
+    assert "rank 0 has been waiting for 2 s for rank 1 (127.0.0.1:" in log
+    assert "PeerError: rank 0 has waited for 6 s for rank 1 (127.0.0.1:" in log
+    processes.running[1].communicate(b"\n", timeout=60)
+    assert processes.running[1].returncode == 1
+    assert "PeerError" in processes.log(1)
+
+
+def test_one_that_does_not_answer_is_given_up(processes):
+    processes.start("freeze_one", 1, 6)
+    assert processes.wait(0) == 1
+    assert "PeerError" in processes.log(0)
+
+
+def test_models_that_differ_are_an_error_before_the_first_step(processes):
+    processes.start("differ")
+    for rank in (0, 1):
+        assert processes.wait(rank) == 1
+        assert "MismatchError: the processes of this training differ. In rank 1: variable" in processes.log(rank)
+
+
+def test_one_that_never_starts_is_named(processes):
+    processes.start("start_only", ranks=[0])
+    assert processes.wait(0) == 1
+    assert "PeerError: rank 0 has waited for 3 s, but rank 1 (127.0.0.1:" in processes.log(0)
+
+
+def test_a_chief_that_never_starts_is_an_error(monkeypatch):
+    strategy = HorovodStrategy(timeout=2, cluster=_cluster(index=1))
+    with pytest.raises(PeerError, match=r"the chief does not answer at 127\.0\.0\.1"):
+        strategy.join()
+    strategy.leave()
+
+
+def test_a_port_in_use_is_an_error():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        strategy = HorovodStrategy(cluster=_cluster(port=other.getsockname()[1]))
+        with pytest.raises(PeerError, match=r"the chief cannot listen at 127\.0\.0\.1:.*Choose another port"):
+            strategy.join()
+
+
+def test_parameter_servers_are_refused(monkeypatch):
+    config = {"cluster": {"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}, "task": {"type": "ps", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(tpk.ConfigError, match="Start none but workers"):
+        HorovodStrategy().join()
+
+
+def test_nobody_to_train_with_is_an_error_that_names_the_ways(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(tpk.ConfigError, match=r"tpk launch -n 2(.|\n)*horovodrun -np 2"):
+        HorovodStrategy().join()
+
+
+def test_a_start_by_mpi_needs_horovod_with_mpi(monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    with pytest.raises(tpk.ConfigError, match="was built without it"):
+        HorovodStrategy().join()
+
+
+def _cluster(index=0, port=None):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = port or free.getsockname()[1]
+    workers = [f"127.0.0.1:{port}", "127.0.0.2:1"]
+    return {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}

@@ -1,0 +1,98 @@
+"""Trainings of two processes, against the same training in one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("horovod", reason="Horovod is not built; `python -m tpk_horovod.build` does it")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import trainings
+from hosts import Processes
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def processes(tmp_path):
+    with Processes(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def many_ways(tmp_path_factory):
+    """What `trainings.train_many_ways` returns, in each of two processes."""
+    with Processes(tmp_path_factory.mktemp("many_ways")) as started:
+        yield started.start("train_many_ways").results()
+
+
+def trained(values):
+    """Return the variables that all replicates have."""
+    return {name: value for name, value in values.items() if not name.startswith("tower")}
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """Train in this process, in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return trainings.train
+
+
+@pytest.mark.parametrize("name", [*trainings.OPTIMIZERS, "fp16", "sparse"])
+def test_two_processes_with_two_devices_train_as_one_with_the_whole_batch(many_ways, alone, name):
+    rows = name == "sparse"
+    points = trainings.concatenated(trainings.datapoints(4 * trainings.STEPS, rows=rows), 4)
+    optimizer = {"fp16": "sgd", "sparse": "momentum"}.get(name, name)
+    expected = alone("QueueInputTrainer", points, optimizer, rows, steps_per_epoch=trainings.STEPS)
+    values = trained(many_ways[0][name])
+    assert values.keys() == expected.keys()
+    tolerance = 2e-3 if name == "fp16" else 2e-6
+    for variable, value in expected.items():
+        np.testing.assert_allclose(values[variable], value, rtol=tolerance, atol=tolerance, err_msg=variable)
+    assert not np.array_equal(values["output:0"], alone("QueueInputTrainer", points[:1], optimizer, rows)["output:0"])
+
+
+@pytest.mark.parametrize("name", [*trainings.OPTIMIZERS, "fp16", "sparse"])
+def test_all_replicates_of_all_processes_are_the_same_bits(many_ways, name):
+    first, second = (each[name] for each in many_ways)
+    assert first.keys() == second.keys()
+    for variable, value in first.items():
+        assert second[variable].tobytes() == value.tobytes(), variable
+        copy = first.get(f"tower1/{variable}")
+        assert copy is None or copy.tobytes() == value.tobytes(), variable
+    assert any(variable.startswith("tower1/") for variable in first)
+
+
+def test_compressed_gradients_are_not_those_of_full_precision(many_ways):
+    results = many_ways[0]
+    assert not np.array_equal(results["fp16"]["hidden:0"], results["sgd"]["hidden:0"])
+
+
+def test_only_the_chief_has_a_run_dir(many_ways):
+    assert many_ways[0]["files"]
+    assert many_ways[1]["files"] == []
+
+
+def test_a_training_goes_on_with_another_number_of_processes(processes, tmp_path):
+    shared = {"SHARED": str(tmp_path / "shared")}
+    processes.start("train_to_checkpoint", 1, env=shared).results()
+    (alone,) = processes.start("train_to_checkpoint", 2, count=1, env=shared).results()
+    assert alone["global_step:0"] == 8
+    first, second = processes.start("train_to_checkpoint", 3, env=shared).results()
+    assert first["global_step:0"] == 12
+    assert all(second[name].tobytes() == value.tobytes() for name, value in first.items())
+    files = os.listdir(tmp_path / "shared")
+    assert files.count("stats.jsonl") == 1
+    assert len((tmp_path / "shared" / "stats.jsonl").read_text().splitlines()) == 3
+
+
+def test_horovod_that_the_user_initialized_is_left_as_it_is(processes):
+    env = {"HOROVOD_SIZE": "1", "HOROVOD_RANK": "0"}
+    (result,) = processes.start("initialized_by_the_user", count=1, env=env).results()
+    assert result["is_initialized"]
+    assert result["size"] == 1

@@ -1,0 +1,229 @@
+"""What the processes of the tests do: ``python trainings.py FUNCTION RESULT [ARGUMENT ...]``."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from tpk_horovod.elastic import run_elastic
+
+import tpk
+
+v1 = tf.compat.v1
+
+STEPS = 20
+OPTIMIZERS = {
+    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
+    "momentum": lambda: v1.train.MomentumOptimizer(0.05, 0.9),
+    "adam": lambda: v1.train.AdamOptimizer(0.01),
+    "accumulating": lambda: tpk.AccumGradOptimizer(v1.train.MomentumOptimizer(0.05, 0.9), niter=4),
+}
+
+
+class Regression(tpk.ModelDesc):
+    """A small network; with `rows`, its first layer is an embedding, whose gradient is sparse."""
+
+    def __init__(self, optimizer="sgd", rows=False):
+        self.optimizer_name = optimizer
+        self.rows = rows
+
+    def inputs(self):
+        x = tf.TensorSpec([None], tf.int32, "x") if self.rows else tf.TensorSpec([None, 3], tf.float32, "x")
+        return [x, tf.TensorSpec([None, 1], tf.float32, "y")]
+
+    def build_graph(self, x, y):
+        def weights(name, shape, seed):
+            return v1.get_variable(name, shape, initializer=v1.random_normal_initializer(stddev=0.5, seed=seed))
+
+        table = weights("table", [10, 4], 1) if self.rows else None
+        hidden = tf.nn.embedding_lookup(table, x) if self.rows else x @ weights("hidden", [3, 4], 1)
+        bias = v1.get_variable("bias", [4], initializer=v1.zeros_initializer())
+        prediction = tf.tanh(hidden + bias) @ weights("output", [4, 1], 2)
+        # Its gradient is a constant, which TensorFlow could compute before the training.
+        slope = v1.get_variable("slope", [], initializer=v1.zeros_initializer())
+        return tf.reduce_mean((prediction - y) ** 2, name="cost") + 0.1 * slope
+
+    def optimizer(self):
+        return OPTIMIZERS[self.optimizer_name]()
+
+
+def datapoints(count, batch=4, rows=False):
+    rng = np.random.default_rng(7)
+    return [
+        [
+            rng.integers(0, 10, batch, np.int32) if rows else rng.normal(size=(batch, 3)).astype(np.float32),
+            rng.normal(size=(batch, 1)).astype(np.float32),
+        ]
+        for _ in range(count)
+    ]
+
+
+def concatenated(points, count):
+    return [
+        [np.concatenate(parts) for parts in zip(*points[start : start + count], strict=True)]
+        for start in range(0, len(points), count)
+    ]
+
+
+class Variables(tpk.Callback):
+    """Keeps the variables as they are after the training."""
+
+    chief_only = False
+
+    def after_train(self):
+        variables = {each.name: each for each in (*v1.global_variables(), *v1.local_variables())}
+        self.values = self.trainer.sess.run(variables)
+
+
+def train(strategy, points, optimizer="sgd", rows=False, **options):
+    """Train one epoch over the datapoints, in as many steps as there are if none are given; return the variables."""
+    variables = Variables()
+    options = {"max_epoch": 1, "monitors": [], "extra_callbacks": [], **options}
+    config = tpk.TrainConfig(
+        model=Regression(optimizer, rows),
+        data=tpk.QueueInput(points),
+        callbacks=[variables, *options.pop("callbacks", [])],
+        seed=3,
+        **options,
+    )
+    tpk.launch_train_with_config(config, strategy)
+    return variables.values
+
+
+def horovod(**options):
+    return tpk.use("horovod", **{"timeout": 60, **options})
+
+
+def train_many_ways():
+    """Train in several ways, one after the other, in the same processes."""
+    points = datapoints(4 * STEPS)
+    results = {name: train(horovod(devices=2), points, name, steps_per_epoch=STEPS) for name in OPTIMIZERS}
+    results["fp16"] = train(horovod(devices=2, compression="fp16"), points, steps_per_epoch=STEPS)
+    results["sparse"] = train(
+        horovod(devices=2), datapoints(4 * STEPS, rows=True), "momentum", rows=True, steps_per_epoch=STEPS
+    )
+    results["files"] = sorted(os.listdir())
+    return results
+
+
+class Act(tpk.Callback):
+    """Does something in one process after a number of steps."""
+
+    chief_only = False
+
+    def __init__(self, rank, step, act):
+        self.rank, self.step, self.act = rank, step, act
+
+    def trigger_step(self):
+        if self.global_step == self.step and self.trainer.exchange.rank == self.rank:
+            self.act()
+
+
+def kill_one(rank):
+    """One process dies in the middle of the training."""
+    act = Act(int(rank), 5, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    train(horovod(), datapoints(8), steps_per_epoch=1000, callbacks=[act])
+
+
+def freeze_one(rank, timeout):
+    """One process stops, and is not dead."""
+    act = Act(int(rank), 5, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    train(horovod(timeout=float(timeout)), datapoints(8), steps_per_epoch=1000, callbacks=[act])
+
+
+def delay_one(rank, timeout):
+    """One process does something else until the test ends it."""
+    act = Act(int(rank), 5, lambda: sys.stdin.readline())
+    train(horovod(timeout=float(timeout)), datapoints(8), steps_per_epoch=1000, callbacks=[act])
+
+
+def differ():
+    """The processes have models that differ."""
+    rank = int(os.environ["RANK"])
+    train(horovod(), datapoints(8, rows=rank == 1), rows=rank == 1, steps_per_epoch=10)
+
+
+def start_only():
+    train(horovod(timeout=3), datapoints(8), steps_per_epoch=10)
+
+
+def train_to_checkpoint(epochs):
+    """Train, or go on, in a directory that all processes share."""
+    return train(
+        horovod(),
+        datapoints(8),
+        "momentum",
+        steps_per_epoch=4,
+        max_epoch=int(epochs),
+        callbacks=["ModelSaver"],
+        monitors=["JSONWriter", "TFEventWriter"],
+        run_dir=os.environ["SHARED"],
+        resume="auto",
+    )
+
+
+def initialized_by_the_user():
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    values = train(horovod(), datapoints(8), steps_per_epoch=4)
+    return {"values": values, "is_initialized": hvd.is_initialized(), "size": hvd.size()}
+
+
+class Journal(tpk.Callback):
+    """Tells, in a file that all processes share, which step is done with how many processes."""
+
+    chief_only = False
+
+    def trigger_step(self):
+        exchange = self.trainer.exchange
+        with Path(os.environ["SHARED"], "journal").open("a") as journal:
+            journal.write(f"{self.global_step} {exchange.rank} {exchange.world_size}\n")
+
+
+def elastic(steps, event):
+    """Train elastically; in step 10, once, the process of one rank dies, or another host is offered."""
+    shared = Path(os.environ["SHARED"])
+    happened = shared / "happened"
+
+    def act(trainer):
+        if trainer.global_step < 10 or happened.exists():
+            return
+        if event == "join":
+            happened.write_text((shared / "hosts").write_text("localhost:1\n127.0.0.1:1\n") and "joined")
+        elif trainer.exchange.rank == int(event):
+            happened.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    class Event(tpk.Callback):
+        chief_only = False
+
+        def trigger_step(self):
+            act(self.trainer)
+            if event == "join" and self.trainer.exchange.world_size == 1:
+                # So that there is something left to do when the other one has started.
+                time.sleep(0.5)
+
+    def train_once():
+        return train(
+            horovod(timeout=120),
+            datapoints(8),
+            steps_per_epoch=4,
+            max_epoch=int(steps) // 4,
+            callbacks=["ModelSaver", Journal(), Event()],
+            run_dir=shared / "run",
+            resume="auto",
+        )
+
+    return run_elastic(train_once)["global_step:0"]
+
+
+if __name__ == "__main__":
+    function, result, *arguments = sys.argv[1:]
+    Path(result).write_bytes(pickle.dumps(globals()[function](*arguments)))

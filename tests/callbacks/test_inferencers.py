@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from evaluations import BATCHES, train
+from sklearn.metrics import f1_score, precision_score, recall_score
+
+import tpk
+from tpk.callbacks.inferencers import BinaryClassificationStats
+
+X = np.concatenate([x for x, _ in BATCHES])
+Y = np.concatenate([y for _, y in BATCHES])
+# Of the first epoch: the weight has become 2.
+SCORES = 1 / (1 + np.exp(-3 * X))
+
+
+def test_binary_statistics_are_those_of_scikit_learn():
+    stats = BinaryClassificationStats("score", "y", prefix="test", thresholds=[0.5, 0.9])
+    history = train(tpk.InferenceRunner(BATCHES, stats), epochs=1)
+    for threshold, (name, score) in itertools.product(
+        [0.5, 0.9], [("precision", precision_score), ("recall", recall_score), ("f1", f1_score)]
+    ):
+        assert history[f"test_{name}@{threshold}"] == [pytest.approx(score(Y, threshold < SCORES))]
+
+
+def results(inferencer, *batches):
+    inferencer.before_inference()
+    for batch in batches:
+        inferencer.on_fetches(batch)
+    return inferencer.after_inference()
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int64, np.float32])
+def test_yes_or_no_predictions_need_no_threshold(dtype):
+    stats = BinaryClassificationStats("pred", "label")
+    batches = [(np.array([1, 1, 0], dtype), np.array([1, 0, 1], dtype)), (np.array([1], dtype), np.array([1], dtype))]
+    third = pytest.approx(2 / 3)
+    assert results(stats, *batches) == {"val_precision": third, "val_recall": third, "val_f1": third}
+    nothing = np.zeros(2, dtype)
+    assert results(stats, (nothing, nothing)) == {"val_precision": 0, "val_recall": 0, "val_f1": 0}
+
+
+@pytest.mark.parametrize("labels", [[1, 0], [1, 0, 2], [1, 0, math.nan]])
+def test_labels_that_do_not_fit_are_an_error(labels):
+    with pytest.raises(tpk.InputError, match="must have a 0 or 1 for each of the 3 values of 'pred'"):
+        results(BinaryClassificationStats("pred", "label"), (np.ones(3), np.array(labels)))
+
+
+@pytest.mark.parametrize("thresholds", [[], [0.5, 0.5]])
+def test_thresholds_that_say_nothing_are_an_error(thresholds):
+    with pytest.raises(tpk.ConfigError, match="several different ones"):
+        BinaryClassificationStats("pred", "label", thresholds=thresholds)
+
+
+@pytest.mark.parametrize(("pred", "label"), [("weight", "y"), ("score", "cost")])
+def test_a_tensor_that_is_no_vector_is_an_error(pred, label):
+    with pytest.raises(tpk.ConfigError, match="takes a vector"):
+        train(tpk.InferenceRunner(BATCHES, BinaryClassificationStats(pred, label)))
+
+
+def test_a_mean_does_not_depend_on_the_order():
+    rng = np.random.default_rng(0)
+    values = (rng.normal(size=(50, 1)) * 10.0 ** rng.integers(-8, 8, size=(50, 1))).astype(np.float32)
+    stats = tpk.ScalarStats("a/cost:0", prefix="")
+    means = {results(stats, *rng.permutation(values))["cost"] for _ in range(20)}
+    assert means == {math.fsum(values.ravel()) / 50}
+
+
+@pytest.mark.parametrize(
+    ("values", "mean"), [([np.inf, 1], np.inf), ([np.inf, -np.inf], np.nan), ([1, np.nan], np.nan)]
+)
+def test_means_of_what_is_not_finite(values, mean):
+    (found,) = results(tpk.ScalarStats("cost"), *([value] for value in values)).values()
+    np.testing.assert_equal(found, mean)
+
+
+@pytest.mark.parametrize(
+    "merged", [tpk.ScalarStats("cost"), tpk.ClassificationError(), BinaryClassificationStats("score", "y")]
+)
+def test_states_without_any_batch_merge(merged):
+    merged.before_inference()
+    nothing = merged.state()
+    merged.merge([nothing, nothing])
+    assert set(merged.after_inference()) == set(merged.statistics)
+
+
+def test_a_mask_of_half_precision_is_counted_exactly():
+    class Model(tpk.ModelDesc):
+        def inputs(self):
+            return [tf.TensorSpec([None], tf.float16, "wrong")]
+
+        def build_graph(self, wrong):
+            return tf.reduce_mean(tf.compat.v1.get_variable("w", initializer=0.0))
+
+        def optimizer(self):
+            return tf.compat.v1.train.GradientDescentOptimizer(0.0)
+
+    # 4096 ones do not add up in float16.
+    error = tpk.ClassificationError("wrong")
+    assert results(error, np.ones(4097, np.float16), np.zeros(4095, np.float16)) == {"validation_error": 4097 / 8192}

@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from tpk.cli.main import main
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux has them")
+
+COMMAND = [sys.executable, "-c", "import sys; from tpk.cli.main import main; sys.exit(main())", "launch"]
+PREFACE = """
+import json, os, signal, subprocess, sys, time
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+tag = task["type"] + str(task["index"])
+
+def stay():
+    print("stays", flush=True)
+    while True:
+        signal.pause()
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A function that writes a script."""
+
+    def write(text):
+        path = tmp_path / "script.py"
+        path.write_text(PREFACE + textwrap.dedent(text))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def started():
+    """A function that starts ``tpk launch``."""
+    processes = []
+
+    def start(*arguments, **options):
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "bufsize": 1, **options},
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def launched(started):
+    """A function that runs ``tpk launch`` to its end, and returns exit status, stdout and stderr."""
+
+    def launch(*arguments):
+        process = started(*arguments)
+        out, err = process.communicate(timeout=100)
+        return process.returncode, out, err
+
+    return launch
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A pipe by name: whoever opens it to write holds it, and reading it ends when nobody does."""
+    path = tmp_path / "held"
+    os.mkfifo(path)
+    return path
+
+
+def await_lines(stream, *texts):
+    """Read lines until each of the texts was in one."""
+    missing, seen = set(texts), []
+    while missing:
+        line = stream.readline()
+        assert line, f"{missing} never came: {seen}"
+        seen.append(line)
+        missing -= {text for text in missing if text in line}
+    return seen
+
+
+def test_each_process_is_told_who_it_is_and_its_output_is_tagged(script, launched, tmp_path):
+    for worker in (0, 1):
+        os.mkfifo(tmp_path / f"worker{worker}")
+    path = script(
+        f"""
+        print(os.environ["TF_CONFIG"], *sys.argv[1:])
+        print("a warning", file=sys.stderr)
+        # The workers end after the parameter server, which would be ended with them.
+        if task["type"] == "worker":
+            open(os.path.join({str(tmp_path)!r}, tag)).read()
+        else:
+            for worker in (0, 1):
+                open(os.path.join({str(tmp_path)!r}, f"worker{{worker}}"), "w").close()
+        """
+    )
+    status, out, err = launched("-n", "2", "--ps", "1", path, "-n", "7", "--ps")
+    assert status == 0
+    said = dict(re.findall(r"^\[(\w+)\] (\{.*\}) -n 7 --ps$", out, re.MULTILINE))
+    configs = {tag: json.loads(text) for tag, text in said.items()}
+    assert {tag: config["task"] for tag, config in configs.items()} == {
+        "0": {"type": "worker", "index": 0},
+        "1": {"type": "worker", "index": 1},
+        "ps0": {"type": "ps", "index": 0},
+    }
+    cluster = configs["0"]["cluster"]
+    assert all(config["cluster"] == cluster for config in configs.values())
+    assert [len(cluster["worker"]), len(cluster["ps"])] == [2, 1]
+    assert len({*cluster["worker"], *cluster["ps"]}) == 3
+    assert sorted(err.splitlines()) == ["[0] a warning", "[1] a warning", "[ps0] a warning"]
+
+
+def test_parameter_servers_are_ended_when_the_workers_are_done(script, launched):
+    path = script("if task['type'] == 'ps': stay()")
+    assert launched("-n", "1", "--ps", "2", path)[0] == 0
+
+
+def test_when_one_fails_the_others_are_ended_and_its_traceback_is_the_last_thing(script, launched):
+    path = script(
+        """
+        if task["index"] == 0:
+            stay()
+        sys.stdout.write("no end of line")
+        print("a word before", file=sys.stderr)
+        raise ValueError("bad data")
+        """
+    )
+    status, out, err = launched("-n", "2", path)
+    assert status == 1
+    assert "[1] no end of line\n" in out
+    heading, last = err.split("What it wrote to stderr last:\n")
+    assert "tpk: rank 1 failed with exit status 1; the others are ended." in heading
+    assert "[1] ValueError: bad data" in heading
+    assert last.startswith("Traceback (most recent call last)")
+    assert last.endswith("ValueError: bad data\n")
+
+
+def test_the_one_that_complains_of_another_is_not_the_one_to_blame(script, launched, held):
+    path = script(
+        f"""
+        if task["index"] == 0:
+            holds = open({str(held)!r}, "w")
+            sys.exit("tpk.errors.PeerError: rank 1 is gone")
+        open({str(held)!r}).read()
+        sys.stderr.write("no memory left")
+        sys.exit(5)
+        """
+    )
+    status, _, err = launched("-n", "2", path)
+    assert status == 5
+    assert err.endswith("tpk: rank 1 failed with exit status 5. What it wrote to stderr last:\nno memory left\n")
+
+
+def test_one_that_complains_of_another_that_hangs_is_the_one_to_blame(script, launched, monkeypatch):
+    patience = "import tpk.cli.launch_processes as launching; launching.SETTLE_SECONDS = 0.1; "
+    command = [*COMMAND[:2], patience + COMMAND[2], *COMMAND[3:]]
+    monkeypatch.setattr(sys.modules[__name__], "COMMAND", command)
+    path = script(
+        """
+        if task["index"] == 1:
+            stay()
+        sys.exit("tpk.errors.PeerError: rank 1 is late")
+        """
+    )
+    status, _, err = launched("-n", "2", path)
+    assert status == 1
+    assert err.endswith("PeerError: rank 1 is late\n")
+
+
+def test_the_exit_status_tells_the_signal_that_killed_one(script, launched):
+    path = script("os.kill(os.getpid(), signal.SIGKILL) if task['index'] else stay()")
+    status, _, err = launched("-n", "2", path)
+    assert status == 128 + signal.SIGKILL
+    assert err.endswith(
+        "tpk: rank 1 was killed by SIGKILL (by the kernel if memory ran out), and wrote nothing to stderr.\n"
+    )
+
+
+def test_one_that_does_not_end_in_time_is_killed(script, launched, held):
+    path = script(
+        f"""
+        if task["index"] == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            with open({str(held)!r}, "w") as ready:
+                ready.write("ready")
+            stay()
+        open({str(held)!r}).read()
+        sys.exit(3)
+        """
+    )
+    status, _, err = launched("-n", "2", "--grace", "0.1", path)
+    assert status == 3
+    assert "tpk: rank 0 is killed: it has not ended within 0.1 s.\n" in err
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_signals_go_to_each_worker_once_and_to_no_parameter_server(script, started, signum):
+    path = script(
+        """
+        def told(signum, frame):
+            print(tag, "got", signum, flush=True)
+            if task["type"] == "worker":
+                sys.exit(0)
+
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(signum, told)
+        print("ready", flush=True)
+        while True:
+            signal.pause()
+        """
+    )
+    process = started("-n", "2", "--ps", "1", "--grace", "0", path)
+    await_lines(process.stdout, "[0] ready", "[1] ready", "[ps0] ready")
+    process.send_signal(signum)
+    out, _ = process.communicate(timeout=100)
+    assert out.count(f"worker0 got {signum:d}\n") == out.count(f"worker1 got {signum:d}\n") == 1
+    # It gets a SIGTERM as soon as it is not needed any more.
+    assert signum == signal.SIGTERM or f"ps0 got {signum:d}\n" not in out
+    assert process.returncode == 0
+
+
+def test_what_was_ended_by_a_signal_says_so_by_its_exit_status_and_is_no_failure(script, started):
+    process = started("-n", "2", script("stay()"))
+    await_lines(process.stdout, "[0] stays", "[1] stays")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert err == ""
+
+
+LEAVES_CHILDREN = """
+child = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); signal.pause()"
+with open({held!r}, "w") as held:
+    begun = subprocess.Popen(
+        [sys.executable, "-c", child], pass_fds=[held.fileno()], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    begun.stdout.readline()
+    {then}
+"""
+
+
+def test_nothing_is_left_when_the_launcher_is_killed(script, started, held):
+    path = script(LEAVES_CHILDREN.format(held=str(held), then="stay()"))
+    process = started("-n", "2", "--grace", "0.1", path)
+    with open(held) as reader:
+        await_lines(process.stdout, "[0] stays", "[1] stays")
+        process.kill()
+        # That ends once no process is there that holds it.
+        assert reader.read() == ""
+
+
+def test_nothing_is_left_of_what_the_processes_have_started(script, started, held):
+    path = script(LEAVES_CHILDREN.format(held=str(held), then="print('done', flush=True)"))
+    process = started("-n", "2", path)
+    with open(held) as reader:
+        await_lines(process.stdout, "[0] done", "[1] done")
+        assert reader.read() == ""
+    assert process.wait(timeout=100) == 0
+
+
+def test_nothing_is_left_when_nobody_reads_the_output(script, started, held):
+    path = script(LEAVES_CHILDREN.format(held=str(held), then="while True: print('more', flush=True)"))
+    process = started("-n", "2", path)
+    with open(held) as reader:
+        await_lines(process.stdout, "more")
+        process.stdout.close()
+        assert reader.read() == ""
+    assert process.wait(timeout=100) == 1
+
+
+def test_a_bar_is_one_line_where_there_is_no_terminal(script, launched):
+    path = script("sys.stderr.write('\\r 10%\\r 50%\\r100%\\n\\rthe end')")
+    assert launched("-n", "1", path)[2] == "[0] 100%\n[0] the end\n"
+
+
+def read_until(terminal, text, limit=100.0):
+    shown, deadline = b"", time.monotonic() + limit
+    while text not in shown:
+        assert select.select([terminal], [], [], max(deadline - time.monotonic(), 0))[0], shown
+        try:
+            shown += os.read(terminal, 65536)
+        except OSError:
+            raise AssertionError(shown) from None
+    return shown
+
+
+def test_in_a_terminal_rank_0_draws_its_bar_below_all_lines_and_ctrl_c_comes_once(script, tmp_path):
+    path = script(
+        """
+        count = 0
+        def told(signum, frame):
+            global count
+            count += 1
+        signal.signal(signal.SIGINT, told)
+        print("a terminal", os.isatty(2), flush=True)
+        if task["index"] == 0:
+            sys.stderr.write("\\r" + "width %d" % os.get_terminal_size(2).columns)
+            sys.stderr.flush()
+        signal.pause()
+        print("interrupted", count, flush=True)
+        """
+    )
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execv(sys.executable, [*COMMAND, "-n", "2", path])
+    try:
+        columns = os.get_terminal_size(terminal).columns
+        shown = read_until(terminal, b"[0] width")
+        while not (b"[0] a terminal True" in shown and b"[1] a terminal False" in shown):
+            shown += read_until(terminal, b"\n")
+        # Whatever came before it, the bar stands in the last line.
+        shown = (shown + read_until(terminal, b"")).rpartition(b"\n")[2]
+        os.write(terminal, b"\x03")
+        shown += read_until(terminal, b"interrupted 1\r\n")
+        shown += b"" if shown.count(b"interrupted") == 2 else read_until(terminal, b"interrupted")
+        assert f"[0] width {max(columns - 4, 1)}".encode() in shown
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        pid = 0
+    finally:
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def test_threads_are_limited_on_request(script, launched):
+    path = script("print(*[os.environ.get('TF_NUM_%s_THREADS' % each) for each in ('INTRAOP', 'INTEROP')])")
+    assert launched("-n", "1", "--threads", "3", path)[1] == "[0] 3 3\n"
+    assert launched("-n", "1", path)[1] == "[0] None None\n"
+
+
+def test_a_module_is_found_as_python_finds_it(tmp_path, monkeypatch, launched):
+    (tmp_path / "module_of_launch_test.py").write_text("import sys; print(__name__, sys.argv[1:])")
+    monkeypatch.chdir(tmp_path)
+    assert launched("-n", "1", "-m", "module_of_launch_test", "-x")[1] == "[0] __main__ ['-x']\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-n", "0", "x.py"], "-n must be at least 1, the number of workers, but is 0."),
+        (["-n", "1", "--ps", "-1", "x.py"], "--ps must not be negative, but is -1."),
+        (["-n", "1", "--threads", "0", "x.py"], "--threads must be at least 1, but is 0."),
+        (["-n", "1", "--grace", "-2", "x.py"], "--grace must not be negative, but is -2."),
+        (["-n", "1", "--grace", "nan", "x.py"], "--grace must not be negative, but is nan."),
+        (["-n", "2"], "which script? Give it after the options: tpk launch -n 2 train.py"),
+        (["-n", "2", "nosuch.py"], "there is no script 'nosuch.py' in "),
+        (["-n", "2", "-m", "nosuch_of_launch.train"], "there is no module 'nosuch_of_launch.train', neither"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(arguments, told, capsys, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert main(["launch", *arguments]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"tpk: {told}")
+    assert shown.count("\n") == 1
+
+
+def test_a_process_of_a_cluster_launches_no_other_one(script, capsys, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    assert main(["launch", "-n", "2", script("")]) == 1
+    assert "unset TF_CONFIG" in capsys.readouterr().err
+
+
+def test_there_is_no_option_for_hosts_and_the_help_says_what_there_is(capsys):
+    with pytest.raises(SystemExit):
+        main(["launch", "--help"])
+    shown = capsys.readouterr().out
+    for way in ("horovodrun", "srun", "Kubernetes"):
+        assert way in shown

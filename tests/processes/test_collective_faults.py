@@ -1,0 +1,119 @@
+"""What becomes of a collective training in which a process dies, hangs, fails, is late, or never starts."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+
+import collective_trainings as trainings
+import pytest
+
+import tpk
+from tpk.strategies.collective import CollectiveStrategy
+
+QUICK = {"timeout": 3.0, "start_timeout": 20.0}
+
+
+def assert_ended_by_peer_error(outcome, *words):
+    assert outcome.status == 1, outcome.stderr[-3000:]
+    (last,) = [line for line in outcome.stderr.splitlines() if line.startswith("tpk.errors.PeerError")][-1:] or [""]
+    assert last, outcome.stderr[-3000:]
+    for word in words:
+        assert word in last, last
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_others_end_when_one_is_killed_in_a_step(launch, killed):
+    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK), timeout=40)
+    for worker in running.workers:
+        worker.wait_for("step 5")
+    running.workers[killed].send(signal.SIGKILL)
+    assert_ended_by_peer_error(running.wait()[1 - killed], f"rank {killed}", "is gone")
+
+
+def test_all_others_name_the_one_that_was_killed(launch):
+    running = launch(trainings.train_forever, workers=3, args=(None, 1, 3, QUICK), timeout=60)
+    for worker in running.workers:
+        worker.wait_for("step 3")
+    running.workers[2].send(signal.SIGKILL)
+    for outcome in running.wait()[:2]:
+        assert_ended_by_peer_error(outcome, "rank 2")
+
+
+def test_a_process_that_does_not_answer_counts_as_dead(launch):
+    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK), timeout=40)
+    running.workers[1].wait_for("step 5")
+    running.workers[1].send(signal.SIGSTOP)
+    assert_ended_by_peer_error(running.workers[0].wait(), "rank 1", "has not answered")
+    running.workers[1].send(signal.SIGKILL)
+    running.workers[1].send(signal.SIGCONT)
+    running.wait()
+
+
+def test_the_error_of_one_is_told_by_the_others(launch):
+    first, second = launch(trainings.train_forever, args=(trainings.fail, 1, 3, QUICK), timeout=40).wait()
+    assert "\nValueError: the model has gone bad" in second.stderr
+    assert_ended_by_peer_error(first, "rank 1", "has failed", "the model has gone bad")
+
+
+def test_one_that_is_late_is_reported_and_waited_for(launch):
+    def run():
+        strategy = tpk.use("collective", late_after=0.3)
+        trainings.train(
+            trainings.batches(16), 8, callbacks=[trainings.Steps(1, 3, trainings.hold_up)], strategy=strategy
+        )
+
+    first, second = launch(run).wait()
+    assert first.status == second.status == 0, first.stderr[-3000:]
+    (report,) = re.findall("WARNING.*waiting in .*", first.stderr)[:1]
+    assert "rank 1" in report
+    assert "waiting in" not in second.stderr
+
+
+def test_one_that_is_too_late_is_waited_for_no_longer(launch):
+    def run(act):
+        strategy = tpk.use("collective", patience=1.0, timeout=3.0)
+        callbacks = [trainings.Steps(1, 3, act)]
+        trainings.train(trainings.batches(16), 8, callbacks=callbacks, strategy=strategy)
+
+    running = launch(run, args=(input,), timeout=40)
+    assert_ended_by_peer_error(running.workers[0].wait(), "rank 1", "has not come for")
+    running.workers[1].tell("go on")
+    running.wait()
+
+
+def test_one_that_never_starts_is_named(launch):
+    options = {"start_timeout": 2.0}
+    running = launch(trainings.train_forever, args=(None, 1, 3, options), start=[0], timeout=40)
+    (outcome,) = running.wait()
+    assert_ended_by_peer_error(outcome, "rank 1", "did not start within 2 s")
+
+
+def join_and_wait(rank):
+    strategy = CollectiveStrategy(**QUICK)
+    strategy.join()
+    print("joined", flush=True)
+    if strategy.rank == rank:
+        input()
+    strategy.exchange.gather("something", None)
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_others_end_when_one_is_killed_before_the_first_step(launch, killed):
+    running = launch(join_and_wait, args=(killed,), timeout=40)
+    for worker in running.workers:
+        worker.wait_for("joined")
+    running.workers[killed].send(signal.SIGKILL)
+    assert_ended_by_peer_error(running.wait()[1 - killed], f"rank {killed}", "is gone")
+
+
+def test_a_port_in_use_is_named(launch):
+    def run():
+        strategy = CollectiveStrategy()
+        with socket.create_server(("", strategy.cluster.port)):
+            strategy.join()
+
+    (outcome,) = launch(run, start=[0]).wait()
+    last = outcome.stderr.strip().splitlines()[-1]
+    assert "ConfigError" in last and "cannot listen at port" in last

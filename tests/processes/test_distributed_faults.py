@@ -1,0 +1,112 @@
+"""What becomes of workers and parameter servers when another one is killed, or never comes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+from distributed_trainings import STRATEGIES, batches, train
+
+import tpk
+from tpk.session import newest_complete
+
+
+class Tell(tpk.Callback):
+    chief_only = False
+
+    def trigger_step(self, trainer):
+        if trainer.global_step == 3:
+            print("in the middle", flush=True)
+
+
+def endless(name, **options):
+    strategy = STRATEGIES[name](**{"start_timeout": 60, "timeout": 10, **options})
+    train(strategy, batches(4), steps=10**9, callbacks=[Tell()])
+
+
+def peer_error(process):
+    """Wait for the end of a process that ends by a `PeerError`; return what that says."""
+    outcome = process.wait()
+    assert outcome.status == 1, process.report()
+    errors = [line for line in outcome.stderr.splitlines() if line.startswith("tpk.errors.PeerError: ")]
+    assert errors, process.report()
+    return errors[-1]
+
+
+@pytest.mark.parametrize("killed", ["worker0", "worker1", "ps0"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_who_is_killed_is_named_by_all_others(launch, strategy, killed):
+    running = launch(endless, servers=1, args=(strategy,))
+    for worker in running.workers:
+        worker.wait_for("in the middle")
+    processes = {"worker0": running.workers[0], "worker1": running.workers[1], "ps0": running.servers[0]}
+    victim = processes.pop(killed)
+    victim.send(signal.SIGKILL)
+    name = {"worker0": "rank 0", "worker1": "rank 1", "ps0": "parameter server 0"}[killed]
+    for process in processes.values():
+        assert name in peer_error(process)
+    assert victim.wait().status == -signal.SIGKILL
+
+
+def test_a_worker_that_is_stopped_counts_as_dead_after_the_timeout(launch):
+    running = launch(endless, servers=1, args=("replicated",))
+    for worker in running.workers:
+        worker.wait_for("in the middle")
+    running.workers[1].send(signal.SIGSTOP)
+    for process in (running.workers[0], running.servers[0]):
+        assert re.search(r"rank 1 \(.*\) has given no sign of life for 1\d s", peer_error(process))
+    running.workers[1].kill()
+
+
+def fails_in_worker_1():
+    class Fail(tpk.Callback):
+        chief_only = False
+
+        def trigger_step(self, trainer):
+            if trainer.exchange.rank == 1 and trainer.global_step == 3:
+                raise ValueError("bad luck")
+
+    train(STRATEGIES["replicated"](start_timeout=60, timeout=10), batches(4), steps=10**9, callbacks=[Fail()])
+
+
+def test_others_say_by_what_error_a_worker_has_failed(launch):
+    running = launch(fails_in_worker_1, servers=1)
+    for process in (running.workers[0], running.servers[0]):
+        assert re.search(r"rank 1 \(.*\) has failed: ValueError: bad luck", peer_error(process))
+    assert "ValueError: bad luck" in running.workers[1].wait().stderr
+
+
+def test_a_worker_that_never_starts_is_named(launch):
+    running = launch(lambda: endless("replicated", start_timeout=3), servers=1, start=[0])
+    for process in (running.workers[0], running.servers[0]):
+        assert re.search(r"rank 1 \(.*\) did not start within 3 s", peer_error(process))
+
+
+def test_a_parameter_server_that_never_starts_is_named(launch):
+    def run():
+        if "ps" in os.environ["TF_CONFIG"].partition('"task"')[2]:
+            return
+        endless("replicated", start_timeout=2)
+
+    running = launch(run, servers=1)
+    for worker in running.workers:
+        assert re.search(r"parameter server 0 \(.*\) did not start within 2 s", peer_error(worker))
+    running.servers[0].wait()
+
+
+def until_a_signal(run_dir):
+    strategy = STRATEGIES["replicated"](start_timeout=60, timeout=10)
+    train(strategy, batches(4), steps=10**9, callbacks=[Tell()], run_dir=run_dir)
+
+
+def test_a_parameter_server_outlives_the_signal_that_ends_all(launch, tmp_path):
+    running = launch(until_a_signal, servers=1, args=(tmp_path / "run",))
+    for worker in running.workers:
+        worker.wait_for("in the middle")
+    for process in (*running.servers, *running.workers):
+        process.send(signal.SIGTERM)
+    for process in (*running.servers, *running.workers):
+        assert process.wait().status == 128 + signal.SIGTERM, process.report()
+    assert newest_complete(tmp_path / "run").state["progress"]["global_step"] >= 3

@@ -292,11 +292,14 @@ class TranslateErrors(Callback):
 
     def translate_error(self, error: Exception) -> Exception | None:
         """Return the error that names who is to blame, if it is another process."""
+        if isinstance(error, tf.errors.OutOfRangeError):
+            self._strategy.presence.end()
         return self._strategy.explain(error)
 
     @hookimpl(tryfirst=True)
     def after_train(self, trainer: Trainer) -> None:
-        """Add to the error by which the training ends that another process has failed before, if one has."""
+        """Tell the others; add to an error by which the training ends that another process has failed before."""
+        self._strategy.presence.end()
         known = self._strategy.presence.failure
         if known is not None and trainer.failure is not None and not isinstance(trainer.failure, PeerError):
             add_note(trainer.failure, f"another process has failed before: {known}")

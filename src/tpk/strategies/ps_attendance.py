@@ -11,7 +11,9 @@ import attrs
 from tpk.strategies.cluster import WORKER, Cluster
 from tpk.strategies.reachability import is_listening
 
-ALIVE, LEFT, FAILED = "alive", "left", "failed"
+ALIVE, ENDED, LEFT, FAILED = "alive", "ended", "left", "failed"
+
+_HERE = (ALIVE, ENDED)
 
 
 @attrs.frozen
@@ -19,7 +21,8 @@ class Sign:
     """What a worker tells of itself.
 
     Attributes:
-        state: ``"alive"``, ``"left"``, or ``"failed"``, which also is to have left.
+        state: ``"alive"``; ``"ended"`` if it lives, but makes no more steps; ``"left"`` in good order; or ``"failed"``,
+            and left.
         count: how many signs it has given; so no two of them are alike.
         step: how many steps it has begun.
         failure: the error by which it has failed.
@@ -76,7 +79,7 @@ class Attendance:
     def are_gone(self) -> bool:
         """Whether no worker is here any more: those that have come have left, failed, or died."""
         return all(
-            sign is None or sign.state != ALIVE or self._death(rank) is not None
+            sign is None or sign.state not in _HERE or self._death(rank) is not None
             for rank, sign in enumerate(self._signs)
         )
 
@@ -87,17 +90,17 @@ class Attendance:
 
     def behind(self, step: int) -> list[str]:
         """Return which workers have begun fewer steps than `step`, and how many."""
-        return self._who_are(ALIVE, step)
+        return self._who_are((ALIVE,), step)
 
     def ended_before(self, step: int) -> list[str]:
-        """Return which workers have left in good order with fewer steps than `step`, and how many."""
-        return self._who_are(LEFT, step)
+        """Return which workers make no more steps, in good order, with fewer than `step`, and how many."""
+        return self._who_are((ENDED, LEFT), step)
 
-    def _who_are(self, state: str, step: int) -> list[str]:
+    def _who_are(self, states: Sequence[str], step: int) -> list[str]:
         return [
             f"{self._name(rank)}, at step {sign.step}"
             for rank, sign in enumerate(self._signs)
-            if sign is not None and sign.state == state and sign.step < step
+            if sign is not None and sign.state in states and sign.step < step
         ]
 
     def failures(self) -> list[str]:
@@ -115,7 +118,7 @@ class Attendance:
     def _death(self, rank: int) -> str | None:
         """Return why a worker counts as dead, or None if it does not."""
         sign, silence = self._signs[rank], self._clock() - self._seen_at[rank]
-        if sign is None or sign.state != ALIVE or silence < min(self._silence, self._timeout):
+        if sign is None or sign.state not in _HERE or silence < min(self._silence, self._timeout):
             return None
         if not is_listening(self._cluster.workers[rank]):
             return "has died: nothing listens at its address any more"

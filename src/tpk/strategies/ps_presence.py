@@ -15,7 +15,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError, PeerError
 from tpk.strategies.cluster import PS, Cluster, device_of
 from tpk.strategies.distributed_session import WorkerSession
-from tpk.strategies.ps_attendance import ALIVE, FAILED, LEFT, Attendance, Sign
+from tpk.strategies.ps_attendance import ALIVE, ENDED, FAILED, LEFT, Attendance, Sign
 from tpk.strategies.reachability import is_listening
 from tpk.strategies.servers import RunningServer
 
@@ -95,6 +95,7 @@ class Presence:
         self._break_off = break_off
         self.attendance = Attendance(cluster, patience.sign, silence=3 * SECONDS_BETWEEN_SIGNS)
         self._count = 0
+        self._state = ALIVE
         self._steps = 0
         self._in_step_since: float | None = None
         self._reported_at = 0.0
@@ -128,6 +129,13 @@ class Presence:
     def end_step(self) -> None:
         """Say that it is done."""
         self._in_step_since = None
+
+    def end(self) -> None:
+        """Say that this worker makes no more steps; one that is under way has failed."""
+        if self._in_step_since is not None:
+            self._in_step_since = None
+            self._steps -= 1
+        self._state = ENDED
 
     @property
     def failure(self) -> PeerError | None:
@@ -186,13 +194,16 @@ class Presence:
 
     def _give_sign(self) -> None:
         self._count += 1
-        signs, _ = self._run([self._read, self._write], Sign(ALIVE, self._count, self._steps), self._patience.sign)
+        signs, _ = self._run(
+            [self._read, self._write], Sign(self._state, self._count, self._steps), self._patience.sign
+        )
         self.attendance.note(signs)
 
     def _in_vain(self) -> list[str]:
         """Return for whom this worker waits in vain in its step; report those who are late."""
         since, now = self._in_step_since, time.monotonic()
-        if since is None:
+        # At once would be too soon: the data may be about to end here, too.
+        if since is None or now - since < self._patience.late:
             return []
         ended, behind = self.attendance.ended_before(self._steps), "; ".join(self.attendance.behind(self._steps))
         if ended:
@@ -201,7 +212,7 @@ class Presence:
             return [
                 f"{behind}, lives, but this process has waited for it for {now - since:.0f} s in step {self._steps}"
             ]
-        if behind and now - max(since, self._reported_at) > self._patience.late:
+        if behind and now - self._reported_at > self._patience.late:
             self._reported_at = now
             logger.warning("waiting in step %d since %.0f s for %s", self._steps, now - since, behind)
         return []

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpk.errors import ConfigError
-from tpk.session import NewSessionCreator, SessionCreator
+from tpk.session import NewSessionCreator, SessionCreator, default_session_config
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+FOREVER = 2**63 - 1
+"""The `max_epoch` of a training that ends by itself."""
 
 
 def check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
@@ -25,13 +30,13 @@ def check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> N
             raise ConfigError(f"{name}={count!r}: expected a positive whole number.")
 
 
-def choose_creator(creator: SessionCreator | None, config: Any, adjust_config: Callable[[Any], Any]) -> SessionCreator:
-    """Return what creates the session.
+def choose_creator(trainer: Trainer, creator: SessionCreator | None, config: Any) -> SessionCreator:
+    """Return what creates the session of a trainer.
 
     Args:
+        trainer: says what the session's config shall be, and what creates it by default.
         creator: what the user gave, or None for a new session.
         config: the `tf.compat.v1.ConfigProto` that the user gave for a new session, or None.
-        adjust_config: returns the config that the trainer wants, given that.
 
     Raises:
         ConfigError: if both are given.
@@ -41,7 +46,8 @@ def choose_creator(creator: SessionCreator | None, config: Any, adjust_config: C
             "session_creator and session_config exclude each other. Give the config to the session creator."
         )
     if creator is None:
-        creator = NewSessionCreator(config=config)
+        config = default_session_config() if config is None else config
+        return trainer.session_creator(trainer.session_config(config))
     if isinstance(creator, NewSessionCreator):
-        creator.config = adjust_config(creator.config)
+        creator.config = trainer.session_config(creator.config)
     return creator

@@ -20,6 +20,7 @@ from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source import InputSource, QueueInput
 from tpk.plugin import get_catalog
 from tpk.predict import OnlinePredictor, device_for, predictor_of
+from tpk.session import SessionCreator
 from tpk.strategies import Exchange, Strategy
 from tpk.tower import TowerFunc, TowerHandle, TowerHandles
 from tpk.train.trainer import Trainer
@@ -188,6 +189,10 @@ class TowerTrainer(Trainer):
     def session_config(self, config: Any) -> Any:
         """Return the session's config as the strategy wants it."""
         return self.strategy.session_config(config)
+
+    def session_creator(self, config: Any) -> SessionCreator:
+        """Return what the strategy creates a session with."""
+        return self.strategy.session_creator(config)
 
     def get_predictor(
         self,

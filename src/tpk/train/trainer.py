@@ -18,10 +18,10 @@ from tpk.graph.model_overview import log_model_overview
 from tpk.graph.random import step_reads
 from tpk.monitors import Monitors
 from tpk.plugin import Callback, HookManager, StepHooks, get_catalog
-from tpk.session import HookedSession, Progress, SessionCreator, as_session_init
+from tpk.session import HookedSession, NewSessionCreator, Progress, SessionCreator, as_session_init
 from tpk.strategies import Alone, Exchange
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
-from tpk.train.arguments import check_counts, choose_creator
+from tpk.train.arguments import FOREVER, check_counts, choose_creator
 from tpk.train.checkpoints import Checkpoints
 from tpk.train.defaults import DEFAULT_CALLBACKS, DEFAULT_MONITORS
 from tpk.train.loop import run_loop
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from tpk.session.checkpoint_files import Checkpoint
 
 logger = logging.getLogger(__name__)
-
-FOREVER = 2**63 - 1
-"""The `max_epoch` of a training that ends by itself."""
 
 
 class Trainer:
@@ -129,6 +126,10 @@ class Trainer:
     def session_config(self, config: Any) -> Any:
         """Return the `tf.compat.v1.ConfigProto` of a new session, given the one that it would have had."""
         return config
+
+    def session_creator(self, config: Any) -> SessionCreator:
+        """Return what creates a new session with this `tf.compat.v1.ConfigProto`."""
+        return NewSessionCreator(config=config)
 
     def describe(self) -> dict[str, Any]:
         """Return what this trainer is, as plain data for ``config.json``."""
@@ -259,7 +260,7 @@ class Trainer:
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,
-                session_creator=choose_creator(session_creator, session_config, self.session_config),
+                session_creator=choose_creator(self, session_creator, session_config),
                 session_init=session_init,
             )
             with self.graph.as_default(), self.sess.as_default(), self.preemption.handling():

@@ -64,7 +64,7 @@ def main():
         dataflow=train,
         callbacks=[
             tpk.ModelSaver(max_to_keep=3, asynchronous=True),
-            tpk.InferenceRunner(test, [tpk.ScalarStats("cost"), tpk.ClassificationError()]),
+            tpk.InferenceRunner(test, [tpk.ScalarStats("cost"), tpk.ClassificationError()], sanity_batches=2),
             tpk.ScheduledHyperParamSetter("learning_rate", [(20, 2e-4)]),
         ],
         session_init=args.load,

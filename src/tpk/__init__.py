@@ -15,9 +15,11 @@ _ROOMS = ("callbacks", "dataflow", "graph", "input_source", "layers", "monitors"
 
 _PUBLIC = {
     "tpk.callbacks": (
+        "BinaryClassificationStats",
         "CallbackFactory",
         "CallbackToHook",
         "ClassificationError",
+        "DataParallelInferenceRunner",
         "EarlyStopping",
         "EnableCallbackIf",
         "EstimatedTimeLeft",
@@ -29,6 +31,7 @@ _PUBLIC = {
         "InputMonitor",
         "MaxSaver",
         "MergeAllSummaries",
+        "MetricInferencer",
         "MinSaver",
         "ModelSaver",
         "MovingAverageSummary",

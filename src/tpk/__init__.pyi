@@ -10,9 +10,11 @@ from tpk import (
     strategies as strategies,
 )
 from tpk.callbacks import (
+    BinaryClassificationStats as BinaryClassificationStats,
     CallbackFactory as CallbackFactory,
     CallbackToHook as CallbackToHook,
     ClassificationError as ClassificationError,
+    DataParallelInferenceRunner as DataParallelInferenceRunner,
     EarlyStopping as EarlyStopping,
     EnableCallbackIf as EnableCallbackIf,
     EstimatedTimeLeft as EstimatedTimeLeft,
@@ -24,6 +26,7 @@ from tpk.callbacks import (
     InputMonitor as InputMonitor,
     MaxSaver as MaxSaver,
     MergeAllSummaries as MergeAllSummaries,
+    MetricInferencer as MetricInferencer,
     MinSaver as MinSaver,
     ModelSaver as ModelSaver,
     MovingAverageSummary as MovingAverageSummary,

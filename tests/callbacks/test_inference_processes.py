@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +9,7 @@ from evaluations import BATCHES, train, train_together
 
 import tpk
 from tpk.callbacks import Inferencer
+from tpk.callbacks.data_parallel_inference import DataParallelInferenceRunner
 from tpk.callbacks.inferencers import BinaryClassificationStats
 from tpk.callbacks.metric_inferencer import MetricInferencer
 from tpk.errors import PeerError
@@ -23,10 +26,14 @@ def inferencers():
     ]
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_processes_evaluate_a_share_each_and_report_what_one_would(count):
+@pytest.mark.parametrize(
+    ("count", "make"),
+    [(2, tpk.InferenceRunner), (3, tpk.InferenceRunner), (2, partial(DataParallelInferenceRunner, devices=2))],
+    ids=["two", "three", "two with two devices each"],
+)
+def test_processes_evaluate_a_share_each_and_report_what_one_would(count, make):
     alone = train(tpk.InferenceRunner(BATCHES, inferencers()))
-    outcomes = train_together(count, lambda rank: [tpk.InferenceRunner(BATCHES, inferencers(), sanity_batches=1)])
+    outcomes = train_together(count, lambda rank: [make(BATCHES, inferencers(), sanity_batches=1)])
     for history in outcomes:
         assert history.keys() == alone.keys()
         for name, values in alone.items():

@@ -90,12 +90,19 @@ def test_the_training_draws_what_it_would_draw_without():
     assert drawn[0] == drawn[1]
 
 
-@pytest.mark.parametrize("make", RUNNERS)
-@pytest.mark.parametrize("source", [tpk.FeedInput, tpk.QueueInput, tpk.TFDatasetInput])
-@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize(
+    ("make", "source", "every"),
+    [
+        (tpk.InferenceRunner, tpk.FeedInput, 1),
+        (tpk.InferenceRunner, tpk.QueueInput, 1),
+        (tpk.InferenceRunner, tpk.TFDatasetInput, 1),
+        (tpk.InferenceRunner, tpk.QueueInput, 3),
+        (DataParallelInferenceRunner, tpk.QueueInput, 1),
+    ],
+)
 def test_a_resumed_training_reports_what_it_would_have(tmp_path, make, source, every):
     def run(run_dir, epochs, resume="never"):
-        # Batches of one weight of the model each: their order decides what a mean is in the last bits.
+        # Data that is shuffled anew in each pass: it makes a difference which pass comes next.
         class First(Counts):
             def on_fetches(self, results):
                 self.passes[-1] = float(results[0])
@@ -110,6 +117,34 @@ def test_a_resumed_training_reports_what_it_would_have(tmp_path, make, source, e
     run(tmp_path / "resumed", 2)
     assert run(tmp_path / "resumed", 6, "must") == whole
     assert len(whole["batches"]) == 6 // every
+
+
+class Foreign:
+    """Data that keeps no position."""
+
+    def __iter__(self):
+        return iter(BATCHES)
+
+
+class ForeignWithState(Foreign):
+    """Data of which the position is no plain data."""
+
+    def state_dict(self):
+        return {"generator": object()}
+
+    def load_state_dict(self, state):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("data", [Foreign, ForeignWithState])
+def test_data_that_cannot_tell_its_position_begins_again_and_prevents_no_checkpoint(tmp_path, data):
+    for epochs, resume in ((1, "never"), (2, "must")):
+        counts = Counts()
+        history = train(
+            tpk.InferenceRunner(data(), counts), "ModelSaver", run_dir=tmp_path, epochs=epochs, resume=resume
+        )
+        assert counts.passes == [len(BATCHES)]
+        assert history["batches"] == [len(BATCHES)] * epochs
 
 
 @pytest.mark.parametrize("make", RUNNERS)

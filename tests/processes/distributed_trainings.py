@@ -90,11 +90,12 @@ def concatenated(data, count):
     ]
 
 
-def train(strategy, data, steps=STEPS, model=None, callbacks=(), epochs=1, **options):
+def train(strategy, data, steps=STEPS, model=None, callbacks=(), epochs=1, infinite=True, **options):
     """Train; return the `Variables` at the end, or None in a parameter server."""
     model, variables = model or Model(), Variables()
     trainer = tpk.SingleCostTrainer(strategy)
-    trainer.setup_graph(model.get_input_signature(), tpk.FeedInput(data), model.build_graph, model.get_optimizer)
+    source = tpk.FeedInput(data, infinite=infinite)
+    trainer.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
     if trainer.train_op is None:
         return None
     if not isinstance(strategy, str):

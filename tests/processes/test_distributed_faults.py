@@ -110,3 +110,16 @@ def test_a_parameter_server_outlives_the_signal_that_ends_all(launch, tmp_path):
     for process in (*running.servers, *running.workers):
         assert process.wait().status == 128 + signal.SIGTERM, process.report()
     assert newest_complete(tmp_path / "run").state["progress"]["global_step"] >= 3
+
+
+def with_data_of_its_own_length():
+    strategy = STRATEGIES["replicated"](start_timeout=60, timeout=10, late_after=2, shard_data=False)
+    train(strategy, batches(5 if strategy.rank == 0 else 20), steps=30, infinite=False)
+
+
+def test_a_rank_whose_data_ends_before_that_of_the_others_is_named(launch):
+    running = launch(with_data_of_its_own_length, servers=1)
+    shorter, longer = running.workers
+    assert re.search(r"rank 0 \(.*\), at step 5, has ended its training, while .* in step 6", peer_error(longer))
+    assert "rank 1" in peer_error(shorter)
+    assert running.servers[0].wait().status == 1

@@ -14,7 +14,7 @@ from tpk.strategies.cluster import Cluster
 from tpk.strategies.distributed_replicated import DistributedReplicatedStrategy
 from tpk.strategies.distributed_server import cluster_of, wait_for_servers
 from tpk.strategies.distributed_session import WorkerSession
-from tpk.strategies.ps_attendance import ALIVE, FAILED, LEFT, Attendance, Sign
+from tpk.strategies.ps_attendance import ALIVE, ENDED, FAILED, LEFT, Attendance, Sign
 from tpk.strategies.reachability import wait_until_listening
 
 v1 = tf.compat.v1
@@ -27,15 +27,25 @@ def server(jobs, job, index):
     return v1.train.Server(tf.train.ClusterSpec(jobs), job_name=job, task_index=index, start=False)
 
 
-def test_a_server_tells_the_cluster():
-    jobs = {"worker": ["localhost:0", "127.0.0.1:1"], "ps": ["127.0.0.1:2"]}
-    cluster = Cluster(workers=["127.0.0.1:1", "127.0.0.1:3"], ps=["127.0.0.1:2"], index=1)
+@pytest.fixture
+def address():
+    """One where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    return f"127.0.0.1:{port}"
+
+
+def test_a_server_tells_the_cluster(address):
+    cluster = Cluster(workers=["10.0.0.1:1", address], ps=["10.0.0.3:1"], index=1)
     given = server({"worker": list(cluster.workers), "ps": list(cluster.ps)}, "worker", 1)
     assert cluster_of(given) == cluster
     strategy = DistributedReplicatedStrategy(2, given)
     assert (strategy.rank, strategy.world_size, strategy.num_replicas, strategy.is_chief) == (1, 2, 2, False)
+
+
+def test_a_server_whose_cluster_has_other_jobs_is_an_error(address):
     with pytest.raises(ConfigError, match="the cluster of the server has jobs 'chief'; expected 'worker'"):
-        cluster_of(server({"chief": ["127.0.0.1:4"], **jobs}, "chief", 0))
+        cluster_of(server({"chief": [address], "ps": ["10.0.0.3:1"]}, "chief", 0))
 
 
 def test_a_cluster_without_parameter_servers_is_an_error():
@@ -126,6 +136,15 @@ def test_who_is_behind_and_who_has_ended(world):
     assert world.attendance.behind(11) == ["rank 1 (10.0.0.2:1), at step 10"]
     assert (world.attendance.ended_before(9), world.attendance.behind(10)) == ([], [])
     assert (world.attendance.has_left(0), world.attendance.has_left(1)) == (True, False)
+
+
+def test_who_has_ended_is_still_here_and_can_die(world):
+    world.note(Sign(ENDED, 5, step=9), Sign(LEFT, 5, step=10))
+    assert world.attendance.ended_before(10) == ["rank 0 (10.0.0.1:1), at step 9"]
+    assert not world.attendance.are_gone()
+    world.now = 61
+    assert world.attendance.failures() == ["rank 0 (10.0.0.1:1) has given no sign of life for 61 s"]
+    assert world.attendance.are_gone()
 
 
 def test_a_run_that_waits_in_vain_can_be_broken_off_and_the_session_be_closed():

@@ -195,6 +195,18 @@ def test_calls_in_one_tower_share_the_model_and_update_it_one_after_the_other(ke
         np.testing.assert_allclose(after[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+def test_the_policy_of_keras_says_what_a_model_computes_in(keras):
+    policies = getattr(keras, "config", keras.mixed_precision)
+    set_policy = getattr(policies, "set_dtype_policy", None) or policies.set_global_policy
+    set_policy("mixed_bfloat16")
+    try:
+        graph, _, outputs = in_graph(KerasModel(lambda: functional(keras), keras=keras.__name__))
+    finally:
+        set_policy("float32")
+    assert {output.dtype for output in outputs} == {tf.bfloat16}
+    assert {variable.dtype.base_dtype for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)} == {tf.float32}
+
+
 def test_a_model_travels_to_another_process_without_its_graphs(keras):
     net = KerasModel(lambda: functional(keras), name="net", keras=keras.__name__)
     in_graph(net)

@@ -53,7 +53,10 @@ def batches(count, size=8):
 
 
 def concatenated(data, count):
-    return [[np.concatenate(parts) for parts in zip(*data[at : at + count], strict=True)] for at in range(0, len(data), count)]
+    return [
+        [np.concatenate(parts) for parts in zip(*data[at : at + count], strict=True)]
+        for at in range(0, len(data), count)
+    ]
 
 
 class Look(tpk.Callback):
@@ -81,13 +84,15 @@ class Look(tpk.Callback):
         return trainer.sess.run(dict(by_name(variables)))
 
 
-def train(model, data, strategy="single", epochs=1, callbacks=(), source=tpk.FeedInput, seed=1, **options):
-    trainer, look = tpk.SingleCostTrainer(strategy), Look()
+def train(
+    model, data, strategy="single", epochs=1, callbacks=(), source=tpk.FeedInput, trainer_options=None, **options
+):
+    trainer, look = tpk.SingleCostTrainer(strategy, **(trainer_options or {})), Look()
     with trainer.graph.as_default():
-        v1.set_random_seed(seed)
+        v1.set_random_seed(1)
     trainer.setup_graph(model.get_input_signature(), source(data), model.build_graph, model.get_optimizer)
-    steps = len(data) // (epochs * trainer.strategy.num_replicas)
-    trainer.train(callbacks=[*callbacks, look, tpk.RunUpdateOps()], steps_per_epoch=steps, max_epoch=epochs, **options)
+    steps = len(data) // trainer.strategy.num_replicas
+    trainer.train(callbacks=[*callbacks, look, tpk.RunUpdateOps()], steps_per_epoch=steps, max_epoch=1, **options)
     return look
 
 
@@ -203,6 +208,33 @@ def test_what_is_saved_predicts_in_plain_keras_as_the_inference_tower(keras, str
     other(image)
     other.load_weights(tmp_path / "w.weights.h5")
     np.testing.assert_array_equal(other.get_weights()[0], plain.get_weights()[0])
+
+
+def test_a_graph_without_a_training_loads_its_checkpoint(keras, tmp_path):
+    model, predict = Model(keras, batch_norm=True, dropout=0.5), Predict()
+    train(model, batches(4), callbacks=[tpk.ModelSaver(), predict], run_dir=tmp_path)
+    model.build()  # Whatever else is built in between.
+    with tf.Graph().as_default() as graph:
+        image = v1.placeholder(tf.float32, [None, 6, 6, 1])
+        with tpk.PredictTowerContext(creates_variables=True):
+            logits = model.net(image)
+        assert {name for name in by_name(saveable_variables(graph)) if not name.startswith("model/")} == set()
+        with v1.Session() as sess:
+            sess.run(v1.global_variables_initializer())
+            tpk.SaverRestore(tmp_path).run(sess)
+            np.testing.assert_array_equal(sess.run(logits, {image: batches(1)[0][0]}), predict.logits)
+
+
+@pytest.mark.parametrize(("options", "tolerance"), [({"precision": "bfloat16"}, 0.05), ({"xla": True}, 1e-4)])
+def test_precision_and_xla_leave_the_model_its_variables(keras, options, tolerance):
+    data = batches(3)
+    plain = train(Model(keras, batch_norm=True), data)
+    other = train(Model(keras, batch_norm=True), data, session_init=plain.before, trainer_options=options)
+    assert plain.after.keys() == other.after.keys()
+    for name in [name for name in plain.after if not name.endswith("/Momentum")]:
+        # The inputs lose digits by the first, and the second sums in another order.
+        np.testing.assert_allclose(other.after[name], plain.after[name], atol=tolerance, err_msg=name)
+        assert other.after[name].dtype == plain.after[name].dtype
 
 
 def test_a_saver_needs_a_model_and_a_place():

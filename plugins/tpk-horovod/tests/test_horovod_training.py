@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ pytest.importorskip("horovod", reason="Horovod is not built; `python -m tpk_horo
 sys.path.insert(0, str(Path(__file__).parent))
 
 import trainings
-from hosts import Processes
+from hosts import HERE, Processes
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -68,6 +69,16 @@ def test_all_replicates_of_all_processes_are_the_same_bits(many_ways, name):
     assert any(variable.startswith("tower1/") for variable in first)
 
 
+def test_two_objectives_train_as_in_one_process(many_ways, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    points = trainings.concatenated(trainings.datapoints(4 * trainings.STEPS), 4)
+    expected = trainings.train_two_objectives("single", points)
+    first, second = (each["objectives"] for each in many_ways)
+    for variable, value in expected.items():
+        np.testing.assert_allclose(first[variable], value, rtol=2e-6, atol=2e-6, err_msg=variable)
+        assert first[variable].tobytes() == second[variable].tobytes()
+
+
 def test_compressed_gradients_are_not_those_of_full_precision(many_ways):
     results = many_ways[0]
     assert not np.array_equal(results["fp16"]["hidden:0"], results["sgd"]["hidden:0"])
@@ -89,6 +100,15 @@ def test_a_training_goes_on_with_another_number_of_processes(processes, tmp_path
     files = os.listdir(tmp_path / "shared")
     assert files.count("stats.jsonl") == 1
     assert len((tmp_path / "shared" / "stats.jsonl").read_text().splitlines()) == 3
+
+
+def test_processes_that_horovodrun_started_train(processes, tmp_path):
+    script = [sys.executable, HERE / "trainings.py", "train_to_checkpoint", tmp_path / "result", 1]
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", 2, "--network-interface", "lo", *script]
+    processes.command(map(str, command), 0, {"SHARED": str(tmp_path / "shared")})
+    assert processes.wait(0, timeout=200) == 0, processes.log(0)
+    facts = json.loads((tmp_path / "shared" / "state-4.json").read_text())
+    assert len(facts["others"]) == 1
 
 
 def test_horovod_that_the_user_initialized_is_left_as_it_is(processes):

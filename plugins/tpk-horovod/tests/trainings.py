@@ -12,10 +12,15 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from tpk_horovod.elastic import run_elastic
+from tpk_horovod.strategy import HorovodStrategy
 
 import tpk
+from tpk.errors import PeerError
 
 v1 = tf.compat.v1
+
+REDUCED = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+BROADCAST = (*REDUCED, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 STEPS = 20
 OPTIMIZERS = {
@@ -71,6 +76,13 @@ def concatenated(points, count):
     ]
 
 
+class Scalar(tpk.Callback):
+    """Gives the monitors something to write in each epoch."""
+
+    def trigger_epoch(self):
+        self.trainer.monitors.put_scalar("epoch", self.epoch_num)
+
+
 class Variables(tpk.Callback):
     """Keeps the variables as they are after the training."""
 
@@ -104,12 +116,66 @@ def train_many_ways():
     """Train in several ways, one after the other, in the same processes."""
     points = datapoints(4 * STEPS)
     results = {name: train(horovod(devices=2), points, name, steps_per_epoch=STEPS) for name in OPTIMIZERS}
-    results["fp16"] = train(horovod(devices=2, compression="fp16"), points, steps_per_epoch=STEPS)
+    fp16 = tpk.use("HorovodTrainer", devices=2, compression="fp16", timeout=60)
+    results["fp16"] = train(fp16, points, steps_per_epoch=STEPS)
     results["sparse"] = train(
         horovod(devices=2), datapoints(4 * STEPS, rows=True), "momentum", rows=True, steps_per_epoch=STEPS
     )
+    results["objectives"] = train_two_objectives(horovod(devices=2), points)
     results["files"] = sorted(os.listdir())
     return results
+
+
+def train_two_objectives(strategy, points):
+    """Train a model with two costs, in turn."""
+
+    def get_costs(x, y):
+        ours = v1.get_variable("ours/w", [3, 1], initializer=v1.zeros_initializer())
+        theirs = v1.get_variable("theirs/w", [1, 1], initializer=v1.ones_initializer())
+        return {"ours": tf.reduce_mean((x @ ours - y) ** 2), "theirs": tf.reduce_mean((x @ ours @ theirs + y) ** 2)}
+
+    trainer = tpk.MultiObjectiveTrainer(strategy)
+    objectives = [tpk.Objective(OPTIMIZERS["momentum"], name=name, variables=name) for name in ("ours", "theirs")]
+    trainer.setup_graph(Regression().inputs(), tpk.QueueInput(points), get_costs, objectives)
+    variables = Variables()
+    trainer.train(callbacks=[variables], steps_per_epoch=STEPS // 2, max_epoch=1)
+    return variables.values
+
+
+def operations():
+    """Broadcast, reduce and exchange, without a training around it."""
+    strategy = HorovodStrategy(timeout=60)
+    strategy.join()
+    rank = strategy.rank
+    exchanged = [strategy.exchange.gather("numbers", "x" * 1000 * size * rank) for size in (0, 1, 100)]
+    try:
+        strategy.exchange.gather(f"something of {rank}", None)
+    except PeerError as error:
+        exchanged.append(str(error))
+    with tf.Graph().as_default(), v1.Session() as sess:
+        variables = [
+            v1.get_variable(name, initializer=tf.cast(tf.fill([2], 1 - rank), name)) for name in (*BROADCAST, "bool")
+        ]
+        variables.append(v1.get_variable("scalar", initializer=1.0 - rank))
+        variables.append(v1.get_variable("empty", initializer=tf.zeros([0, 3])))
+        broadcast = strategy.broadcast_from_chief(variables)
+        given = [v1.placeholder(name, [2], f"given_{name}") for name in REDUCED]
+        count = v1.placeholder(tf.int32, [])
+        slices = tf.IndexedSlices(tf.fill([count, 1], 2.0), tf.range(count), tf.constant([4, 1]))
+        means = strategy.mean_over_processes([*given, slices])
+        sess.run(v1.global_variables_initializer())
+        sess.run(broadcast)
+        feeds = {each: np.array([1 + 2 * rank, 4]) for each in given}
+        reduced = [sess.run(means, {**feeds, count: 3 * rank}) for _ in range(3)][-1]
+        values = [array.astype(complex) for array in sess.run(variables)]
+    strategy.leave()
+    return {
+        "exchanged": exchanged,
+        "broadcast": values,
+        "means": [mean.astype(complex) for mean in reduced[:-1]],
+        "slices": tuple(reduced[-1]),
+        "local": (strategy.local_rank, strategy.local_size),
+    }
 
 
 class Act(tpk.Callback):
@@ -161,7 +227,7 @@ def train_to_checkpoint(epochs):
         "momentum",
         steps_per_epoch=4,
         max_epoch=int(epochs),
-        callbacks=["ModelSaver"],
+        callbacks=[Scalar(), "ModelSaver"],
         monitors=["JSONWriter", "TFEventWriter"],
         run_dir=os.environ["SHARED"],
         resume="auto",
@@ -196,7 +262,8 @@ def elastic(steps, event):
         if trainer.global_step < 10 or happened.exists():
             return
         if event == "join":
-            happened.write_text((shared / "hosts").write_text("localhost:1\n127.0.0.1:1\n") and "joined")
+            happened.touch()
+            (shared / "hosts").write_text("localhost:1\n127.0.0.1:1\n")
         elif trainer.exchange.rank == int(event):
             happened.touch()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tpk.callbacks.best_saver import MaxSaver, MinSaver
+from tpk.callbacks.data_parallel_inference import DataParallelInferenceRunner
 from tpk.callbacks.early_stopping import EarlyStopping
 from tpk.callbacks.factory import CallbackFactory
 from tpk.callbacks.graph_ops import RunOp, RunUpdateOps
@@ -15,8 +16,9 @@ from tpk.callbacks.hyper_param_setters import (
 )
 from tpk.callbacks.hyper_params import GraphVarParam, HyperParam, ObjAttrParam
 from tpk.callbacks.inference_runner import InferenceRunner
-from tpk.callbacks.inferencers import ClassificationError, Inferencer, ScalarStats
+from tpk.callbacks.inferencers import BinaryClassificationStats, ClassificationError, Inferencer, ScalarStats
 from tpk.callbacks.input_monitor import InputMonitor
+from tpk.callbacks.metric_inferencer import MetricInferencer
 from tpk.callbacks.nan_guard import NanGuard
 from tpk.callbacks.progress_bar import ProgressBar
 from tpk.callbacks.proxy import ProxyCallback
@@ -28,9 +30,11 @@ from tpk.callbacks.watchdog import Watchdog
 from tpk.callbacks.weight_averages import WithAveragedWeights
 
 __all__ = [
+    "BinaryClassificationStats",
     "CallbackFactory",
     "CallbackToHook",
     "ClassificationError",
+    "DataParallelInferenceRunner",
     "EarlyStopping",
     "EnableCallbackIf",
     "EstimatedTimeLeft",
@@ -44,6 +48,7 @@ __all__ = [
     "InputMonitor",
     "MaxSaver",
     "MergeAllSummaries",
+    "MetricInferencer",
     "MinSaver",
     "ModelSaver",
     "MovingAverageSummary",

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tpk.callbacks.evaluation_data import FailuresOfModel
 from tpk.callbacks.inference_runner import InferenceRunner
 from tpk.callbacks.inferencers import Inferencer
-from tpk.errors import ConfigError
+from tpk.graph.devices import Devices, resolve_devices
 from tpk.graph.standing_feeds import StandingFeeds
 from tpk.input_source import InputSource
 from tpk.plugin.dispatch import StepHooks
@@ -49,14 +49,14 @@ class DataParallelInferenceRunner(InferenceRunner):
         self,
         input: InputSource | Iterable[Any],
         infs: Inferencer | Sequence[Inferencer],
-        devices: int | Sequence[int | str] | None = None,
+        devices: Devices = None,
         tower_name: str | None = None,
         *,
         sanity_batches: int = 0,
         shard_data: bool = True,
     ) -> None:
         super().__init__(input, infs, tower_name, sanity_batches=sanity_batches, shard_data=shard_data)
-        self._devices = None if devices is None else _device_strings(devices)
+        self._devices = None if devices is None else resolve_devices(devices)
         self._take: tuple[Any, ...] = ()
         # For each number of towers what is fetched, and fed.
         self._rounds: list[tuple[Any, StandingFeeds]] = []
@@ -95,16 +95,4 @@ class DataParallelInferenceRunner(InferenceRunner):
 def _devices_of(strategy: Any) -> list[str]:
     """Those on which it trains; where it does not tell them, all GPUs, or as many CPU devices as it has towers."""
     own = getattr(strategy, "devices", None)
-    return own or _device_strings(len(tf.config.list_physical_devices("GPU")) or strategy.num_replicas)
-
-
-def _device_strings(devices: Any) -> list[str]:
-    kind = "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
-    wanted = range(devices) if isinstance(devices, int) else [devices] if isinstance(devices, str) else list(devices)
-    names = [device if isinstance(device, str) else f"/{kind}:{device}" for device in wanted]
-    if not names or len(set(names)) != len(names):
-        raise ConfigError(
-            f"DataParallelInferenceRunner(devices={devices!r}): expected a positive count, or different indices or "
-            "device strings."
-        )
-    return names
+    return own or resolve_devices(len(tf.config.list_physical_devices("GPU")) or strategy.num_replicas)

@@ -288,6 +288,7 @@ class FailuresOfModel:
         self._prefixes = tuple(f"node {name}/" for name in tower_names)
 
     def __call__(self, error: Exception) -> Exception | None:
+        """Return what to raise in place of `error`, or None if the model has no part in it."""
         if not isinstance(error, tf.errors.OutOfRangeError):
             return None
         if not any(prefix in error.message for prefix in self._prefixes):

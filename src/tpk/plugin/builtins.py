@@ -46,6 +46,7 @@ BUILTINS: dict[str, dict[str, str]] = {
         "MaxSaver": "tpk.callbacks:MaxSaver",
         "EarlyStopping": "tpk.callbacks:EarlyStopping",
         "InferenceRunner": "tpk.callbacks:InferenceRunner",
+        "DataParallelInferenceRunner": "tpk.callbacks:DataParallelInferenceRunner",
         "InputMonitor": "tpk.callbacks:InputMonitor",
         "NanGuard": "tpk.callbacks:NanGuard",
         "Watchdog": "tpk.callbacks:Watchdog",

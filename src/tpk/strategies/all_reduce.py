@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.strategies.devices import is_gpu
+from tpk.graph.devices import is_gpu
 
 Column = list[Any]
 """One tensor of each tower."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError, InputError
+from tpk.graph.devices import Devices, add_cpu_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.input_source import InputSource, StagingInput
 from tpk.layers.cross_tower import check_nothing_is_summed
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.base import GetInputs, Strategy
-from tpk.strategies.devices import Devices, add_cpu_devices
 from tpk.strategies.parameter_server import SharedVariables
 from tpk.strategies.towers import Tower
 from tpk.strategies.workers import Workers

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError, TrainerStateError
+from tpk.graph.devices import Devices, add_cpu_devices, is_gpu
 from tpk.plugin import Callback, hookimpl
 from tpk.session import NewSessionCreator, SessionCreator, default_session_config
 from tpk.strategies.cluster import WORKER, Cluster, as_cluster, device_of
 from tpk.strategies.collective_exchange import QueueExchange
 from tpk.strategies.collective_ops import Collectives
 from tpk.strategies.collective_peers import Patience, Peers
-from tpk.strategies.devices import Devices, add_cpu_devices, is_gpu
 from tpk.strategies.exchange import Alone, Exchange
 from tpk.strategies.multi_process import MultiProcessStrategy
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES

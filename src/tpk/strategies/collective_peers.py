@@ -105,11 +105,11 @@ class Peers:
         self._is_stopped = threading.Event()
         self._own_cell = StateCell(cluster, cluster.rank, target, patience.answer)
         self._own_cell.write(self._state)
-        functions = [(f"tpk-peer-{rank}", self._watch_peer, (peer,)) for rank, peer in self._peers.items()]
         self._threads = [
-            threading.Thread(target=function, name=name, args=arguments, daemon=True)
-            for name, function, arguments in [*functions, ("tpk-peers", self._watch_over, ())]
+            threading.Thread(target=self._watch_peer, name=f"tpk-peer-{rank}", args=(peer,), daemon=True)
+            for rank, peer in self._peers.items()
         ]
+        self._threads.append(threading.Thread(target=self._watch_over, name="tpk-peers", daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -302,7 +302,9 @@ class Peers:
         return peer.state is not None and peer.state.training >= self._training
 
     def _is_out(self, peer: _Peer) -> bool:
-        return bool(peer.gone) or not self._is_there(peer) or peer.state.has_left(self._training)
+        if peer.gone or peer.state is None or peer.state.training < self._training:
+            return True
+        return peer.state.has_left(self._training)
 
     def _check_met(self, missing: list[_Peer], waited: float) -> None:
         for peer in self._peers.values():
@@ -326,16 +328,15 @@ class Peers:
         own, others = [], []
         for peer in self._peers.values():
             state = peer.state
-            if peer.gone:
-                own.append(f"{peer.name} {peer.gone}")
-            elif state is not None and state.has_left(self._training):
+            if state is not None and state.has_left(self._training):
                 if state.failure and state.is_own_failure:
                     own.append(f"{peer.name} has failed: {state.failure}")
                 elif state.failure:
                     others.append(f"{peer.name} has ended its training since {state.failure.partition(': ')[2]}")
                 elif _count(peer, wait.kind) < wait.number:
-                    done = f"{state.counts.get('step', 0)} steps"
-                    own.append(f"{peer.name} has ended its training, after {done}")
+                    own.append(f"{peer.name} has ended its training, after {state.counts.get('step', 0)} steps")
+            elif peer.gone:
+                own.append(f"{peer.name} {peer.gone}")
         return own or others
 
     def _find_guilty(self) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.errors import PeerError, TrainerStateError, add_note
+from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.global_step import get_global_step_var
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source import InputSource, StagingInput
@@ -18,7 +19,6 @@ from tpk.plugin import Callback, hookimpl
 from tpk.session import SessionCreator, default_session_config
 from tpk.strategies.base import Strategy
 from tpk.strategies.cluster import PS, WORKER, device_of
-from tpk.strategies.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.strategies.distributed_placement import ServerPlacement, is_on_server, place_on_worker
 from tpk.strategies.distributed_server import cluster_of, given_server, wait_for_servers
 from tpk.strategies.distributed_session import WorkerSession

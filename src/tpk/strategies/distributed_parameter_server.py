@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
-from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, apply_in_groups
 from tpk.strategies.distributed_base import DistributedStrategy
+from tpk.strategies.step_queues import mean_in_order
 from tpk.strategies.towers import build_on_multi_tower, check_gradients_alike, in_turn
 from tpk.tower.tower_func import TowerFunc
 
@@ -92,7 +92,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
     def _mean(self, turn: int, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
         """The mean over the towers; it is computed here, so that only one gradient is sent."""
         with tf.device(self.devices[turn % len(self.devices)]):
-            return mean_of([gradient for gradient, _ in pairs]), pairs[0][1]
+            return mean_in_order([gradient for gradient, _ in pairs]), pairs[0][1]
 
     @contextmanager
     def _cached_variables(self) -> Iterator[None]:

@@ -14,11 +14,10 @@ from tpk.graph.objective import Objective
 from tpk.graph.variable_creation import make_local
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback, hookimpl
-from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, apply_in_groups
 from tpk.strategies.distributed_base import DistributedStrategy
 from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
-from tpk.strategies.step_queues import StepQueues
+from tpk.strategies.step_queues import StepQueues, mean_in_order
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
@@ -159,7 +158,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         with tf.name_scope("average_gradients"):
             for turn, pairs in enumerate(zip(*rows, strict=True)):
                 with tf.device(self.devices[turn % len(self.devices)]):
-                    mean = mean_of([gradient for gradient, _ in pairs])
+                    mean = mean_in_order([gradient for gradient, _ in pairs])
                 means.append((mean, shared[_plain_name(towers[0], pairs[0][1])]))
         return means
 
@@ -179,12 +178,11 @@ class DistributedReplicatedStrategy(DistributedStrategy):
                     done = tf.group(applied, queues.tell_others())
             else:
                 done = queues.wait_for_chief()
-            with tf.control_dependencies([done]):
-                copies = [
-                    op
-                    for _, variable in gradients
-                    for op in self._copy(variable, self._copies[variable_name(variable)])
-                ]
+            copied = [(variable, self._copies[variable_name(variable)]) for _, variable in gradients]
+            # Whatever a run fetches from the towers, such as another cost, is from before the update.
+            reads = [read for _, replicates in copied for variable in replicates for read in _reads(variable)]
+            with tf.control_dependencies([done, *reads]):
+                copies = [op for variable, replicates in copied for op in self._copy(variable, replicates)]
         return tf.group(pushed, done, *copies, name=f"{name}/all")
 
     def _copy(self, source: Any, copies: Sequence[Any]) -> list[Any]:
@@ -193,6 +191,16 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         with tf.device(self.devices[0]):
             value = tf.identity(value)
         return [copy.assign(value, read_value=False) for copy in copies]
+
+
+def _reads(variable: Any) -> list[Any]:
+    """The ops so far that do nothing but read a variable: neither conditionally nor after something else."""
+    consumers = variable.handle.consumers() if hasattr(variable, "handle") else []
+    return [
+        op
+        for op in consumers
+        if op.type == "ReadVariableOp" and not op.control_inputs and op._get_control_flow_context() is None
+    ]
 
 
 def _plain_name(tower: Tower, variable: Any) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.graph.devices import Devices
 from tpk.graph.variables import saveable_variables
 from tpk.input_source import InputSource
-from tpk.strategies.devices import Devices
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES, ReplicatedStrategy
 
 logger = logging.getLogger(__name__)

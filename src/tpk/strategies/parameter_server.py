@@ -8,13 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.devices import Devices, add_cpu_devices, is_gpu, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.input_source import InputSource, StagingInput
 from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter
-from tpk.strategies.devices import Devices, add_cpu_devices, is_gpu, resolve_devices
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
 from tpk.tower.tower_func import TowerFunc
 

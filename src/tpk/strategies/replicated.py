@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.variable_creation import make_local, record_variables
@@ -16,7 +17,6 @@ from tpk.input_source import InputSource, StagingInput
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
 from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
-from tpk.strategies.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn, pair_variables
 from tpk.tower.tower_func import TowerFunc
 

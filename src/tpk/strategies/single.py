@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.gradients import check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
-from tpk.strategies.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.tower.context import TrainTowerContext
 from tpk.tower.tower_func import TowerFunc
 

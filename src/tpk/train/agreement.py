@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_MEETINGS = 1.0
 _MOST_STEPS_BETWEEN_MEETINGS = 10_000
 _SHOWN = 5
 
@@ -143,9 +142,9 @@ class AgreedCheckpoints(Checkpoints):
         self._met_at = self._clock()
 
     def _next_pace(self) -> int:
-        """Return after how many steps to meet again: as many as were done in a second, and at most twice as many."""
+        """Return after how many steps to meet again: those of the time between two, at most twice as many as last."""
         elapsed = max(self._clock() - self._met_at, 1e-6)
-        in_time = int(self._steps_since * SECONDS_BETWEEN_MEETINGS / elapsed)
+        in_time = int(self._steps_since * self.trainer.exchange.seconds_between_meetings / elapsed)
         return max(1, min(in_time, 2 * self._pace, _MOST_STEPS_BETWEEN_MEETINGS))
 
     def _agree_to_stop(self, rank: int, wish: Mapping[str, Any]) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tpk.graph.devices import Devices
 from tpk.input_source import FeedInput, InputSource
 from tpk.strategies import AsyncStrategy, ParameterServerStrategy, ReplicatedStrategy
 from tpk.strategies.collective import CollectiveStrategy
-from tpk.strategies.devices import Devices
 from tpk.strategies.distributed_parameter_server import DistributedParameterServerStrategy
 from tpk.strategies.distributed_replicated import DistributedReplicatedStrategy
 from tpk.train.tower_trainer import SingleCostTrainer

@@ -10,6 +10,7 @@ before, and one that does not come is an error that names it.
 
 from __future__ import annotations
 
+import http.client
 import logging
 import os
 import socket
@@ -255,6 +256,8 @@ class Board:
             if error.code == 404:
                 return None
             raise
+        except http.client.HTTPException as error:
+            raise OSError(f"what answers there is no rendezvous server: {error!r}") from error
 
 
 _without_proxies = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -122,8 +122,8 @@ class Peers:
             self._tell(waited > self._report_after / 2)
             if waited > self._timeout:
                 self._given_up = (
-                    f"rank {self._rank} has waited for {waited:.0f} s{self._for_whom()}. What keeps it? (How long to wait "
-                    "is the strategy's option timeout.)"
+                    f"rank {self._rank} has waited for {waited:.0f} s{self._for_whom()}. What keeps it? "
+                    "(The strategy's option timeout says how long to wait.)"
                 )
                 logger.error("%s", self._given_up)
                 self._shut_down()

@@ -23,7 +23,7 @@ from tpk_horovod.library import load_horovod
 from tpk_horovod.ops import broadcast_from_chief, mean_over_processes
 
 if TYPE_CHECKING:
-    from tpk.strategies.devices import Devices
+    from tpk.graph.devices import Devices
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +108,7 @@ class HorovodStrategy(MultiProcessStrategy):
         self._hvd: Any = None
         self._exchange: Exchange = Alone()
         self._peers: Peers | None = None
+        self._local_rank, self._local_size = 0, 1
         self._joined = ExitStack()
         self._shutting_down = threading.Lock()
 
@@ -124,12 +125,12 @@ class HorovodStrategy(MultiProcessStrategy):
     @property
     def local_rank(self) -> int:
         """The number of this process among those on its host; 0 before `join`."""
-        return 0 if self._peers is None else int(self._hvd.local_rank())
+        return self._local_rank
 
     @property
     def local_size(self) -> int:
         """How many of the processes are on this host; 1 before `join`."""
-        return 1 if self._peers is None else int(self._hvd.local_size())
+        return self._local_size
 
     @property
     def exchange(self) -> Exchange:
@@ -162,6 +163,7 @@ class HorovodStrategy(MultiProcessStrategy):
             joined.callback(peers.close)
             self._joined = joined.pop_all()
         self._peers, self._exchange = peers, exchange
+        self._local_rank, self._local_size = hvd.local_rank(), hvd.local_size()
         logger.info(
             "rank %d of %d; %d of %d on this host", self.rank, self.world_size, self.local_rank, self.local_size
         )

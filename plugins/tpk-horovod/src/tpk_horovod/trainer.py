@@ -8,7 +8,7 @@ import tpk
 from tpk_horovod.strategy import HorovodStrategy
 
 if TYPE_CHECKING:
-    from tpk.strategies.devices import Devices
+    from tpk.graph.devices import Devices
 
 
 class HorovodTrainer(tpk.SingleCostTrainer):

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.strategies.devices import add_cpu_devices, is_gpu, resolve_devices
+from tpk.graph.devices import add_cpu_devices, is_gpu, resolve_devices
 
 v1 = tf.compat.v1
 

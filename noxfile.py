@@ -62,7 +62,7 @@ def tests_oldest(session):
 @nox.session(python=NEWEST)
 def tests_newest(session):
     """The tests, on the newest of everything."""
-    session.install("tensorflow==2.21.*", ".[test]")
+    session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
     session.run("pytest", *session.posargs)
 
 
@@ -82,11 +82,14 @@ def examples(session):
     """The examples as a newcomer installs them, in a short form."""
     session.install(".[examples]")
     directory = session.create_tmp()
-    for run_dir in ("digits", "replicated", "gan"):
+    for run_dir in ("digits", "replicated", "collective", "keras", "gan"):
         shutil.rmtree(Path(directory, run_dir), ignore_errors=True)
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", "--run-dir", f"{directory}/digits")
     replicated = ("--strategy", "replicated", "--devices", "2", "--run-dir", f"{directory}/replicated")
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", *replicated)
+    launched = ("tpk", "launch", "-n", "2", "examples/digits_convnet.py", "--strategy", "collective")
+    session.run(*launched, "--max-epoch", "3", "--run-dir", f"{directory}/collective")
+    session.run("python", "examples/keras_model_digits.py", "--max-epoch", "3", "--run-dir", f"{directory}/keras")
     session.run("python", "examples/gan_digits.py", "--max-epoch", "2", "--run-dir", f"{directory}/gan")
     session.run("python", "examples/custom_trainer.py")
     session.run("python", "examples/any_loop.py")
@@ -120,5 +123,7 @@ def bench(session):
     session.run("python", "tests/benchmarks/checkpoints.py")
     session.run("python", "tests/benchmarks/data_received.py")
     session.run("python", "tests/benchmarks/data_delivered.py")
+    session.run("python", "tests/benchmarks/predictors.py")
+    session.run("python", "tests/benchmarks/evaluation.py")
     session.run("python", "tests/benchmarks/towers.py")
     session.run("python", "tests/benchmarks/step_overhead.py", "--png", "step_overhead.png", *session.posargs)

@@ -8,9 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import tpk
-from tpk.callbacks.keras_saver import KerasSaver
 from tpk.dataflow import BatchData, DataFromList
-from tpk.tower.keras_model import KerasModel
 
 keras = tf.keras
 
@@ -34,7 +32,7 @@ def build_net():
 
 class KerasDigits(tpk.ModelDesc):
     def __init__(self):
-        self.net = KerasModel(build_net)
+        self.net = tpk.KerasModel(build_net)
 
     def inputs(self):
         return [tf.TensorSpec([None, 8, 8, 1], tf.float32, "image"), tf.TensorSpec([None], tf.int64, "label")]
@@ -78,7 +76,7 @@ def main():
     train = DataFromList(list(zip(train_x, train_y, strict=True)), shuffle=True, seed=0)
     test = DataFromList(list(zip(test_x, test_y, strict=True)), shuffle=False)
     model = KerasDigits()
-    saver = KerasSaver(model.net, "digits.keras")
+    saver = tpk.KerasSaver(model.net, "digits.keras")
     config = tpk.TrainConfig(
         model=model,
         dataflow=BatchData(train, 32),

@@ -24,6 +24,7 @@ from tpk.callbacks import (
     Inferencer as Inferencer,
     InferenceRunner as InferenceRunner,
     InputMonitor as InputMonitor,
+    KerasSaver as KerasSaver,
     MaxSaver as MaxSaver,
     MergeAllSummaries as MergeAllSummaries,
     MetricInferencer as MetricInferencer,
@@ -158,12 +159,23 @@ from tpk.plugin import (
     use as use,
 )
 from tpk.predict import (
+    AveragedWeights as AveragedWeights,
+    FeedfreePredictor as FeedfreePredictor,
+    InitialValues as InitialValues,
+    ModelExporter as ModelExporter,
+    MultiProcessDatasetPredictor as MultiProcessDatasetPredictor,
+    MultiThreadAsyncPredictor as MultiThreadAsyncPredictor,
+    MultiTowerOfflinePredictor as MultiTowerOfflinePredictor,
+    OfflinePredictor as OfflinePredictor,
     OnlinePredictor as OnlinePredictor,
+    PredictConfig as PredictConfig,
+    SimpleDatasetPredictor as SimpleDatasetPredictor,
 )
 from tpk.session import (
     ChainInit as ChainInit,
     DictRestore as DictRestore,
     HookedSession as HookedSession,
+    KerasRestore as KerasRestore,
     NewSessionCreator as NewSessionCreator,
     NpzRestore as NpzRestore,
     ReuseSessionCreator as ReuseSessionCreator,
@@ -188,6 +200,7 @@ from tpk.strategies import (
     get_post_init_ops as get_post_init_ops,
 )
 from tpk.tower import (
+    KerasModel as KerasModel,
     PredictTowerContext as PredictTowerContext,
     TowerContext as TowerContext,
     TowerFunc as TowerFunc,

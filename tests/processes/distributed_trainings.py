@@ -98,9 +98,6 @@ def train(strategy, data, steps=STEPS, model=None, callbacks=(), epochs=1, infin
     trainer.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
     if trainer.train_op is None:
         return None
-    if not isinstance(strategy, str):
-        creator = strategy.session_creator(strategy.session_config(tpk.default_session_config()))
-        options.setdefault("session_creator", creator)
     trainer.train(callbacks=["RunUpdateOps", *callbacks, variables], steps_per_epoch=steps, max_epoch=epochs, **options)
     return None if isinstance(strategy, str) else vars_of(variables)
 

@@ -11,6 +11,8 @@ from distributed_trainings import STRATEGIES, Model, batches, concatenated, trai
 
 import tpk
 from tpk.graph.objective import Objective
+from tpk.session import newest_complete
+from tpk.strategies.cluster import Cluster
 
 
 class Game(tpk.Callback):
@@ -50,10 +52,7 @@ def play(strategy, data, update, every, steps=10):
     trainer.setup_graph(game.signature, tpk.FeedInput(data), game.costs, objectives)
     if trainer.train_op is None:
         return None
-    options = {}
-    if not isinstance(strategy, str):
-        options["session_creator"] = strategy.session_creator(strategy.session_config(tpk.default_session_config()))
-    trainer.train(callbacks=[game], steps_per_epoch=steps, max_epoch=1, **options)
+    trainer.train(callbacks=[game], steps_per_epoch=steps, max_epoch=1)
     return game.values, game.fetched
 
 
@@ -88,6 +87,30 @@ def test_the_processes_can_train_again(launch):
         for name, value in first["saved"].items():
             np.testing.assert_array_equal(second["saved"][name], value, err_msg=name)
     assert running.servers[0].wait().status == 0
+
+
+def with_server(data):
+    """As graph-mode users know it: the script starts TensorFlow's server itself."""
+    cluster = Cluster.find()
+    config = v1.ConfigProto(device_count={"CPU": 2})
+    server = v1.train.Server(
+        tf.train.ClusterSpec({job: list(addresses) for job, addresses in cluster.jobs.items()}),
+        job_name=cluster.job,
+        task_index=cluster.index,
+        config=config,
+    )
+    return [train(STRATEGIES["replicated"](2, server), data, steps=5) for _ in range(2)]
+
+
+def test_a_server_of_the_users_own(launch):
+    data = batches(20)
+    running = launch(with_server, servers=1, args=(data,))
+    returned = running.returned()
+    assert running.servers[0].wait().status == 0
+    for first, second in returned:
+        for name in first["trained"]:
+            assert first["saved"][name].tobytes() == second["saved"][name].tobytes(), name
+            assert first["saved"][name].tobytes() == first["local"][f"tower1/{name}"].tobytes(), name
 
 
 class Predict(tpk.Callback):
@@ -143,3 +166,27 @@ def test_a_worker_that_is_late_is_reported_and_waited_for(launch):
         status = process.wait().status
         assert status == (0 if process in running.servers else 128 + signal.SIGTERM), process.report()
     assert "for rank 1" in first.stderr
+
+
+def configured(run_dir, max_epoch):
+    config = tpk.TrainConfig(
+        model=Model("adam"),
+        data=tpk.QueueInput(batches(20)),
+        callbacks=["ModelSaver"],
+        steps_per_epoch=5,
+        max_epoch=max_epoch,
+        run_dir=run_dir,
+        resume="auto",
+    )
+    tpk.launch_train_with_config(config, tpk.use("distributed_replicated", start_timeout=60, timeout=20))
+
+
+def test_one_run_dir_and_another_number_of_workers_goes_on(launch, tmp_path):
+    for workers, servers, epochs in ((2, 1, 2), (3, 2, 4)):
+        running = launch(configured, workers=workers, servers=servers, args=(tmp_path / "run", epochs))
+        running.returned()
+        assert [server.wait().status for server in running.servers] == [0] * servers
+        assert len((tmp_path / "run" / "stats.jsonl").read_text().splitlines()) == epochs
+        assert len(list((tmp_path / "run").glob("events.*"))) == epochs / 2, "one of each start"
+        progress = newest_complete(tmp_path / "run").state["progress"]
+        assert (progress["epoch_num"], progress["global_step"]) == (epochs, 5 * epochs)

@@ -18,6 +18,7 @@ from tpk.callbacks.hyper_params import GraphVarParam, HyperParam, ObjAttrParam
 from tpk.callbacks.inference_runner import InferenceRunner
 from tpk.callbacks.inferencers import BinaryClassificationStats, ClassificationError, Inferencer, ScalarStats
 from tpk.callbacks.input_monitor import InputMonitor
+from tpk.callbacks.keras_saver import KerasSaver
 from tpk.callbacks.metric_inferencer import MetricInferencer
 from tpk.callbacks.nan_guard import NanGuard
 from tpk.callbacks.progress_bar import ProgressBar
@@ -46,6 +47,7 @@ __all__ = [
     "InferenceRunner",
     "Inferencer",
     "InputMonitor",
+    "KerasSaver",
     "MaxSaver",
     "MergeAllSummaries",
     "MetricInferencer",

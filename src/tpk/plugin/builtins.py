@@ -42,6 +42,7 @@ BUILTINS: dict[str, dict[str, str]] = {
         "MergeAllSummaries": "tpk.callbacks:MergeAllSummaries",
         "RunUpdateOps": "tpk.callbacks:RunUpdateOps",
         "ModelSaver": "tpk.callbacks:ModelSaver",
+        "KerasSaver": "tpk.callbacks:KerasSaver",
         "MinSaver": "tpk.callbacks:MinSaver",
         "MaxSaver": "tpk.callbacks:MaxSaver",
         "EarlyStopping": "tpk.callbacks:EarlyStopping",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         SmartInit as SmartInit,
         as_session_init as as_session_init,
     )
+    from tpk.session.keras_restore import KerasRestore as KerasRestore
     from tpk.session.progress import Progress as Progress
 
 _HOME = {
@@ -40,6 +41,7 @@ _HOME = {
     "CheckpointReader": "tpk.session.checkpoint_reader",
     "DictRestore": "tpk.session.init",
     "HookedSession": "tpk.session.hooked",
+    "KerasRestore": "tpk.session.keras_restore",
     "NewSessionCreator": "tpk.session.creator",
     "NpzRestore": "tpk.session.init",
     "Progress": "tpk.session.progress",

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tpk.errors import PeerError
 from tpk.strategies.cluster import WORKER, Cluster, device_of
 from tpk.strategies.collective_peers import Peers
-from tpk.strategies.collective_state import shared_config
+from tpk.strategies.collective_state import close_shared, shared_config
 from tpk.strategies.exchange import Exchange
 
 
@@ -63,7 +63,7 @@ class QueueExchange(Exchange):
 
     def close(self) -> None:
         """Leave the chief's server alone."""
-        self._sess.close()
+        close_shared(self._sess)
 
     def _run_send(self, data: bytes) -> None:
         # As an object: NumPy would take the zeros off the end of a byte string.

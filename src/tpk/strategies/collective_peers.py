@@ -198,8 +198,9 @@ class Peers:
         self._look.set()
         for peer in self._peers.values():
             peer.look.set()
+        end = time.monotonic() + 2 * self._patience.interval
         for thread in self._threads:
-            thread.join(self._patience.interval)
+            thread.join(max(end - time.monotonic(), 0))
 
     # What the threads do.
 
@@ -287,10 +288,10 @@ class Peers:
             ]
         if guilty:
             with self._changed:
-                if self._wait is wait:
-                    self._failure = PeerError("; ".join(guilty))
-                    self._aborted = wait.sess
-                    abort(wait.sess)
+                if self._wait is not wait:
+                    return
+                self._failure, self._aborted = PeerError("; ".join(guilty)), wait.sess
+            abort(wait.sess)
         elif absent and waited > self._patience.late and now - self._reported > self._patience.late:
             self._reported = now
             late = ", ".join(f"{peer.name}, which is at {wait.kind} {_count(peer, wait.kind)}" for peer in absent)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -13,6 +16,8 @@ from tensorflow.python.client import pywrap_tf_session
 from tpk.strategies.cluster import WORKER, Cluster, device_of
 
 TRAINING, LEFT = "training", "left"
+
+_SECONDS_TO_CLOSE = 1.0
 
 
 @attrs.frozen
@@ -79,7 +84,7 @@ class StateCell:
 
     def close(self) -> None:
         """Leave the server alone; a read or write under way fails."""
-        self._sess.close()
+        close_shared(self._sess)
 
 
 def shared_config(ranks: set[int]) -> Any:
@@ -99,9 +104,25 @@ def abort(sess: Any) -> None:
 
     To `sess.close()` a run would answer that the session is closed, which is not why it fails.
     """
-    pywrap_tf_session.TF_CloseSession(sess._session)
+    _in_background(lambda: pywrap_tf_session.TF_CloseSession(sess._session))
 
 
 def close_aborted(sess: Any) -> None:
     """Let a session that was aborted know that it is closed: to close it once more would be an error."""
     sess._closed = True
+
+
+def close_shared(sess: Any) -> None:
+    """Close a session over several workers; it is left behind if one of them is dead."""
+    _in_background(sess.close)
+
+
+def _in_background(close: Callable[[], None]) -> None:
+    # TensorFlow waits without an end for a dead worker to say that it has closed its part.
+    def run() -> None:
+        with contextlib.suppress(tf.errors.OpError):
+            close()
+
+    thread = threading.Thread(target=run, name="tpk-close", daemon=True)
+    thread.start()
+    thread.join(_SECONDS_TO_CLOSE)

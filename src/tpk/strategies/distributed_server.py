@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import tensorflow as tf
@@ -40,7 +41,11 @@ def given_server(cluster: Cluster, server: Any) -> RunningServer:
         cluster: that of the server.
         server: the server.
     """
-    running = _given.setdefault(server.target, RunningServer(cluster, 1, server.target))
+    if server.target not in _given:
+        _given[server.target] = RunningServer(cluster, 1, server.target)
+        # As for servers of our own: the destructor would wait for all who are connected, in the exit of the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(server._server))
+    running = _given[server.target]
     running.trainings += 1
     return running
 

@@ -9,9 +9,11 @@ from tpk.tower.context import (
     get_current_tower_context,
 )
 from tpk.tower.handle import TowerHandle, TowerHandles
+from tpk.tower.keras_model import KerasModel
 from tpk.tower.tower_func import TowerFunc
 
 __all__ = [
+    "KerasModel",
     "PredictTowerContext",
     "TowerContext",
     "TowerFunc",

@@ -79,9 +79,6 @@ def train(data, steps, optimizer="sgd", callbacks=(), strategy=None, epochs=1, *
     values = Values()
     model = Model(optimizer)
     trainer = tpk.SingleCostTrainer(tpk.use("collective") if strategy is None else strategy)
-    if trainer.strategy.world_size > 1:
-        creator = trainer.strategy.session_creator(trainer.strategy.session_config(tpk.default_session_config()))
-        options.setdefault("session_creator", creator)
     trainer.setup_graph(model.get_input_signature(), tpk.FeedInput(data), model.build_graph, model.get_optimizer)
     trainer.train(callbacks=[*callbacks, values], steps_per_epoch=steps, max_epoch=epochs, **options)
     return values.values, values.trained

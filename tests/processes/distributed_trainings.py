@@ -40,7 +40,9 @@ class Model(tpk.ModelDesc):
         largest = v1.get_variable("largest", [], initializer=v1.zeros_initializer(), trainable=False)
         v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, largest.assign(tf.reduce_max(x)).op)
         output = layers.dense(hidden, 2, kernel_initializer=v1.glorot_uniform_initializer(seed=2))
-        return tf.reduce_mean((output - y) ** 2, name="cost")
+        cost = tf.reduce_mean((output - y) ** 2, name="cost")
+        v1.summary.scalar("cost", cost)
+        return cost
 
     def optimizer(self):
         return OPTIMIZERS[self._optimizer]()

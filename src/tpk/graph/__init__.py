@@ -5,6 +5,7 @@ from __future__ import annotations
 from tpk.graph import determinism, random
 from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.collections import freeze_collection
+from tpk.graph.flops import ModelFlops, model_flops
 from tpk.graph.global_step import get_global_step_var
 from tpk.graph.gradient_processors import (
     CheckGradient,
@@ -16,6 +17,7 @@ from tpk.graph.gradient_processors import (
     SummaryGradient,
 )
 from tpk.graph.loss_scale import DynamicLossScaleOptimizer
+from tpk.graph.model_overview import ModelOverview, log_model_overview, model_overview
 from tpk.graph.non_finite import SkipNonFiniteOptimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers import (
@@ -35,6 +37,8 @@ __all__ = [
     "GlobalNormClip",
     "GradientProcessor",
     "MapGradient",
+    "ModelFlops",
+    "ModelOverview",
     "MovingAverageOptimizer",
     "Objective",
     "PostProcessOptimizer",
@@ -49,6 +53,9 @@ __all__ = [
     "determinism",
     "freeze_collection",
     "get_global_step_var",
+    "log_model_overview",
+    "model_flops",
+    "model_overview",
     "random",
     "saveable_variables",
     "variable_name",

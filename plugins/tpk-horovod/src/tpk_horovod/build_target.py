@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -127,7 +128,8 @@ def cache_key(tensorflow: InstalledTensorFlow, options: Options, environ: Mappin
 
 def install_command(package: str, python: str = sys.executable) -> str:
     """Return how a package is installed in this environment, for messages."""
-    if importlib.util.find_spec("pip") is not None:
+    # To look for the module would have setuptools warn about distutils.
+    if any(importlib.metadata.distributions(name="pip")):
         return f"{python} -m pip install {package}"
     return f"uv pip install --python {python} {package}"
 

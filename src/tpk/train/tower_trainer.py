@@ -167,6 +167,21 @@ class TowerTrainer(Trainer):
         source = check_input_source(input_source)
         if self.serve():
             return []
+        try:
+            return self._build_towers(signature, source, func, objectives, groups)
+        except BaseException:
+            # The training is over before it has begun, and the others should not wait for this process.
+            self.leave()
+            raise
+
+    def _build_towers(
+        self,
+        signature: Sequence[Any],
+        source: InputSource,
+        func: Callable[..., Any],
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]],
+    ) -> list[Any]:
         if self.strategy.world_size > 1 and self.graph.seed is None:
             # Shares of what is shuffled differently in each process would overlap.
             source.seed(self.exchange.from_chief("the seed of the data", secrets.randbits(31)))

@@ -50,7 +50,7 @@ def test_a_network_has_what_its_layers_have():
     }
     assert flops.by_type == {name: 6 * count for name, count in of_an_image.items()}
     assert flops.total == 6 * sum(of_an_image.values())
-    assert list(flops.by_type)[0] == "Conv2D", "the greatest comes first"
+    assert next(iter(flops.by_type)) == "Conv2D", "the greatest comes first"
 
 
 def test_reference_variables_and_what_is_computed_from_the_batch_size_are_known():

@@ -306,9 +306,7 @@ def test_operations_that_tensorflow_lite_lacks_are_named(tmp_path):
 
     signature = [tf.TensorSpec([None, 2, 2], tf.float32, "x")]
     exporter = ModelExporter(PredictConfig(tower_func=build, input_signature=signature, output_names=["y"]))
-    with pytest.raises(
-        ConfigError, match=r"lacks operations that the outputs need: Erf, MatrixDeterminant\. Build"
-    ):
+    with pytest.raises(ConfigError, match=r"lacks operations that the outputs need: Erf, MatrixDeterminant\. Build"):
         exporter.export_tflite(tmp_path / "model.tflite")
     assert not list(tmp_path.iterdir())
 

@@ -21,6 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import TowerError
+from tpk.graph.sums import sum_in_order
 
 _current: ContextVar[tuple[CrossTowerSums, int] | None] = ContextVar("tpk_cross_tower_sums", default=None)
 
@@ -156,7 +157,7 @@ class _Sum:
     def _join(self) -> None:
         ops = [self._stand_ins[tower] for tower in self.towers]
         with tf.name_scope(self._scope), tf.control_dependencies(None):
-            total = tf.add_n([op.inputs[1] for op in ops], name="of_all_towers")
+            total = tf.identity(sum_in_order([op.inputs[1] for op in ops]), name="of_all_towers")
         for op in ops:
             op._update_input(0, total)
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.devices import is_gpu
+from tpk.graph.sums import sum_in_order
 
 Column = list[Any]
 """One tensor of each tower."""
@@ -90,7 +91,7 @@ def mean_of(column: Column) -> Any:
         return column[0]
     if any(isinstance(tensor, tf.IndexedSlices) for tensor in column):
         return _mean_of_slices(column)[0]
-    return tf.add_n(column) / len(column)
+    return sum_in_order(column) / len(column)
 
 
 def _on(device: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -102,15 +103,17 @@ def _on(device: str, function: Callable[..., Any], *arguments: Any, **options: A
 
 
 def _copy(column: Column, devices: Sequence[str], turn: int) -> Column:
-    total = _on(devices[turn % len(devices)], tf.add_n, column)
+    total = _on(devices[turn % len(devices)], sum_in_order, column)
     return [_on(device, tf.identity, total) for device in devices]
 
 
 def _hierarchical(column: Column, devices: Sequence[str], turn: int) -> Column:
     size = math.isqrt(len(devices) - 1) + 1
     groups = [range(start, min(start + size, len(devices))) for start in range(0, len(devices), size)]
-    partial = [_on(devices[group[turn % len(group)]], tf.add_n, [column[index] for index in group]) for group in groups]
-    total = _on(devices[groups[0][turn % len(groups[0])]], tf.add_n, partial)
+    partial = [
+        _on(devices[group[turn % len(group)]], sum_in_order, [column[index] for index in group]) for group in groups
+    ]
+    total = _on(devices[groups[0][turn % len(groups[0])]], sum_in_order, partial)
     copies = [_on(devices[group[0]], tf.identity, total) for group in groups]
     return [
         _on(devices[index], tf.identity, copied)

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
+from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, apply_in_groups
 from tpk.strategies.distributed_base import DistributedStrategy
-from tpk.strategies.step_queues import mean_in_order
 from tpk.strategies.towers import build_on_multi_tower, check_gradients_alike, in_turn
 from tpk.tower.tower_func import TowerFunc
 
@@ -23,7 +23,8 @@ class DistributedParameterServerStrategy(DistributedStrategy):
     In each step a worker fetches the trainable variables once, all of its towers compute their gradients from these
     values, and the means of the gradients over the towers are applied on the parameter servers. Workers do not wait for
     each other: their updates mix, so two runs are never alike, unless there is one worker. `steps_per_epoch` and
-    `global_step` count the steps of each worker. While the chief evaluates or saves, the others go on.
+    `global_step` count the steps of each worker. Only to end or to save together do they meet: about every ten seconds,
+    and at the end of each epoch. While the chief evaluates or saves, the others go on.
 
     All variables of the model, of its optimizers too, are on the parameter servers, spread over them by their sizes;
     non-trainable ones, such as the moving averages of batch normalization, are updated by all workers.
@@ -54,6 +55,11 @@ class DistributedParameterServerStrategy(DistributedStrategy):
     ) -> None:
         super().__init__(devices, cluster, **options)
         self._caching_device = f"{self.cluster.device}{caching_device}"
+
+    def join(self) -> None:
+        """Meet the other processes. Within an epoch the workers meet less often than those that are in step."""
+        super().join()
+        self.exchange.seconds_between_meetings = 10.0
 
     def build(
         self,
@@ -92,7 +98,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
     def _mean(self, turn: int, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
         """The mean over the towers; it is computed here, so that only one gradient is sent."""
         with tf.device(self.devices[turn % len(self.devices)]):
-            return mean_in_order([gradient for gradient, _ in pairs]), pairs[0][1]
+            return mean_of([gradient for gradient, _ in pairs]), pairs[0][1]
 
     @contextmanager
     def _cached_variables(self) -> Iterator[None]:

@@ -14,10 +14,11 @@ from tpk.graph.objective import Objective
 from tpk.graph.variable_creation import make_local
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback, hookimpl
+from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, apply_in_groups
 from tpk.strategies.distributed_base import DistributedStrategy
 from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
-from tpk.strategies.step_queues import StepQueues, mean_in_order
+from tpk.strategies.step_queues import StepQueues
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
@@ -158,7 +159,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         with tf.name_scope("average_gradients"):
             for turn, pairs in enumerate(zip(*rows, strict=True)):
                 with tf.device(self.devices[turn % len(self.devices)]):
-                    mean = mean_in_order([gradient for gradient, _ in pairs])
+                    mean = mean_of([gradient for gradient, _ in pairs])
                 means.append((mean, shared[_plain_name(towers[0], pairs[0][1])]))
         return means
 

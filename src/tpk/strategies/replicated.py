@@ -12,6 +12,7 @@ import tensorflow as tf
 from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
+from tpk.graph.sums import sum_in_order
 from tpk.graph.variable_creation import make_local, record_variables
 from tpk.input_source import InputSource, StagingInput
 from tpk.plugin import Callback, hookimpl
@@ -217,7 +218,7 @@ def _average(replicates: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
         for of_one in zip(*replicates, strict=True):
             variables = [of_one[0][0], *(copy for _, copy in of_one)]
             if _is_averaged(variables[0]):
-                mean = tf.add_n([variable.read_value() for variable in variables]) / len(variables)
+                mean = sum_in_order([variable.read_value() for variable in variables]) / len(variables)
                 with tf.control_dependencies([mean]):
                     assigns += [variable.assign(mean, read_value=False) for variable in variables]
         return tf.group(*assigns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,7 +51,7 @@ class StepQueues:
             with tf.device(device):
                 rows = [self._take(server, positions, rank) for rank in range(self._world_size)]
                 for position, column in zip(positions, zip(*rows, strict=True), strict=True):
-                    means[position] = mean_in_order(column)
+                    means[position] = mean_of(list(column))
         return [(mean, variable) for mean, (_, variable) in zip(means, self._gradients, strict=True)]
 
     def tell_others(self) -> Any:
@@ -80,16 +79,6 @@ class StepQueues:
         taken = self._queue(server, positions, rank).dequeue()
         parts = iter(taken if isinstance(taken, list) else [taken])
         return [_like(self._gradients[position], parts) for position in positions]
-
-
-def mean_in_order(column: Sequence[Any]) -> Any:
-    """Return the mean of corresponding tensors or `tf.IndexedSlices`, with the same bits each time.
-
-    `tf.add_n` begins with whichever tensor's memory it can take for the sum, which is left to chance.
-    """
-    if any(isinstance(tensor, tf.IndexedSlices) for tensor in column):
-        return mean_of(list(column))
-    return functools.reduce(tf.add, column) / len(column) if len(column) > 1 else column[0]
 
 
 def _queue(name: str, dtypes: Sequence[Any]) -> Any:

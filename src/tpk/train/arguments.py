@@ -48,6 +48,8 @@ def choose_creator(trainer: Trainer, creator: SessionCreator | None, config: Any
     if creator is None:
         config = default_session_config() if config is None else config
         return trainer.session_creator(trainer.session_config(config))
+    if type(creator) is NewSessionCreator and not creator.target:
+        return trainer.session_creator(trainer.session_config(creator.config))
     if isinstance(creator, NewSessionCreator):
         creator.config = trainer.session_config(creator.config)
     return creator

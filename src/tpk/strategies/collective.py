@@ -16,9 +16,10 @@ from tpk.session import NewSessionCreator, SessionCreator, default_session_confi
 from tpk.strategies.cluster import WORKER, Cluster, as_cluster, device_of
 from tpk.strategies.collective_exchange import QueueExchange
 from tpk.strategies.collective_ops import Collectives
-from tpk.strategies.collective_peers import Patience, Peers
+from tpk.strategies.collective_peers import Peers
 from tpk.strategies.exchange import Alone, Exchange
 from tpk.strategies.multi_process import MultiProcessStrategy
+from tpk.strategies.patience import Patience
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES
 from tpk.strategies.servers import start_server
 

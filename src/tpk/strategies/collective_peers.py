@@ -14,43 +14,21 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.errors import ConfigError, MismatchError, PeerError
+from tpk.errors import MismatchError, PeerError
 from tpk.strategies.cluster import WORKER, Cluster
 from tpk.strategies.collective_state import LEFT, StateCell, WorkerState, abort, close_aborted, digest
+from tpk.strategies.patience import Patience
 
 logger = logging.getLogger(__name__)
 
 KINDS = ("step", "exchange", "broadcast", "synchronization")
 """For what a worker waits for the others."""
 
+SECONDS_BETWEEN_LOOKS = 1.0
+
 _REMOTE = re.compile(r"/job:worker/replica:0/task:(\d+)")
 _FROM_ELSEWHERE = ("remote target", "Collective ops is aborted by", "Session::Close()", "Operation timed out")
 _CONNECTION_ERRORS = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
-
-
-@attrs.frozen
-class Patience:
-    """How long a worker waits for others, in seconds.
-
-    Attributes:
-        start: for all to come.
-        answer: for one that does not answer: its process or host is dead, or the network between them.
-        late: until one that lives, but does not come where others wait for it, is reported.
-        wait: for one that lives, but does not come.
-        interval: between two looks at the others.
-    """
-
-    start: float = attrs.field(default=300.0)
-    answer: float = attrs.field(default=60.0)
-    late: float = attrs.field(default=30.0)
-    wait: float = attrs.field(default=1800.0)
-    interval: float = 1.0
-
-    def __attrs_post_init__(self) -> None:
-        """Check that all are positive."""
-        for name, value in attrs.asdict(self).items():
-            if not value > 0:
-                raise ConfigError(f"the {name} time is {value!r}; expected a positive number of seconds.")
 
 
 @attrs.define
@@ -132,7 +110,7 @@ class Peers:
                 logger.info("waiting for %s to start, since %d s", _names(missing), now - begun)
                 report = now + self._patience.late
             with self._changed:
-                self._changed.wait(min(self._patience.interval, max(begun + self._patience.start - now, 0.01)))
+                self._changed.wait(min(SECONDS_BETWEEN_LOOKS, max(begun + self._patience.start - now, 0.01)))
 
     def begin(self, kind: str, sess: Any) -> None:
         """Say that a run of `sess` begins which needs the others: the next one of its kind, see `KINDS`.
@@ -198,7 +176,7 @@ class Peers:
         self._look.set()
         for peer in self._peers.values():
             peer.look.set()
-        end = time.monotonic() + 2 * self._patience.interval
+        end = time.monotonic() + 2 * SECONDS_BETWEEN_LOOKS
         for thread in self._threads:
             thread.join(max(end - time.monotonic(), 0))
 
@@ -212,7 +190,7 @@ class Peers:
                 if cell is None:
                     self._connect(peer.rank)
                     cell = StateCell(
-                        self._cluster, peer.rank, self._target, min(self._patience.answer, 10 * self._patience.interval)
+                        self._cluster, peer.rank, self._target, min(self._patience.answer, 10 * SECONDS_BETWEEN_LOOKS)
                     )
                 self._take(peer, cell.read())
             except tf.errors.FailedPreconditionError:
@@ -227,7 +205,7 @@ class Peers:
             with self._changed:
                 self._changed.notify_all()
             self._look.set()
-            peer.look.wait(self._patience.interval if peer.state is not None else self._patience.interval / 5)
+            peer.look.wait(SECONDS_BETWEEN_LOOKS if peer.state is not None else SECONDS_BETWEEN_LOOKS / 5)
             peer.look.clear()
         if cell is not None:
             cell.close()
@@ -274,7 +252,7 @@ class Peers:
             wait = self._wait
             if wait is not None and self._failure is None:
                 self._look_after(wait, time.monotonic())
-            self._look.wait(self._patience.interval)
+            self._look.wait(SECONDS_BETWEEN_LOOKS)
             self._look.clear()
 
     def _look_after(self, wait: _Wait, now: float) -> None:

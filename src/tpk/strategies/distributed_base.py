@@ -23,8 +23,9 @@ from tpk.strategies.distributed_placement import ServerPlacement, is_on_server, 
 from tpk.strategies.distributed_server import cluster_of, given_server, wait_for_servers
 from tpk.strategies.distributed_session import WorkerSession
 from tpk.strategies.exchange import Alone, Exchange
+from tpk.strategies.patience import Patience
 from tpk.strategies.ps_exchange import QueueExchange
-from tpk.strategies.ps_presence import Patience, Presence
+from tpk.strategies.ps_presence import Presence
 from tpk.strategies.ps_serving import serve_workers
 from tpk.strategies.servers import RunningServer, start_server
 
@@ -78,7 +79,7 @@ class DistributedStrategy(Strategy):
         )
         self._given_server = cluster if isinstance(cluster, tf.compat.v1.train.Server) else None
         self._shard_data = shard_data
-        self._patience = Patience(start=start_timeout, sign=timeout, late=late_after, wait=patience)
+        self._patience = Patience(start=start_timeout, answer=timeout, late=late_after, wait=patience)
         self._server_config = server_config
         self._server: RunningServer | None = None
         self._exchange: Exchange = Alone()

@@ -14,7 +14,8 @@ from tpk.errors import PeerError
 from tpk.strategies.cluster import PS, WORKER, Cluster, device_of
 from tpk.strategies.distributed_session import WorkerSession
 from tpk.strategies.exchange import Exchange
-from tpk.strategies.ps_presence import Patience, Presence, config_of_own_session
+from tpk.strategies.patience import Patience
+from tpk.strategies.ps_presence import Presence, config_of_own_session
 from tpk.strategies.servers import RunningServer
 
 logger = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.errors import ConfigError, PeerError
+from tpk.errors import PeerError
 from tpk.strategies.cluster import PS, Cluster, device_of
 from tpk.strategies.distributed_session import WorkerSession
+from tpk.strategies.patience import Patience
 from tpk.strategies.ps_attendance import ALIVE, ENDED, FAILED, LEFT, Attendance, Sign
 from tpk.strategies.reachability import is_listening
 from tpk.strategies.servers import RunningServer
@@ -23,32 +23,6 @@ logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_SIGNS = 1.0
 _SECONDS_TO_LEAVE = 5.0
-
-
-def _is_seconds(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ConfigError(f"{attribute.metadata['option']}={value!r}: expected a positive number of seconds.")
-
-
-def _seconds(option: str) -> Any:
-    return attrs.field(validator=_is_seconds, metadata={"option": option})
-
-
-@attrs.frozen
-class Patience:
-    """How many seconds processes wait for each other.
-
-    Attributes:
-        start: for others to start.
-        sign: for a sign of life, until a process counts as dead.
-        late: for a worker, until the log says that it is late.
-        wait: for a worker that lives.
-    """
-
-    start: float = _seconds("start_timeout")
-    sign: float = _seconds("timeout")
-    late: float = _seconds("late_after")
-    wait: float = _seconds("patience")
 
 
 class PresenceTable:
@@ -93,7 +67,7 @@ class Presence:
         self._cluster = cluster
         self._patience = patience
         self._break_off = break_off
-        self.attendance = Attendance(cluster, patience.sign, silence=3 * SECONDS_BETWEEN_SIGNS)
+        self.attendance = Attendance(cluster, patience.answer, silence=3 * SECONDS_BETWEEN_SIGNS)
         self._count = 0
         self._state = ALIVE
         self._steps = 0
@@ -195,7 +169,7 @@ class Presence:
     def _give_sign(self) -> None:
         self._count += 1
         signs, _ = self._run(
-            [self._read, self._write], Sign(self._state, self._count, self._steps), self._patience.sign
+            [self._read, self._write], Sign(self._state, self._count, self._steps), self._patience.answer
         )
         self.attendance.note(signs)
 

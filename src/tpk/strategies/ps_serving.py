@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from tpk.errors import PeerError, Preempted
 from tpk.strategies.cluster import Cluster
+from tpk.strategies.patience import Patience
 from tpk.strategies.ps_attendance import Attendance
-from tpk.strategies.ps_presence import SECONDS_BETWEEN_SIGNS, Patience, PresenceTable, config_of_own_session
+from tpk.strategies.ps_presence import SECONDS_BETWEEN_SIGNS, PresenceTable, config_of_own_session
 from tpk.strategies.servers import RunningServer
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def serve_workers(cluster: Cluster, server: RunningServer, patience: Patience) -
         signs = PresenceTable(cluster.index, cluster.world_size, server.trainings).read
     pause = threading.Event()
     started_at = time.monotonic()
-    attendance = Attendance(cluster, patience.sign, silence=3 * SECONDS_BETWEEN_SIGNS)
+    attendance = Attendance(cluster, patience.answer, silence=3 * SECONDS_BETWEEN_SIGNS)
     logger.info("%s serves %d workers", cluster.name_of(cluster.job, cluster.index), cluster.world_size)
     with tf.compat.v1.Session(server.target, graph, config_of_own_session(cluster)) as sess, _postponed_signals():
         while not attendance.are_gone() or attendance.absent:

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import tpk
+
+CLUSTER = {
+    "cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"], "ps": ["127.0.0.1:3"]},
+    "task": {"type": "worker", "index": 0},
+}
+STRATEGIES = [tpk.CollectiveStrategy, tpk.DistributedReplicatedStrategy, tpk.DistributedParameterServerStrategy]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("option", ["start_timeout", "timeout", "late_after", "patience"])
+@pytest.mark.parametrize("value", [0, -1.0, "60", True])
+def test_a_time_that_cannot_be_is_an_error_that_names_the_option(strategy, option, value):
+    with pytest.raises(tpk.ConfigError, match=re.escape(f"{option}={value!r}: expected a positive number of seconds")):
+        strategy(cluster=CLUSTER, **{option: value})

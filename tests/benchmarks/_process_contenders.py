@@ -5,6 +5,7 @@ tpk launch -n 2 _process_contenders.py CONTENDER MODEL SOCKET STEPS BLOCKS toget
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -288,11 +289,13 @@ def raw_horovod(blocks: Blocks, model: Model) -> None:
         hvd.shutdown()
 
 
-def tpk_strategy(name: str) -> Callable[[Blocks, Model], None]:
-    """Return the contender that is a training of tpk with this strategy, and all defaults."""
+def tpk_strategy(name: str, package: str = "tpk") -> Callable[[Blocks, Model], None]:
+    """Return the contender that is a training of tpk with this strategy, which a package brings, and all defaults."""
 
     def train(blocks: Blocks, model: Model) -> None:
         import tpk
+
+        importlib.import_module(package)
 
         class Clock(tpk.Callback):
             chief_only = False
@@ -339,7 +342,7 @@ def keras_train_step(blocks: Blocks, model: Model) -> None:
 
 CONTENDERS: dict[str, Callable[[Blocks, Model], None]] = {
     RAW: raw_horovod,
-    HOROVOD: tpk_strategy("horovod"),
+    HOROVOD: tpk_strategy("horovod", package="tpk_horovod"),
     COLLECTIVE: tpk_strategy("collective"),
     KERAS: keras_train_step,
 }

@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from importlib import metadata
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -281,7 +282,7 @@ class Pair:
 def report(model: str, results: dict[str, Result], absent: dict[str, Absence]) -> None:
     batch = MODELS[model].batch
     width = max(map(len, CONTENDERS))
-    heads = ("one", "two apart", "two together", "scaling", "all-reduce, ms", "CPU, ms", f"x {RAW}")
+    heads = ("  one", "two apart", "two together", "scaling", "all-reduce, ms", "CPU, ms", f"x {RAW}")
     print(f"\n{model}, batches of {batch} in each process; images/s")
     print(f"{'':<{width}}  {'  '.join(heads)}  middle half of these")
     for name, result in results.items():
@@ -298,9 +299,8 @@ def report(model: str, results: dict[str, Result], absent: dict[str, Absence]) -
         if RAW in results:
             lower, middle, upper = quartiles(ratios(result.together, results[RAW].together))
             cells += [f"{middle:.3f}", f"{lower:.3f} to {upper:.3f}"]
-        print(
-            f"{name:<{width}}  {'  '.join(cell.rjust(max(len(head), 5)) for cell, head in zip(cells, (*heads, ''), strict=False))}"
-        )
+        padded = (cell.rjust(len(head)) for cell, head in zip_longest(cells, heads, fillvalue=""))
+        print(f"{name:<{width}}  {'  '.join(padded)}")
     for name, absence in absent.items():
         print(f"{name:<{width}}  {'FAILED' if absence.is_failure else 'not available here'}: {absence.reason}")
     for name, other, most in REACH:

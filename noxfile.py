@@ -122,6 +122,8 @@ def bench(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6")
+    session.install("./plugins/tpk-horovod")
+    session.run("python", "-m", "tpk_horovod.build")
     session.run("python", "tests/benchmarks/start_up.py")
     session.run("python", "tests/benchmarks/checkpoints.py")
     session.run("python", "tests/benchmarks/data_received.py")
@@ -129,4 +131,5 @@ def bench(session):
     session.run("python", "tests/benchmarks/predictors.py")
     session.run("python", "tests/benchmarks/evaluation.py")
     session.run("python", "tests/benchmarks/towers.py")
+    session.run("python", "tests/benchmarks/processes.py")
     session.run("python", "tests/benchmarks/step_overhead.py", "--png", "step_overhead.png", *session.posargs)

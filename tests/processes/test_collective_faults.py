@@ -12,7 +12,7 @@ import pytest
 import tpk
 from tpk.strategies.collective import CollectiveStrategy
 
-QUICK = {"timeout": 3.0, "start_timeout": 20.0}
+QUICK = {"timeout": 10.0, "start_timeout": 60.0}
 
 
 def assert_ended_by_peer_error(outcome, *words):
@@ -25,7 +25,7 @@ def assert_ended_by_peer_error(outcome, *words):
 
 @pytest.mark.parametrize("killed", [0, 1])
 def test_the_others_end_when_one_is_killed_in_a_step(launch, killed):
-    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK), timeout=40)
+    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK), timeout=100)
     for worker in running.workers:
         worker.wait_for("step 5")
     running.workers[killed].send(signal.SIGKILL)
@@ -33,7 +33,7 @@ def test_the_others_end_when_one_is_killed_in_a_step(launch, killed):
 
 
 def test_all_others_name_the_one_that_was_killed(launch):
-    running = launch(trainings.train_forever, workers=3, args=(None, 1, 3, QUICK), timeout=60)
+    running = launch(trainings.train_forever, workers=3, args=(None, 1, 3, QUICK), timeout=110)
     for worker in running.workers:
         worker.wait_for("step 3")
     running.workers[2].send(signal.SIGKILL)
@@ -42,7 +42,7 @@ def test_all_others_name_the_one_that_was_killed(launch):
 
 
 def test_a_process_that_does_not_answer_counts_as_dead(launch):
-    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK), timeout=40)
+    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK), timeout=100)
     running.workers[1].wait_for("step 5")
     running.workers[1].send(signal.SIGSTOP)
     assert_ended_by_peer_error(running.workers[0].wait(), "rank 1", "has not answered")
@@ -52,7 +52,7 @@ def test_a_process_that_does_not_answer_counts_as_dead(launch):
 
 
 def test_the_error_of_one_is_told_by_the_others(launch):
-    first, second = launch(trainings.train_forever, args=(trainings.fail, 1, 3, QUICK), timeout=40).wait()
+    first, second = launch(trainings.train_forever, args=(trainings.fail, 1, 3, QUICK), timeout=100).wait()
     assert "\nValueError: the model has gone bad" in second.stderr
     assert_ended_by_peer_error(first, "rank 1", "has failed", "the model has gone bad")
 
@@ -66,18 +66,17 @@ def test_one_that_is_late_is_reported_and_waited_for(launch):
 
     first, second = launch(run).wait()
     assert first.status == second.status == 0, first.stderr[-3000:]
-    (report,) = re.findall("WARNING.*waiting in .*", first.stderr)[:1]
-    assert "rank 1" in report
-    assert "waiting in" not in second.stderr
+    # On a busy machine others may be late, too.
+    assert re.search(r"WARNING.*waiting in .* since \d+ s for rank 1", first.stderr), first.stderr[-3000:]
 
 
 def test_one_that_is_too_late_is_waited_for_no_longer(launch):
     def run(act):
-        strategy = tpk.use("collective", patience=1.0, timeout=3.0)
+        strategy = tpk.use("collective", patience=1.0, timeout=10.0)
         callbacks = [trainings.Steps(1, 3, act)]
         trainings.train(trainings.batches(16), 8, callbacks=callbacks, strategy=strategy)
 
-    running = launch(run, args=(input,), timeout=40)
+    running = launch(run, args=(input,), timeout=100)
     assert_ended_by_peer_error(running.workers[0].wait(), "rank 1", "has not come for")
     running.workers[1].tell("go on")
     running.wait()
@@ -85,7 +84,7 @@ def test_one_that_is_too_late_is_waited_for_no_longer(launch):
 
 def test_one_that_never_starts_is_named(launch):
     options = {"start_timeout": 2.0}
-    running = launch(trainings.train_forever, args=(None, 1, 3, options), start=[0], timeout=40)
+    running = launch(trainings.train_forever, args=(None, 1, 3, options), start=[0], timeout=100)
     (outcome,) = running.wait()
     assert_ended_by_peer_error(outcome, "rank 1", "did not start within 2 s")
 
@@ -101,7 +100,7 @@ def join_and_wait(rank):
 
 @pytest.mark.parametrize("killed", [0, 1])
 def test_the_others_end_when_one_is_killed_before_the_first_step(launch, killed):
-    running = launch(join_and_wait, args=(killed,), timeout=40)
+    running = launch(join_and_wait, args=(killed,), timeout=100)
     for worker in running.workers:
         worker.wait_for("joined")
     running.workers[killed].send(signal.SIGKILL)

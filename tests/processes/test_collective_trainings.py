@@ -1,0 +1,218 @@
+"""What goes on around the steps of collective trainings: resuming, data that ends, evaluation, predictors, Keras."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tpk
+from tpk.session import newest_complete
+from tpk.strategies.collective import CollectiveStrategy
+
+v1 = tf.compat.v1
+
+QUICK = {"timeout": 5.0, "start_timeout": 30.0}
+
+
+class Linear(tpk.ModelDesc):
+    def __init__(self, rate=0.05):
+        self._rate = rate
+
+    def inputs(self):
+        return [tf.TensorSpec([None, 3], tf.float32, "x"), tf.TensorSpec([None, 1], tf.float32, "y")]
+
+    def build_graph(self, x, y):
+        w = v1.get_variable("w", [3, 1])
+        b = v1.get_variable("b", [1], initializer=v1.zeros_initializer())
+        output = tf.add(x @ w, b, name="output")
+        tf.cast(tf.abs(output - y)[:, 0] > 1, tf.float32, name="incorrect_vector")
+        cost = tf.reduce_mean((output - y) ** 2, name="cost")
+        tpk.add_moving_summary(cost)
+        return cost
+
+    def optimizer(self):
+        return v1.train.AdamOptimizer(self._rate)
+
+
+class Net(tpk.ModelDesc):
+    """A Keras model with variables that a step changes otherwise than by gradients, and with random numbers."""
+
+    def __init__(self):
+        self.net = tpk.KerasModel(build_net)
+
+    def inputs(self):
+        return Linear().inputs()
+
+    def build_graph(self, x, y):
+        return tf.add_n([tf.reduce_mean((self.net(x) - y) ** 2), *self.net.losses], name="cost")
+
+    def optimizer(self):
+        return v1.train.AdamOptimizer(0.01)
+
+
+def build_net():
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            tf.keras.Input((3,)),
+            layers.Dense(8, use_bias=False, kernel_regularizer="l2"),
+            layers.BatchNormalization(momentum=0.5),
+            layers.ReLU(),
+            layers.Dropout(0.25),
+            layers.Dense(1),
+        ]
+    )
+
+
+class Variables(tpk.Callback):
+    """Keeps the values of the variables before the first step and after the last one."""
+
+    chief_only = False
+
+    def before_train(self, trainer):
+        self.before = self._values(trainer)
+
+    def after_train(self, trainer):
+        if trainer.failure is None:
+            self.after = self._values(trainer)
+            self.monitors = trainer.monitors
+
+    @staticmethod
+    def _values(trainer):
+        return trainer.sess.run({variable.op.name: variable for variable in v1.global_variables()})
+
+
+class Outputs(tpk.Callback):
+    """Asks a predictor at the end of each epoch, each process for something else."""
+
+    chief_only = False
+
+    def setup_graph(self, trainer):
+        self._predict = trainer.get_predictor(["x"], ["output"])
+        self._x = np.random.default_rng(trainer.exchange.rank).normal(size=(5 + trainer.exchange.rank, 3))
+        self.asked = []
+
+    def trigger_epoch(self, trainer):
+        w, b = trainer.sess.run([v1.trainable_variables("w:"), v1.trainable_variables("b:")])
+        self.asked.append((self._predict(self._x.astype(np.float32))[0], self._x @ w[0] + b[0]))
+
+
+def batches(count, last=4):
+    rng = np.random.default_rng(0)
+    x = [rng.normal(size=(4, 3)).astype(np.float32) for _ in range(count)]
+    x[-1] = x[-1][:last]
+    return [[each, each @ np.float32([[1], [2], [3]])] for each in x]
+
+
+def train(strategy, callbacks=(), model=None, data=None, **options):
+    """Train, and return what became of the variables."""
+    variables = Variables()
+    config = tpk.TrainConfig(
+        model=model or Linear(),
+        data=tpk.QueueInput(batches(20)) if data is None else data,
+        callbacks=[*callbacks, variables],
+        **{"steps_per_epoch": 5, "max_epoch": 1, "run_dir": "run", "seed": 3, **options},
+    )
+    tpk.launch_train_with_config(config, tpk.SingleCostTrainer(strategy))
+    return variables
+
+
+def assert_same_bits(values, expected):
+    assert values.keys() == expected.keys()
+    for name, value in expected.items():
+        assert values[name].tobytes() == value.tobytes(), name
+
+
+def go_on(run_dir, strategy, max_epoch):
+    variables = train(strategy, ["ModelSaver"], run_dir=run_dir, max_epoch=max_epoch, resume="auto")
+    return variables.before, variables.after
+
+
+def test_two_processes_then_one_then_two_go_on(launch, tmp_path):
+    def by_two(max_epoch):
+        return launch(lambda: go_on(run_dir, tpk.use("collective", **QUICK), max_epoch)).returned()
+
+    def assert_files(starts, epochs):
+        assert len(list(tmp_path.rglob("events.*"))) == starts
+        (stats,) = tmp_path.rglob("stats.jsonl")
+        assert stats.parent == run_dir
+        assert len(stats.read_text().splitlines()) == epochs
+        progress = newest_complete(run_dir).state["progress"]
+        assert (progress["epoch_num"], progress["global_step"]) == (epochs, 5 * epochs)
+
+    run_dir = tmp_path / "run"
+    (_, first), (_, also_first) = by_two(2)
+    assert_same_bits(also_first, first)
+    assert_files(1, 2)
+    begun, second = go_on(run_dir, "single", 3)
+    assert_same_bits(begun, first)
+    assert_files(2, 3)
+    for begun, third in by_two(5):
+        assert_same_bits(begun, second)
+        assert not np.array_equal(third["w"], second["w"])
+    assert_files(3, 5)
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_data_of_different_length_ends_all_processes_by_an_error_that_says_so(launch, short):
+    def run():
+        strategy = CollectiveStrategy(shard_data=False, **QUICK)
+        data = tpk.FeedInput(batches(7 if strategy.rank == short else 50), infinite=False)
+        train(strategy, data=data, steps_per_epoch=100)
+
+    outcomes = launch(run, timeout=60).wait()
+    for rank, outcome in enumerate(outcomes):
+        print(rank, outcome.status, outcome.seconds, outcome.stderr[-1500:])
+    assert 0
+
+
+def evaluation():
+    return tpk.InferenceRunner(batches(7, last=3), [tpk.ScalarStats("cost"), tpk.ClassificationError()])
+
+
+def statistics(variables):
+    return [variables.monitors.get_latest(name) for name in ("validation_cost", "validation_error")]
+
+
+def test_the_statistics_of_all_processes_are_those_of_the_whole_set(launch, tmp_path):
+    def run():
+        saver = tpk.ModelSaver()
+        return statistics(train(tpk.use("collective", **QUICK), [saver, evaluation()], run_dir=tmp_path / "run"))
+
+    first, second = launch(run).returned()
+    # Steps that change nothing.
+    checkpoint = newest_complete(tmp_path / "run").prefix
+    alone = train("single", [evaluation()], Linear(rate=0.0), session_init=checkpoint, run_dir=tmp_path / "alone")
+    np.testing.assert_allclose(first, statistics(alone), rtol=1e-5)
+    assert 0 < first[1] < 1
+    assert second == first
+
+
+def test_a_predictor_has_the_current_weights_in_each_process(launch):
+    def run():
+        outputs = Outputs()
+        train(tpk.use("collective", **QUICK), [outputs], max_epoch=3)
+        return outputs.asked
+
+    first, second = launch(run).returned()
+    for asked, count in ((first, 5), (second, 6)):
+        assert [len(output) for output, _ in asked] == [count] * 3
+        for output, expected in asked:
+            np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
+        assert not np.allclose(asked[0][0], asked[-1][0], atol=1e-3)
+
+
+def test_a_keras_model_is_the_same_in_all_processes(launch):
+    def run():
+        variables = train(tpk.use("collective", **QUICK), model=Net(), max_epoch=2)
+        return variables.before, variables.after
+
+    (before, after), (also_before, also_after) = launch(run).returned()
+    assert_same_bits(also_before, before)
+    assert_same_bits(also_after, after)
+    assert 0, (sorted(after), [name for name in after if np.array_equal(before[name], after[name])])
+    for name in after:
+        assert not np.array_equal(before[name], after[name]), name

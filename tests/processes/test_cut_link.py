@@ -36,7 +36,9 @@ def train_at(hosts, addresses):
 
 
 @pytest.mark.parametrize(
-    ("cut", "host"), [(networks.Network.disconnect, 1), (networks.Network.switch_off, 0)], ids=["silently", "at the chief"]
+    ("cut", "host"),
+    [(networks.Network.disconnect, 1), (networks.Network.switch_off, 0)],
+    ids=["silently", "at the chief"],
 )
 def test_both_ends_name_the_other_when_the_link_is_cut(two_hosts, launch, cut, host):
     running = launch(train_at, args=(two_hosts.hosts, two_hosts.addresses), timeout=90)

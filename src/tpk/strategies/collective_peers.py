@@ -259,6 +259,8 @@ class Peers:
         absent = [peer for peer in self._peers.values() if _count(peer, wait.kind) < wait.number]
         waited = now - wait.since
         guilty = self._guilty(wait)
+        if not guilty and absent and waited > self._patience.late:
+            guilty = self._elsewhere(wait)
         if not guilty and absent and waited > self._patience.wait:
             guilty = [
                 f"{peer.name} lives, but has not come for {waited:.0f} s to {_point(wait)}, where this process waits"
@@ -317,6 +319,20 @@ class Peers:
             elif peer.gone:
                 own.append(f"{peer.name} {peer.gone}")
         return own or others
+
+    def _elsewhere(self, wait: _Wait) -> list[str]:
+        """Which of the others wait for this worker at one point, while this one waits for them at another, in words."""
+        found = []
+        for peer in self._peers.values():
+            # All wait for each other in the same order. So of two workers, one that is ahead in something is behind in
+            # nothing, even if what is known of the other one is old.
+            ahead = [f"{kind} {_count(peer, kind)}" for kind in KINDS if _count(peer, kind) > self._counts[kind]]
+            if ahead and _count(peer, wait.kind) < wait.number:
+                found.append(
+                    f"{peer.name} is at another point of the program: it waits in {', '.join(ahead)}, and this process "
+                    f"in {_point(wait)}. Maybe the data of one has ended earlier, or their callbacks differ"
+                )
+        return found
 
     def _find_guilty(self) -> list[str]:
         """Ask all others anew, and return who is to blame for a failure that has happened just now."""

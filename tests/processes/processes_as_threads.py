@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 
@@ -117,9 +118,13 @@ def run_in_threads(size, target, patience=PATIENCE):
             meeting.leave(rank)
 
     threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(size)]
+    # Each training sets the level of the log, and sets it back to what it was; which is not made for several at once.
+    log = logging.getLogger("tpk")
+    level = log.level
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(2 * PATIENCE)
+    log.setLevel(level)
     assert not any(thread.is_alive() for thread in threads), "a thread hangs"
     return outcomes

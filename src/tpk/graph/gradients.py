@@ -74,15 +74,13 @@ class RecordedGradient:
     cost: Any
 
 
-def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, warns: bool = True) -> Gradients:
+def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> Gradients:
     """Return (gradient, variable) for each variable on which `cost` depends.
 
     Args:
         optimizer: a `tf.compat.v1.train.Optimizer`.
         cost: a scalar tensor.
         variables: trainable variables; those without a gradient are left out.
-        warns: whether the log names those, for those who look closely (at DEBUG). Whether one of them is trained by
-            another cost is not known yet: `warn_of_untrained_variables` tells what is trained by none.
 
     Raises:
         TowerError: if there is no variable, or none has a gradient.
@@ -99,7 +97,7 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any], *, wa
             f"the cost {cost.name!r} depends on no trainable variable ({', '.join(without)}). "
             "Look for a tf.stop_gradient, an integer op, or NumPy in between."
         )
-    if without and warns:
+    if without:
         logger.debug("%s has no gradient of %s", cost.name, ", ".join(without))
     found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
     _record(cost, found)

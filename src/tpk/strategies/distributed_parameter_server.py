@@ -84,7 +84,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
                 with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
                     cost = objective.cost_in(tower.output)
                     chosen = objective.select(tower.variables)
-                    rows.append(compute_gradients(optimizer, cost, chosen, warns=index == 0))
+                    rows.append(compute_gradients(optimizer, cost, chosen))
             check_gradients_alike(towers, rows)
             with tf.name_scope("average_gradients"):
                 gradients.append([self._mean(turn, pairs) for turn, pairs in enumerate(zip(*rows, strict=True))])

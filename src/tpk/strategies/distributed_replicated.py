@@ -153,7 +153,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
             with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
                 variables = objective.select(tower.variables, tower.vs_name)
                 cost = objective.cost_in(tower.output)
-                rows.append(compute_gradients(optimizer, cost, variables, warns=index == 0))
+                rows.append(compute_gradients(optimizer, cost, variables))
         check_gradients_alike(towers, rows)
         means = []
         with tf.name_scope("average_gradients"):

@@ -48,7 +48,7 @@ class SharedVariables:
             with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
                 variables = objective.select(tower.variables)
                 cost = objective.cost_in(tower.output)
-                rows.append(compute_gradients(optimizer, cost, variables, warns=index == 0))
+                rows.append(compute_gradients(optimizer, cost, variables))
         return rows
 
 

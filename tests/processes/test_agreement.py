@@ -169,6 +169,16 @@ def test_a_signal_to_one_process_ends_all_with_a_checkpoint(tmp_path):
     assert newest_complete(tmp_path / "run").step >= 3
 
 
+def test_a_signal_and_another_stop_in_one_step_end_all_alike(tmp_path):
+    def signalled(trainer):
+        trainer.preemption.signum = signal.SIGTERM
+        trainer.hooked_sess.request_stop()
+
+    asked = [StopAt(3, lambda trainer: trainer.request_stop("enough")), StopAt(3, signalled)]
+    outcomes = train_two(tmp_path, callbacks=lambda rank: [asked[rank], tpk.ModelSaver()])
+    assert [type(outcome) for outcome in outcomes] == [tpk.Preempted, tpk.Preempted]
+
+
 @pytest.mark.parametrize("chief_only", [True, False])
 def test_stop_training_at_the_end_of_an_epoch_stops_all(tmp_path, chief_only):
     class Stop(tpk.Callback):

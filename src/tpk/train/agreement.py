@@ -67,6 +67,12 @@ class AgreedCheckpoints(Checkpoints):
         self._pace = 1
         self._steps_since = 0
         self._is_agreed = False
+        self._signum: int | None = None
+
+    @property
+    def signum_of_stop(self) -> int | None:
+        """The number of the signal upon which all have agreed; one that comes later to one of them changes nothing."""
+        return self._signum
 
     def stop_condition(self) -> Callable[[], bool]:
         """Return what tells whether all processes have agreed to stop."""
@@ -132,10 +138,10 @@ class AgreedCheckpoints(Checkpoints):
         where = f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}"
         wishes = trainer.exchange.gather(where, mine)
         self._pace, self._steps_since = wishes[0]["pace"], 0
-        for rank, wish in enumerate(wishes):
-            if wish["stop"] is not None:
-                self._agree_to_stop(rank, wish)
-                break
+        stops = [(rank, wish) for rank, wish in enumerate(wishes) if wish["stop"] is not None]
+        if stops and not self._is_agreed:
+            # A signal counts for more than what else asks for the end.
+            self._agree_to_stop(*max(stops, key=lambda stop: stop[1]["signum"] is not None))
         if wishes[0]["saves"]:
             self._gather_states()
             self._save_requested()
@@ -152,8 +158,9 @@ class AgreedCheckpoints(Checkpoints):
         trainer = self.trainer
         if rank != trainer.exchange.rank:
             trainer.stop_reason = f"rank {rank} is to end: {wish['stop']}"
+        self._signum = wish["signum"]
         if trainer.preemption.signum is None:
-            trainer.preemption.signum = wish["signum"]
+            trainer.preemption.signum = self._signum
 
     def _gather_states(self) -> None:
         own = None if self.trainer.is_chief else take_own_state(self.trainer)

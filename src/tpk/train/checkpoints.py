@@ -169,6 +169,11 @@ class Checkpoints(Callback):
         """Return what tells, between two steps, whether the training shall end there."""
         return self.trainer.hooked_sess.should_stop
 
+    @property
+    def signum_of_stop(self) -> int | None:
+        """The number of the signal by which the training ends, if it is one."""
+        return self.trainer.preemption.signum
+
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks; none in the step if there is no saver."""
         hooks = super().hook_implementations()

@@ -364,7 +364,7 @@ class Trainer:
             StopTraining, Preempted, KeyboardInterrupt: always one of them.
             CheckpointError: if the checkpoint that a signal leads to could not be written.
         """
-        if self.preemption.signum is None:
+        if self.checkpoints.signum_of_stop is None:
             raise StopTraining(self.stop_reason)
         path = self.checkpoints.save_now()
         logger.info("%s", "there is no place for a checkpoint" if path is None else f"the last checkpoint is {path}")

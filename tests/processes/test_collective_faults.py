@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -49,6 +50,26 @@ def test_a_process_that_does_not_answer_counts_as_dead(launch):
     running.workers[1].send(signal.SIGKILL)
     running.workers[1].send(signal.SIGCONT)
     running.wait()
+
+
+def gather_in_each_step():
+    class Gather(tpk.Callback):
+        chief_only = False
+
+        def trigger_step(self, trainer):
+            trainer.exchange.gather("something", None)
+
+    stop = trainings.Steps(0, 3, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    strategy = tpk.use("collective", **QUICK)
+    trainings.train(trainings.batches(8) * 10, 40, callbacks=[stop, Gather()], strategy=strategy)
+
+
+def test_who_waits_in_an_exchange_for_a_chief_that_does_not_answer_is_freed(launch):
+    running = launch(gather_in_each_step, timeout=100)
+    chief, other = running.workers
+    chief.wait_for("step 3")
+    assert_ended_by_peer_error(other.wait(), "rank 0", "has not answered")
+    chief.kill()
 
 
 def test_the_error_of_one_is_told_by_the_others(launch):

@@ -1,4 +1,4 @@
-"""What becomes of a collective training when the network between its hosts is cut."""
+"""What becomes of a training when the network between its hosts is cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import os
 import re
 import time
 
-import collective_trainings as trainings
+import collective_trainings
+import distributed_trainings
 import networks
 import pytest
 
@@ -17,40 +18,75 @@ PORT = 7077
 
 
 @pytest.fixture
-def two_hosts():
-    """Two hosts, or a test that is skipped where none can be made."""
+def network(request):
+    """As many hosts as the test asks for, or a test that is skipped where none can be made."""
     with contextlib.ExitStack() as held:
         try:
-            made = held.enter_context(networks.network(2))
+            made = held.enter_context(networks.network(request.param))
         except OSError as error:
             pytest.skip(f"needs iproute2, and the right to make network namespaces: {error}")
         yield made
 
 
-def train_at(hosts, addresses):
-    rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-    networks.enter(hosts[rank])
-    workers = [f"{address}:{PORT}" for address in addresses]
-    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
-    trainings.train_forever(options={"timeout": TIMEOUT, "start_timeout": 30.0})
+def enter_host(hosts, cluster):
+    """Move this process to its host, of those of the workers, and then of the parameter servers."""
+    task = json.loads(os.environ["TF_CONFIG"])["task"]
+    networks.enter(hosts[task["index"] + (len(cluster["worker"]) if task["type"] == "ps" else 0)])
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
 
 
+def train_collectively(hosts, cluster):
+    enter_host(hosts, cluster)
+    collective_trainings.train_forever(options={"timeout": TIMEOUT, "start_timeout": 30.0})
+
+
+def train_with_servers(hosts, cluster):
+    enter_host(hosts, cluster)
+
+    strategy = distributed_trainings.STRATEGIES["replicated"](timeout=TIMEOUT, start_timeout=30.0)
+    callbacks = [collective_trainings.Steps()]
+    distributed_trainings.train(strategy, distributed_trainings.batches(4), steps=10**9, callbacks=callbacks)
+
+
+def cut_while_training(launch, network, train, servers, cut):
+    """Return the last `PeerError` of each process, which all of them end by, and soon; the workers' come first."""
+    addresses = [f"{address}:{PORT}" for address in network.addresses]
+    cluster = {"worker": addresses[:2], "ps": addresses[2:]} if servers else {"worker": addresses}
+    running = launch(train, servers=servers, args=(network.hosts, cluster), timeout=90)
+    for worker in running.workers:
+        worker.wait_for("step 5")
+    cut()
+    begin = time.monotonic()
+    outcomes = [process.wait() for process in (*running.workers, *running.servers)]
+    took = time.monotonic() - begin
+    errors = []
+    for outcome in outcomes:
+        assert outcome.status == 1, outcome.stderr[-3000:]
+        errors += re.findall("^tpk.errors.PeerError: .*", outcome.stderr, re.MULTILINE)[-1:] or [""]
+    # One question more than TIMEOUT, the end of the others, and a busy machine.
+    assert took < 6 * TIMEOUT
+    return errors
+
+
+@pytest.mark.parametrize("network", [2], indirect=True)
 @pytest.mark.parametrize(
     ("cut", "host"),
     [(networks.Network.disconnect, 1), (networks.Network.switch_off, 0)],
     ids=["silently", "at the chief"],
 )
-def test_both_ends_name_the_other_when_the_link_is_cut(two_hosts, launch, cut, host):
-    running = launch(train_at, args=(two_hosts.hosts, two_hosts.addresses), timeout=90)
-    for worker in running.workers:
-        worker.wait_for("step 5")
-    cut(two_hosts, host)
-    begin = time.monotonic()
-    outcomes = running.wait()
-    took = time.monotonic() - begin
-    for rank, outcome in enumerate(outcomes):
-        assert outcome.status == 1, outcome.stderr[-3000:]
-        (last,) = re.findall("^tpk.errors.PeerError: .*", outcome.stderr, re.MULTILINE)[-1:] or [""]
-        assert f"rank {1 - rank} ({two_hosts.addresses[1 - rank]}:{PORT})" in last, outcome.stderr[-3000:]
-    # One question more than TIMEOUT, the end of the others, and a busy machine.
-    assert took < 6 * TIMEOUT
+def test_both_ends_name_the_other_when_the_link_is_cut(network, launch, cut, host):
+    errors = cut_while_training(launch, network, train_collectively, 0, lambda: cut(network, host))
+    for rank, error in enumerate(errors):
+        assert f"rank {1 - rank} ({network.addresses[1 - rank]}:{PORT})" in error
+
+
+@pytest.mark.parametrize("network", [3], indirect=True)
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [(1, ["rank 1", "parameter server 0", "rank 1"]), (2, ["parameter server 0", "parameter server 0", "rank "])],
+    ids=["worker", "server"],
+)
+def test_both_ends_name_the_other_when_a_link_to_a_server_is_cut(network, launch, host, named):
+    errors = cut_while_training(launch, network, train_with_servers, 1, lambda: network.disconnect(host))
+    for error, name in zip(errors, named, strict=True):
+        assert name in error, errors

@@ -60,6 +60,18 @@ def test_a_worker_that_is_stopped_counts_as_dead_after_the_timeout(launch):
     running.workers[1].kill()
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_parameter_server_that_is_stopped_counts_as_dead_after_the_timeout(launch, strategy):
+    running = launch(lambda: endless(strategy, timeout=5), servers=2)
+    for worker in running.workers:
+        worker.wait_for("in the middle")
+    running.servers[1].send(signal.SIGSTOP)
+    for worker in running.workers:
+        assert re.search(r"PeerError: parameter server 1 \([^)]*\) cannot be reached any more", peer_error(worker))
+    running.servers[1].kill()
+    assert running.servers[0].wait().status == 1
+
+
 def fails_in_worker_1():
     class Fail(tpk.Callback):
         chief_only = False

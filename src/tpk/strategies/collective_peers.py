@@ -17,6 +17,7 @@ import tensorflow as tf
 from tpk.errors import MismatchError, PeerError
 from tpk.strategies.cluster import WORKER, Cluster
 from tpk.strategies.collective_state import LEFT, StateCell, WorkerState, abort, close_aborted, digest
+from tpk.strategies.connections import Connections
 from tpk.strategies.patience import Patience
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Peers:
 
     def __init__(self, cluster: Cluster, target: str, training: int, patience: Patience) -> None:
         self._cluster, self._target, self._patience = cluster, target, patience
+        self._connections = Connections(cluster.workers[:1])
         self._state = WorkerState(uuid.uuid4().hex, digest(cluster), training)
         self._training = training
         others = [rank for rank in range(cluster.world_size) if rank != cluster.rank]
@@ -270,8 +272,14 @@ class Peers:
             with self._changed:
                 if self._wait is not wait:
                     return
-                self._failure, self._aborted = PeerError("; ".join(guilty)), wait.sess
-            abort(wait.sess)
+                self._failure = PeerError("; ".join(guilty))
+                # A session that is closed would wait, too, for a chief that does not answer.
+                is_cut_off = wait.kind == "exchange" and 0 in self._peers and bool(self._peers[0].gone)
+                self._aborted = None if is_cut_off else wait.sess
+            if is_cut_off:
+                self._connections.hang_up([self._cluster.workers[0]])
+            else:
+                abort(wait.sess)
         elif absent and waited > self._patience.late and now - self._reported > self._patience.late:
             self._reported = now
             late = ", ".join(f"{peer.name}, which is at {wait.kind} {_count(peer, wait.kind)}" for peer in absent)

@@ -50,7 +50,7 @@ class QueueExchange(Exchange):
             self._parcel = [tf.compat.v1.placeholder(dtype, []) for dtype in (tf.int64, tf.int64, tf.string)]
             self._send = [queue.enqueue(self._parcel) for queue in queues]
             self._receive = queues[self.rank].dequeue()
-        self._sess = WorkerSession(server.target, graph, config_of_own_session(cluster))
+        self._sess = WorkerSession(server.target, graph, config_of_own_session(cluster, 0))
         self._thread = threading.Thread(target=self._keep_receiving, name="tpk-exchange", daemon=True)
         self._thread.start()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tpk.errors import PeerError
 from tpk.strategies.cluster import PS, Cluster, device_of
+from tpk.strategies.connections import Connections
 from tpk.strategies.distributed_session import WorkerSession
 from tpk.strategies.patience import Patience
 from tpk.strategies.ps_attendance import ALIVE, ENDED, FAILED, LEFT, Attendance, Sign
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_SIGNS = 1.0
 _SECONDS_TO_LEAVE = 5.0
+_SECONDS_TO_ANSWER = 2.0
 
 
 class PresenceTable:
@@ -58,13 +60,15 @@ class Presence:
         cluster: the processes of the training; this one is a worker.
         server: TensorFlow's server of this process.
         patience: how long to wait.
-        break_off: called in the thread when another process is found to have failed or died.
+        break_off: called in the thread when another worker is found to have failed or died. If it is a parameter server
+            that does not answer, the connections to it are ended instead.
     """
 
     def __init__(
         self, cluster: Cluster, server: RunningServer, patience: Patience, break_off: Callable[[], None]
     ) -> None:
         self._cluster = cluster
+        self._connections = Connections(cluster.ps)
         self._patience = patience
         self._break_off = break_off
         self.attendance = Attendance(cluster, patience.answer, silence=3 * SECONDS_BETWEEN_SIGNS)
@@ -75,12 +79,7 @@ class Presence:
         self._reported_at = 0.0
         self._failure: str | None = None
         self._ends = threading.Event()
-        with tf.Graph().as_default() as graph:
-            tables = [PresenceTable(each, cluster.world_size, server.trainings) for each in range(len(cluster.ps))]
-            self._sign = tf.compat.v1.placeholder(tf.string, [])
-            self._write = [table.write(cluster.rank, self._sign) for table in tables]
-            self._read = tables[0].read
-        self._sess = WorkerSession(server.target, graph, config_of_own_session(cluster))
+        self._books = [_Book(cluster, each, server) for each in range(len(cluster.ps))]
         self._thread = threading.Thread(target=self._watch, name="tpk-presence", daemon=True)
 
     def start(self) -> None:
@@ -89,10 +88,9 @@ class Presence:
         Raises:
             PeerError: if a parameter server cannot be reached.
         """
-        try:
-            self._give_sign()
-        except tf.errors.OpError as error:
-            raise PeerError(f"{self.servers_in_words()} cannot be reached.") from error
+        silent = self._give_sign()
+        if silent:
+            raise PeerError(f"{self._in_words(silent)} cannot be reached.")
         self._thread.start()
 
     def begin_step(self) -> None:
@@ -124,8 +122,7 @@ class Presence:
     def servers_in_words(self) -> str:
         """Return the parameter servers that do not listen; or all of them, if it must be for another reason."""
         servers = range(len(self._cluster.ps))
-        silent = [server for server in servers if not is_listening(self._cluster.ps[server])]
-        return ", ".join(self._cluster.name_of(PS, server) for server in silent or servers)
+        return self._in_words([each for each in servers if not is_listening(self._cluster.ps[each])] or servers)
 
     def leave(self, failure: BaseException | None) -> None:
         """Tell the parameter servers that this worker leaves.
@@ -142,36 +139,54 @@ class Presence:
             line = f"{type(failure).__name__}: {failure}".partition("\n")[0][:1000]
             # Who fails because others do is not to blame.
             sign = Sign(FAILED, self._count, self._steps, line, isinstance(failure, PeerError))
-        try:
-            self._run(self._write, sign, _SECONDS_TO_LEAVE)
-        except tf.errors.OpError as error:
-            if self._failure is None:
-                logger.warning(
-                    "%s could not be told that this worker leaves: %s", self.servers_in_words(), error.message
-                )
-        finally:
-            self._sess.close()
+        for server, book in enumerate(self._books):
+            try:
+                book.sign(sign, _SECONDS_TO_LEAVE)
+            except tf.errors.OpError as error:
+                if self._failure is None:
+                    logger.warning(
+                        "%s could not be told that this worker leaves: %s", self._in_words([server]), error.message
+                    )
+            book.close()
 
     def _watch(self) -> None:
         while not self._ends.wait(SECONDS_BETWEEN_SIGNS):
-            try:
-                self._give_sign()
+            silent = self._give_sign()
+            if silent:
+                failures = [f"{self._in_words(silent)} cannot be reached any more"]
+            elif self._books[0].is_answering:
                 failures = self.attendance.failures() or self._in_vain()
-            except tf.errors.OpError as error:
-                logger.info("%s", error.message)
-                failures = [f"{self.servers_in_words()} cannot be reached any more"]
+            else:  # That nothing is heard of the others is not their fault.
+                failures = []
             if failures and not self._ends.is_set():
                 self._failure = "; ".join(failures)
                 logger.error("%s", self._failure)
                 self._ends.set()
-                self._break_off()
+                if silent:
+                    self._connections.hang_up([self._cluster.ps[server] for server in silent])
+                else:
+                    self._break_off()
 
-    def _give_sign(self) -> None:
+    def _in_words(self, servers: Sequence[int]) -> str:
+        return ", ".join(self._cluster.name_of(PS, server) for server in servers)
+
+    def _give_sign(self) -> list[int]:
+        """Give a sign, and take note of those of the others; return which parameter servers do not answer any more."""
         self._count += 1
-        signs, _ = self._run(
-            [self._read, self._write], Sign(self._state, self._count, self._steps), self._patience.answer
-        )
-        self.attendance.note(signs)
+        sign = Sign(self._state, self._count, self._steps)
+        silent = []
+        for server, book in enumerate(self._books):
+            try:
+                signs = book.sign(sign, min(self._patience.answer, _SECONDS_TO_ANSWER))
+            except tf.errors.OpError as error:
+                is_late = isinstance(error, tf.errors.DeadlineExceededError)
+                if not is_late or time.monotonic() - book.answered_at > self._patience.answer:
+                    logger.info("%s", error.message)
+                    silent.append(server)
+                continue
+            if server == 0:
+                self.attendance.note(signs)
+        return silent
 
     def _in_vain(self) -> list[str]:
         """Return for whom this worker waits in vain in its step; report those who are late."""
@@ -191,13 +206,54 @@ class Presence:
             logger.warning("waiting in step %d since %.0f s for %s", self._steps, now - since, behind)
         return []
 
-    def _run(self, fetches: Any, sign: Sign, seconds: float) -> Any:
+
+class _Book:
+    """The table on one parameter server, in a session of its own: who does not answer holds up no other one.
+
+    Args:
+        cluster: the processes of the training; this one is a worker.
+        server: the number of the parameter server.
+        own: TensorFlow's server of this process.
+
+    Attributes:
+        answered_at: when the parameter server has answered last, as `time.monotonic` counts.
+        is_answering: whether it has answered the last time that it was asked.
+    """
+
+    def __init__(self, cluster: Cluster, server: int, own: RunningServer) -> None:
+        self.answered_at = time.monotonic()
+        self.is_answering = False
+        with tf.Graph().as_default() as graph:
+            table = PresenceTable(server, cluster.world_size, own.trainings)
+            self._sign = tf.compat.v1.placeholder(tf.string, [])
+            self._fetches = [table.read, table.write(cluster.rank, self._sign)]
+        self._sess = WorkerSession(own.target, graph, config_of_own_session(cluster, server))
+
+    def sign(self, sign: Sign, seconds: float) -> Sequence[bytes]:
+        """Write the sign of this worker; return the last ones of all workers.
+
+        Raises:
+            tf.errors.DeadlineExceededError: if there is no answer in time.
+            tf.errors.OpError: if there is none at all.
+        """
+        self.is_answering = False
         options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(seconds * 1000), 1))
-        return self._sess.run(fetches, {self._sign: np.array(sign.encode(), object)}, options)
+        signs, _ = self._sess.run(self._fetches, {self._sign: np.array(sign.encode(), object)}, options)
+        self.answered_at, self.is_answering = time.monotonic(), True
+        found: Sequence[bytes] = signs
+        return found
+
+    def close(self) -> None:
+        """Leave the table alone."""
+        self._sess.close()
 
 
-def config_of_own_session(cluster: Cluster) -> Any:
-    """Return the `tf.compat.v1.ConfigProto` of a session that this process has with the parameter servers."""
-    return tf.compat.v1.ConfigProto(
-        allow_soft_placement=True, device_filters=[f"/job:{PS}", f"/job:{cluster.job}/task:{cluster.index}"]
-    )
+def config_of_own_session(cluster: Cluster, server: int) -> Any:
+    """Return the `tf.compat.v1.ConfigProto` of a session that this process has with one parameter server.
+
+    Args:
+        cluster: the processes of the training.
+        server: the number of the parameter server.
+    """
+    devices = {device_of(PS, server), cluster.device}
+    return tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=sorted(devices))

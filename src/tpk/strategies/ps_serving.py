@@ -45,7 +45,10 @@ def serve_workers(cluster: Cluster, server: RunningServer, patience: Patience) -
     started_at = time.monotonic()
     attendance = Attendance(cluster, patience.answer, silence=3 * SECONDS_BETWEEN_SIGNS)
     logger.info("%s serves %d workers", cluster.name_of(cluster.job, cluster.index), cluster.world_size)
-    with tf.compat.v1.Session(server.target, graph, config_of_own_session(cluster)) as sess, _postponed_signals():
+    with (
+        tf.compat.v1.Session(server.target, graph, config_of_own_session(cluster, cluster.index)) as sess,
+        _postponed_signals(),
+    ):
         while not attendance.are_gone() or attendance.absent:
             pause.wait(SECONDS_BETWEEN_SIGNS)
             attendance.note(sess.run(signs))

@@ -1,0 +1,77 @@
+"""The TCP connections of this process to others, which it can end when nobody answers there."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+
+End = tuple[str, int]
+"""A numerical IP address, and a port."""
+
+_DESCRIPTORS = "/dev/fd"
+
+
+class Connections:
+    """Finds connections of this process by where they lead to, whoever has opened them.
+
+    TensorFlow waits for the answer of a host that is dead, or behind a cut link, until the kernel gives the connection
+    up: on Linux after a quarter of an hour. A session that is closed meanwhile waits as well. Only when the connection
+    has ended, a run that waits fails, by a `tf.errors.UnavailableError`.
+
+    Args:
+        addresses: ``"host:port"`` of the others; names are resolved now, as long as there is a network.
+    """
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self._ends = {address: frozenset(_resolve(address)) for address in addresses}
+
+    def hang_up(self, addresses: Collection[str]) -> int:
+        """End all connections to some of the addresses; return how many there were.
+
+        What waits for an answer over one of them fails at once. TensorFlow connects anew for what comes later.
+        """
+        ends = frozenset[End]().union(*(self._ends[address] for address in addresses))
+        count = 0
+        for connection in _open_connections():
+            with connection as held, suppress(OSError):
+                if _normal(held.getpeername()) in ends:
+                    held.shutdown(socket.SHUT_RDWR)
+                    count += 1
+        return count
+
+
+def _resolve(address: str) -> Iterator[End]:
+    host, _, port = address.rpartition(":")
+    # Who cannot be found now is not connected either.
+    with suppress(OSError):
+        for *_, end in socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM):
+            yield _normal(end)
+
+
+def _normal(end: tuple[object, ...]) -> End:
+    """Return an end as it is in all families of addresses: a socket for IPv6 shows an IPv4 host by a mapped address."""
+    ip = ipaddress.ip_address(str(end[0]).partition("%")[0])
+    mapped = getattr(ip, "ipv4_mapped", None)
+    return str(mapped or ip), int(str(end[1]))
+
+
+def _open_connections() -> Iterator[socket.socket]:
+    """Yield a socket of its own for each descriptor of this process that is a TCP socket."""
+    # Elsewhere than on Linux and macOS, nobody is freed.
+    for name in os.listdir(_DESCRIPTORS) if os.path.isdir(_DESCRIPTORS) else ():
+        try:
+            copy = os.dup(int(name))
+        except OSError:  # It was closed meanwhile, such as that of the listing itself.
+            continue
+        try:
+            found = socket.socket(fileno=copy)
+        except OSError:  # It is none.
+            os.close(copy)
+            continue
+        if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
+            yield found
+        else:
+            found.close()

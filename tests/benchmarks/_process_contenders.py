@@ -25,6 +25,7 @@ RATE = 1e-6
 RAW = "raw-horovod"
 HOROVOD = "tpk-horovod"
 COLLECTIVE = "tpk-collective"
+COMPRESSED = "tpk-collective fp16"
 KERAS = "keras"
 
 TOGETHER, APART = "together", "apart"
@@ -289,8 +290,8 @@ def raw_horovod(blocks: Blocks, model: Model) -> None:
         hvd.shutdown()
 
 
-def tpk_strategy(name: str, package: str = "tpk") -> Callable[[Blocks, Model], None]:
-    """Return the contender that is a training of tpk with this strategy, which a package brings, and all defaults."""
+def tpk_strategy(name: str, package: str = "tpk", **options: Any) -> Callable[[Blocks, Model], None]:
+    """Return the contender that is a training of tpk with this strategy, which a package brings."""
 
     def train(blocks: Blocks, model: Model) -> None:
         import tpk
@@ -306,7 +307,7 @@ def tpk_strategy(name: str, package: str = "tpk") -> Callable[[Blocks, Model], N
             def after_epoch(self, trainer: Any) -> None:
                 blocks.end()
 
-        trainer = tpk.SingleCostTrainer(tpk.use(name))
+        trainer = tpk.SingleCostTrainer(tpk.use(name, **options))
         trainer.setup_graph(model.signature(), tpk.TensorInput(model.inputs), model.cost, sgd)
         trainer.train_with_defaults(
             callbacks=[Clock()],
@@ -344,6 +345,7 @@ CONTENDERS: dict[str, Callable[[Blocks, Model], None]] = {
     RAW: raw_horovod,
     HOROVOD: tpk_strategy("horovod", package="tpk_horovod"),
     COLLECTIVE: tpk_strategy("collective"),
+    COMPRESSED: tpk_strategy("collective", compression="fp16"),
     KERAS: keras_train_step,
 }
 

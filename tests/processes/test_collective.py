@@ -34,8 +34,8 @@ def in_session(strategy, build):
         strategy.leave()
 
 
-def reduce_dense(pack_bytes):
-    strategy = CollectiveStrategy(devices=2, pack_bytes=pack_bytes)
+def reduce_dense(pack_bytes, compression=None):
+    strategy = CollectiveStrategy(devices=2, pack_bytes=pack_bytes, compression=compression)
     rng = np.random.default_rng(strategy.rank)
     shapes = [[3], [200, 2], [], [1000], [7, 1]]
     dtypes = [np.float32, np.float32, np.float64, np.float16, np.float32]
@@ -65,8 +65,24 @@ def test_means_are_those_of_all_processes_and_the_same_bits_in_each(launch, work
             assert means[position].tobytes() == mean.tobytes()
 
 
-def reduce_slices():
-    strategy = CollectiveStrategy()
+@pytest.mark.parametrize(("compression", "precision"), [("fp16", 2**-10), ("bf16", 2**-7)])
+def test_compressed_means_are_those_of_all_but_for_rounding(launch, compression, precision):
+    returned = launch(reduce_dense, workers=3, args=(1000, compression)).returned()
+    given = [values for values, _ in returned]
+    differences = []
+    for position, mean in enumerate(returned[0][1]):
+        expected = np.mean([values[position] for values in given], 0)
+        assert mean.dtype == given[0][position].dtype
+        np.testing.assert_allclose(mean, expected, rtol=0, atol=3 * precision)
+        differences.append(np.max(np.abs(mean - expected)))
+        for _, means in returned:
+            assert means[position].tobytes() == mean.tobytes()
+    # They were compressed.
+    assert max(differences) > 2**-14
+
+
+def reduce_slices(compression=None):
+    strategy = CollectiveStrategy(compression=compression)
     rank = strategy.rank
     # None in one process, none in any, different counts.
     counts = [(0, 2), (0, 0), (3, 1), (5, 5)]
@@ -85,8 +101,10 @@ def reduce_slices():
     return in_session(strategy, build)
 
 
-def test_the_mean_of_sparse_gradients_has_the_slices_of_all_processes(launch):
-    first, second = launch(reduce_slices).returned()
+@pytest.mark.parametrize("compression", [None, "fp16", "bf16"])
+def test_the_mean_of_sparse_gradients_has_the_slices_of_all_processes(launch, compression):
+    # Their values are small whole numbers, which compression leaves as they are.
+    first, second = launch(reduce_slices, args=(compression,)).returned()
     np.testing.assert_array_equal(first, second)
     for counts, mean in zip([(0, 2), (0, 0), (3, 1), (5, 5)], first, strict=True):
         expected = np.zeros([20, 2], np.float32)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 
+import collective_trainings as trainings
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -223,3 +226,29 @@ def test_a_keras_model_is_the_same_in_all_processes(launch):
     assert {"model/batch_normalization/moving_mean", "model/dense/kernel"} <= set(after)
     for name in after:
         assert not np.array_equal(before[name], after[name]), name
+
+
+def train_in_a_session_of_its_own():
+    class Own(tpk.NewSessionCreator):
+        pass
+
+    trainings.train(trainings.batches(4), 2, strategy=tpk.use("collective"), session_creator=Own())
+
+
+def test_a_session_elsewhere_than_on_the_server_is_refused(launch):
+    for outcome in launch(train_in_a_session_of_its_own).wait():
+        assert outcome.status == 1
+        assert "ConfigError: strategy 'collective' needs a session on the server of this process" in outcome.stderr
+        assert "session_config=<ConfigProto>" in outcome.stderr
+
+
+def train_with_options_of_its_own():
+    rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    strategy = tpk.use("collective", compression="fp16" if rank == 1 else None)
+    trainings.train(trainings.batches(4), 2, strategy=strategy)
+
+
+def test_gradients_that_travel_in_different_ways_are_an_error_before_the_first_step(launch):
+    for outcome in launch(train_with_options_of_its_own).wait():
+        assert outcome.status == 1
+        assert "MismatchError: the processes of this training differ. In rank 1: compression is fp16" in outcome.stderr

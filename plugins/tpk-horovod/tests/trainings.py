@@ -215,6 +215,12 @@ def differ():
     train(horovod(), datapoints(8, rows=rank == 1), rows=rank == 1, steps_per_epoch=10)
 
 
+def differ_in_options():
+    """The processes would reduce their gradients in different ways."""
+    compression = "fp16" if os.environ["RANK"] == "1" else None
+    train(horovod(compression=compression), datapoints(8), steps_per_epoch=10)
+
+
 def start_only():
     train(horovod(timeout=3), datapoints(8), steps_per_epoch=10)
 

@@ -56,6 +56,10 @@ class Strategy(abc.ABC):
         """Whether this process is the one that writes: checkpoints, statistics, events."""
         return self.rank == 0
 
+    def describe(self) -> dict[str, Any]:
+        """Return the options that must be the same in all processes, as plain data for ``config.json``."""
+        return {}
+
     @property
     def exchange(self) -> Exchange:
         """How this process tells the others things, between `join` and `leave`."""

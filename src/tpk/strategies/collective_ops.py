@@ -15,6 +15,9 @@ _INSTANCES_BITS = 14
 _AS_THEY_ARE = (tf.bool, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
 """What TensorFlow broadcasts."""
 
+COMPRESSIONS = {None: None, "fp16": tf.float16, "bf16": tf.bfloat16}
+"""The dtypes as which gradients may travel in place of their own."""
+
 
 class Collectives:
     """Adds collective operations to the default graph; each process must add the same ones in the same order.
@@ -28,15 +31,25 @@ class Collectives:
         training: the how manyeth training of the process this is.
         communication: ``ring``, ``nccl`` or ``auto``.
         pack_bytes: tensors travel together in packs of up to this size; a larger one travels alone.
+        compression: one of `COMPRESSIONS`.
     """
 
-    def __init__(self, rank: int, world_size: int, training: int, communication: str, pack_bytes: int) -> None:
+    def __init__(
+        self,
+        rank: int,
+        world_size: int,
+        training: int,
+        communication: str,
+        pack_bytes: int,
+        compression: str | None = None,
+    ) -> None:
         self._rank, self._world_size = rank, world_size
         # A group belongs to devices: gradients are reduced where they are, and broadcasts are between CPUs.
         self._reduce_group, self._broadcast_group = 2 * training, 2 * training + 1
         self._instances = itertools.count(training << _INSTANCES_BITS)
         self._communication = communication
         self._pack_bytes = pack_bytes
+        self._compressed = COMPRESSIONS[compression]
 
     def mean(self, tensors: Sequence[Any]) -> list[Any]:
         """Return the means of tensors or `tf.IndexedSlices` over the processes, on the device of the context."""
@@ -53,7 +66,8 @@ class Collectives:
         for pack in plan_packs([wires[position] for position in dense], self._pack_bytes):
             members = [dense[index] for index in pack]
             packed = _pack([wires[member] for member in members])
-            for member, part in zip(members, _unpack(self._reduce(packed), [wires[m] for m in members]), strict=True):
+            mean = self._mean(packed) if self._compressed is None else self._compressed_mean(packed)
+            for member, part in zip(members, _unpack(mean, [wires[m] for m in members]), strict=True):
                 means[member] = _from_wire(part, tensors[member].dtype, tensors[member].shape)
         return means
 
@@ -86,14 +100,22 @@ class Collectives:
             )
         )
 
-    def _reduce(self, tensor: Any) -> Any:
+    def _mean(self, tensor: Any) -> Any:
+        return self._reduce(tensor, "Div")
+
+    def _compressed_mean(self, tensor: Any) -> Any:
+        # Divided before it is compressed, so that no sum is larger than the largest of the values.
+        sum_ = self._reduce(tf.cast(tensor / self._world_size, self._compressed), "Id")
+        return tf.cast(sum_, tensor.dtype)
+
+    def _reduce(self, tensor: Any, final_op: str) -> Any:
         return collective_ops.all_reduce(
             tensor,
             group_size=self._world_size,
             group_key=self._reduce_group,
             instance_key=next(self._instances),
             merge_op="Add",
-            final_op="Div",
+            final_op=final_op,
             communication_hint=self._communication,
         )
 
@@ -108,6 +130,13 @@ class Collectives:
             communication_hint=self._communication,
         )
 
+    def _gather_values(self, values: Any) -> Any:
+        if self._compressed is None:
+            return self._gather(values)
+        # TensorFlow does not know how to gather bfloat16, but bits are bits.
+        bits = self._gather(tf.bitcast(tf.cast(values, self._compressed), tf.float16))
+        return tf.cast(tf.bitcast(bits, self._compressed), values.dtype)
+
     def _mean_of_slices(self, slices: Any) -> Any:
         """The mean of sparse gradients: all slices of all processes, which differ in how many they have."""
         values = _to_float_wire(slices.values)
@@ -119,7 +148,7 @@ class Collectives:
         padded = tf.pad(values, tf.concat([[[0, missing]], tf.zeros([rank - 1, 2], tf.int64)], 0))
         indices = tf.pad(tf.cast(slices.indices, tf.int64), [[0, missing]])
         is_real = tf.reshape(tf.range(longest)[None] < counts[:, None], [-1])
-        all_values = tf.ensure_shape(self._gather(padded), [None, *values.shape[1:]])
+        all_values = tf.ensure_shape(self._gather_values(padded), [None, *values.shape[1:]])
         all_indices = tf.ensure_shape(self._gather(indices), [None])
         mean = tf.boolean_mask(all_values, is_real) / self._world_size
         return tf.IndexedSlices(

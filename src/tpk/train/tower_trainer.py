@@ -61,6 +61,7 @@ class TowerTrainer(Trainer):
         return {
             **super().describe(),
             "strategy": type(self.strategy).__name__,
+            **self.strategy.describe(),
             "num_replicas": self.strategy.num_replicas,
             "precision": self.precision,
             "xla": self.xla,

@@ -112,6 +112,10 @@ class HorovodStrategy(MultiProcessStrategy):
         self._joined = ExitStack()
         self._shutting_down = threading.Lock()
 
+    def describe(self) -> dict[str, Any]:
+        """Return how gradients become one."""
+        return {"compression": self._compression, "op": self._op}
+
     @property
     def rank(self) -> int:
         """The number of this process; 0 before `join`."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.dataflow import BatchData, Position, check_iterable
+from tpk.dataflow import BatchData, check_iterable
 from tpk.errors import CheckpointError, ConfigError, InputError, TowerError, add_note
-from tpk.input_source import BatchQueueInput, FeedInput, InputSource, TensorInput, TFDatasetInput
+from tpk.input_source import BatchQueueInput, FeedInput, InputSource, TensorInput
 from tpk.input_source.flow_facts import flow_size
 from tpk.input_source.flow_input import FlowInput
 from tpk.input_source.proxy import ProxyInput
@@ -52,7 +52,7 @@ class EvaluationData:
                 )
         self.source = input if isinstance(input, InputSource) else FeedInput(input, infinite=False)
         self._innermost = _innermost(self.source)
-        self._has_end = _end_after_one_pass(self._innermost)
+        self._has_end = self.source.end_after_each_pass()
         self._check_size()
         # The callbacks of the data have hooks of their own: they run with the steps of the evaluation.
         self._hooks = HookManager()
@@ -108,12 +108,6 @@ class EvaluationData:
             ConfigError: if it has no end.
         """
         self._hooks.hook.before_train(trainer=trainer)
-        cardinality = getattr(self._innermost, "_cardinality", None)
-        if cardinality is not None and trainer.sess.run(cardinality) == tf.data.INFINITE_CARDINALITY:
-            raise ConfigError(
-                "an evaluation would never end: the dataset of TFDatasetInput repeats its elements for ever. Leave out "
-                "its repeat(), or limit it by take(n)."
-            )
         translators = [getattr(plugin, "translate_error", None) for plugin in self._hooks.plugins.values()]
         model = FailuresOfModel(tower_names)
         step_hooks = self._hooks.compile_step()
@@ -207,9 +201,9 @@ class EvaluationData:
         It is empty before the first pass, and for data of which nobody but an iteration through all that was delivered
         would find the place again: for an evaluation that is too dear.
         """
-        if not self._is_between_passes or self._position is None:
+        if not self._is_between_passes or self.source.position is None:
             return {}
-        position = self._position.state_dict()
+        position = self.source.position.state_dict()
         if _needs_replay(position):
             return {}
         try:
@@ -220,16 +214,9 @@ class EvaluationData:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned; the next pass is the one that would have come next."""
-        if "position" in state and self._position is not None:
-            self._position.load_state_dict(state["position"])
+        if "position" in state and self.source.position is not None:
+            self.source.position.load_state_dict(state["position"])
             self._is_at_the_beginning, self._is_between_passes = False, True
-
-    @property
-    def _position(self) -> Position | None:
-        """Where the dataflow stands, if there is one."""
-        source = self._innermost
-        stream = source._stream if isinstance(source, FlowInput | TFDatasetInput) else None
-        return None if stream is None else stream._position
 
     @property
     def _kind(self) -> str:
@@ -310,22 +297,3 @@ def _needs_replay(position: Any) -> bool:
     if isinstance(position, Mapping):
         return "history" in position or any(map(_needs_replay, position.values()))
     return isinstance(position, list | tuple) and any(map(_needs_replay, position))
-
-
-def _end_after_one_pass(source: InputSource) -> bool:
-    """Let a source that would repeat its data end after one pass.
-
-    Returns:
-        Whether it is known that the source ends by itself.
-    """
-    if isinstance(source, FlowInput):
-        source._stream.infinite = False
-        if isinstance(source, BatchQueueInput):
-            source._infinite = False
-        return True
-    if isinstance(source, TFDatasetInput):
-        source.infinite = False
-        if source._stream is not None:
-            source._stream.infinite = False
-        return True
-    return False

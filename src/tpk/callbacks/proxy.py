@@ -87,3 +87,10 @@ class ProxyCallback(Callback):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.cb!r})"
+
+
+def innermost(callback: Callback) -> Callback:
+    """Return the callback for which proxies, however many, stand in; or `callback` itself, if it is no proxy."""
+    while isinstance(callback, ProxyCallback):
+        callback = callback.cb
+    return callback

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from tpk.callbacks.period import check_period
-from tpk.callbacks.proxy import ProxyCallback
+from tpk.callbacks.proxy import ProxyCallback, innermost
 from tpk.errors import ConfigError, HookError
 from tpk.plugin import HOOK_NAMES, Callback
 
@@ -75,7 +75,7 @@ class PeriodicTrigger(ProxyCallback):
         if implementation is None:
             # Wrapping leads the hook manager to the options of `trigger`: what must come last after an epoch
             # must come last at other times, too.
-            @wraps(_innermost(self.cb).trigger)
+            @wraps(innermost(self.cb).trigger)
             def triggered(*_: Any) -> None:
                 trigger()
 
@@ -212,11 +212,11 @@ class PeriodicCallback(EnableCallbackIf):
 
 
 def _check_trigger(callback: Callback) -> None:
-    innermost = _innermost(callback)
-    if not innermost._overrides("trigger"):
-        hooks = [name for name in HOOK_NAMES if innermost._overrides(name)]
+    inner = innermost(callback)
+    if not inner._overrides("trigger"):
+        hooks = [name for name in HOOK_NAMES if inner._overrides(name)]
         raise HookError(
-            f"PeriodicTrigger calls `trigger`, which {innermost!r} does not implement (it implements "
+            f"PeriodicTrigger calls `trigger`, which {inner!r} does not implement (it implements "
             f"{', '.join(hooks) or 'no hook'}). Move what it does to `trigger`, or use PeriodicCallback."
         )
 
@@ -227,9 +227,3 @@ def _check_plain(proxy: ProxyCallback, implementation: Implementation) -> None:
             f"{implementation.__name__} of {proxy.cb!r} is a hook wrapper, which {type(proxy).__name__} "
             "cannot take part in. Make it an ordinary hook, or decide inside of it."
         )
-
-
-def _innermost(callback: Callback) -> Callback:
-    while isinstance(callback, ProxyCallback):
-        callback = callback.cb
-    return callback

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import pkgutil
-import sys
 from typing import Any
 
 import attrs
 
-from tpk.errors import ConfigError
+from tpk.cli.target import find_object
 
 
 def add_data_speed_command(commands: Any) -> None:
@@ -51,20 +48,12 @@ def _data_speed(arguments: argparse.Namespace) -> int:
 
 
 def _find_flow(target: str) -> Any:
-    """Return the flow that ``module:attr`` names; a module in the current directory can be named, too.
+    """Return the flow that ``module:attribute`` names, or that the function makes which it names.
 
     Raises:
         ConfigError: there is none.
     """
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    module, _, attribute = target.partition(":")
-    if not module or not attribute:
-        raise ConfigError(f"{target!r} names no dataflow; expected module:attribute, such as my_data:train_flow")
-    try:
-        flow = pkgutil.resolve_name(target)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"there is no dataflow {target!r}: {error}") from error
+    flow = find_object(target)
     if callable(flow) and not hasattr(flow, "__iter__"):
         flow = flow()
     return flow

@@ -11,6 +11,7 @@ from tpk.graph.signature import check_signature
 from tpk.plugin.callback import Callback
 
 if TYPE_CHECKING:
+    from tpk.dataflow import Position
     from tpk.input_source.meter import InputMeter
 
 
@@ -32,8 +33,8 @@ class InputSource(ABC):
     have that.
 
     A subclass implements `_setup`, `_get_input_tensors` and, if it can start again, `_reset_state`; it may
-    override `size` and `make_meter`; one that knows its position in the data overrides `taken`, `state_after` and
-    `load_state_dict`. Its callbacks derive from `InputCallback`.
+    override `size`, `end_after_each_pass` and `make_meter`; one that knows its position in the data overrides
+    `taken`, `state_after` and `load_state_dict`. Its callbacks derive from `InputCallback`.
 
     Attributes:
         signature: the `tf.TensorSpec`s given to `setup`; empty before.
@@ -81,6 +82,19 @@ class InputSource(ABC):
     @property
     def size(self) -> int | None:
         """How many datapoints one pass over the data delivers, or None if that is unknown."""
+        return None
+
+    def end_after_each_pass(self) -> bool:
+        """Repeat nothing: the data ends after a pass, until `reset_state`; before `setup`, for an evaluation.
+
+        Returns:
+            Whether there is such an end. If not, `size` says how much a pass is.
+        """
+        return False
+
+    @property
+    def position(self) -> Position | None:
+        """The position of the dataflow from which the source takes its data, if there is one."""
         return None
 
     def shard(self, index: int, count: int) -> None:

@@ -61,7 +61,6 @@ class BatchQueueInput(QueueInput):
         if queue is None and queue_size < batch_size:
             raise ConfigError(f"BatchQueueInput: a queue of {queue_size} never holds a batch of {batch_size}")
         self.batch_size = batch_size
-        self._infinite = infinite
         self._per_take = batch_size
 
     @property
@@ -70,7 +69,7 @@ class BatchQueueInput(QueueInput):
         length = flow_size(self.flow)
         if length is None:
             return None
-        last = length % self.batch_size > 0 and not self._infinite and self._takes_less_at_the_end
+        last = length % self.batch_size > 0 and not self._stream.infinite and self._takes_less_at_the_end
         return length // self.batch_size + last
 
     @property

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.dataflow import length_of_share, seed_dataflow
-from tpk.errors import InputError
+from tpk.dataflow import Position, length_of_share, seed_dataflow
+from tpk.errors import ConfigError, InputError
 from tpk.input_source.base import InputSource, InputStartStop
 from tpk.input_source.flow_dataset import StreamElements, dataset_of
 from tpk.input_source.flow_facts import flow_size
@@ -72,6 +72,7 @@ class TFDatasetInput(InputSource):
             size = flow_size(dataset) if size is None else size
         self._size = size
         self._share = (0, 1)
+        self._must_end = False
         self._loaded: Mapping[str, Any] | None = None
         self._counter: TakenCounter | None = None
         self._get_next_ops: list[Any] = []
@@ -82,6 +83,18 @@ class TFDatasetInput(InputSource):
     def size(self) -> int | None:
         """How many elements make a pass over the data, or None as long as that is unknown."""
         return self._size
+
+    def end_after_each_pass(self) -> bool:
+        """Do not start the dataset again when it is exhausted; `start` refuses one that repeats itself for ever."""
+        self.infinite, self._must_end = False, True
+        if self._stream is not None:
+            self._stream.infinite = False
+        return True
+
+    @property
+    def position(self) -> Position | None:
+        """The position of a dataflow; a dataset has none."""
+        return None if self._stream is None else self._stream.position
 
     def shard(self, index: int, count: int) -> None:
         """Take only a share: of a dataflow as `tpk.dataflow.shard` makes it, of a dataset by its own `shard`."""
@@ -178,10 +191,19 @@ class TFDatasetInput(InputSource):
             self._begin()
 
     def start(self, session: Any) -> None:
-        """Start the dataset's iterator; called in `before_train`."""
+        """Start the dataset's iterator; called in `before_train`.
+
+        Raises:
+            ConfigError: it has no end, though it must have one.
+        """
+        cardinality = int(session.run(self._cardinality)) if self._must_end or self._size is None else 0
+        if self._must_end and cardinality == tf.data.INFINITE_CARDINALITY:
+            raise ConfigError(
+                "an evaluation would never end: the dataset of TFDatasetInput repeats its elements for ever. Leave out "
+                "its repeat(), or limit it by take(n)."
+            )
         self._session = session
         if self._size is None:
-            cardinality = int(session.run(self._cardinality))
             self._size = cardinality if cardinality >= 0 else None
         if self._stream is not None:
             hang_watcher.watch(self._stream, self._warn_after)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tpk.dataflow import seed_dataflow
+from tpk.dataflow import Position, seed_dataflow
 from tpk.input_source.base import InputSource
 from tpk.input_source.flow_facts import flow_size
 from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
@@ -37,6 +37,16 @@ class FlowInput(InputSource):
     def size(self) -> int | None:
         """The length of the flow, or None if it has none."""
         return flow_size(self.flow)
+
+    def end_after_each_pass(self) -> bool:
+        """Do not start the flow again when it is exhausted."""
+        self._stream.infinite = False
+        return True
+
+    @property
+    def position(self) -> Position:
+        """The position of the flow."""
+        return self._stream.position
 
     def shard(self, index: int, count: int) -> None:
         """Take only a share of the flow, as `tpk.dataflow.shard` makes it."""

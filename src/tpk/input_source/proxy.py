@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tpk.dataflow import Position
 from tpk.input_source.base import InputSource
 
 
 class ProxyInput(InputSource):
-    """Base of the sources that take their data from another source: size, seeds and positions are those of that one.
+    """Base of the sources that take their data from another source: size, end, seeds and positions are that one's.
 
     Args:
         source: the other one.
@@ -22,6 +23,15 @@ class ProxyInput(InputSource):
     def size(self) -> int | None:
         """The size of the source."""
         return self.source.size
+
+    def end_after_each_pass(self) -> bool:
+        """Let the source end."""
+        return self.source.end_after_each_pass()
+
+    @property
+    def position(self) -> Position | None:
+        """The position of the source's dataflow."""
+        return self.source.position
 
     def seed(self, seed: int) -> None:
         """Seed the source."""

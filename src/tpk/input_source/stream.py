@@ -29,7 +29,9 @@ class DatapointStream:
         owner: the name of the input source, for messages and in the state.
 
     Attributes:
-        flow: the dataflow.
+        flow: the dataflow, or the share of it that this process has.
+        position: where it stands.
+        infinite: as above; it may change before the start, and to False at any time.
         owner: the name of the input source.
         origin: how many datapoints had been used before the last start: 0, unless a state was loaded.
         index: how many datapoints have been delivered; it goes on from `origin`.
@@ -47,7 +49,7 @@ class DatapointStream:
         self.origin = 0
         self.index = 0
         self.busy_thread = 0
-        self._position = Position(flow)
+        self.position = Position(flow)
         self._trail: PositionTrail | None = None
         self._loaded: Mapping[str, Any] | None = None
         self._start_state = _AT_THE_BEGINNING
@@ -61,7 +63,7 @@ class DatapointStream:
     def shard(self, index: int, count: int) -> None:
         """Deliver only the share of process `index` of `count`; before anything was delivered."""
         self.flow = shard(self.flow, index, count)
-        self._position = Position(self.flow)
+        self.position = Position(self.flow)
 
     def bind(self, signature: tuple[Any, ...]) -> None:
         """Say what the datapoints must fit."""
@@ -79,15 +81,15 @@ class DatapointStream:
         self._has_ended = loaded is not None and loaded["ended"] and not self.infinite
         self.origin = 0 if loaded is None else loaded["datapoints"]
         self.index = self.origin
-        self._trail = PositionTrail(self._position, horizon) if horizon else None
+        self._trail = PositionTrail(self.position, horizon) if horizon else None
         if loaded is None:
-            self._position.break_off()
+            self.position.break_off()
             # A flow need not know where it stands before it has been made ready.
-            position = self._position.state_dict() if self._flow_is_ready else None
+            position = self.position.state_dict() if self._flow_is_ready else None
             self._start_state = {**_AT_THE_BEGINNING, "position": position}
         else:
             if loaded["position"] is not None:
-                self._position.load_state_dict(loaded["position"])
+                self.position.load_state_dict(loaded["position"])
             self._start_state = {key: loaded[key] for key in _AT_THE_BEGINNING}
         # Of a pass that is resumed nothing may be left.
         self._pass_start = self.index if loaded is None else -1
@@ -175,7 +177,7 @@ class DatapointStream:
         if self._trail is not None:
             where = self._trail.state_at(count)
         elif count == self.index:
-            where = {"position": self._position.state_dict(), "skip": 0}
+            where = {"position": self.position.state_dict(), "skip": 0}
         else:
             raise InputError(
                 f"{self.owner} does not know any more where datapoint {count} of {self.index} was. Set its max_ahead "
@@ -207,7 +209,7 @@ class DatapointStream:
         self.index = self.origin - skip
         if self._trail is not None:
             self._trail.start(self.index)
-        self._iterator = iter(self._position)
+        self._iterator = iter(self.position)
         self._is_started = True
         for _ in range(skip):
             self._skip_one()
@@ -232,7 +234,7 @@ class DatapointStream:
             raise InputError(f"{self.owner}: the dataflow {type(self.flow).__name__} has no datapoint") from None
         self._pass_start = self.index
         try:
-            self._iterator = iter(self._position)
+            self._iterator = iter(self.position)
             return next(self._iterator)
         except StopIteration:
             one_shot = f": {self._one_shot()}" if isinstance(self.flow, Iterator) else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpk.callbacks.proxy import ProxyCallback
+from tpk.callbacks.proxy import innermost
 from tpk.errors import CheckpointError, InputError, add_note
 from tpk.plugin import Callback
 from tpk.session.checkpoint_encoding import encode
@@ -186,10 +186,4 @@ def _keyed(trainer: Trainer) -> dict[str, Callback]:
         for plugin in trainer.hooks.plugins.values()
         if isinstance(plugin, Callback) and plugin is not trainer.monitors
     ]
-    return dict(zip(state_keys(map(_innermost, callbacks)), callbacks, strict=True))
-
-
-def _innermost(callback: Callback) -> Callback:
-    while isinstance(callback, ProxyCallback):
-        callback = callback.cb
-    return callback
+    return dict(zip(state_keys(map(innermost, callbacks)), callbacks, strict=True))

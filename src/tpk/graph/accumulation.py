@@ -27,6 +27,9 @@ class AccumGradOptimizer(ProxyOptimizer):
     middle of an accumulation. Sparse gradients are applied as sparse ones: rows that none of the steps touched are not
     touched.
 
+    Several towers, or processes, average their gradients in every step, before they are accumulated: so all of them
+    accumulate the same, and a checkpoint of one is one of all. It does not make them talk less often.
+
     Processors that are to see the mean, such as `GlobalNormClip`, belong inside; those that are to see the gradient of
     each step, such as `SummaryGradient`, belong around it.
 

@@ -13,11 +13,11 @@ from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.variable_creation import make_local
 from tpk.graph.variables import variable_name
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import Callback
 from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, apply_in_groups
 from tpk.strategies.distributed_base import DistributedStrategy
-from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
+from tpk.strategies.replicated import POST_INIT_OPS_KEY, Synchronize, get_post_init_ops
 from tpk.strategies.step_queues import StepQueues
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
 from tpk.tower.context import PredictTowerContext
@@ -96,7 +96,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
 
     def callbacks(self) -> list[Callback]:
         """Return what tells of failures elsewhere, and what gives all workers the same non-trainable variables."""
-        return [*super().callbacks(), WatchSteps(self), ShareUntrained(self)]
+        return [*super().callbacks(), WatchSteps(self), Synchronize(self.synchronize)]
 
     def complete_graph(self) -> None:
         """Make one op of the post-init ops that the graph has by now."""
@@ -108,7 +108,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         with self.explained():
             sess.run(self._make_alike)
 
-    def share_untrained(self, sess: Any) -> None:
+    def synchronize(self, sess: Any) -> None:
         """Give the first towers of the other workers the non-trainable variables of the chief's."""
         self.share(sess, self._untrained)
 
@@ -264,17 +264,3 @@ class WatchSteps(Callback):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """It is done."""
         self._end()
-
-
-class ShareUntrained(Callback):
-    """Gives all workers the chief's non-trainable variables at the end of each epoch, before anybody uses them."""
-
-    chief_only = False
-
-    def __init__(self, strategy: DistributedReplicatedStrategy) -> None:
-        self._strategy = strategy
-
-    @hookimpl(tryfirst=True)
-    def trigger_epoch(self, trainer: Trainer) -> None:
-        """Share them."""
-        self._strategy.share_untrained(trainer.sess)

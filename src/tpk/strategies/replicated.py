@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +137,7 @@ class ReplicatedStrategy(Strategy):
 
     def callbacks(self) -> list[Callback]:
         """Return what synchronizes the non-trainable variables at the end of each epoch."""
-        return [_Synchronize(self)] if self.num_replicas * self.world_size > 1 else []
+        return [Synchronize(self.synchronize)] if self.num_replicas * self.world_size > 1 else []
 
     def replicate_variables(self) -> list[Any]:
         """Return the other towers' non-trainable variables, if they become part of the mean which the first one gets.
@@ -228,14 +228,19 @@ def _is_averaged(variable: Any) -> bool:
     return not variable.trainable and variable.dtype.base_dtype.is_floating
 
 
-class _Synchronize(Callback):
-    """Synchronizes the non-trainable variables at the end of each epoch, before anybody uses them."""
+class Synchronize(Callback):
+    """Synchronizes the non-trainable variables at the end of each epoch, before anybody uses them.
+
+    Args:
+        synchronize: does it, given the raw session.
+    """
 
     chief_only = False
 
-    def __init__(self, strategy: ReplicatedStrategy) -> None:
-        self._strategy = strategy
+    def __init__(self, synchronize: Callable[[Any], None]) -> None:
+        self._synchronize = synchronize
 
     @hookimpl(tryfirst=True)
     def trigger_epoch(self, trainer: Trainer) -> None:
-        self._strategy.synchronize(trainer.sess)
+        """Do it."""
+        self._synchronize(trainer.sess)

@@ -6,4 +6,4 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("evaluations")
+pytest.register_assert_rewrite("evaluations", "guarded_trainings")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import attrs
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 
+from tpk.strategies.closing import in_background
 from tpk.strategies.cluster import WORKER, Cluster, device_of
 
 TRAINING, LEFT = "training", "left"
@@ -104,7 +102,7 @@ def abort(sess: Any) -> None:
 
     To `sess.close()` a run would answer that the session is closed, which is not why it fails.
     """
-    _in_background(lambda: pywrap_tf_session.TF_CloseSession(sess._session))
+    in_background(lambda: pywrap_tf_session.TF_CloseSession(sess._session)).join(_SECONDS_TO_CLOSE)
 
 
 def close_aborted(sess: Any) -> None:
@@ -114,15 +112,4 @@ def close_aborted(sess: Any) -> None:
 
 def close_shared(sess: Any) -> None:
     """Close a session over several workers; it is left behind if one of them is dead."""
-    _in_background(sess.close)
-
-
-def _in_background(close: Callable[[], None]) -> None:
-    # TensorFlow waits without an end for a dead worker to say that it has closed its part.
-    def run() -> None:
-        with contextlib.suppress(tf.errors.OpError):
-            close()
-
-    thread = threading.Thread(target=run, name="tpk-close", daemon=True)
-    thread.start()
-    thread.join(_SECONDS_TO_CLOSE)
+    in_background(sess.close).join(_SECONDS_TO_CLOSE)

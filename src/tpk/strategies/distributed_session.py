@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
+
+from tpk.strategies.closing import in_background
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +40,7 @@ class WorkerSession(tf.compat.v1.Session):  # type: ignore[misc]
         the program is wrong.
         """
         if self._end is None and not self._closed:
-            # TensorFlow waits without an end if a parameter server of the session is dead.
-            self._end = threading.Thread(target=self._close_for_good, name="tpk-close-session", daemon=True)
-            self._end.start()
+            self._end = in_background(lambda: pywrap_tf_session.TF_CloseSession(self._session))
 
     def close(self) -> None:
         """Close the session, whether it was broken off or not."""
@@ -51,7 +50,3 @@ class WorkerSession(tf.compat.v1.Session):  # type: ignore[misc]
             self._end.join(_SECONDS_TO_CLOSE)
             if self._end.is_alive():
                 logger.info("TensorFlow does not close a session whose server is gone; it is left behind")
-
-    def _close_for_good(self) -> None:
-        with suppress(tf.errors.OpError):
-            pywrap_tf_session.TF_CloseSession(self._session)

@@ -14,8 +14,10 @@ nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugin
 
 ROOT = Path(__file__).parent
 OLDEST, NEWEST = "3.10", "3.13"
-TEST_TOOLS = ["pytest>=8", "pytest-timeout", "hypothesis", "psutil", "scikit-learn", "tensorboard"]
+TEST_TOOLS = ["pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "scikit-learn", "tensorboard"]
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
+# Many tests wait for other processes: one more worker than there are cores.
+IN_PARALLEL = ["--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "loadfile"]
 
 
 def add_interpreters_of_pyenv():
@@ -56,14 +58,14 @@ def tests_oldest(session):
     session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", "attrs", "cloudpickle", "tqdm")
     session.install(*DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *IN_PARALLEL, *session.posargs)
 
 
 @nox.session(python=NEWEST)
 def tests_newest(session):
     """The tests, on the newest of everything."""
     session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *IN_PARALLEL, *session.posargs)
 
 
 @nox.session(python=NEWEST)

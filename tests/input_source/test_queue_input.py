@@ -216,14 +216,15 @@ def test_reset_state_waits_for_the_data_code(drive, specs, caplog):
             released.set()
 
     handler = Release()
-    logging.getLogger("tpk.input_source.fill").addHandler(handler)
+    logging.getLogger("tpk.input_source.hang_watcher").addHandler(handler)
     try:
         with drive(QueueInput(Flow(), patience=0.01), specs("number")) as training:
             training.step()
             training.source.reset_state()
+            assert released.is_set()
             assert training.first_components(3) == [1, 0, 1]
     finally:
-        logging.getLogger("tpk.input_source.fill").removeHandler(handler)
+        logging.getLogger("tpk.input_source.hang_watcher").removeHandler(handler)
     assert "has not finished its datapoint" in caplog.text
 
 

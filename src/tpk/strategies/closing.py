@@ -8,10 +8,13 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.client import pywrap_tf_session
 
 _SECONDS_AT_EXIT = 2.0
+_SECONDS_TO_CLOSE = 1.0
 
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
@@ -34,6 +37,27 @@ def in_background(close: Callable[[], None]) -> threading.Thread:
     _threads.add(thread)
     thread.start()
     return thread
+
+
+def abort(sess: Any) -> threading.Thread:
+    """Let the run under way in `sess`, and each later one, fail by a `tf.errors.CancelledError`; from any thread.
+
+    To `sess.close()` a run would answer that the session is closed, which is not why it fails.
+
+    Returns:
+        The thread that closes the session.
+    """
+    return in_background(lambda: pywrap_tf_session.TF_CloseSession(sess._session))
+
+
+def close_aborted(sess: Any) -> None:
+    """Let a session that was aborted know that it is closed: to close it once more would be an error."""
+    sess._closed = True
+
+
+def close_shared(sess: Any) -> None:
+    """Close a session over several processes; it is left behind if one of them is dead."""
+    in_background(sess.close).join(_SECONDS_TO_CLOSE)
 
 
 @atexit.register

@@ -9,9 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import PeerError
+from tpk.strategies.closing import close_shared
 from tpk.strategies.cluster import WORKER, Cluster, device_of
 from tpk.strategies.collective_peers import Peers
-from tpk.strategies.collective_state import close_shared, shared_config
+from tpk.strategies.collective_state import shared_config
 from tpk.strategies.exchange import Exchange
 
 

@@ -15,8 +15,9 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import MismatchError, PeerError
+from tpk.strategies.closing import abort, close_aborted
 from tpk.strategies.cluster import WORKER, Cluster
-from tpk.strategies.collective_state import LEFT, StateCell, WorkerState, abort, close_aborted, digest
+from tpk.strategies.collective_state import LEFT, StateCell, WorkerState, digest
 from tpk.strategies.connections import Connections
 from tpk.strategies.patience import Patience
 

@@ -8,14 +8,11 @@ from typing import Any
 
 import attrs
 import tensorflow as tf
-from tensorflow.python.client import pywrap_tf_session
 
-from tpk.strategies.closing import in_background
+from tpk.strategies.closing import close_shared
 from tpk.strategies.cluster import WORKER, Cluster, device_of
 
 TRAINING, LEFT = "training", "left"
-
-_SECONDS_TO_CLOSE = 1.0
 
 
 @attrs.frozen
@@ -95,21 +92,3 @@ def shared_config(ranks: set[int]) -> Any:
 def digest(cluster: Cluster) -> str:
     """Return a text that is the same for workers of the same cluster."""
     return hashlib.sha256(json.dumps(cluster.workers).encode()).hexdigest()[:16]
-
-
-def abort(sess: Any) -> None:
-    """Let the run under way in `sess`, and all later ones, fail, by an error of TensorFlow's.
-
-    To `sess.close()` a run would answer that the session is closed, which is not why it fails.
-    """
-    in_background(lambda: pywrap_tf_session.TF_CloseSession(sess._session)).join(_SECONDS_TO_CLOSE)
-
-
-def close_aborted(sess: Any) -> None:
-    """Let a session that was aborted know that it is closed: to close it once more would be an error."""
-    sess._closed = True
-
-
-def close_shared(sess: Any) -> None:
-    """Close a session over several workers; it is left behind if one of them is dead."""
-    in_background(sess.close).join(_SECONDS_TO_CLOSE)

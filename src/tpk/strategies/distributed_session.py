@@ -7,9 +7,8 @@ import threading
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.client import pywrap_tf_session
 
-from tpk.strategies.closing import in_background
+from tpk.strategies.closing import abort, close_aborted
 
 logger = logging.getLogger(__name__)
 
@@ -34,18 +33,14 @@ class WorkerSession(tf.compat.v1.Session):  # type: ignore[misc]
         self._end: threading.Thread | None = None
 
     def break_off(self) -> None:
-        """Make the run under way, and each one after it, fail with `tf.errors.CancelledError`; from any thread.
-
-        Closed by `close`, the session would rather refuse later runs with a `RuntimeError`, which tells the user that
-        the program is wrong.
-        """
+        """Make the run under way, and each one after it, fail with `tf.errors.CancelledError`; from any thread."""
         if self._end is None and not self._closed:
-            self._end = in_background(lambda: pywrap_tf_session.TF_CloseSession(self._session))
+            self._end = abort(self)
 
     def close(self) -> None:
         """Close the session, whether it was broken off or not."""
         self.break_off()
-        self._closed = True
+        close_aborted(self)
         if self._end is not None:
             self._end.join(_SECONDS_TO_CLOSE)
             if self._end.is_alive():

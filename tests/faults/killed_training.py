@@ -98,8 +98,12 @@ class Say(tpk.Callback):
 
 
 def say(what: Any) -> None:
-    """Say it at once: what a killed process has in its buffers is lost."""
-    print(what, flush=True)
+    """Say it at once, since what a killed process has in its buffers is lost; and on a line of its own.
+
+    Threads write to the same file meanwhile, and may be in the middle of a line.
+    """
+    sys.stdout.write(f"\n{what}\n")
+    sys.stdout.flush()
 
 
 def make_input(kind: str) -> tpk.InputSource:

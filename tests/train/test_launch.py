@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.dataflow import DataFromList
+from tpk.train.run_dir import run_log
 
 v1 = tf.compat.v1
 
@@ -138,6 +140,17 @@ def test_logging_is_as_it_was_afterwards(tmp_path):
     before = (logger.level, list(logger.handlers))
     tpk.launch_train_with_config(config(tmp_path))
     assert (logger.level, logger.handlers) == before
+
+
+def test_a_record_reaches_the_terminal_in_one_piece(monkeypatch):
+    pieces = []
+    logger = logging.getLogger("tpk")
+    monkeypatch.setattr(logger, "propagate", False)  # otherwise an application has configured logging: pytest
+    with monkeypatch.context() as patches, run_log(None):
+        patches.setattr("sys.stderr", SimpleNamespace(write=pieces.append, flush=lambda: None))
+        logger.warning("it is late")
+    (piece,) = filter(None, pieces)
+    assert piece.endswith(" WARNING: it is late\n")
 
 
 def test_the_seed_fixes_initial_values(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,8 +14,7 @@ from tensorflow.python.client import pywrap_tf_session
 
 _SECONDS_AT_EXIT = 2.0
 _SECONDS_TO_CLOSE = 1.0
-
-_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_NAME = "tpk-close-session"
 
 
 def in_background(close: Callable[[], None]) -> threading.Thread:
@@ -33,8 +31,7 @@ def in_background(close: Callable[[], None]) -> threading.Thread:
         with suppress(tf.errors.OpError):
             close()
 
-    thread = threading.Thread(target=run, name="tpk-close-session", daemon=True)
-    _threads.add(thread)
+    thread = threading.Thread(target=run, name=_NAME, daemon=True)
     thread.start()
     return thread
 
@@ -63,5 +60,6 @@ def close_shared(sess: Any) -> None:
 @atexit.register
 def _wait_for_all() -> None:
     end = time.monotonic() + _SECONDS_AT_EXIT
-    for thread in list(_threads):
-        thread.join(max(end - time.monotonic(), 0))
+    for thread in threading.enumerate():
+        if thread.name == _NAME:
+            thread.join(max(end - time.monotonic(), 0))

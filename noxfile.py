@@ -16,8 +16,8 @@ ROOT = Path(__file__).parent
 OLDEST, NEWEST = "3.10", "3.13"
 TEST_TOOLS = ["pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "scikit-learn", "tensorboard"]
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
-# Many tests wait for other processes: one more worker than there are cores.
-IN_PARALLEL = ["--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "loadfile"]
+# Many tests wait for other processes: one more worker than there are cores; but each has a TensorFlow of its own.
+IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile"]
 
 
 def add_interpreters_of_pyenv():

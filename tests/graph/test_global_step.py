@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import threading
+
+import pytest
 import tensorflow as tf
 
 import tpk
@@ -61,6 +64,116 @@ def test_a_train_op_that_counts_by_itself_is_not_counted_twice(caplog):
     ends = Ends()
     T().train(callbacks=[ends], steps_per_epoch=3, max_epoch=1)
     assert (ends.counted, ends.completed) == (3, 3)
+
+
+def with_loss(trainer):
+    return [trainer.train_op, trainer.loss]
+
+
+RUNS = {
+    "as it is": lambda trainer: trainer.train_op,
+    "list": with_loss,
+    "tuple": lambda trainer: (trainer.loss, trainer.train_op),
+    "dict": lambda trainer: {"loss": trainer.loss, "step": [trainer.train_op]},
+    "name": lambda trainer: trainer.train_op.name,
+    "what depends on it": lambda trainer: trainer.loss_afterwards,
+    "equal lists, with and without": lambda trainer: trainer.choose(),
+}
+
+
+@pytest.mark.parametrize("counts", ["itself", "in a branch", "by assign", "not"])
+@pytest.mark.parametrize("run", RUNS)
+def test_however_the_train_op_is_run_a_run_counts_once(run, counts):
+    class T(tpk.Trainer):
+        def __init__(self):
+            super().__init__()
+            with self.graph.as_default():
+                w = v1.get_variable("w", initializer=1.0)
+                step = v1.train.get_or_create_global_step()
+                self.loss = w * w
+                optimizer = v1.train.GradientDescentOptimizer(0.1)
+                if counts == "in a branch":
+                    self.train_op = tf.cond(
+                        w < 1e9, lambda: optimizer.minimize(w * w, global_step=step), lambda: tf.no_op()
+                    ).op
+                else:
+                    self.train_op = optimizer.minimize(self.loss, global_step=step if counts == "itself" else None)
+                if counts == "by assign":
+                    with tf.control_dependencies([self.train_op]):
+                        self.train_op = step.assign(step + 1, read_value=False)
+                with tf.control_dependencies([self.train_op]):
+                    self.loss_afterwards = tf.identity(self.loss)
+
+        def choose(self):
+            # The two lists are equal in structure only.
+            return [self.train_op, self.loss] if self.local_step % 2 else [self.loss, self.loss]
+
+        def run_step(self):
+            self.hooked_sess.run(RUNS[run](self))
+
+    ends = Ends()
+    T().train(callbacks=[ends], steps_per_epoch=4, max_epoch=1)
+    assert (ends.counted, ends.completed) == (4, 4)
+
+
+def test_several_train_ops_in_one_run_are_all_done_before_it_counts():
+    class T(tpk.Trainer):
+        """Its train ops sum up the global step, one of them through something slow."""
+
+        def __init__(self):
+            super().__init__()
+            with self.graph.as_default():
+                step = v1.train.get_or_create_global_step()
+                self.totals = [v1.get_variable(f"total{number}", initializer=0) for number in range(2)]
+                noise = tf.random.uniform([300, 300])
+                with tf.control_dependencies([tf.linalg.matmul(noise, noise)]):
+                    slow = self.totals[0].assign_add(tf.cast(step.read_value(), tf.int32), read_value=False)
+                fast = self.totals[1].assign_add(tf.cast(step.read_value(), tf.int32), read_value=False)
+                self.both = [fast, slow]
+
+        @property
+        def train_ops(self):
+            return self.both
+
+        def run_step(self):
+            self.hooked_sess.run(self.both)
+
+    class Totals(Ends):
+        def after_train(self, trainer):
+            super().after_train(trainer)
+            self.totals = trainer.sess.run(trainer.totals)
+
+    totals = Totals()
+    T().train(callbacks=[totals], steps_per_epoch=50, max_epoch=1)
+    assert (totals.totals, totals.counted) == ([sum(range(50))] * 2, 50)
+
+
+def test_a_step_that_a_thread_counts_by_way_of_a_queue_is_not_counted_twice():
+    """As under `SyncReplicasOptimizer`: a thread updates and counts, and the train op waits for its tokens."""
+
+    class T(tpk.Trainer):
+        def __init__(self):
+            super().__init__()
+            with self.graph.as_default():
+                step = v1.train.get_or_create_global_step()
+                tokens = tf.queue.FIFOQueue(100, [tf.int64], shapes=[()])
+                with tf.control_dependencies([step.assign_add(1)]):
+                    self.sync_op = tokens.enqueue(step.read_value())
+                self.train_op = tf.group(tokens.dequeue())
+
+    class Syncs(Ends):
+        def before_train(self, trainer):
+            runs = [trainer.sess.make_callable(trainer.sync_op)] * 5
+            self.thread = threading.Thread(target=lambda: [run() for run in runs])
+            self.thread.start()
+
+        def after_train(self, trainer):
+            self.thread.join()
+            super().after_train(trainer)
+
+    ends = Syncs()
+    T().train(callbacks=[ends], steps_per_epoch=5, max_epoch=1)
+    assert (ends.counted, ends.completed) == (5, 5)
 
 
 def test_any_structure_may_be_the_train_op():

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, namedtuple
-
-import attrs
 import numpy as np
 import pytest
 import tensorflow as tf
+from hooked_sessions import STRUCTURES, Ask, assert_same, hooked, op, t
 
 from tpk.errors import SessionError
 from tpk.graph.standing_feeds import StandingFeeds
@@ -15,111 +13,6 @@ from tpk.plugin import Callback, HookManager
 from tpk.session import HookedSession, Progress
 
 v1 = tf.compat.v1
-Pair = namedtuple("Pair", ["first", "second"])
-
-
-@attrs.define
-class Both:
-    first: object
-    second: object
-
-
-@pytest.fixture
-def graph():
-    """`a` and `b` are fed; `total` is their sum; `bump` counts in `counter`."""
-    with tf.Graph().as_default() as graph:
-        v1.placeholder(tf.float32, [None, 2], name="a")
-        v1.placeholder_with_default(np.ones((1, 2), np.float32), [None, 2], name="b")
-        tf.add(graph.get_tensor_by_name("a:0"), graph.get_tensor_by_name("b:0"), name="total")
-        v1.placeholder(tf.int32, [], name="whole")
-        v1.placeholder(tf.string, [None], name="words")
-        v1.placeholder(tf.bool, name="anything")
-        tf.identity(graph.get_tensor_by_name("whole:0") * 2, name="twice")
-        tf.identity(graph.get_tensor_by_name("words:0"), name="same_words")
-        tf.identity(graph.get_tensor_by_name("anything:0"), name="same_thing")
-        v1.sparse_placeholder(tf.float32, name="sparse")
-        tf.constant(7.0, name="seven")
-        tf.constant([b"x", b"y"], name="letters")
-        counter = v1.get_variable("counter", initializer=0)
-        counter.assign_add(1, name="bump", read_value=False)
-        yield graph
-
-
-@pytest.fixture
-def sess(graph):
-    with v1.Session(graph=graph) as sess:
-        sess.run(v1.global_variables_initializer())
-        yield sess
-
-
-def hooked(sess, *callbacks, **options):
-    manager = HookManager()
-    manager.register_all(callbacks)
-    return HookedSession(sess, manager.compile_step(), Progress(), **options)
-
-
-class Ask(Callback):
-    """Asks for the same each time, and keeps what it gets."""
-
-    def __init__(self, request):
-        self.request = request
-        self.got = []
-
-    def before_run(self, run_context):
-        return self.request
-
-    def after_run(self, run_context, run_values):
-        self.got.append(run_values.results)
-
-
-def t(name):
-    return v1.get_default_graph().get_tensor_by_name(name + ":0")
-
-
-def op(name):
-    return v1.get_default_graph().get_operation_by_name(name)
-
-
-STRUCTURES = {
-    "tensor": lambda: t("seven"),
-    "operation": lambda: op("bump"),
-    "operation that makes a tensor": lambda: op("seven"),
-    "name": lambda: "seven:0",
-    "name of an operation": lambda: "bump",
-    "variable": lambda: v1.global_variables()[0],
-    "strings": lambda: t("letters"),
-    "list": lambda: [t("seven"), op("bump"), t("letters")],
-    "empty list": lambda: [],
-    "tuple": lambda: (t("seven"), [t("seven")]),
-    "named tuple": lambda: Pair(t("seven"), op("bump")),
-    "dict": lambda: {"x": t("seven"), "y": [t("letters")], "z": op("bump")},
-    "ordered dict": lambda: OrderedDict([("y", t("seven")), ("x", t("letters"))]),
-    "attrs": lambda: Both(t("seven"), t("letters")),
-    "the same twice": lambda: [t("seven"), {"again": t("seven")}],
-    "constant sparse": lambda: tf.sparse.from_dense([[0.0, 1.0]]),
-    "ragged": lambda: tf.ragged.constant([[1], [2, 3]]),
-}
-
-
-def assert_same(ours, theirs):
-    assert type(ours) is type(theirs)
-    if isinstance(theirs, dict):
-        assert list(ours) == list(theirs)
-        for key in theirs:
-            assert_same(ours[key], theirs[key])
-    elif isinstance(theirs, list | tuple):
-        assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            assert_same(one, other)
-    elif attrs.has(type(theirs)):
-        assert_same(attrs.astuple(ours, recurse=False), attrs.astuple(theirs, recurse=False))
-    elif isinstance(theirs, np.ndarray):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
-    elif hasattr(theirs, "to_list"):
-        assert ours.to_list() == theirs.to_list()
-    else:
-        np.testing.assert_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)

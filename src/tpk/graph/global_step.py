@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +11,7 @@ import tensorflow as tf
 logger = logging.getLogger(__name__)
 
 _ASSIGN_OPS = frozenset({"AssignAddVariableOp", "AssignVariableOp", "AssignAdd", "Assign"})
+_PASS_ON_OPS = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter"})
 
 
 def get_global_step_var() -> Any:
@@ -33,7 +34,7 @@ class StepCounter:
 
     A learning-rate schedule reads the global step in the same run that increments it. So that it reads the same
     value in every run, the increment that goes with a train op starts only when that is done. Other fetches get an
-    increment without that order.
+    increment without that order, and what increments the global step by itself gets none.
 
     Args:
         train_ops: what the runs of a step run, each in any structure; empty if steps run something else.
@@ -42,27 +43,36 @@ class StepCounter:
     """
 
     def __init__(self, train_ops: Sequence[Any], variable: Any, reads: Sequence[Any] = ()) -> None:
-        increments = _increments(variable)
+        graph = tf.compat.v1.get_default_graph()
+        self._count = _what_runs(_increments(_handle_of(variable), variable.initializer))
+        leaves = [[_op_of(graph, leaf) for leaf in tf.nest.flatten(train_op)] for train_op in train_ops]
+        if len(leaves) > 1:
+            leaves.insert(0, [op for ops in leaves for op in ops])  # All of them in one run.
+        self._after: list[tuple[list[set[Any]], Any]] = []
         with tf.control_dependencies(list(reads)):
-            self._after = [(train_op, _increment_after(train_op, variable, increments)) for train_op in train_ops]
+            for ops in leaves:
+                if self._count.isdisjoint(ops):
+                    # Each op of a train op, along with all that cannot run without it.
+                    runners = [_what_runs({op}) for op in ops]
+                    with tf.control_dependencies(ops):
+                        self._after.append((runners, _increment(variable, "tpk_global_step_after_train_op")))
             self._alone = _increment(variable, "tpk_global_step_increment")
+        if any(not self._count.isdisjoint(ops) for ops in leaves):
+            logger.info("the train op increments %s itself; tpk leaves it to that", variable.name)
 
-    def op_for(self, fetches: Any) -> Any | None:
-        """Return the op that counts a run which fetches `fetches`, or None if the run counts itself."""
-        for train_op, increment in self._after:
-            if fetches is train_op:
+    def op_for(self, ops: Sequence[Any]) -> Any | None:
+        """Return the op that counts a run of `ops`, or None if the run counts itself."""
+        if not self._count.isdisjoint(ops):
+            return None
+        for runners, increment in self._after:
+            if runners and not any(each.isdisjoint(ops) for each in runners):
                 return increment
         return self._alone
 
 
-def _increment_after(train_op: Any, variable: Any, increments: set[Any]) -> Any | None:
-    """Return the op that counts after `train_op`, or None if that counts by itself."""
-    ops = tf.nest.flatten(train_op)
-    if _depend_on(ops, increments):
-        logger.info("the train op increments %s itself; tpk leaves it to that", variable.name)
-        return None
-    with tf.control_dependencies(ops):
-        return _increment(variable, "tpk_global_step_after_train_op")
+def _op_of(graph: Any, leaf: Any) -> Any:
+    element = graph.as_graph_element(leaf)
+    return element if isinstance(element, tf.Operation) else element.op
 
 
 def _increment(variable: Any, name: str) -> Any:
@@ -71,21 +81,51 @@ def _increment(variable: Any, name: str) -> Any:
     return update if isinstance(update, tf.Operation) else update.op
 
 
-def _increments(variable: Any) -> set[Any]:
-    handle = variable.handle if hasattr(variable, "handle") else variable._variable
-    return {op for op in handle.consumers() if op.type in _ASSIGN_OPS and op is not variable.initializer}
+def _handle_of(variable: Any) -> Any:
+    return variable.handle if hasattr(variable, "handle") else variable._variable
 
 
-def _depend_on(ops: list[Any], wanted: set[Any]) -> bool:
-    """Whether running `ops` (operations, tensors or variables) runs one of `wanted`."""
-    pending, seen = [getattr(op, "op", op) for op in ops] if wanted else [], set()
+def _increments(handle: Any, initializer: Any) -> set[Any]:
+    """Return the ops that give the variable behind `handle` a value, in functions and branches, too."""
+    found = set()
+    for op in handle.consumers():
+        if op is initializer:
+            continue
+        inner = [_input_of(function, op, handle) for function in _functions_of(op)]
+        if op.type in _ASSIGN_OPS or any(_increments(each, initializer) for each in inner if each is not None):
+            found.add(op)
+        elif op.type in _PASS_ON_OPS:
+            found |= {each for output in op.outputs for each in _increments(output, initializer)}
+    return found
+
+
+def _functions_of(op: Any) -> Iterator[Any]:
+    """The graphs of the functions that `op` calls: branches, bodies, and what a `tf.function` has."""
+    for attribute in op.node_def.attr.values():
+        for function in (attribute.func, *attribute.list.func):
+            if function.name:
+                definition = op.graph._get_function(function.name)
+                if getattr(definition, "graph", None) is not None:
+                    yield definition.graph
+
+
+def _input_of(function: Any, op: Any, handle: Any) -> Any | None:
+    """What `handle` is called inside of a function that `op` calls; None if it is not given to that."""
+    # Before what it hands on, an op may take inputs of its own: the predicate of an If, say.
+    arguments = list(op.inputs)[-len(function.inputs) :] if function.inputs else []
+    return next((inner for outer, inner in zip(arguments, function.inputs, strict=False) if outer is handle), None)
+
+
+def _what_runs(ops: set[Any]) -> set[Any]:
+    """Return `ops` and all ops that cannot run without one of them, also by way of a queue."""
+    pending, found = list(ops), set()
     while pending:
         current = pending.pop()
-        if current in wanted:
-            return True
-        if current in seen:
+        if current in found:
             continue
-        seen.add(current)
-        pending.extend(tensor.op for tensor in current.inputs)
-        pending.extend(current.control_inputs)
-    return False
+        found.add(current)
+        pending.extend(op for output in current.outputs for op in output.consumers())
+        pending.extend(current._control_outputs)
+        if current.type.startswith("QueueEnqueue"):
+            pending.extend(op for op in current.inputs[0].consumers() if op.type.startswith("QueueDequeue"))
+    return found

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tpk.errors import SessionError
 from tpk.monitors.isolation import IsolatedMonitor
-from tpk.session.run_options import merge_run_options
+from tpk.session.request import merge_run_options
 
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 SessionRunValues = tf.compat.v1.train.SessionRunValues

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from tpk.errors import InputError, SessionError
 from tpk.predict.dependencies import check_feeds_suffice
 from tpk.predict.inputs import InputCheck
+from tpk.session.plan import word_error
+from tpk.session.request import own
 
 Tensors = Sequence[Any] | Mapping[str, Any]
 
@@ -99,13 +100,9 @@ class OnlinePredictor:
         except tf.errors.OpError as error:
             if session._closed:
                 raise _closed(self) from error
-            # TensorFlow words the error with the place in the user's code that created the failing op.
-            session._do_call(_raise, error)
-        for position, result in enumerate(results):
-            # What the graph only reshapes is still the memory of the caller, who may write to it again.
-            for array in arrays:
-                if np.may_share_memory(result, array):
-                    results[position] = np.copy(result)
+            word_error(session, error)
+        # They are still the runtime's memory: perhaps that of a variable, of the caller's arrays, or of one another.
+        results = list(map(own, results))
         return dict(zip(self.output_names, results)) if self.returns_dict else results  # noqa: B905 - equal; hot
 
     def _compile(self) -> tuple[Any, Callable[..., list[Any]]]:
@@ -159,7 +156,3 @@ def _closed(predictor: OnlinePredictor) -> SessionError:
 
 def _nothing(*arrays: Any) -> list[Any]:
     return []
-
-
-def _raise(error: Exception) -> None:
-    raise error

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import tensorflow as tf
 
 from tpk.graph.standing_feeds import StandingFeeds
-from tpk.session.plan import Feed, RunPlan, is_constant, make_plan, merge_feeds, structure_key
-from tpk.session.run_options import merge_run_options
+from tpk.session.plan import Call, CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
+from tpk.session.request import Feed, is_constant, merge_requests, structure_key
 
 if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks
     from tpk.session.progress import Progress
 
+logger = logging.getLogger(__name__)
+
+RunOptions = tf.compat.v1.RunOptions
+RunMetadata = tf.compat.v1.RunMetadata
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 SessionRunContext = tf.compat.v1.train.SessionRunContext
 SessionRunValues = tf.compat.v1.train.SessionRunValues
 
-_MAX_CONSTANT_PLANS = 256
+MAX_PLANS = 64
+"""How many structures of requests are kept compiled: each may hold an executor of the whole graph."""
+
 _NO_FEEDS = StandingFeeds(())
 _NO_PLAN = (None, _NO_FEEDS, None)
-_NOTHING = SessionRunValues(None, None, None)
 
 _Outcome = tuple[list[Any], Any, Any]
 
@@ -34,11 +42,19 @@ class HookedSession:
     caller into **one** run, and each gets back its own results in ``after_run``, as under TensorFlow's
     `MonitoredSession`. What is an operation runs as a target: nothing is copied out of the runtime for it.
 
+    Each result is the receiver's own, as with `Session.run`: whoever changes it changes no variable, no constant, no
+    array that was fed, and no other result. That costs a copy of each array, and nothing for scalars. Where a step
+    fetches so much that this counts, and only reads it, ``sess.make_callable(fetches)`` returns the runtime's own
+    memory.
+
+    Requests that keep their structure from step to step are compiled. Of those that change all the time, more than
+    `MAX_PLANS`, the ones that have not been seen before run by the ordinary `Session.run`.
+
     Args:
         sess: the raw `tf.compat.v1.Session`.
         hooks: the compiled step hooks.
         progress: its `global_step` is incremented each time that a run has completed.
-        count_op: given the caller's fetches, returns the op that counts the step in the graph, or None.
+        count_op: given the operations of a run, returns the op that counts the step in the graph, or None.
         translators: asked, when a run fails, for the error that caused it; see `run`.
     """
 
@@ -48,7 +64,7 @@ class HookedSession:
         hooks: StepHooks,
         progress: Progress,
         *,
-        count_op: Callable[[Any], Any] = lambda fetches: None,
+        count_op: CountOp = lambda ops: None,
         translators: Sequence[Callable[[Exception], Exception | None]] = (),
     ) -> None:
         self.sess = sess
@@ -60,11 +76,14 @@ class HookedSession:
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
         self._stop_requested = False
-        self._context = SessionRunContext(SessionRunArgs(None), sess)
+        self._original_args = SessionRunArgs(None)
         # By identity, for requests that are the same objects each time; each entry keeps its requests alive, so
         # that their ids stay theirs. By structure, for all others.
         self._constant_plans: dict[tuple[int, ...], tuple[RunPlan, StandingFeeds, tuple[Any, ...]]] = {}
-        self._plans: dict[Any, RunPlan] = {}
+        self._plans: OrderedDict[Any, RunPlan] = OrderedDict()
+        # Structures that came when there were plans enough, of late: who comes again is worth one.
+        self._passed: OrderedDict[Any, None] = OrderedDict()
+        self._compiled: MutableMapping[bytes, Call] = WeakValueDictionary()
 
     @property
     def graph(self) -> Any:
@@ -101,7 +120,7 @@ class HookedSession:
             self._progress.global_step += 1
             return own
 
-        context = self._context_of(fetches, feed_dict, options)
+        context = SessionRunContext(self._args_of(fetches, feed_dict, options), self.sess)
         requests = [fetches]
         try:
             for before_run in self._before_run:
@@ -113,11 +132,13 @@ class HookedSession:
         self._progress.global_step += 1
 
         if self._after_run:
+            options = RunOptions() if options is None else options
+            run_metadata = RunMetadata() if run_metadata is None else run_metadata
+            nothing = SessionRunValues(None, options, run_metadata)
             try:
                 for after_run, position in self._after_run:
                     own = None if position is None else results[position + 1]
-                    has_news = own is not None or run_metadata is not None
-                    after_run(context, SessionRunValues(own, options, run_metadata) if has_news else _NOTHING)
+                    after_run(context, nothing if own is None else SessionRunValues(own, options, run_metadata))
             except BaseException as error:
                 self._hooks.note_failure(error, "after_run", after_run)
                 raise
@@ -125,75 +146,114 @@ class HookedSession:
             self._stop_requested = True
         return results[0]
 
-    def _context_of(self, fetches: Any, feed_dict: Any, options: Any) -> Any:
-        """Return the run context; the same one for as long as the same is asked for, which is in nearly every step."""
+    def _args_of(self, fetches: Any, feed_dict: Any, options: Any) -> Any:
+        """Return the original arguments; the same tuple for as long as the same is asked for, as in most steps."""
         if feed_dict is not None or options is not None:
-            return SessionRunContext(SessionRunArgs(fetches, feed_dict, options), self.sess)
-        if self._context.original_args.fetches is not fetches:
-            self._context = SessionRunContext(SessionRunArgs(fetches), self.sess)
-        return self._context
+            return SessionRunArgs(fetches, feed_dict, options)
+        if self._original_args.fetches is not fetches:
+            self._original_args = SessionRunArgs(fetches)
+        return self._original_args
 
     def _run(self, requests: tuple[Any, ...], feed_dict: Any, options: Any, run_metadata: Any) -> _Outcome:
         """Run all requests at once; return the results of each, and the options and metadata of the run."""
-        if feed_dict is None and options is None and run_metadata is None:
+        is_plain = feed_dict is None and options is None and run_metadata is None
+        if is_plain:
             plan, standing, _ = self._constant_plans.get(tuple(map(id, requests)), _NO_PLAN)
             if plan is not None:
                 return self._call(plan, standing.arrays), None, None
 
-        fetches, feeds, options = _merge(requests, feed_dict, options)
+        fetches, feeds, options = merge_requests(requests, feed_dict, options, self._owner)
         plan = self._find_plan(fetches, feeds)
         if options is not None or run_metadata is not None:
-            run_metadata = tf.compat.v1.RunMetadata() if run_metadata is None else run_metadata
+            run_metadata = RunMetadata() if run_metadata is None else run_metadata
             return self._run_session(plan, feeds, options, run_metadata), options, run_metadata
-        if plan.call is not None and is_constant(requests):
-            self._remember(plan, requests)
-        arrays = plan.convert(feeds) if plan.call is not None else None
+        arrays = None if plan.options is None else plan.convert(feeds)
         if arrays is None:
             return self._run_session(plan, feeds, None, None), None, None
+        if is_plain and is_constant(requests):
+            self._remember(plan, requests)
         return self._call(plan, arrays), None, None
 
     def _call(self, plan: RunPlan, arrays: Sequence[Any]) -> list[Any]:
         """Make the run by the compiled callable."""
-        assert plan.call is not None
+        call = plan.call or plan.compile(self.sess, self._compiled)
         try:
-            values = plan.call(*arrays)
+            values = call(*arrays)
         except tf.errors.OpError as error:
             if self.sess._closed:
                 return self._run_session(plan, (), None, None)  # It says that the session is closed.
             self._raise_cause(error)
-            # TensorFlow words the error with the place in the user's code that created the failing op.
-            self.sess._do_call(_raise, error)
-        if plan.build is None:
-            return plan.no_results
-        return plan.distribute(plan.build(values))
+            word_error(self.sess, error)
+        return plan.results(values)
 
     def _run_session(self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any) -> list[Any]:
         """Make the run by `Session.run`, which takes everything and words errors about feeds."""
         with self.sess.graph.as_default():  # Tensors hash only within their graph's context.
-            feed_dict = dict(feeds)
+            feed_dict = {feed.key: feed.value for feed in feeds}
         try:
-            return plan.distribute(self.sess.run(plan.fetches, feed_dict, options, run_metadata))
+            merged = self.sess.run(plan.fetches, feed_dict, options, run_metadata)
         except tf.errors.OpError as error:
             self._raise_cause(error)
             raise
+        except (TypeError, ValueError) as error:
+            feed = failing_feed(self.sess, feeds)
+            self._note_request(error, None if feed is None else feed.request)
+            raise
+        return plan.results_of_session(merged)
 
     def _find_plan(self, fetches: Sequence[Any], feeds: Sequence[Feed]) -> RunPlan:
-        key = (*map(structure_key, fetches), None, *(id(tensor) for tensor, _ in feeds))
+        key = (*map(structure_key, fetches), *(id(feed.key) for feed in feeds))
         plan = self._plans.get(key)
-        if plan is None:
-            count_op = self._count_op(fetches[0])
-            targets = [] if count_op is None else [count_op]
-            plan = make_plan(self.sess, fetches, targets, [tensor for tensor, _ in feeds])
-            self._plans[key] = plan
+        if plan is not None:
+            self._plans.move_to_end(key)
+            return plan
+        if self.sess._closed:
+            self.sess.run(fetches[0])  # It says so.
+        try:
+            plan = make_plan(self.sess, fetches, [feed.key for feed in feeds], self._count_op)
+        except (TypeError, ValueError) as error:
+            self._note_request(error, failing_request(self.sess, fetches))
+            raise
+        if not plan.lasts:
+            return plan
+        if len(self._plans) < MAX_PLANS or key in self._passed:
+            _keep(self._plans, key, plan)
+        else:
+            plan.options = None
+            self._warn_of_changes(fetches)
+            _keep(self._passed, key, None)
         return plan
 
     def _remember(self, plan: RunPlan, requests: tuple[Any, ...]) -> None:
         # A hook that makes a new request each time would fill the table with entries that never match again.
-        if len(self._constant_plans) >= _MAX_CONSTANT_PLANS:
+        if len(self._constant_plans) >= MAX_PLANS:
             self._constant_plans.clear()
         feeds = [request.feed_dict for request in requests if isinstance(request, SessionRunArgs) and request.feed_dict]
         if len(feeds) < 2:
             self._constant_plans[tuple(map(id, requests))] = (plan, feeds[0] if feeds else _NO_FEEDS, requests)
+
+    def _warn_of_changes(self, fetches: Sequence[Any]) -> None:
+        """Say, once, whose requests have a new structure all the time."""
+        if self._passed:
+            return
+        structures = [len({key[number] for key in self._plans}) for number in range(len(fetches))]
+        restless = [number for number, count in enumerate(structures) if count > MAX_PLANS // 2]
+        logger.warning(
+            "asked for in a new structure all the time: the fetches of %s, after %d structures. They are not compiled "
+            "any more, which makes the step slower. Fetch the same tensors in the same structure each time.",
+            " and ".join(map(self._owner, restless)) or "the step and its callbacks",
+            len(self._plans),
+        )
+
+    def _owner(self, request: int) -> str:
+        if request == 0:
+            return "the step"
+        names = self._hooks.names.get("before_run", ())
+        return f"callback {names[request - 1]!r}" if names else f"hook {request}"
+
+    def _note_request(self, error: Exception, request: int | None) -> None:
+        if request:
+            self._hooks.note_failure(error, "before_run", self._before_run[request - 1])
 
     def _raise_cause(self, error: Exception) -> None:
         for translate in self._translators:
@@ -203,18 +263,8 @@ class HookedSession:
                 raise cause from (cause.__cause__ or error)
 
 
-def _merge(requests: Sequence[Any], feed_dict: Any, options: Any) -> tuple[list[Any], Sequence[Feed], Any]:
-    """Take the requests apart into what each fetches, all feeds, and the merged run options."""
-    fetches, feed_dicts, all_options = [requests[0]], [feed_dict], [options]
-    for request in requests[1:]:
-        if isinstance(request, SessionRunArgs):
-            fetches.append(request.fetches)
-            feed_dicts.append(request.feed_dict)
-            all_options.append(request.options)
-        else:
-            fetches.append(request)
-    return fetches, merge_feeds(feed_dicts), merge_run_options(all_options)
-
-
-def _raise(error: Exception) -> None:
-    raise error
+def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    """Put something into a table of the recently used, in place of what was not used for the longest time."""
+    if len(table) >= MAX_PLANS:
+        table.popitem(last=False)
+    table[key] = value

@@ -8,8 +8,8 @@ because its own fetch handler builds them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
@@ -17,53 +17,83 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
 
-from tpk.errors import SessionError
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.session.request import Feed, leaves, names_in, own, rebuild
 
-Feed = tuple[Any, Any]
-"""A tensor and its value. A list of pairs, not a dict: tensors do not hash outside of their graph's context."""
+_KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
+"""What always fetches the same. Of other types that `Session.run` was taught to fetch, nobody knows that."""
+
+CountOp = Callable[[Sequence[Any]], Any]
+"""Given the operations that a run makes for its fetches, returns the op that counts the step, or None."""
+
+Call = Callable[..., list[Any]]
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class RunPlan:
     """How to run one structure of requests.
 
     Attributes:
         kept: what cache keys refer to by id, kept so that the ids stay those of these objects.
-        fetches: the merged structure, for the calls that `Session.run` has to make.
+        fetches: the merged structure, for the calls that `Session.run` has to make; a copy, which nobody changes.
         positions: where in the merged results the results of each request stand; None where it asked for nothing.
+        lasts: whether a request with the same structure asks for the same again.
+        shares: whether `Session.run` would return results that share memory with one another, or with a feed.
         slots: dtype and dimensions of each feed, in the order in which the callable takes them.
-        call: the compiled callable; None if this structure needs `Session.run`.
+        options: what to compile; None if this structure needs `Session.run`.
         build: makes the merged results of what `call` returned; None if no request fetches anything, so that all
             results are None.
-        no_results: the results of each request then.
+        call: the compiled callable, once there is one.
+        no_results: the results of each request if none fetches anything.
     """
 
     kept: tuple[Any, ...]
     fetches: list[Any]
     positions: tuple[int | None, ...]
+    lasts: bool
+    shares: bool = True
     slots: tuple[_Slot, ...] = ()
-    call: Callable[..., list[Any]] | None = None
+    options: Any = None
     build: Callable[[list[Any]], list[Any]] | None = None
+    call: Call | None = None
     no_results: list[None] = attrs.field(init=False)
 
     @no_results.default
     def _no_results(self) -> list[None]:
         return [None] * len(self.positions)
 
-    def distribute(self, merged: Sequence[Any]) -> list[Any]:
-        """Return the results of each request from those of the merged structure."""
-        return [None if position is None else merged[position] for position in self.positions]
+    def compile(self, sess: Any, compiled: MutableMapping[bytes, Call]) -> Call:
+        """Compile the run, which must have `options`, unless another plan of the session has done so.
+
+        Args:
+            sess: the raw session.
+            compiled: what has been compiled in it.
+        """
+        key = self.options.SerializeToString()
+        found = compiled.get(key)
+        call = _make_callable(sess, self.options) if found is None else found
+        self.call = compiled[key] = call
+        return call
+
+    def results(self, values: list[Any]) -> list[Any]:
+        """Return the results of each request from what `call` returned."""
+        return self.no_results if self.build is None else self._distribute(self.build(values))
+
+    def results_of_session(self, merged: Sequence[Any]) -> list[Any]:
+        """Return the results of each request from those that `Session.run` has for `fetches`."""
+        return self._distribute(rebuild(merged, own) if self.shares else merged)
 
     def convert(self, feeds: Sequence[Feed]) -> list[np.ndarray] | None:
         """Return the values of `feeds` as arrays, as `Session.run` would; None where only it can tell."""
         arrays = []
-        for (_, value), slot in zip(feeds, self.slots, strict=True):
-            array = slot.convert(value)
+        for feed, slot in zip(feeds, self.slots, strict=True):
+            array = slot.convert(feed.value)
             if array is None:
                 return None
             arrays.append(array)
         return arrays
+
+    def _distribute(self, merged: Sequence[Any]) -> list[Any]:
+        return [None if position is None else merged[position] for position in self.positions]
 
 
 @attrs.frozen
@@ -92,52 +122,141 @@ class _Slot:
         )
 
 
-def make_plan(sess: Any, requests: Sequence[Any], extra_targets: Sequence[Any], feed_keys: Sequence[Any]) -> RunPlan:
-    """Compile `requests` into one run.
+def make_plan(sess: Any, requests: Sequence[Any], feed_keys: Sequence[Any], count_op: CountOp) -> RunPlan:
+    """Plan a run of `requests`; nothing is compiled yet.
 
     Args:
         sess: the raw `tf.compat.v1.Session`.
         requests: a structure of fetches each, as `Session.run` takes it: that of the caller, then those of the
             hooks, where None is nothing.
-        extra_targets: ops that run along, whose results nobody gets.
         feed_keys: the tensors that are fed, in order.
+        count_op: tells what runs along to count the step.
 
-    Returns:
-        The plan. Its `call` is None if the structure needs `Session.run`.
+    Raises:
+        TypeError, ValueError: what `Session.run` raises if it cannot fetch one of them.
     """
-    positions: list[int | None] = []
-    merged: list[Any] = []
-    for index, request in enumerate(requests):
-        if request is None and index > 0:  # A caller has to want something; a hook need not.
-            positions.append(None)
-        else:
-            positions.append(len(merged))
-            merged.append(request)
-    merged.extend(extra_targets)
-    kept = [leaf for request in requests for leaf in leaves(request)]
-    plan = RunPlan(kept=(*kept, *feed_keys), fetches=merged, positions=tuple(positions))
+    # A caller has to want something; a hook need not.
+    wanted = [index for index, request in enumerate(requests) if index == 0 or request is not None]
+    positions = tuple(wanted.index(index) if index in wanted else None for index in range(len(requests)))
+    # The fetch handler looks at the keys of a dict again when it builds results: it shall not see the caller's.
+    fetches = [rebuild(requests[index], _itself) for index in wanted]
+    kept = [each for request in requests for each in (*leaves(request), *names_in(request))]
+    handler = tf_session._FetchHandler(sess.graph, fetches, {})
+    counting = count_op([*(tensor.op for tensor in handler.fetches()), *handler.targets()])
+    targets = handler.targets() if counting is None else [*handler.targets(), counting]
+    plan = RunPlan(
+        kept=(*kept, *feed_keys),
+        fetches=fetches if counting is None else [*fetches, counting],
+        positions=positions,
+        lasts=all(isinstance(leaf, _KNOWN) for request in fetches for leaf in leaves(request)),
+    )
 
-    slots = _slots(sess.graph, feed_keys)
-    if slots is None:
-        return plan
-    handler = tf_session._FetchHandler(sess.graph, merged, {})
+    slots = _slots(sess.graph, feed_keys) if plan.lasts else None
     fed = {id(key) for key in feed_keys}
-    if any(id(fetch) in fed for fetch in handler.fetches()):
+    tensors = handler.fetches()
+    if slots is None or any(id(tensor) in fed for tensor in tensors) or not (tensors or targets):
         return plan
-    if not handler.fetches() and not handler.targets():
-        return plan
-    options = config_pb2.CallableOptions(
+    plan.slots = slots
+    plan.shares = _repeats(sess.graph, fetches)
+    plan.options = config_pb2.CallableOptions(
         feed=[key.name for key in feed_keys],
-        fetch=[fetch.name for fetch in handler.fetches()],
-        target=[op.name for op in handler.targets()],
+        fetch=[tensor.name for tensor in tensors],
+        target=[op.name for op in targets],
     )
-    only_ops = all(request is None or isinstance(request, tf.Operation) for request in requests)
-    return attrs.evolve(
-        plan,
-        slots=slots,
-        call=sess._make_callable_from_options(options),
-        build=None if only_ops else lambda values: handler.build_results(sess, values),
-    )
+    if any(request is not None and not isinstance(request, tf.Operation) for request in requests):
+        plan.build = _builder(sess, handler, plan.shares)
+    return plan
+
+
+def failing_request(sess: Any, requests: Sequence[Any]) -> int | None:
+    """Return the number of the first request that `Session.run` cannot fetch, if it is due to one of them."""
+    for index, request in enumerate(requests):
+        if request is None and index > 0:
+            continue
+        try:
+            tf_session._FetchHandler(sess.graph, request, {})
+        except Exception:
+            return index
+    return None
+
+
+def failing_feed(sess: Any, feeds: Sequence[Feed]) -> Feed | None:
+    """Return the first of `feeds` that `Session.run` does not take, as far as that can be told without a run."""
+    for feed in feeds:
+        slots = _slots(sess.graph, [feed.key])
+        if slots is not None:
+            fails = slots[0].convert(feed.value) is None
+        else:
+            fails = isinstance(feed.key, str) and not _has_tensor(sess.graph, feed.key)
+        if fails:
+            return feed
+    return None
+
+
+def word_error(sess: Any, error: Exception) -> NoReturn:
+    """Raise an error of the runtime as `Session.run` words it: with the place where the user created the failing op."""
+    sess._do_call(_raise, error)
+    raise error
+
+
+def _make_callable(sess: Any, options: Any) -> Call:
+    try:
+        call: Call = sess._make_callable_from_options(options)
+    except tf.errors.OpError as error:
+        word_error(sess, error)
+    return call
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _has_tensor(graph: Any, name: str) -> bool:
+    try:
+        graph.get_tensor_by_name(name)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
+def _itself(leaf: Any) -> Any:
+    return leaf
+
+
+def _builder(sess: Any, handler: Any, shares: bool) -> Callable[[list[Any]], list[Any]]:
+    """Return what makes results of the arrays that a callable returns, which are still the runtime's own memory.
+
+    A variable, a constant, a fed array, or what waits in a queue, may have its value in the same memory. A scalar is
+    a copy already, and so is a string.
+    """
+    if shares:
+        return lambda values: list(rebuild(handler.build_results(sess, values), own))
+    borrowed = [index for index, tensor in enumerate(handler.fetches()) if _is_borrowed(tensor)]
+
+    def build(values: list[Any]) -> list[Any]:
+        for index in borrowed:
+            values[index] = own(values[index])
+        results: list[Any] = handler.build_results(sess, values)
+        return results
+
+    return build
+
+
+def _is_borrowed(tensor: Any) -> bool:
+    return bool(tensor.shape.rank != 0 and tensor.dtype.base_dtype != tf.string)
+
+
+def _repeats(graph: Any, fetches: Sequence[Any]) -> bool:
+    """Whether the value of a tensor would stand in several places of the results, or belong to several requests."""
+    with graph.as_default():
+        found = [
+            id(element)
+            for request in fetches
+            for leaf in leaves(request)
+            for element in tf_session._FetchMapper.for_fetch(leaf).unique_fetches()
+            if isinstance(element, tf.Tensor) and element.shape.rank != 0
+        ]
+    return len(found) != len(set(found))
 
 
 def _slots(graph: Any, feed_keys: Sequence[Any]) -> tuple[_Slot, ...] | None:
@@ -148,55 +267,3 @@ def _slots(graph: Any, feed_keys: Sequence[Any]) -> tuple[_Slot, ...] | None:
         dims = None if key.shape.rank is None else tuple(key.shape.as_list())
         slots.append(_Slot(np.dtype(key.dtype.as_numpy_dtype), dims))
     return tuple(slots)
-
-
-def structure_key(request: Any) -> Any:
-    """Return a hashable value that two requests share only if they ask for the same things in the same structure."""
-    if isinstance(request, str):
-        return request
-    parts = _parts(request)
-    return id(request) if parts is None else (type(request), *((name, structure_key(part)) for name, part in parts))
-
-
-def leaves(request: Any) -> list[Any]:
-    """Return the objects whose ids stand in `structure_key` of `request`, so that a cache can keep them alive."""
-    parts = _parts(request)
-    return [request] if parts is None else [leaf for _, part in parts for leaf in leaves(part)]
-
-
-def _parts(request: Any) -> Sequence[tuple[Any, Any]] | None:
-    """The parts of a structure that `Session.run` looks into, by name; None if it is a single thing."""
-    if isinstance(request, list | tuple):
-        return list(enumerate(request))
-    if isinstance(request, Mapping):
-        return list(request.items())
-    if attrs.has(type(request)):
-        return [(field.name, getattr(request, field.name)) for field in attrs.fields(type(request))]
-    return None
-
-
-def is_constant(request: Any) -> bool:
-    """Whether `request` can be told by its identity alone, because nothing in it can change but standing feeds."""
-    if isinstance(request, tuple):
-        return all(map(is_constant, request))
-    return request is None or isinstance(request, str | tf.Operation | tf.Tensor | StandingFeeds)
-
-
-def merge_feeds(feed_dicts: Sequence[Any]) -> list[Feed]:
-    """Return all feeds as pairs.
-
-    Raises:
-        SessionError: if two of them feed the same tensor.
-    """
-    feeds: list[Feed] = []
-    seen: set[int] = set()
-    for feed_dict in feed_dicts:
-        for key, value in (feed_dict or {}).items():
-            if id(key) in seen:
-                raise SessionError(
-                    f"{getattr(key, 'name', key)!r} is fed twice in one step, by the step or by callbacks. "
-                    "Feed it in one place."
-                )
-            seen.add(id(key))
-            feeds.append((key, value))
-    return feeds

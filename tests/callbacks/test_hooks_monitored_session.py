@@ -276,6 +276,15 @@ def test_global_step_waiter_and_feeding_hooks(both):
     assert runs[1][1].hooks[2].final_ops_values == runs[0][1].hooks[2].final_ops_values == 0.0
 
 
+def test_a_feeding_hook_without_more_data_ends_the_training_in_good_order(both):
+    def make_hooks(model, _):
+        fed, values = tf.compat.v1.placeholder_with_default(0.0, []), iter([1.0, 2.0, 3.0])
+        return [train.FeedFnHook(lambda: {fed: next(values)}), train.FinalOpsHook(model.step)]
+
+    runs = both(make_hooks)
+    assert runs[1][1].hooks[1].final_ops_values == runs[0][1].hooks[1].final_ops_values == 3
+
+
 class Recording(train.SessionRunHook):
     """Records its calls, and does something at one of them."""
 
@@ -341,6 +350,8 @@ def report_to_coordinator(hook, *_):
         (("after_run", 3), raising(ValueError("broken")), {}),
         (("after_run", 3), raising(KeyboardInterrupt()), {}),
         (("after_run", 3), raising(tf.errors.OutOfRangeError(None, None, "over")), {}),
+        (("before_run", 3), raising(StopIteration()), {}),
+        (("after_run", 3), raising(StopIteration()), {}),
         (("after_run", 3), stop_coordinator, {}),
         (("after_run", 3), report_to_coordinator, {}),
         (("after_create_session", 0), raising(ValueError("broken")), {}),
@@ -355,6 +366,8 @@ def report_to_coordinator(hook, *_):
         "error_after_run",
         "interrupt",
         "out_of_range",
+        "stop_iteration_before_run",
+        "stop_iteration_after_run",
         "coordinator_stopped",
         "error_in_thread",
         "error_after_create_session",

@@ -139,6 +139,47 @@ def test_stop_training_ends_in_good_order(caplog):
     assert "training ended in epoch 2, step 1: enough" in caplog.messages
 
 
+@pytest.mark.parametrize("trace", ["0", "1"])
+def test_a_step_without_more_data_ends_in_good_order(caplog, monkeypatch, trace):
+    monkeypatch.setenv("TPK_TRACE", trace)
+    caplog.set_level(logging.INFO, logger="tpk.train")
+
+    class Feeds(tpk.Callback):
+        data = iter(range(3))
+
+        def before_run(self, run_context):
+            next(self.data)
+
+    trainer, ending = Counting(), Ending()
+    trainer.train(callbacks=[Feeds(), ending], steps_per_epoch=2, max_epoch=9)
+    assert (ending.steps, ending.failure) == (3, None)
+    assert isinstance(trainer.ended_by, tf.errors.OutOfRangeError)
+    (message,) = [message for message in caplog.messages if "training ended" in message]
+    assert message.startswith("training ended in epoch 2, step 2: a step has no more data (StopIteration)")
+    assert message.endswith("; in callback 'Feeds', hook 'before_run'")
+
+
+def test_a_loop_over_an_iterator_of_its_own_ends_in_good_order():
+    class Loops(tpk.Trainer):
+        data = iter("abc")
+
+        def run_step(self):
+            self.last = next(self.data)
+
+    trainer = Loops()
+    trainer.train(steps_per_epoch=10, max_epoch=1)
+    assert (trainer.last, trainer.local_step, trainer.failure) == ("c", 4, None)
+
+
+def test_a_stray_stop_iteration_is_no_end_of_data():
+    class Stray(tpk.Callback):
+        def trigger_epoch(self, trainer):
+            next(iter(()))
+
+    with pytest.raises(StopIteration):
+        Counting().train(callbacks=[Stray()], steps_per_epoch=2, max_epoch=2)
+
+
 def test_the_end_of_the_input_ends_in_good_order(caplog):
     caplog.set_level(logging.INFO, logger="tpk")
 

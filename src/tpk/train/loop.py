@@ -40,7 +40,10 @@ def run_loop(trainer: Trainer) -> None:
             hook.before_epoch(trainer=trainer)
             first_step = progress.local_step + 1
             for progress.local_step in range(first_step, trainer.steps_per_epoch + 1):
-                run_step()
+                try:
+                    run_step()
+                except StopIteration as end:  # As under a `MonitoredSession`: what feeds the step has no more.
+                    raise tf.errors.OutOfRangeError(None, None, _what_ended(end)) from end
                 trigger_step(trainer)
                 if should_stop():
                     trainer.stop()
@@ -57,6 +60,10 @@ def run_loop(trainer: Trainer) -> None:
         raise
     finally:
         trainer.finish()
+
+
+def _what_ended(end: StopIteration) -> str:
+    return "; ".join(("a step has no more data (StopIteration)", *getattr(end, "__notes__", ())))
 
 
 def _log_failure(trainer: Trainer, failure: BaseException) -> None:

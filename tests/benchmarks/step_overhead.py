@@ -2,6 +2,7 @@
 
 python tests/benchmarks/step_overhead.py
 python tests/benchmarks/step_overhead.py --png step_overhead.png --json step_overhead.json
+python tests/benchmarks/step_overhead.py --against ../before/src        # paired with another checkout of tpk
 
 Each contender trains the same small linear model in a process of its own, and does a block of steps whenever it is
 its turn. So all of them meet the same load of the machine, and none the imports, threads, environment variables or
@@ -20,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +31,7 @@ import attrs
 from contenders import BARE, CALLABLE, CONTENDERS, DEFAULTS, RAW, Blocks
 
 PACKAGES = ("tpk", "tensorflow", "tensorflow-cpu", "numpy", "keras", "tensorpack", "pluggy")
+BEFORE = " (before)"
 REACH = ((DEFAULTS, RAW, 0.6), (BARE, CALLABLE, 1.15))
 
 
@@ -38,14 +40,20 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=1000, help="steps in a block (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=30, help="timed blocks of each (default: %(default)s)")
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", help="only these contenders")
+    parser.add_argument("--against", type=Path, metavar="SRC", help="also the tpk of another checkout: its src folder")
     parser.add_argument("--png", type=Path, metavar="FILE", help="draw the table (needs matplotlib)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all timings")
     parser.add_argument("--show-output", action="store_true", help="let the contenders write, and draw bars, here")
     args = parser.parse_args()
 
     names = list(CONTENDERS) if args.only is None else [RAW, *(name for name in args.only if name != RAW)]
+    sources = dict.fromkeys(names)
+    if args.against is not None:
+        sources.update(
+            {f"{name}{BEFORE}": args.against.resolve(strict=True) for name in names if name in (BARE, DEFAULTS)}
+        )
     load = os.getloadavg()[0]
-    timings, absent = race(names, args.steps, args.repeats, args.show_output)
+    timings, absent = race(sources, args.steps, args.repeats, args.show_output)
     if RAW not in timings:
         sys.exit(f"{RAW}, to which all are compared, takes no part: {absent[RAW].reason}")
     results = [Result.of(name, timings) for name in timings]
@@ -56,7 +64,8 @@ def main() -> int:
         "blocks": f"{args.repeats} of {args.steps} steps each, in turn, after one to warm up",
     }
     report(about, results, absent)
-    for name, other, most in REACH:
+    against = [(name.removesuffix(BEFORE), name, 1.03) for name in sources if name.endswith(BEFORE)]
+    for name, other, most in [*REACH, *against]:
         if name in timings and other in timings:
             ratio = statistics.median(ratios(timings[name], timings[other]))
             print(f"{name} / {other}: {ratio:.2f} (reach: at most {most}) {'ok' if ratio <= most else 'NOT REACHED'}")
@@ -80,9 +89,13 @@ class Absence:
 
 
 def race(
-    names: Sequence[str], steps: int, repeats: int, show_output: bool
+    sources: Mapping[str, Path | None], steps: int, repeats: int, show_output: bool
 ) -> tuple[dict[str, list[float]], dict[str, Absence]]:
-    """Return the µs per step of each block of each contender, and which contenders take no part."""
+    """Return the µs per step of each block of each contender, and which contenders take no part.
+
+    `sources` has the names of the contenders, and where they take tpk from, if it is not the installed one.
+    """
+    names = list(sources)
     context = multiprocessing.get_context("spawn")
     timings: dict[str, list[float]] = {}
     absent: dict[str, Absence] = {}
@@ -92,7 +105,7 @@ def race(
             place = Path(directory, str(number))
             place.mkdir()
             connections[name], theirs = context.Pipe()
-            arguments = (name, theirs, steps, repeats + 1, place, show_output)
+            arguments = (name, sources[name], theirs, steps, repeats + 1, place, show_output)
             processes.append(context.Process(target=contend, args=arguments, daemon=True))
             processes[-1].start()
             theirs.close()
@@ -123,8 +136,12 @@ def listen(connection: Connection) -> Any:
         return Absence("its process died", is_failure=True)
 
 
-def contend(name: str, connection: Connection, steps: int, count: int, place: Path, show_output: bool) -> None:
+def contend(
+    name: str, source: Path | None, connection: Connection, steps: int, count: int, place: Path, show_output: bool
+) -> None:
     """Be the contender `name`: the main function of its process."""
+    if source is not None:
+        sys.path.insert(0, str(source))
     os.environ.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
     os.chdir(place)
     if not show_output:
@@ -133,7 +150,7 @@ def contend(name: str, connection: Connection, steps: int, count: int, place: Pa
         os.dup2(output, 2)
     blocks = Blocks(connection, steps, count)
     try:
-        CONTENDERS[name](blocks)
+        CONTENDERS[name.removesuffix(BEFORE)](blocks)
         connection.send(blocks.last)
     except ImportError as error:
         connection.send(Absence(str(error), is_failure=False))
@@ -167,7 +184,7 @@ def ratios(timings: Sequence[float], others: Sequence[float]) -> list[float]:
 def report(about: dict[str, str], results: Sequence[Result], absent: dict[str, Absence]) -> None:
     for key, value in about.items():
         print(f"{key + ':':<10}{value}")
-    width = max(map(len, CONTENDERS))
+    width = max(len(name) for name in (*CONTENDERS, *(result.name for result in results)))
     print(f"\n{'':<{width}}  µs per step  x Session.run  middle half")
     for result in results:
         lower, upper = result.quartiles

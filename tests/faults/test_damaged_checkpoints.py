@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
+from tpk.cli.main import main
 from tpk.session.checkpoint_files import newest_complete
 from tpk.session.checkpoint_reader import CheckpointReader, find_checkpoint
 
@@ -112,6 +113,31 @@ def test_the_one_before_is_used_and_the_file_named(damaged, undamaged, caplog):
     assert find_checkpoint(run_dir) == str(run_dir / "model-12")
     assert not caplog.text
     assert train(run_dir, 4) == whole != after_8
+
+
+def test_a_damaged_checkpoint_that_the_resumed_run_saves_again_is_whole(tmp_path, undamaged, caplog, capsys):
+    """The run that goes on is exact, so it makes the very variables that the state of the damaged one claims."""
+    run_dir, after_8 = tmp_path / "run", undamaged[1]
+    for name in FILES[:3]:
+        shutil.rmtree(run_dir, ignore_errors=True)
+        shutil.copytree(undamaged[0], run_dir)
+        content = bytearray((run_dir / name).read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        (run_dir / name).write_bytes(content)
+        caplog.clear()
+        assert train(run_dir, 4) == after_8
+        assert f"skipping the checkpoint of step 8: {run_dir / name}" in caplog.text
+
+        caplog.clear()
+        assert train(run_dir, 4) == after_8
+        assert "skipping" not in caplog.text
+        assert problems(run_dir, capsys) == {f"model-{step}": None for step in (2, 4, 6, 8)}
+
+
+def problems(run_dir, capsys):
+    """What ``tpk checkpoint ls --verify`` has against each checkpoint."""
+    assert main(["checkpoint", "ls", str(run_dir), "--verify", "--json"]) == 0
+    return {each["name"]: each["problem"] for each in json.loads(capsys.readouterr().out)}
 
 
 def test_whoever_reads_its_variables_gets_them_or_a_clear_error(damaged, undamaged):

@@ -131,6 +131,40 @@ def test_wherever_writing_breaks_off_what_was_there_is_complete(tmp_path, direct
     assert not list(tmp_path.glob(".writing*"))
 
 
+def test_wherever_the_replacing_of_a_damaged_one_breaks_off_nothing_passes_for_complete_that_is_not(
+    tmp_path, directory, monkeypatch
+):
+    import os
+
+    (tmp_path / "model-2.index").write_text("damaged")
+    found = []
+    for last in range(30):
+        left = last
+
+        def breaking(original):
+            def call(*arguments, **options):
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise Crash
+                return original(*arguments, **options)
+
+            return call
+
+        try:
+            with monkeypatch.context() as patch:
+                for name in ("replace", "fsync"):
+                    patch.setattr(os, name, breaking(getattr(os, name)))
+                directory.write(2, writes(f"other {last} "), {"last": last})
+            break
+        except Crash:
+            found.append(newest_complete(tmp_path).state)
+    before = {"progress": {"global_step": 1}}
+    assert found[0] == before and len(found) > 4
+    assert all(state in (before, {"last": number}) for number, state in enumerate(found))
+    assert newest_complete(tmp_path).state == {"last": last}
+
+
 def test_a_complete_checkpoint_is_never_overwritten_in_place(tmp_path, directory):
     assert directory.write(2, writes("variables 2 " * 20), {"new": True}) == "model-2"
     assert newest_complete(tmp_path).state == {"new": True}
@@ -147,6 +181,33 @@ def test_a_checkpoint_that_was_torn_is_replaced(tmp_path, directory):
     (tmp_path / "state-2.json").write_text("torn")
     assert directory.write(2, writes("others"), {"new": True}) == "model-2"
     assert newest_complete(tmp_path).state == {"new": True}
+
+
+@pytest.mark.parametrize("file", ["model-2.index", "model-2.data-00000-of-00001"])
+@pytest.mark.parametrize("text", ["variables 2 " * 20, "others"], ids=["the same", "others"])
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"x" * 269), lambda path: path.unlink()])
+def test_a_checkpoint_whose_files_were_damaged_is_replaced(tmp_path, directory, file, text, damage):
+    """Whatever its state, which is intact, says of them."""
+    damage(tmp_path / file)
+    assert directory.write(2, writes(text), {"new": True}) == "model-2"
+    assert newest_complete(tmp_path).state == {"new": True}
+    assert (tmp_path / "model-2.index").read_text() == text + ".index"
+    assert names(tmp_path) == [
+        "model-1.data-00000-of-00001",
+        "model-1.index",
+        "model-2.data-00000-of-00001",
+        "model-2.index",
+        "state-1.json",
+        "state-2.json",
+    ]
+
+
+def test_of_one_that_was_beside_another_and_was_damaged_nothing_is_left(tmp_path, directory):
+    assert directory.write(2, writes("others"), {}) == "model-2.2"
+    (tmp_path / "model-2.2.index").write_text("damaged")
+    assert directory.write(2, writes("others"), {"new": True}) == "model-2"
+    assert newest_complete(tmp_path).state == {"new": True}
+    assert directory.names() == ["model-1", "model-2"]
 
 
 def test_removal_begins_with_the_state(tmp_path, directory, monkeypatch):

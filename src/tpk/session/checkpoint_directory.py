@@ -16,7 +16,15 @@ from typing import Any
 
 from tpk import __version__
 from tpk.errors import CheckpointError
-from tpk.session.checkpoint_files import FORMAT, describe_file, read_state, state_bytes, state_path
+from tpk.session.checkpoint_files import (
+    FORMAT,
+    Checkpoint,
+    describe_file,
+    read_checkpoint,
+    read_state,
+    state_bytes,
+    state_path,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +86,8 @@ class CheckpointDirectory:
 
         Returns:
             Its name, ``<prefix>-<step>``. A complete checkpoint is never overwritten in place: if there is one of the
-            same step with other variables, the name gets a suffix, and the state then leads to the new files.
+            same step with other variables, the name gets a suffix, and the state then leads to the new files. One that
+            turns out to be damaged, as every byte of its files is read, is replaced.
 
         Raises:
             CheckpointError: if it could not be written. Nothing of it is left, and older ones are as they were.
@@ -163,8 +172,8 @@ class CheckpointDirectory:
 
         files = {path.name.removeprefix(beside.name): describe_file(path) for path in written}
         held = self._held(step)
-        if held is not None and _files(held, held["name"]) == files:
-            name = held["name"]
+        if held is not None and _files(held) == files:
+            name = held.name
         else:
             name = name if held is None else self._free_name(name)
             self._rename(written, beside, name)
@@ -182,21 +191,23 @@ class CheckpointDirectory:
             _write_durably(state_beside, state_bytes(content))
             os.replace(state_beside, state_path(self.directory, step))
         except BaseException:
-            if held is None or held["name"] != name:
+            if held is None or held.name != name:
                 self._remove_variables(name)
             raise
         _sync_directory(self.directory)
         for path in written:
             with suppress(FileNotFoundError):
                 path.unlink()
-        if held is not None and held["name"] != name:
-            self._remove_variables(held["name"])
+        for other in self.names():
+            if other != name and self.step_of(other) == step:
+                self._remove_variables(other)
         return name
 
-    def _held(self, step: int) -> dict[str, Any] | None:
-        """Return what is known of a checkpoint of this step that is there already."""
+    def _held(self, step: int) -> Checkpoint | None:
+        """Return the checkpoint of this step that is there already, if it is complete: what its state says is not
+        enough, since a run that resumes from before a damaged checkpoint makes the very files that this one had."""
         try:
-            return read_state(state_path(self.directory, step))
+            return read_checkpoint(self.directory, step)
         except CheckpointError:
             return None
 
@@ -231,8 +242,8 @@ class CheckpointDirectory:
         return [*self.directory.glob(f"{name}.index"), *self.directory.glob(f"{name}.data-*")]
 
 
-def _files(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {file.removeprefix(name): description for file, description in content["files"].items()}
+def _files(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {file.removeprefix(checkpoint.name): known for file, known in checkpoint.content["files"].items()}
 
 
 def _write_durably(path: Path, data: bytes) -> None:

@@ -34,7 +34,8 @@ class ListedCheckpoint:
         time: when the last of its files was written.
         size: the size of all of them, in bytes.
         state: whether the training state is there, so that a run can be resumed.
-        problem: why it is not complete; None if it is.
+        problem: why it is not complete; None if nothing was found.
+        verified: whether every byte was looked at, or names and sizes only.
         latest: whether the file ``checkpoint`` names it.
     """
 
@@ -44,7 +45,15 @@ class ListedCheckpoint:
     size: int
     state: bool
     problem: str | None
+    verified: bool
     latest: bool
+
+    @property
+    def verdict(self) -> str:
+        """What to say of it in a word or two."""
+        if self.problem is not None:
+            return f"no: {self.problem}"
+        return "yes" if self.verified else "by names and sizes"
 
 
 def list_checkpoints(directory: Path, *, verify: bool, as_json: bool) -> int:
@@ -75,11 +84,13 @@ def list_checkpoints(directory: Path, *, verify: bool, as_json: bool) -> int:
             each.time.astimezone().strftime("%Y-%m-%d %H:%M:%S"),
             human_size(each.size),
             "yes" if each.state else "no",
-            "yes" if each.problem is None else f"no: {each.problem}",
+            each.verdict,
         )
         for each in found
     ]
     print(as_table(("step", "name (* latest)", "time", "size", "state", "complete"), rows))
+    if not verify:
+        print("The contents were not looked at; --verify does that.")
     return 0
 
 
@@ -120,7 +131,7 @@ def _describe(
         problem = _problem_of_values(directory, name)
     time = datetime.fromtimestamp(max(stat.st_mtime for stat in stats), timezone.utc)
     size = sum(stat.st_size for stat in stats)
-    return ListedCheckpoint(name, step, time, size, state is not None, problem, name == latest)
+    return ListedCheckpoint(name, step, time, size, state is not None, problem, verify, name == latest)
 
 
 def _problem_of_files(directory: Path, name: str, parts: Iterable[str]) -> str | None:

@@ -125,11 +125,12 @@ def test_ls_knows_a_training_state_without_variables(run_dir, capsys):
     assert listed(capsys, run_dir)["model-7"]["problem"] == "model-7.index is missing"
 
 
-def write_state(directory, step):
+def write_state(directory, step, name=None):
     from tpk.session.checkpoint_files import describe_file, state_bytes, state_path
 
-    files = {path.name: describe_file(path) for path in directory.glob(f"model-{step}.*")}
-    content = {"format": 1, "tpk": "0", "name": f"model-{step}", "files": files, "state": {}}
+    name = name or f"model-{step}"
+    files = {path.name: describe_file(path) for path in directory.glob(f"{name}.*")}
+    content = {"format": 1, "tpk": "0", "name": name, "files": files, "state": {}}
     state_path(directory, step).write_bytes(state_bytes(content))
 
 
@@ -143,6 +144,26 @@ def test_ls_compares_with_the_training_state(run_dir, capsys):
     assert "checksum" in listed(capsys, run_dir, "--verify")["model-20"]["problem"]
     data.write_bytes(bytes(10))
     assert listed(capsys, run_dir)["model-20"]["problem"] == f"{data.name} has 10 bytes, but should have 2020"
+
+
+def test_ls_knows_the_state_of_a_checkpoint_that_was_written_beside_another(run_dir, capsys):
+    """It leads to the files of another name, when those of the step were there with other variables."""
+    for path in run_dir.glob("model-20.*"):
+        path.rename(path.with_name(path.name.replace("model-20.", "model-20.2.")))
+    write_state(run_dir, 20, "model-20.2")
+    for options in ([], ["--verify"]):
+        found = listed(capsys, run_dir, *options)
+        assert list(found) == ["model-3", "model-20.2", "model-100"]
+        assert (found["model-20.2"]["step"], found["model-20.2"]["state"]) == (20, True)
+        assert found["model-20.2"]["problem"] is None
+
+
+@pytest.mark.parametrize("name", ["../run/model-20", "model-*", "model-3"])
+def test_ls_does_not_follow_what_a_state_calls_a_name(run_dir, capsys, name):
+    write_state(run_dir, 20, name)
+    for options in ([], ["--verify"]):
+        problem = listed(capsys, run_dir, *options)["model-20"]["problem"]
+        assert problem.startswith("state-20.json is not what tpk writes as a training state")
 
 
 def test_ls_calls_complete_only_what_it_has_read(run_dir, capsys):

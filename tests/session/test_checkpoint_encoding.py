@@ -91,6 +91,32 @@ def test_what_is_not_plain_is_an_error_that_says_where(value, where):
         encode(value)
 
 
+def nested(depth, wrap):
+    value = 1
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda value: [value], lambda value: (value,), lambda value: {"a": value}, lambda value: {1: value}],
+    ids=["list", "tuple", "dict", "pairs"],
+)
+def test_what_is_nested_as_deeply_as_can_be_written_can_be_read_and_the_rest_is_an_error(wrap):
+    deepest = nested(100, wrap)
+    assert decode(json.loads(json.dumps(encode(deepest)))) == deepest
+    for depth in (101, 5_000):
+        with pytest.raises(CheckpointError, match=r"mine\W.* is nested deeper than 100 levels"):
+            encode(nested(depth, wrap), "mine")
+
+
+@pytest.mark.parametrize("value", [{TAG: "strange"}, {TAG: []}, {TAG: "tuple"}, nested(101, lambda value: [value])])
+def test_what_was_never_encoded_is_an_error(value):
+    with pytest.raises(CheckpointError, match="holds what tpk does not write"):
+        decode(value)
+
+
 def test_subclasses_of_plain_types_become_plain():
     class Color(enum.IntEnum):
         RED = 3

@@ -13,7 +13,7 @@ import pytest
 from tpk.errors import CheckpointError
 from tpk.session import checkpoint_directory
 from tpk.session.checkpoint_directory import CheckpointDirectory
-from tpk.session.checkpoint_files import newest_complete, read_checkpoint
+from tpk.session.checkpoint_files import checksum, describe_file, newest_complete, read_checkpoint, state_bytes
 
 
 def writes(text, suffixes=(".index", ".data-00000-of-00001")):
@@ -84,6 +84,114 @@ def test_a_format_of_the_future_is_not_guessed_at(tmp_path, directory, monkeypat
     with pytest.raises(CheckpointError, match=r"has format 2.*reads format 1"):
         read_checkpoint(tmp_path, 3)
     assert newest_complete(tmp_path).step == 2
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def forge(tmp_path, step=2, **changes):
+    """Give a state another content, and the checksum of that."""
+    path = tmp_path / f"state-{step}.json"
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    content |= changes
+    path.write_bytes(state_bytes({key: value for key, value in content.items() if value is not ...}))
+
+
+FILE = {"size": 1, "checksum": "crc32:00000000"}
+MALFORMED = {
+    **{f"no {key}": {key: ...} for key in ("format", "name", "files", "state")},
+    **{
+        f"{key} is {value!r}": {key: value}
+        for key in ("format", "name", "files", "state")
+        for value in (None, 5, "x", [], [1])
+    },
+    "an unknown format of nobody": {"format": 7, "tpk": ...},
+    "no files": {"files": {}},
+    "no index": {"files": {"model-2.data-00000-of-00001": FILE}},
+    "a file without facts": {"files": {"model-2.index": {}}},
+    "a file whose facts are none": {"files": {"model-2.index": "x"}},
+    "a size that is no number": {"files": {"model-2.index": {**FILE, "size": "1"}}},
+    "a checksum that is none": {"files": {"model-2.index": {**FILE, "checksum": None}}},
+    "an unknown kind of value": {"state": {"a": {"__tpk__": "strange"}}},
+    "an unhashable kind of value": {"state": {"a": {"__tpk__": []}}},
+    "an array without data": {"state": {"a": {"__tpk__": "ndarray", "dtype": "<f4", "shape": [3], "base64": ""}}},
+    "an array of objects": {"state": {"a": {"__tpk__": "ndarray", "dtype": "O", "shape": [0], "base64": ""}}},
+    "a key that is a list": {"state": {"__tpk__": "dict", "items": [[[], 1]]}},
+    "nested deeply": {"state": {"a": nested(900)}},
+}
+
+
+@pytest.mark.parametrize("changes", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_state_with_a_right_checksum_is_passed_over(tmp_path, directory, changes, caplog):
+    forge(tmp_path, **changes)
+    assert newest_complete(tmp_path).step == 1
+    assert f"skipping the checkpoint of step 2: {tmp_path / 'state-2.json'}" in caplog.text
+    assert directory.write(2, writes("others"), {"new": True}) == "model-2"
+    assert newest_complete(tmp_path).state == {"new": True}
+    directory.remove("model-2")
+    assert names(tmp_path) == names_of_step(1)
+
+
+def names_of_step(step):
+    return [f"model-{step}.data-00000-of-00001", f"model-{step}.index", f"state-{step}.json"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"x}", b"[]}", b'"a": ' + b"[" * 100_000, b'"a": "\xff"}', b'"a": ' + b"9" * 5000 + b"}"]
+)
+def test_what_is_no_json_but_has_a_right_checksum_is_passed_over(tmp_path, directory, body, caplog):
+    (tmp_path / "state-2.json").write_bytes(b'{"checksum": "%s",\n' % checksum([body]).encode() + body)
+    assert newest_complete(tmp_path).step == 1
+    assert str(tmp_path / "state-2.json") in caplog.text
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A directory that is nobody's business, with a checkpoint that is complete."""
+    path = tmp_path.parent / f"{tmp_path.name}-outside"
+    path.mkdir()
+    CheckpointDirectory(path).write(2, writes("private"), {})
+    (path / "notes.index").write_text("private")
+    return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../{}/*", "../{}/model-2", "{}/model-2", "/{}/model-2", "*", "model-*", "model-[0-9]", "model-1", "model-2*"]
+    + ["model-2/../model-2", "..", "", "model-2.index", "model-2\n", "model-2\0", "\ud800-2"],
+)
+def test_what_a_state_names_outside_of_the_directory_is_neither_read_nor_removed(
+    tmp_path, directory, outside, name, caplog
+):
+    before = {path.name: path.read_bytes() for path in outside.iterdir()}
+    name = name.format(outside.name)
+    files = {f"{name}{path.name.removeprefix('model-2')}": describe_file(path) for path in outside.glob("model-2.*")}
+    forge(tmp_path, name=name, files=files)
+    assert newest_complete(tmp_path).step == 1
+    assert str(tmp_path / "state-2.json") in caplog.text
+    directory.prepare()
+    directory.remove("model-2")
+    directory.write(2, writes("others"), {"new": True})
+    directory.write(2, writes("yet others"), {"new": True})
+    directory.remove("model-2.2")
+    assert {path.name: path.read_bytes() for path in outside.iterdir()} == before
+    assert names(tmp_path) == names_of_step(1)
+
+
+@pytest.mark.parametrize(
+    "file", ["../{}/notes.index", "../{}/*.index", "model-1.index", "model-2.index/../x", "model-2."]
+)
+def test_the_files_of_a_state_are_files_of_that_checkpoint(tmp_path, directory, outside, file):
+    content = json.loads((tmp_path / "state-2.json").read_text())
+    forge(tmp_path, files={**content["files"], file.format(outside.name): describe_file(outside / "notes.index")})
+    with pytest.raises(CheckpointError, match=r"state-2\.json is not what tpk writes .* is no file of model-2"):
+        read_checkpoint(tmp_path, 2)
+    assert newest_complete(tmp_path).step == 1
 
 
 def test_nothing_is_none(tmp_path):

@@ -13,7 +13,7 @@ import attrs
 
 from tpk.cli.table import as_table, human_size
 from tpk.errors import CheckpointError
-from tpk.session.checkpoint_files import read_checkpoint, read_state, state_path
+from tpk.session.checkpoint_files import Checkpoint, read_checkpoint, read_state
 
 _FILE = re.compile(r"(?P<name>.+)\.(?:index|data-(?P<shard>\d{5})-of-(?P<shards>\d{5}))")
 _STEP = re.compile(r".*-(\d+)")
@@ -99,34 +99,56 @@ def find_checkpoints(directory: Path, *, verify: bool) -> list[ListedCheckpoint]
     if not directory.is_dir():
         raise CheckpointError(f"there is no directory {str(directory)!r}. Give the directory of a run.")
     files: dict[str, dict[str, os.stat_result]] = {}
-    states: dict[int, os.stat_result] = {}
+    states: dict[str, _State] = {}
     for entry in os.scandir(directory):
         if match := _FILE.fullmatch(entry.name):
             files.setdefault(match["name"], {})[entry.name] = entry.stat()
         elif match := _STATE.fullmatch(entry.name):
-            states[int(match[1])] = entry.stat()
-    for step in states:
-        files.setdefault(f"model-{step}", {})
+            step = int(match[1])
+            state = _State(step, entry.stat(), _read_state(directory, step))
+            states[state.name] = state
+    for name in states:
+        files.setdefault(name, {})
     latest = _latest_name(directory)
-    found = [_describe(directory, name, parts, states, latest, verify) for name, parts in files.items()]
+    found = [_describe(directory, name, parts, states.get(name), latest, verify) for name, parts in files.items()]
     return sorted(found, key=lambda each: (each.step is not None, each.step or 0, each.name))
+
+
+@attrs.frozen
+class _State:
+    """A file of a training state: what it says, or why it says nothing."""
+
+    step: int
+    stat: os.stat_result
+    said: Checkpoint | CheckpointError
+
+    @property
+    def name(self) -> str:
+        """The name of the checkpoint that it belongs to."""
+        return self.said.name if isinstance(self.said, Checkpoint) else f"model-{self.step}"
+
+
+def _read_state(directory: Path, step: int) -> Checkpoint | CheckpointError:
+    try:
+        return read_state(directory, step)
+    except CheckpointError as error:
+        return error
 
 
 def _describe(
     directory: Path,
     name: str,
     parts: Mapping[str, os.stat_result],
-    states: Mapping[int, os.stat_result],
+    state: _State | None,
     latest: str | None,
     verify: bool,
 ) -> ListedCheckpoint:
     match = _STEP.fullmatch(name)
-    step = int(match[1]) if match else None
-    state = states.get(step) if step is not None and name == f"model-{step}" else None
-    stats = [*parts.values(), *([state] if state else [])]
+    step = state.step if state is not None else int(match[1]) if match else None
+    stats = [*parts.values(), *([state.stat] if state is not None else [])]
     problem = _problem_of_files(directory, name, parts)
-    if problem is None and state is not None and step is not None:
-        problem = _problem_of_state(directory, step, parts, verify)
+    if problem is None and state is not None:
+        problem = _problem_of_state(directory, state, parts, verify)
     elif problem is None and verify:
         problem = _problem_of_values(directory, name)
     time = datetime.fromtimestamp(max(stat.st_mtime for stat in stats), timezone.utc)
@@ -154,15 +176,16 @@ def _ends_as_table(path: Path) -> bool:
         return file.read() == _TABLE_MAGIC
 
 
-def _problem_of_state(directory: Path, step: int, parts: Mapping[str, os.stat_result], verify: bool) -> str | None:
-    try:
-        if verify:
-            read_checkpoint(directory, step)
-            return None
-        content = read_state(state_path(directory, step))
-    except CheckpointError as error:
-        return _within(directory, error)
-    for name, expected in content["files"].items():
+def _problem_of_state(directory: Path, state: _State, parts: Mapping[str, os.stat_result], verify: bool) -> str | None:
+    if isinstance(state.said, CheckpointError):
+        return _within(directory, state.said)
+    if verify:
+        try:
+            read_checkpoint(directory, state.step)
+        except CheckpointError as error:
+            return _within(directory, error)
+        return None
+    for name, expected in state.said.files.items():
         if name not in parts:
             return f"{name} is missing"
         if parts[name].st_size != expected["size"]:

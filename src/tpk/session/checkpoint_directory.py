@@ -135,9 +135,8 @@ class CheckpointDirectory:
         """Remove a checkpoint: its state first, so that what is left of it never passes for complete."""
         step = self.step_of(name)
         with suppress(CheckpointError, OSError):
-            state = state_path(self.directory, step)
-            if read_state(state)["name"] == name:
-                state.unlink()
+            if read_state(self.directory, step).name == name:
+                state_path(self.directory, step).unlink()
         self._remove_variables(name)
 
     def names(self) -> list[str]:
@@ -239,11 +238,13 @@ class CheckpointDirectory:
 
     def _files_of(self, name: str) -> list[Path]:
         """Return the files of the variables of a checkpoint, the index first."""
-        return [*self.directory.glob(f"{name}.index"), *self.directory.glob(f"{name}.data-*")]
+        pattern = re.compile(re.escape(name) + r"\.(index|data-\d+-of-\d+)")
+        found = [self.directory / each for each in os.listdir(self.directory) if pattern.fullmatch(each)]
+        return sorted(found, key=lambda path: path.suffix != ".index")
 
 
 def _files(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {file.removeprefix(checkpoint.name): known for file, known in checkpoint.content["files"].items()}
+    return {file.removeprefix(checkpoint.name): known for file, known in checkpoint.files.items()}
 
 
 def _write_durably(path: Path, data: bytes) -> None:

@@ -18,6 +18,8 @@ from tpk.errors import CheckpointError
 TAG = "__tpk__"
 """The key by which an object of JSON stands for something else than a dict."""
 
+_DEEPEST = 100
+
 _KINDS_OF_DTYPES = frozenset("biufcSUmM")
 
 
@@ -29,13 +31,34 @@ def encode(value: Any, where: str = "state") -> Any:
         where: what to call `value` in messages.
 
     Raises:
-        CheckpointError: if something in it is none of these.
+        CheckpointError: if something in it is none of these, or it is nested too deeply to be read again.
 
     Example:
         ```python
         json.dumps(encode({"window": (1.5, float("nan")), "key": np.arange(3)}))
         ```
     """
+    return _encode(value, where, 0)
+
+
+def decode(value: Any) -> Any:
+    """Return what `encode` was given.
+
+    Raises:
+        CheckpointError: if `value` is nothing that `encode` returns.
+    """
+    try:
+        return _decode(value, 0)
+    except Exception as error:
+        raise CheckpointError(f"it holds what tpk does not write: {error!r}") from error
+
+
+def _encode(value: Any, where: str, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise CheckpointError(
+            f"{where[:200]}… is nested deeper than {_DEEPEST} levels, which a checkpoint cannot hold. Let state_dict "
+            "return flat data."
+        )
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, np.generic):
@@ -51,33 +74,37 @@ def encode(value: Any, where: str = "state") -> Any:
     if isinstance(value, bytes | bytearray):
         return {TAG: "bytes", "base64": _to_text(bytes(value))}
     if isinstance(value, list | tuple):
-        items = [encode(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        items = [_encode(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {TAG: "tuple", "items": items}
     if isinstance(value, Mapping):
-        return _mapping(value, where)
+        return _mapping(value, where, depth + 1)
     raise CheckpointError(
         f"{where} is {value!r}, a {type(value).__name__}, which a checkpoint cannot hold. Let state_dict return plain "
         "data only: None, bools, numbers, strings, bytes, lists, tuples, dicts, and NumPy scalars and arrays."
     )
 
 
-def decode(value: Any) -> Any:
-    """Return what `encode` was given."""
+def _mapping(value: Mapping[Any, Any], where: str, depth: int) -> Any:
+    if all(type(key) is str for key in value) and TAG not in value:
+        return {key: _encode(item, f"{where}[{key!r}]", depth) for key, item in value.items()}
+    pairs = [
+        [_encode(key, f"a key of {where}", depth), _encode(item, f"{where}[{key!r}]", depth)]
+        for key, item in value.items()
+    ]
+    return {TAG: "dict", "items": pairs}
+
+
+def _decode(value: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError(f"nested deeper than {_DEEPEST} levels")
     if isinstance(value, list):
-        return [decode(item) for item in value]
+        return [_decode(item, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value.get(TAG)
     if kind is None:
-        return {key: decode(item) for key, item in value.items()}
-    return _DECODERS[kind](value)
-
-
-def _mapping(value: Mapping[Any, Any], where: str) -> Any:
-    if all(type(key) is str for key in value) and TAG not in value:
-        return {key: encode(item, f"{where}[{key!r}]") for key, item in value.items()}
-    pairs = [[encode(key, f"a key of {where}"), encode(item, f"{where}[{key!r}]")] for key, item in value.items()]
-    return {TAG: "dict", "items": pairs}
+        return {key: _decode(item, depth + 1) for key, item in value.items()}
+    return _DECODERS[kind](value, depth + 1)
 
 
 def _array(array: np.ndarray, where: str) -> dict[str, Any]:
@@ -90,7 +117,7 @@ def _array(array: np.ndarray, where: str) -> dict[str, Any]:
     return {"dtype": array.dtype.str, "shape": list(array.shape), "base64": _to_text(array.tobytes())}
 
 
-def _from_array(value: Mapping[str, Any]) -> np.ndarray:
+def _from_array(value: Mapping[str, Any], depth: int) -> np.ndarray:
     flat = np.frombuffer(_to_bytes(value["base64"]), np.dtype(value["dtype"]))
     return flat.reshape(value["shape"]).copy()
 
@@ -103,11 +130,11 @@ def _to_bytes(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-_DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "tuple": lambda value: tuple(decode(item) for item in value["items"]),
-    "dict": lambda value: {decode(key): decode(item) for key, item in value["items"]},
-    "bytes": lambda value: _to_bytes(value["base64"]),
-    "float": lambda value: float(value["value"]),
+_DECODERS: dict[str, Callable[[Mapping[str, Any], int], Any]] = {
+    "tuple": lambda value, depth: tuple(_decode(item, depth) for item in value["items"]),
+    "dict": lambda value, depth: {_decode(key, depth): _decode(item, depth) for key, item in value["items"]},
+    "bytes": lambda value, depth: _to_bytes(value["base64"]),
+    "float": lambda value, depth: float(value["value"]),
     "ndarray": _from_array,
-    "scalar": lambda value: _from_array(value)[()],
+    "scalar": lambda value, depth: _from_array(value, depth)[()],
 }

@@ -17,7 +17,7 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,27 +33,56 @@ FORMAT = 1
 """The version of the format of ``state-<step>.json``."""
 
 _HEADER = re.compile(rb'\{"checksum": "(crc32:[0-9a-f]{8})",\n')
-_STATE_NAME = re.compile(r"state-(\d+)\.json")
-_INDEX_NAME = re.compile(r"model-(\d+)\.index")
+_STATE_NAME = re.compile(r"state-([0-9]+)\.json")
+_INDEX_NAME = re.compile(r"model-([0-9]+)\.index")
+_SUFFIX = re.compile(r"\.(index|data-[0-9]{5}-of-[0-9]{5})")
 _CHUNK = 1 << 20
+
+
+def _is_name(checkpoint: Checkpoint, attribute: Any, name: Any) -> None:
+    # A name from a file becomes a path, and what it leads to is read and removed.
+    if not isinstance(name, str) or not re.fullmatch(rf"[\w.+-]+-{checkpoint.step}(\.[0-9]+)?", name):
+        raise ValueError(f"{name!r} is no name of a checkpoint of step {checkpoint.step}")
+
+
+def _is_content(checkpoint: Checkpoint, attribute: Any, content: Any) -> None:
+    files = content["files"]
+    if not isinstance(files, dict) or not isinstance(content["state"], dict):
+        raise TypeError("files and state are to be objects")
+    if f"{checkpoint.name}.index" not in files:
+        raise ValueError(f"the files do not include {checkpoint.name}.index")
+    for name, known in files.items():
+        if not name.startswith(checkpoint.name) or not _SUFFIX.fullmatch(name.removeprefix(checkpoint.name)):
+            raise ValueError(f"{name!r} is no file of {checkpoint.name}")
+        if type(known["size"]) is not int or not isinstance(known["checksum"], str):
+            raise ValueError(f"size and checksum of {name} are {known!r}")
 
 
 @attrs.frozen(slots=False)
 class Checkpoint:
-    """A complete checkpoint.
+    """What a ``state-<step>.json`` says of a checkpoint; `read_checkpoint` finds out whether it is so.
 
     Attributes:
         directory: where it is.
-        name: what its files begin with, such as ``"model-20"``.
+        name: what its files begin with, such as ``"model-20"``: a part of file names of this directory, never a path.
         step: the global step at which it was taken.
         content: what ``state-<step>.json`` holds: ``format``, ``tpk`` and ``tensorflow`` (versions), ``files`` (sizes
             in bytes and checksums), ``state`` (encoded).
+
+    Raises:
+        ValueError, KeyError, TypeError: if the name is none, or the content does not have what a checkpoint has.
     """
 
     directory: Path
-    name: str
     step: int
-    content: Mapping[str, Any] = attrs.field(repr=False)
+    name: str = attrs.field(validator=_is_name)
+    content: Mapping[str, Any] = attrs.field(repr=False, validator=_is_content)
+
+    @property
+    def files(self) -> Mapping[str, Mapping[str, Any]]:
+        """The sizes in bytes and the checksums of the files of the variables, by their names."""
+        files: Mapping[str, Mapping[str, Any]] = self.content["files"]
+        return files
 
     @property
     def prefix(self) -> str:
@@ -67,8 +96,15 @@ class Checkpoint:
 
     @cached_property
     def state(self) -> Any:
-        """The training state, decoded."""
-        return decode(self.content["state"])
+        """The training state, decoded.
+
+        Raises:
+            CheckpointError: if it cannot be.
+        """
+        try:
+            return decode(self.content["state"])
+        except CheckpointError as error:
+            raise CheckpointError(f"{self.state_path}: {error}") from error
 
 
 def state_path(directory: Path, step: int) -> Path:
@@ -76,14 +112,22 @@ def state_path(directory: Path, step: int) -> Path:
     return directory / f"state-{step}.json"
 
 
-def newest_complete(directory: str | os.PathLike[str]) -> Checkpoint | None:
+def newest_complete(
+    directory: str | os.PathLike[str], check: Callable[[Checkpoint], None] = lambda checkpoint: None
+) -> Checkpoint | None:
     """Return the newest complete checkpoint in `directory`, or None if there is none.
 
     Newer ones that are torn, or whose files are missing, are skipped with a warning that names file and reason.
+
+    Args:
+        directory: where to look.
+        check: raises a `CheckpointError` if a checkpoint, which is complete, is of no use all the same.
     """
     for step in checkpoint_steps(directory):
         try:
-            return read_checkpoint(directory, step)
+            checkpoint = read_checkpoint(directory, step)
+            check(checkpoint)
+            return checkpoint
         except CheckpointError as error:
             logger.warning("skipping the checkpoint of step %d: %s", step, error)
     return None
@@ -105,19 +149,20 @@ def read_checkpoint(directory: str | os.PathLike[str], step: int) -> Checkpoint:
     Raises:
         CheckpointError: if it is not; it names the file, and says what is wrong with it.
     """
-    folder = Path(directory)
-    content = read_state(state_path(folder, step))
-    for name, expected in content["files"].items():
-        _check_file(folder / name, expected)
-    return Checkpoint(folder, content["name"], step, content)
+    checkpoint = read_state(directory, step)
+    for name, expected in checkpoint.files.items():
+        _check_file(checkpoint.directory / name, expected)
+    _ = checkpoint.state
+    return checkpoint
 
 
-def read_state(path: Path) -> dict[str, Any]:
-    """Return what a ``state-<step>.json`` holds, without looking at the other files.
+def read_state(directory: str | os.PathLike[str], step: int) -> Checkpoint:
+    """Return what ``state-<step>.json`` in `directory` says, without looking at the other files.
 
     Raises:
         CheckpointError: if it is missing, damaged, or of another format.
     """
+    path = state_path(Path(directory), step)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -132,12 +177,17 @@ def read_state(path: Path) -> dict[str, Any]:
     body = data[header.end() :]
     if header.group(1).decode() != checksum([body]):
         raise CheckpointError(f"{path} does not have the content that its checksum stands for; it is damaged or torn")
-    content: dict[str, Any] = json.loads(b"{" + body)
-    if content["format"] != FORMAT:
-        raise CheckpointError(
-            f"{path} has format {content['format']}, written by tpk {content['tpk']}; this tpk reads format {FORMAT}"
-        )
-    return content
+    # A checksum proves nothing: anybody can compute one.
+    try:
+        content = json.loads(b"{" + body)
+        if content["format"] == FORMAT:
+            return Checkpoint(path.parent, step, content["name"], content)
+        written_by = content["tpk"]
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is not what tpk writes as a training state: {error!r}") from error
+    raise CheckpointError(
+        f"{path} has format {content['format']}, written by tpk {written_by}; this tpk reads format {FORMAT}"
+    )
 
 
 def state_bytes(content: Mapping[str, Any]) -> bytes:

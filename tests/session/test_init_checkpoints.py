@@ -96,6 +96,39 @@ def test_a_directory_that_was_moved_names_what_it_has(write, tmp_path):
     assert f"Name one of those that are: {tmp_path / 'new' / 'model.ckpt'}" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "pointer",
+    ["../other/model.ckpt", "{}/other/model.ckpt", "../run/../other/model.ckpt", "*", "model.*", "m?del.ckpt", "."],
+)
+def test_a_pointer_leads_to_no_other_directory_and_is_no_pattern(write, tmp_path, pointer):
+    write("other/model.ckpt")
+    prefix = write("run/model.ckpt")
+    (tmp_path / "run" / "checkpoint").write_text(f'model_checkpoint_path: "{pointer.format(tmp_path)}"\n')
+    for path in (tmp_path / "run", tmp_path / "run" / "checkpoint"):
+        with pytest.raises(CheckpointError, match="which is no checkpoint in that directory") as caught:
+            find_checkpoint(path)
+        assert f"Name one of those that are: {prefix}" in str(caught.value)
+
+
+def test_a_pointer_may_say_where_it_is_itself(write, tmp_path):
+    prefix = write("run/model.ckpt")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    for pointer in (prefix, "../run/model.ckpt", str(tmp_path / "link" / "model.ckpt")):
+        (tmp_path / "run" / "checkpoint").write_text(f'model_checkpoint_path: "{pointer}"\n')
+        assert find_checkpoint(tmp_path / "run") == prefix
+        assert find_checkpoint(tmp_path / "link") == str(tmp_path / "link" / "model.ckpt")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'model_checkpoint_path: ""', b"\xff", b"nonsense", b"model_checkpoint_path: 5"]
+)
+def test_a_damaged_pointer_is_an_error_that_names_what_is_there(write, tmp_path, content):
+    prefix = write("run/model.ckpt")
+    (tmp_path / "run" / "checkpoint").write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"there is no checkpoint in the directory .*Name one .*: {prefix}"):
+        find_checkpoint(tmp_path / "run")
+
+
 def test_an_object_based_checkpoint_is_an_error_whose_remedy_works(tmp_path, weights):
     model = tf.Module()
     model.net, model.bias = tf.Variable(weights, name="net/w"), tf.Variable([1.0, 2.0], name="b")

@@ -20,7 +20,7 @@ from tpk.predict.export import ModelExporter
 from tpk.predict.export_signature import ExportedSignature
 from tpk.predict.weights import AveragedWeights
 from tpk.session.checkpoint_files import newest_complete
-from tpk.session.checkpoint_reader import find_checkpoint
+from tpk.session.checkpoint_reader import find_checkpoint, latest_in
 
 _LISTED = 8
 
@@ -116,11 +116,9 @@ def _named_checkpoint(run_dir: str, name: str) -> str:
 
 
 def _best(run_dir: str, pointer: str) -> str:
-    import tensorflow as tf
-
-    found: str | None = tf.train.latest_checkpoint(run_dir, os.path.basename(pointer))
+    found = latest_in(run_dir, os.path.basename(pointer))
     if found is None:
-        raise CheckpointError(f"the file {pointer!r} names no checkpoint that is there. Name a checkpoint itself.")
+        raise CheckpointError(f"the file {pointer!r} names no checkpoint. Name a checkpoint itself.")
     return found
 
 

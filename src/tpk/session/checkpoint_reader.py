@@ -35,12 +35,16 @@ def find_checkpoint(path: str | os.PathLike[str]) -> str:
     if os.path.basename(name) == _POINTER and os.path.isfile(name):
         return _latest(os.path.dirname(name) or ".")
     prefix = _prefix_of(name)
-    if not tf.io.gfile.exists(prefix + ".index") and not _is_in_the_first_format(prefix):
+    if not _exists(prefix):
         raise CheckpointError(
             f"there is no checkpoint {prefix!r}: no file {prefix + '.index'!r}. "
             "Give the prefix of a checkpoint (model-<step>) or the directory that holds it."
         )
     return prefix
+
+
+def _exists(prefix: str) -> bool:
+    return tf.io.gfile.exists(prefix + ".index") or _is_in_the_first_format(prefix)
 
 
 def _is_in_the_first_format(prefix: str) -> bool:
@@ -55,19 +59,42 @@ def _prefix_of(name: str) -> str:
     return os.path.join(directory, base.rpartition(".data-")[0] or base)
 
 
+def latest_in(directory: str, pointer: str = _POINTER) -> str | None:
+    """Return the prefix of the checkpoint that a pointer file names, if there is such a file.
+
+    Args:
+        directory: where the pointer is, and the checkpoint.
+        pointer: the name of the file.
+
+    Raises:
+        CheckpointError: if it is damaged, or names what is not in the directory: it may name any path, and other
+            directories are none of its business, be it that the directory was moved.
+    """
+    path = os.path.join(directory, pointer)
+    try:
+        state = tf.train.get_checkpoint_state(directory, pointer)
+    # Of damage, TensorFlow logs what is no text proto, and raises this for what is no text, or names nothing.
+    except ValueError as error:
+        raise CheckpointError(f"The file {path!r} is damaged.") from error
+    if state is None:
+        return None
+    folder, name = os.path.split(state.model_checkpoint_path)
+    prefix = os.path.join(directory, name)
+    if os.path.realpath(folder) != os.path.realpath(directory) or not _exists(prefix):
+        raise CheckpointError(
+            f"The file {path!r} names {state.model_checkpoint_path!r}, which is no checkpoint in that directory."
+        )
+    return prefix
+
+
 def _latest(directory: str) -> str:
     message = f"there is no checkpoint in the directory {directory!r}."
     try:
-        latest = tf.train.latest_checkpoint(directory)
+        latest = latest_in(directory)
         if latest is not None:
-            return str(latest)
-        state = tf.train.get_checkpoint_state(directory)
-    # Of damage, TensorFlow logs what is no text proto, and raises this for what is no text.
-    except UnicodeDecodeError:
-        state = None
-        message += f" Its file {_POINTER!r} is damaged."
-    if state is not None:
-        message += f" Its file {_POINTER!r} names {state.model_checkpoint_path!r}, which is not there."
+            return latest
+    except CheckpointError as error:
+        message += f" {error}"
     present = sorted(
         found.removesuffix(".index") for found in glob.glob(os.path.join(glob.escape(directory), "*.index"))
     )

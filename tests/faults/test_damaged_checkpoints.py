@@ -11,8 +11,9 @@ import tensorflow as tf
 
 import tpk
 from tpk.cli.main import main
-from tpk.session.checkpoint_files import newest_complete
+from tpk.session.checkpoint_files import newest_complete, state_bytes
 from tpk.session.checkpoint_reader import CheckpointReader, find_checkpoint
+from tpk.train.resumption import find_start
 
 v1 = tf.compat.v1
 
@@ -149,6 +150,77 @@ def test_whoever_reads_its_variables_gets_them_or_a_clear_error(damaged, undamag
     else:
         # A pointer has no checksum; what it points to has.
         assert values.tobytes() == undamaged[1] or path.name == "checkpoint"
+
+
+def forge(path, change):
+    """Change the training state in a file, and give it the checksum of what it has then."""
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    change(content["state"])
+    path.write_bytes(state_bytes(content))
+
+
+PLUGINS = (("run",), ("trainer",), ("callbacks",), ("monitors", "monitors"))
+
+
+def places(value, above=()):
+    """The path to each part of a training state that tpk itself reads, but for what plugins have put there."""
+    for key, inner in value.items():
+        path = (*above, key)
+        yield path
+        if isinstance(inner, dict) and path not in PLUGINS:
+            yield from places(inner, path)
+
+
+def inside(value, path):
+    for key in path:
+        value = value[key]
+    return value
+
+
+WRONG = {"missing": ..., "null": None, "text": "x", "number": -7, "list": [[]], "object": {"x": {"y": "z"}}}
+
+
+FINE = {("null", ("input",)), ("missing", ("monitors", "history", "epoch")), *(("object", path) for path in PLUGINS)}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_state_of_another_structure_is_passed_over_wherever_it_differs(tmp_path, undamaged, wrong, caplog):
+    source = undamaged[0] / "state-8.json"
+    state = json.loads(source.read_text())["state"]
+    for path in places(state):
+        if (wrong, path) in FINE:
+            continue
+        run_dir = tmp_path / "-".join(path).replace("/", "_")
+        run_dir.mkdir()
+        for name in undamaged[0].iterdir():
+            if name.name.startswith(("model-6", "state-6", "model-8")):
+                shutil.copy(name, run_dir)
+        shutil.copy(source, run_dir)
+
+        def change(state, path=path):
+            if wrong == "missing":
+                del inside(state, path[:-1])[path[-1]]
+            else:
+                inside(state, path[:-1])[path[-1]] = WRONG[wrong]
+
+        forge(run_dir / "state-8.json", change)
+        caplog.clear()
+        assert find_start("auto", run_dir).step == 6, path
+        assert f"skipping the checkpoint of step 8: {run_dir / 'state-8.json'}" in caplog.text
+
+
+def test_a_run_goes_on_from_the_one_before_a_malformed_one(tmp_path, undamaged, caplog):
+    run_dir = tmp_path / "run"
+    shutil.copytree(undamaged[0], run_dir)
+    forge(run_dir / "state-8.json", lambda state: state.pop("progress"))
+    assert train(run_dir, 6) == undamaged[2]
+    assert epochs(run_dir) == [1, 2, 3, 4, 5, 6]
+    assert str(run_dir / "state-8.json") in caplog.text
+    caplog.clear()
+    assert newest_complete(run_dir).step == 12
+    assert train(run_dir, 4) == undamaged[2]
+    assert "skipping" not in caplog.text
 
 
 def test_if_all_are_damaged_the_run_starts_afresh_and_says_why(tmp_path, undamaged, caplog):

@@ -162,8 +162,11 @@ def outside(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["../{}/*", "../{}/model-2", "{}/model-2", "/{}/model-2", "*", "model-*", "model-[0-9]", "model-1", "model-2*"]
-    + ["model-2/../model-2", "..", "", "model-2.index", "model-2\n", "model-2\0", "\ud800-2"],
+    [
+        *("../{}/*", "../{}/model-2", "{}/model-2", "/{}/model-2", "model-2/../model-2", ".."),
+        *("*", "model-*", "model-[0-9]", "model-2*"),
+        *("", "model-1", "model-2.index", "model-2\n", "model-2\0", "\ud800-2"),
+    ],
 )
 def test_what_a_state_names_outside_of_the_directory_is_neither_read_nor_removed(
     tmp_path, directory, outside, name, caplog

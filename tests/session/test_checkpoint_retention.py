@@ -57,3 +57,10 @@ def test_what_is_gone_from_the_disk_is_forgotten():
         {"preserved": ["a", "b"], "times": {"c": 1.0, "d": 2.0}, "last_preserved": 0.0}, ["b", "d"]
     )
     assert retention.names == ["b", "d"]
+
+
+@pytest.mark.parametrize("wrong", [{"times": {"b": "noon"}}, {"times": None}, {"last_preserved": []}])
+def test_what_is_no_state_is_refused_when_it_is_loaded_and_not_when_it_is_used(wrong):
+    state = {"preserved": [], "times": {"b": 1.0}, "last_preserved": 0.0, **wrong}
+    with pytest.raises((AttributeError, TypeError, ValueError)):
+        Retention(3, 1000).load_state_dict(state, ["b"])

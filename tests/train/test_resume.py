@@ -444,6 +444,22 @@ def test_a_trainer_may_have_a_state_of_its_own(tmp_path):
     assert walk(tmp_path / "killed") == walk(tmp_path / "whole")
 
 
+def test_a_trainer_that_cannot_take_its_state_is_named(tmp_path):
+    class Forgetful(tpk.Trainer):
+        def run_step(self):
+            pass
+
+        def load_state_dict(self, state):
+            raise KeyError("position")
+
+    def train():
+        Forgetful().train(callbacks=["ModelSaver"], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path, resume="auto")
+
+    train()
+    with pytest.raises(tpk.CheckpointError, match=r"Forgetful cannot take back its state .*KeyError\('position'\)"):
+        train()
+
+
 def test_the_progress_goes_on_where_it_was(tmp_path):
     shown = io.StringIO()
     with pytest.raises(Killed):

@@ -142,7 +142,7 @@ class MinSaver(Callback):
         """Take back the list of the best; later files are removed, and those that are gone are left out."""
         self._statistic.load_state_dict(state["statistic"])
         known = self._directory.names()
-        best = [_Saved(value, name) for value, name in state["best"]]
+        best = [_Saved(float(value), str(name)) for value, name in state["best"]]
         # An attempt that was killed may have removed a file for a better one that this attempt has yet to find.
         self._best = [saved for saved in best if saved.name in known][: self._keep]
         for saved in best:

@@ -118,8 +118,11 @@ def _array(array: np.ndarray, where: str) -> dict[str, Any]:
 
 
 def _from_array(value: Mapping[str, Any], depth: int) -> np.ndarray:
-    flat = np.frombuffer(_to_bytes(value["base64"]), np.dtype(value["dtype"]))
-    return flat.reshape(value["shape"]).copy()
+    dtype, shape = value["dtype"], value["shape"]
+    # NumPy would make something of other values, too.
+    if not isinstance(dtype, str) or not isinstance(shape, list):
+        raise TypeError(f"an array of dtype {dtype!r} and shape {shape!r}")
+    return np.frombuffer(_to_bytes(value["base64"]), np.dtype(dtype)).reshape(shape).copy()
 
 
 def _to_text(data: bytes) -> str:

@@ -76,5 +76,6 @@ class Retention:
         """
         self.preserved = tuple(name for name in state["preserved"] if name in names)
         self.latest = tuple(name for name in names if name not in self.preserved)
-        self._times = {name: time for name, time in state["times"].items() if name in self.latest}
-        self._last_preserved = state["last_preserved"]
+        self._times = {name: float(time) for name, time in state["times"].items() if name in self.latest}
+        last = state["last_preserved"]
+        self._last_preserved = None if last is None else float(last)

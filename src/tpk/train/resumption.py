@@ -14,7 +14,15 @@ from tpk.graph.variables import variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.session.checkpoint_files import Checkpoint, newest_complete
 from tpk.session.checkpoint_variables import read_variables, saved_names, stored_names
-from tpk.train.training_state import restore_callbacks, restore_input, restore_random_state, run_facts, state_of_rank
+from tpk.train.training_state import (
+    check_state,
+    restore_callbacks,
+    restore_input,
+    restore_random_state,
+    run_facts,
+    state_of_rank,
+    taking_back,
+)
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
@@ -91,7 +99,8 @@ class Resumption(Callback):
         self._restore_variables(trainer)
         self._values = None
         trainer.progress.load_state_dict(self._state["progress"])
-        trainer.load_state_dict(self._state["trainer"])
+        with taking_back(type(trainer).__name__):
+            trainer.load_state_dict(self._state["trainer"])
         restore_callbacks(trainer, self._state["callbacks"])
         trainer.checkpoints.forget_requests()
         trainer.monitors.muted = False
@@ -103,7 +112,7 @@ class Resumption(Callback):
         if not self._state["epoch_is_over"] and progress["local_step"] > trainer.steps_per_epoch:
             raise CheckpointError(
                 f"{self._checkpoint.prefix} was taken after step {progress['local_step']} of an epoch of "
-                f"{before['steps_per_epoch']} steps, but an epoch has {trainer.steps_per_epoch} now. Give "
+                f"{before.get('steps_per_epoch')} steps, but an epoch has {trainer.steps_per_epoch} now. Give "
                 "the former steps_per_epoch, or start a new run from the variables (session_init)."
             )
         changes = [
@@ -185,7 +194,7 @@ def find_start(resume: str, run_dir: str | os.PathLike[str] | None) -> Checkpoin
     """
     if resume == "never" or run_dir is None:
         return None
-    checkpoint = newest_complete(run_dir)
+    checkpoint = newest_complete(run_dir, check_state)
     if checkpoint is None and resume == "must":
         raise CheckpointError(
             f"resume='must', but {os.fspath(run_dir)!r} has no complete checkpoint. Name the directory of a run that "

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from tpk.callbacks.proxy import innermost
-from tpk.errors import CheckpointError, InputError, add_note
+from tpk.errors import CheckpointError, add_note
+from tpk.monitors.history import ScalarHistory
 from tpk.plugin import Callback
+from tpk.session import Progress
 from tpk.session.checkpoint_encoding import encode
+from tpk.session.checkpoint_files import Checkpoint
 from tpk.session.checkpoint_keys import state_keys
 
 if TYPE_CHECKING:
@@ -64,6 +70,37 @@ def take_own_state(trainer: Trainer) -> dict[str, Any]:
     }
 
 
+_OWN_PARTS: dict[str, Any] = {"callbacks": dict, "input": (dict, type(None)), "random": dict}
+_PARTS: dict[str, Any] = {
+    **{"progress": dict, "epoch_is_over": bool, "run": dict, "trainer": dict, "monitors": dict, "others": list},
+    **_OWN_PARTS,
+}
+
+
+def check_state(checkpoint: Checkpoint) -> None:
+    """Check that the state of a checkpoint is one that `take_state` returns; what plugins have put there is their own.
+
+    Raises:
+        CheckpointError: if it is not.
+    """
+    state = checkpoint.state
+    try:
+        _check_types(state, _PARTS)
+        _check_types(state["progress"], {field.name: int for field in attrs.fields(Progress)})
+        if min(state["progress"].values()) < 0:
+            raise ValueError(f"negative progress {state['progress']}")
+        _check_types(state["monitors"], {"history": dict, "monitors": dict})
+        ScalarHistory().load_state_dict(state["monitors"]["history"])
+        for own in (state, *state["others"]):
+            _check_types(own, _OWN_PARTS)
+            _check_types(own["input"] or {"source": "", "position": {}}, {"source": str, "position": object})
+            _set_random_state(own["random"], random.Random(), np.random.RandomState())
+    except Exception as error:
+        raise CheckpointError(
+            f"{checkpoint.state_path} is not what tpk writes as a training state: {error!r}"
+        ) from error
+
+
 def state_of_rank(state: Mapping[str, Any], rank: int, world_size: int) -> dict[str, Any]:
     """Return the training state as the process with this number has to take it.
 
@@ -96,13 +133,8 @@ def restore_callbacks(trainer: Trainer, states: Mapping[str, Any]) -> None:
     callbacks = _keyed(trainer)
     for key, callback in callbacks.items():
         if key in states:
-            try:
+            with taking_back(f"callback {key!r}"):
                 callback.load_state_dict(states[key])
-            except Exception as error:
-                raise CheckpointError(
-                    f"callback {key!r} cannot take back its state from the checkpoint: {error!r}. Has its class "
-                    "changed since? Leave the callback out, or start a new run from the variables (session_init)."
-                ) from error
     unused = sorted(states.keys() - callbacks.keys())
     if unused and trainer.is_chief:
         logger.warning(
@@ -135,20 +167,33 @@ def restore_input(trainer: Trainer, state: Mapping[str, Any] | None) -> None:
         logger.warning("the data came by %s, and comes by %s now", state["source"], kind)
     try:
         source.load_state_dict(position)
-    except (InputError, KeyError, TypeError) as error:
+    except Exception as error:
         raise CheckpointError(
             f"{kind} cannot go on from the position in the checkpoint, which is one of {state['source']}: {error}. Use "
             "the same kind of input, or start a new run from the variables (session_init)."
         ) from error
 
 
+@contextmanager
+def taking_back(owner: str) -> Iterator[None]:
+    """Say whose state it is that cannot be taken back within the context.
+
+    Raises:
+        CheckpointError: if that fails.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise CheckpointError(
+            f"{owner} cannot take back its state from the checkpoint: {error!r}. Has its class changed since? Leave it "
+            "out, or start a new run from the variables (session_init)."
+        ) from error
+
+
 def restore_random_state(state: Mapping[str, Any] | None) -> None:
     """Give the global generators of Python and NumPy their states back, if they are known."""
-    if state is None:
-        return
-    version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers.tolist()), gauss))
-    np.random.set_state(state["numpy"])
+    if state is not None:
+        _set_random_state(state, random, np.random)
 
 
 def run_facts(trainer: Trainer) -> dict[str, Any]:
@@ -166,6 +211,18 @@ def run_facts(trainer: Trainer) -> dict[str, Any]:
 def _random_state() -> dict[str, Any]:
     version, numbers, gauss = random.getstate()
     return {"python": (version, np.array(numbers, np.int64), gauss), "numpy": np.random.get_state()}
+
+
+def _set_random_state(state: Mapping[str, Any], of_python: Any, of_numpy: Any) -> None:
+    version, numbers, gauss = state["python"]
+    of_python.setstate((version, tuple(numbers.tolist()), gauss))
+    of_numpy.set_state(state["numpy"])
+
+
+def _check_types(parts: Any, types: Mapping[str, Any]) -> None:
+    for name, expected in types.items():
+        if not isinstance(parts[name], expected) or (expected is int and isinstance(parts[name], bool)):
+            raise TypeError(f"{name} is {reprlib.repr(parts[name])}")
 
 
 def _states(trainer: Trainer) -> dict[str, Any]:

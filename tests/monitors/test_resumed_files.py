@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import os
+import socket
+from contextlib import suppress
 
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter
+from tpk.errors import ConfigError
+from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter, event_files
 from tpk.session.checkpoint_encoding import decode, encode
 from tpk.session.checkpoint_keys import state_keys
 
@@ -111,6 +116,56 @@ def test_what_was_not_printed_yet_is_printed_after_the_resume(trainer, caplog):
     second.load_state_dict(first.state_dict())
     second.trigger_epoch(trainer)
     assert "cost  0.5" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [JSONWriter, CSVWriter])
+def test_rows_do_not_go_where_a_link_leads(trainer, kind, tmp_path_factory):
+    victim = tmp_path_factory.mktemp("elsewhere") / "victim"
+    victim.write_text("private, without a line end")
+    writer = make(kind, trainer)
+    writer.path.symlink_to(victim)
+    with pytest.raises(ConfigError, match="is a symbolic link"):
+        make(kind, trainer)
+    # One that came later.
+    for write in (
+        lambda: report(writer, 1, cost=1),
+        writer.flush,
+        lambda: writer.cut({"size": 0, "rows": 0, "columns": []}),
+    ):
+        with suppress(ConfigError):
+            write()
+    writer.close()
+    assert victim.read_text() == "private, without a line end"
+
+
+def test_a_link_among_the_event_files_is_left_alone(trainer, tmp_path_factory):
+    victim = tmp_path_factory.mktemp("elsewhere") / "victim"
+    victim.write_text("private")
+    first = make(TFEventWriter, trainer)
+    link = trainer.run_dir / "events.out.tfevents.0000000001.host.1.0.TFEventWriter"
+    link.symlink_to(victim)
+    first.process_event(tf.compat.v1.Event(step=3))
+    state = first.state_dict()
+    first.after_train(trainer)
+    second = make(TFEventWriter, trainer)
+    second.load_state_dict(state)
+    second.start_over()
+    assert victim.read_text() == "private"
+    assert [path.name for path in trainer.run_dir.iterdir()] == [link.name]
+
+
+def test_a_link_where_an_event_file_is_to_be_is_not_followed(trainer, tmp_path_factory, monkeypatch):
+    victim = tmp_path_factory.mktemp("elsewhere") / "victim"
+    victim.write_text("private")
+    monkeypatch.setattr(event_files, "_file_count", itertools.count(7))
+    name = f"events.out.tfevents.0000000005.{socket.gethostname()}.{os.getpid()}"
+    (trainer.run_dir / f"{name}.7.TFEventWriter").symlink_to(victim)
+    writer = make(TFEventWriter, trainer)
+    with pytest.raises(FileExistsError):
+        writer.process_event(tf.compat.v1.Event(step=3)), writer.flush()
+    writer.after_train(trainer)  # into another file
+    assert victim.read_text() == "private"
+    assert [event.step for event in EventFileLoader(str(trainer.run_dir / f"{name}.8.TFEventWriter")).Load()] == [0, 3]
 
 
 def test_while_muted_nothing_is_recorded(trainer):

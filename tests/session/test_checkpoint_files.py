@@ -361,6 +361,19 @@ def test_what_a_killed_process_was_writing_is_removed(tmp_path, directory, caplo
     assert "never finished" in caplog.text
 
 
+def test_nothing_is_written_through_a_link_wherever_one_was_put(tmp_path, directory):
+    victim = tmp_path.parent / f"{tmp_path.name}-victim"
+    victim.write_text("private")
+    beside = [".writing-model-3.state", ".writing-model-pointer"]
+    for name in [*beside, "state-3.json", "model-3.index", "model-3.data-00000-of-00001", "checkpoint"]:
+        (tmp_path / name).symlink_to(victim)
+    assert directory.write(3, writes("variables"), {"new": True}) == "model-3"
+    directory.point_to("model-3", ["model-3"])
+    assert victim.read_text() == "private"
+    assert newest_complete(tmp_path).state == {"new": True}
+    assert not any(path.is_symlink() for path in tmp_path.iterdir())
+
+
 def test_a_place_that_cannot_be_a_directory_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="cannot be written to"):

@@ -41,6 +41,19 @@ def write(prefix, sess, variables):
     writer.close()
 
 
+def test_tensorflow_writes_through_no_link(sess, tmp_path):
+    """It writes to names that nobody can guess, and renames them."""
+    victim = tmp_path / "victim"
+    victim.write_text("private")
+    for suffix in (".index", ".data-00000-of-00001"):
+        (tmp_path / f"model{suffix}").symlink_to(victim)
+    variables = variables_of_all_kinds()
+    sess.run(v1.global_variables_initializer())
+    write(tmp_path / "model", sess, variables)
+    assert victim.read_text() == "private"
+    assert not any(path.is_symlink() for path in tmp_path.iterdir())
+
+
 def test_tensorflows_saver_restores_what_was_written(sess, tmp_path):
     variables = variables_of_all_kinds()
     sess.run(v1.global_variables_initializer())

@@ -122,6 +122,18 @@ def test_without_locks_of_the_file_system_the_pid_decides(tmp_path, monkeypatch,
             pass
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_lock_that_is_a_link_is_refused_and_not_followed(tmp_path, there):
+    run_dir, target = tmp_path / "run", tmp_path / "target"
+    run_dir.mkdir()
+    (run_dir / LOCK_NAME).symlink_to(target)
+    if there:
+        target.write_text("mine")
+    with pytest.raises(tpk.ConfigError, match=r"\.lock' is a symbolic link.*Remove it"):
+        Nothing().train(steps_per_epoch=1, max_epoch=1, run_dir=run_dir)
+    assert target.exists() is there and (not there or target.read_text() == "mine")
+
+
 def test_a_system_without_locks_goes_without(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "fcntl", None)
     with run_lock(tmp_path):

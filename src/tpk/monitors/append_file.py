@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from tpk.session.durable_files import open_no_link
+
 logger = logging.getLogger(__name__)
 
 
@@ -20,12 +22,15 @@ class AppendFile:
     Args:
         path: the file; it and the folders above it are created if need be.
         is_whole: tells of a last line without a line end whether it is complete all the same.
+
+    Raises:
+        ConfigError: if the file is a symbolic link.
     """
 
     def __init__(self, path: Path, is_whole: Callable[[bytes], bool] = lambda line: False) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: io.FileIO = path.open("ab", buffering=0)
+        self._file: io.FileIO = io.FileIO(path, "a", opener=open_no_link)
         self._mend(is_whole)
 
     def append(self, line: str) -> None:

@@ -56,8 +56,8 @@ class EventFiles:
         return list(self._waiting)
 
     def paths(self) -> list[Path]:
-        """Return the files with this suffix, also those of earlier attempts at the run, in their order."""
-        return sorted(self._folder.glob(f"{_PREFIX}*{self._suffix}"))
+        """Return the files with this suffix, also those of earlier attempts at the run, in their order; no links."""
+        return sorted(path for path in self._folder.glob(f"{_PREFIX}*{self._suffix}") if not path.is_symlink())
 
     def add(self, events: Sequence[bytes]) -> None:
         """Take events, serialized.
@@ -111,7 +111,12 @@ class EventFiles:
         # Apart from files of the same second, of other writers and other processes.
         own = f"{socket.gethostname()}.{os.getpid()}.{next(_file_count)}"
         self._path, self._size = self._folder / f"{_PREFIX}{seconds:010d}.{own}{self._suffix}", 0
-        self._writer = tf.io.TFRecordWriter(os.fspath(self._path))
+        self._path.touch(exist_ok=False)  # TensorFlow would write where a link leads.
+        try:
+            self._writer = tf.io.TFRecordWriter(os.fspath(self._path))
+        except BaseException:
+            self._path.unlink()
+            raise
         self._writer.write(Event(wall_time=self._clock(), file_version="brain.Event:2").SerializeToString())
 
     def _give_up_file(self) -> None:

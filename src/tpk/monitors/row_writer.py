@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
+from tpk.session.durable_files import refuse_link
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
@@ -75,9 +76,9 @@ class RowWriter(Monitor):
         """Check that there is a place to write to.
 
         Raises:
-            ConfigError: if there is none.
+            ConfigError: if there is none, or it is a link.
         """
-        _ = self.path
+        refuse_link(self.path)
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Take a value into the row of the current step."""

@@ -25,6 +25,7 @@ from tpk.session.checkpoint_files import (
     state_bytes,
     state_path,
 )
+from tpk.session.durable_files import replace_file, sync_directory, sync_file
 
 logger = logging.getLogger(__name__)
 
@@ -93,12 +94,16 @@ class CheckpointDirectory:
             CheckpointError: if it could not be written. Nothing of it is left, and older ones are as they were.
         """
         beside = self.directory / f"{_BESIDE}{self._prefix}-{step}"
+        if not self.directory.is_dir():  # TensorFlow would make it, and nobody would know what is lost.
+            raise CheckpointError(
+                f"the checkpoint of step {step} could not be written to {self.directory}, which is not there any more. "
+                "Leave it alone while a training runs."
+            )
+        self._remove_unfinished(beside)
         try:
             return self._write(step, beside, write_variables, state, tensorflow)
         except BaseException as error:
-            for path in self.directory.glob(f"{beside.name}.*"):
-                with suppress(OSError):
-                    path.unlink()
+            self._remove_unfinished(beside)
             if isinstance(error, CheckpointError) or not isinstance(error, Exception):
                 raise
             raise CheckpointError(
@@ -123,12 +128,9 @@ class CheckpointDirectory:
         lines = [f'model_checkpoint_path: "{latest}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
         beside = self.directory / f"{_BESIDE}{self._prefix}-pointer"
         try:
-            _write_durably(beside, ("\n".join(lines) + "\n").encode())
-            os.replace(beside, path)
-            _sync_directory(self.directory)
+            replace_file(path, ("\n".join(lines) + "\n").encode(), beside)
+            sync_directory(self.directory)
         except OSError as error:
-            with suppress(OSError):
-                beside.unlink()
             raise CheckpointError(f"{path} could not be written: {error}. {_free_space(self.directory)}.") from error
 
     def remove(self, name: str) -> None:
@@ -159,11 +161,11 @@ class CheckpointDirectory:
     ) -> str:
         write_variables(str(beside))
         # The index comes last: without it, nobody takes the rest for a checkpoint.
-        written = sorted(self.directory.glob(f"{beside.name}.*"), key=lambda path: path.suffix == ".index")
+        written = self._files_of(beside.name)[::-1]
         if not written or written[-1].suffix != ".index":
             raise FileNotFoundError(f"no variables were written to {beside}")
         for path in written:
-            _sync_file(path)
+            sync_file(path)
         name = f"{self._prefix}-{step}"
         if state is None:
             self._rename(written, beside, name)
@@ -186,14 +188,14 @@ class CheckpointDirectory:
             "state": state,
         }
         try:
-            state_beside = beside.with_name(f"{beside.name}.state")
-            _write_durably(state_beside, state_bytes(content))
-            os.replace(state_beside, state_path(self.directory, step))
+            replace_file(
+                state_path(self.directory, step), state_bytes(content), beside.with_name(f"{beside.name}.state")
+            )
         except BaseException:
             if held is None or held.name != name:
                 self._remove_variables(name)
             raise
-        _sync_directory(self.directory)
+        sync_directory(self.directory)
         for path in written:
             with suppress(FileNotFoundError):
                 path.unlink()
@@ -220,7 +222,12 @@ class CheckpointDirectory:
     def _rename(self, written: Sequence[Path], beside: Path, name: str) -> None:
         for path in written:
             os.replace(path, path.with_name(name + path.name.removeprefix(beside.name)))
-        _sync_directory(self.directory)
+        sync_directory(self.directory)
+
+    def _remove_unfinished(self, beside: Path) -> None:
+        for path in self.directory.glob(f"{beside.name}.*"):
+            with suppress(OSError):
+                path.unlink()
 
     def _remove_variables(self, name: str) -> None:
         for path in self._files_of(name):
@@ -245,28 +252,6 @@ class CheckpointDirectory:
 
 def _files(checkpoint: Checkpoint) -> dict[str, Any]:
     return {file.removeprefix(checkpoint.name): known for file, known in checkpoint.files.items()}
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_file(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    if os.name == "nt":  # Windows has no such thing.
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _reason(error: Exception) -> str:

@@ -96,6 +96,7 @@ class AgreedCheckpoints(Checkpoints):
     @hookimpl(wrapper=True)
     def trigger_epoch(self, trainer: Trainer) -> Generator[None, Any, Any]:  # type: ignore[override]
         """Meet the other processes; also if the training of this one ends with the epoch."""
+        self._check_run_dir()
         try:
             result = yield
         except StopTraining as stop:

@@ -17,6 +17,7 @@ from tpk.session.checkpoint_files import Checkpoint, newest_complete
 from tpk.session.checkpoint_retention import Retention
 from tpk.session.checkpoint_series import CheckpointSeries
 from tpk.session.checkpoint_variables import assign_by_name, read_variables
+from tpk.train.run_dir import check_is_there
 from tpk.train.training_state import take_state
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ class Checkpoints(Callback):
     @hookimpl(wrapper=True)
     def trigger_epoch(self, trainer: Trainer) -> Generator[None, Any, Any]:  # type: ignore[override]
         """Take a checkpoint, if one was requested at the end of this epoch."""
+        self._check_run_dir()
         try:
             result = yield
         except StopTraining:
@@ -212,6 +214,7 @@ class Checkpoints(Callback):
         """Take the checkpoint that was requested last, if the training ends in good order."""
         try:
             if trainer.failure is None:
+                self._check_run_dir()
                 self._meet_requests()
         finally:
             if self._series is not None:
@@ -232,11 +235,16 @@ class Checkpoints(Callback):
         if not self._requests:
             return
         requests, self._requests = self._requests, []
+        self._check_run_dir()
         self.before_saving()
         state = take_state(self.trainer, self._epoch_is_over, self._states_of_others)
         for save in requests:
             save(state)
             self._saved_at = (getattr(save, "__self__", None), self._moment())
+
+    def _check_run_dir(self) -> None:
+        if self.trainer.run_dir is not None:
+            check_is_there(self.trainer.run_dir)
 
     @property
     def _epoch_is_over(self) -> bool:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from tpk.errors import ConfigError
+from tpk.errors import CheckpointError, ConfigError
+from tpk.session.durable_files import open_no_link, replace_file
 from tpk.train.resumption import find_common_start, find_start
 from tpk.train.run_lock import run_lock
 
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 _TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
 _TERMINAL_FORMAT_OF_WARNINGS = logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
-_TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", "config.json")
+_CONFIG_NAME = "config.json"
+_TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", _CONFIG_NAME)
 
 
 def default_run_dir() -> Path:
@@ -106,26 +108,43 @@ def open_run_dir(path: str | os.PathLike[str], resume: str, resources: ExitStack
     return directory
 
 
+def check_is_there(directory: Path) -> None:
+    """See to it that the directory of a run that is under way was not removed, or moved away.
+
+    What is open, such as the log, would go on unseen, and what is not would begin anew in a directory of that name.
+
+    Raises:
+        CheckpointError: if it was.
+    """
+    try:
+        os.stat(directory / _CONFIG_NAME)
+    except (FileNotFoundError, NotADirectoryError):
+        raise CheckpointError(
+            f"run_dir {str(directory)!r} was removed or moved while the training ran: {_CONFIG_NAME}, which was "
+            "written there at its start, is gone. With it go the log, the statistics and the checkpoints; "
+            "start the training again, and leave the directory alone while it runs."
+        ) from None
+
+
 def write_config(directory: Path, config: Mapping[str, Any]) -> None:
     """Write ``config.json``: how the run was configured, with what is not plain data by its `repr`.
 
     If the run was configured otherwise before, the differences are logged.
     """
-    path = directory / "config.json"
+    path = directory / _CONFIG_NAME
     text = json.dumps(config, indent=2, default=repr, sort_keys=False)
     before, now = _read_config(path), json.loads(text)
     for name in sorted({*before, *now}) if before else ():
         # What has no better description than its address differs each time.
         if before.get(name) != now.get(name) and " at 0x" not in f"{before.get(name)}{now.get(name)}":
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
-    beside = path.with_name(".config.json.new")
-    beside.write_text(text + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    replace_file(path, f"{text}\n".encode(), path.with_name(f".{_CONFIG_NAME}.new"))
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8", opener=open_no_link) as file:
+            config = json.load(file)
     except (OSError, ValueError):
         return {}
     return config if isinstance(config, dict) else {}
@@ -140,6 +159,9 @@ def run_log(directory: Path | None, level_of_run: int = logging.INFO) -> Iterato
     Args:
         directory: where; None for the terminal only.
         level_of_run: what is less than that is not logged, unless the application has set a level itself.
+
+    Raises:
+        ConfigError: if the file is a link.
     """
     root = logging.getLogger("tpk")
     level = root.level
@@ -147,7 +169,7 @@ def run_log(directory: Path | None, level_of_run: int = logging.INFO) -> Iterato
     if not root.hasHandlers():
         handlers.append(_TerminalHandler())
     if directory is not None:
-        handlers.append(logging.FileHandler(directory / "log.txt", encoding="utf-8"))
+        handlers.append(_LogFile(directory / "log.txt", encoding="utf-8"))
         handlers[-1].setFormatter(_FILE_FORMAT)
     for handler in handlers:
         root.addHandler(handler)
@@ -162,6 +184,13 @@ def run_log(directory: Path | None, level_of_run: int = logging.INFO) -> Iterato
             # On a full disk, what it could not write must not take the place of the error that this has led to.
             with suppress(OSError):
                 handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """Writes to a file, which is no link."""
+
+    def _open(self) -> Any:
+        return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_no_link)
 
 
 class _TerminalHandler(logging.Handler):

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from tpk.errors import ConfigError
+from tpk.session.durable_files import open_no_link
 
 try:
     import fcntl as _fcntl
@@ -38,7 +39,7 @@ def run_lock(directory: Path) -> Iterator[None]:
         directory: the `run_dir`.
 
     Raises:
-        ConfigError: if another process trains there, or nothing can be written there.
+        ConfigError: if another process trains there, nothing can be written there, or the file is a link.
     """
     if fcntl is None:
         logger.debug("%s is not locked: this system has no fcntl", directory)
@@ -58,7 +59,7 @@ def run_lock(directory: Path) -> Iterator[None]:
 def _acquire(path: Path) -> int:
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = open_no_link(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise _not_writable(path, error) from error
         try:
@@ -105,7 +106,7 @@ def _write_owner(descriptor: int, path: Path) -> None:
 def _is_current(descriptor: int, path: Path) -> bool:
     """Whether the file that was locked is still the one of that name: the owner before may have removed it."""
     try:
-        named = path.stat()
+        named = path.lstat()
     except FileNotFoundError:
         return False
     return os.path.samestat(os.fstat(descriptor), named)

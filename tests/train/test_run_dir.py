@@ -1,0 +1,138 @@
+"""The directory of a run in the hands of others: links that they have put there, and its removal."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import tensorflow as tf
+
+import tpk
+from tpk.train.run_lock import LOCK_NAME
+
+MONITORS = ["JSONWriter", "CSVWriter", "TFEventWriter"]
+
+
+class Counting(tpk.Trainer):
+    def __init__(self):
+        super().__init__()
+        with self.graph.as_default():
+            self.count = tf.compat.v1.get_variable("count", initializer=0)
+            self.train_op = self.count.assign_add(1, read_value=False)
+
+
+def train(run_dir, *callbacks, max_epoch=3, **options):
+    with tf.Graph().as_default():
+        Counting().train(
+            callbacks=callbacks,
+            steps_per_epoch=2,
+            max_epoch=max_epoch,
+            run_dir=run_dir,
+            **{"monitors": MONITORS, "resume": "auto", **options},
+        )
+
+
+class At(tpk.Callback):
+    """Does something after a step, and reports a scalar in each."""
+
+    def __init__(self, step, what):
+        self.step, self.what = step, what
+
+    def trigger_step(self, trainer):
+        trainer.monitors.put_scalar("step", trainer.global_step)
+        if trainer.global_step == self.step:
+            self.what(trainer.run_dir)
+
+
+@pytest.fixture
+def victim(tmp_path):
+    """A file of the user's, which is no part of the run."""
+    path = tmp_path / "victim"
+    path.write_text('{"private": true}')
+    yield path
+    assert path.read_text() == '{"private": true}'
+
+
+@pytest.mark.parametrize(
+    "name", [".config.json.new", "config.json", "checkpoint", ".writing-model-2.state", "state-4.json"]
+)
+def test_a_link_where_a_file_is_replaced_is_replaced(tmp_path, victim, name):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / name).symlink_to(victim)
+    train(run_dir, tpk.ModelSaver())
+    assert not (run_dir / name).is_symlink()
+    assert json.loads((run_dir / "config.json").read_text())["trainer"] == "Counting"
+    assert "private" not in (run_dir / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("name", [LOCK_NAME, "log.txt", "stats.jsonl", "stats.csv"])
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_link_where_a_file_is_appended_to_is_an_error_before_the_training(tmp_path, victim, name, dangling):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    target = tmp_path / "nothing" if dangling else victim
+    (run_dir / name).symlink_to(target)
+    with pytest.raises(tpk.ConfigError, match=rf"{name}' is a symbolic link\. .*Remove it"):
+        train(run_dir)
+    assert not (tmp_path / "nothing").exists()
+    (run_dir / name).unlink()
+    train(run_dir)
+
+
+def test_links_that_are_put_there_later_are_not_followed(tmp_path, victim):
+    def put_links(run_dir):
+        for name in (".writing-model-4.state", ".writing-model-pointer", "state-6.json", ".config.json.new"):
+            (run_dir / name).symlink_to(victim)
+
+    train(tmp_path / "run", At(3, put_links), tpk.ModelSaver())
+    assert json.loads((tmp_path / "run" / "state-6.json").read_text())["step"] == 6
+
+
+def move(run_dir):
+    run_dir.rename(run_dir.with_name("moved"))
+
+
+@pytest.mark.parametrize("remove", [shutil.rmtree, move])
+@pytest.mark.parametrize("step", [3, 6])
+@pytest.mark.parametrize("saver", [[], [tpk.ModelSaver], [tpk.use("ModelSaver", every_k_steps=1)]])
+def test_a_directory_that_is_removed_ends_the_training_with_an_error(tmp_path, remove, step, saver):
+    run_dir = tmp_path / "run"
+    with pytest.raises(
+        tpk.CheckpointError, match=rf"run_dir '{run_dir}' was removed or moved.*start the training again"
+    ):
+        train(run_dir, At(step, remove), *saver)
+    # TensorFlow would have made it anew, for a checkpoint without the rest.
+    assert not list(run_dir.glob("*model-*"))
+
+
+def test_one_that_is_moved_while_a_checkpoint_is_written_is_an_error_too(tmp_path):
+    with pytest.raises(tpk.CheckpointError, match=r"was removed or moved|is not there any more|could not be written"):
+        train(tmp_path / "run", At(3, move), tpk.ModelSaver(every_k_steps=1, asynchronous=True))
+
+
+def test_a_directory_that_is_removed_when_the_training_is_told_to_stop_is_an_error_too(tmp_path):
+    def end(run_dir):
+        shutil.rmtree(run_dir)
+        raise tpk.StopTraining("enough")
+
+    with pytest.raises(tpk.CheckpointError, match="was removed"):
+        train(tmp_path / "run", At(3, end))
+
+
+def test_a_training_that_fails_with_its_directory_removed_says_why_it_failed(tmp_path):
+    def fail(run_dir):
+        shutil.rmtree(run_dir)
+        raise ArithmeticError("bad number")
+
+    with pytest.raises(ArithmeticError, match="bad number"):
+        train(tmp_path / "run", At(3, fail))
+
+
+def test_the_directory_of_a_saver_that_is_removed_is_an_error_too(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    saver = tpk.ModelSaver(checkpoint_dir=elsewhere)
+    with pytest.raises(tpk.CheckpointError, match=rf"{elsewhere}.*is not there any more"):
+        train(tmp_path / "run", At(3, lambda run_dir: shutil.rmtree(elsewhere)), saver)
+    assert not elsewhere.exists()

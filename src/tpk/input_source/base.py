@@ -127,6 +127,17 @@ class InputSource(ABC):
         """How many datapoints have been taken from the source since its data began; a resumed run counts on."""
         return 0
 
+    def datapoints_of(self, takes: range) -> range:
+        """Return the datapoints that were taken in some takes.
+
+        Args:
+            takes: as `taken` counts them, the first one 0.
+
+        Returns:
+            The numbers by which messages call them: from 0 on, over all passes. Empty if the source does not know.
+        """
+        return takes if takes.start >= 0 else range(0)
+
     def state_after(self, count: int) -> dict[str, Any]:
         """Return the position in which `count` datapoints have been used, as plain JSON data.
 

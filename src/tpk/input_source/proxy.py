@@ -41,6 +41,10 @@ class ProxyInput(InputSource):
         """Let the source deliver only a share."""
         self.source.shard(index, count)
 
+    def datapoints_of(self, takes: range) -> range:
+        """Ask the source, which counts as this one does."""
+        return self.source.datapoints_of(takes)
+
     def state_after(self, count: int) -> dict[str, Any]:
         """Return the position of the source."""
         return self.source.state_after(count)

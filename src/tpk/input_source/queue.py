@@ -81,11 +81,17 @@ class QueueInput(FlowInput):
         """How many times a tower has taken from the queue."""
         return 0 if self._counter is None else self._counter.value
 
+    def datapoints_of(self, takes: range) -> range:
+        """Return the datapoints of the flow; empty if the queue does not keep the order."""
+        if not self._keeps_order or takes.start < 0:
+            return range(0)
+        # The last take of a flow that ends may get fewer than the others.
+        return range(self._used_after(takes.start), min(self._used_after(takes.stop), self._stream.index))
+
     def state_after(self, count: int) -> dict[str, Any]:
         """Return the position in the flow; empty if the queue does not keep the order."""
         if self._keeps_order:
-            origin = 0 if self._counter is None else self._counter.origin
-            return self._stream.state_after(self._stream.origin + (count - origin) * self._per_take)
+            return self._stream.state_after(self._used_after(count))
         if not self._said_that_no_position:
             self._said_that_no_position = True
             logger.warning(
@@ -112,6 +118,11 @@ class QueueInput(FlowInput):
     def make_meter(self) -> GraphMeter:
         """Return what measures how long runs wait for the queue, and how full it is."""
         return GraphMeter(self._dequeue_ops, self._current_size, self._capacity)
+
+    def _used_after(self, count: int) -> int:
+        """Return how many datapoints of the flow have been used after so many takes."""
+        origin = 0 if self._counter is None else self._counter.origin
+        return self._stream.origin + (count - origin) * self._per_take
 
     @property
     def _keeps_order(self) -> bool:

@@ -61,6 +61,8 @@ class NonFiniteError(TpkError, FloatingPointError):
         local_step: the step within it.
         global_step: how many runs had completed before.
         checkpoint: the path of the last good checkpoint, or None if there is none.
+        datapoints: the numbers of the datapoints that the step had, from 0 on over all passes (in a training of
+            several processes, of the share of this one); empty if the input cannot tell.
     """
 
     tensors: tuple[str, ...] = ()
@@ -68,6 +70,7 @@ class NonFiniteError(TpkError, FloatingPointError):
     local_step: int = 0
     global_step: int = 0
     checkpoint: str | None = None
+    datapoints: range = range(0)
 
 
 class HangError(TpkError, TimeoutError):

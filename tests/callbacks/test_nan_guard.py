@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 
 import numpy as np
@@ -40,13 +41,100 @@ def test_a_bad_cost_stops_the_training_with_tensor_step_and_checkpoint(tmp_path,
     error = caught.value
     assert (error.tensors, error.epoch_num, error.local_step, error.global_step) == ((tensor,), 2, 1, 3)
     assert error.checkpoint == str(tmp_path / "model-2")
+    numbers = "datapoint 3" if towers == 1 else "datapoints 6 to 7"
     assert str(error) == (
-        f"{tensor} has 0 NaN, 1 Inf of 1, in epoch 2, step 1 (after global step 3). "
+        f"{tensor} has 0 NaN, 1 Inf of 1, in epoch 2, step 1 (after global step 3), with {numbers} of FeedInput. "
         f"The last good checkpoint: {tmp_path / 'model-2'}"
     )
     assert newest_complete(tmp_path).name == "model-2"
     assert isinstance(error, FloatingPointError)
     assert isinstance(error.__cause__, tf.errors.InvalidArgumentError)
+
+
+# Which datapoints.
+
+INPUTS = {
+    "feed": tpk.FeedInput,
+    "queue": tpk.QueueInput,
+    "staged feed": lambda flow: tpk.StagingInput(tpk.FeedInput(flow)),
+    "staged queue": lambda flow: tpk.StagingInput(tpk.QueueInput(flow), nr_stage=2),
+    "remapped": lambda flow: tpk.remap_input_source(tpk.QueueInput(flow), ["x"]),
+    "flow by tf.data": tpk.TFDatasetInput,
+    "tf.data": lambda flow: tpk.TFDatasetInput(
+        lambda: tf.data.Dataset.from_tensor_slices((np.float32([row for (row,) in flow]),))
+    ),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+@pytest.mark.parametrize("make_input", INPUTS.values(), ids=INPUTS)
+def test_the_datapoints_of_the_step_are_named(make_input, strategy):
+    towers = 1 if strategy == "single" else 2
+    with pytest.raises(NonFiniteError) as caught:
+        train(NanGuard(), flow=data([9]), strategy=strategy, make_input=make_input, epochs=2)
+    error, first = caught.value, 9 // towers * towers
+    assert error.datapoints == range(first, first + towers)
+    assert error.local_step + 6 * (error.epoch_num - 1) == first // towers + 1
+    assert f", with {'datapoint 9' if towers == 1 else 'datapoints 8 to 9'} of " in str(error)
+
+
+class BadOnce:
+    """A flow of five datapoints, of which only the one with a certain number, over all passes, has an infinity."""
+
+    def __init__(self, bad):
+        self._numbers, self._bad = itertools.count(), bad
+
+    def __len__(self):
+        return 5
+
+    def __iter__(self):
+        for _ in range(5):
+            yield [np.float32([1, np.inf if next(self._numbers) == self._bad else 2])]
+
+
+@pytest.mark.parametrize("make_input", [tpk.FeedInput, tpk.QueueInput])
+def test_datapoints_are_counted_over_all_passes(make_input):
+    with pytest.raises(NonFiniteError, match="with datapoint 13 of"):
+        train(NanGuard(), flow=BadOnce(13), make_input=make_input, epochs=3)
+
+
+@pytest.mark.parametrize("make_input", [tpk.FeedInput, tpk.QueueInput])
+def test_a_resumed_run_counts_on(tmp_path, make_input):
+    options = {"make_input": make_input, "flow": data([9]), "run_dir": tmp_path, "resume": "auto"}
+    train(NanGuard(), **options)
+    with pytest.raises(NonFiniteError, match=r"in epoch 2, step 4 \(after global step 9\), with datapoint 9 of"):
+        train(NanGuard(), epochs=2, **options)
+
+
+def test_of_a_batch_that_the_graph_makes_all_datapoints_are_named():
+    flow = [[np.float32(np.inf if number == 7 else number)] for number in range(20)]
+    with pytest.raises(NonFiniteError, match=r"step 4 .* with datapoints 6 to 7 of BatchQueueInput"):
+        train(NanGuard(), flow=flow, make_input=lambda flow: tpk.BatchQueueInput(flow, 2))
+
+
+def test_updates_that_were_skipped_name_the_datapoints_of_the_last():
+    with pytest.raises(NonFiniteError, match=r"2 updates in a row were skipped.* with datapoint 4 of FeedInput"):
+        train(NanGuard(on_nan="skip", max_skips=2), bad=[3, 4], optimizer=skipping)
+
+
+@pytest.mark.parametrize("kind", ["constants", "a queue that shuffles"])
+def test_where_the_input_cannot_tell_nothing_is_said(kind):
+    with tf.Graph().as_default():
+        if kind == "constants":
+            source = tpk.TensorInput(lambda: [tf.constant([1.0, np.inf])])
+        else:
+            source = tpk.QueueInput(data(range(12)), queue=tf.queue.RandomShuffleQueue(5, 1, [tf.float32]))
+        trainer = tpk.SingleCostTrainer()
+        trainer.setup_graph(SIGNATURE, source, cost, momentum)
+        with pytest.raises(NonFiniteError, match=r"\(after global step 0\)\. The last good") as caught:
+            trainer.train(callbacks=[NanGuard()], steps_per_epoch=2, max_epoch=1)
+    assert not caught.value.datapoints
+
+
+def test_of_towers_that_do_not_wait_nobody_knows_whose_turn_it_was():
+    strategy = tpk.use("async", devices=2)
+    with pytest.raises(NonFiniteError, match=r"\(after global step \d\)\. The last good"):
+        train(NanGuard(), bad=range(12), make_input=tpk.QueueInput, strategy=strategy)
 
 
 def test_a_guard_that_is_wrapped_says_what_is_wrong_too(tmp_path):
@@ -126,6 +214,7 @@ def test_variables_that_went_bad_after_the_check_are_not_saved(tmp_path):
     ) as caught:
         train(NanGuard(), tmp_path, optimizer=optimizer, func=lambda x: 1e3 * cost(x))
     assert caught.value.checkpoint == str(tmp_path / "model-2")
+    assert not caught.value.datapoints
     assert newest_complete(tmp_path).step == 2
 
 

@@ -17,6 +17,7 @@ from tpk.graph.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
+from tpk.input_source.reach import Reach
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ class NanGuard(Callback):
     is well. It checks what belongs to the step: of several objectives that are minimized in turn the one whose turn it
     is; of towers that do not wait for each other (``async``) the first.
 
-    - ``"stop"`` ends the training with a `NonFiniteError`, which names the tensor, the step, and the last good
-      checkpoint. What the variables have then is of no use, and is not saved.
+    - ``"stop"`` ends the training with a `NonFiniteError`, which names the tensor, the step, the datapoints that it had
+      where the input can tell, and the last good checkpoint. What the variables have then is of no use, and is not
+      saved.
     - ``"skip"`` goes on without the update. That takes an optimizer that can do so: return
       `SkipNonFiniteOptimizer(optimizer)` from the model's `optimizer()`. It looks at all gradients. Moving averages,
       such as those of batch normalization, leave out what is not finite, too. After `max_skips` skipped updates in a
@@ -142,7 +144,8 @@ class NanGuard(Callback):
         found = read_failure(error, self.name)
         if found is None:
             return None
-        return self._make_error(found, f"{self._max_skips} updates in a row were skipped" if self._gates else "")
+        consequence = f"{self._max_skips} updates in a row were skipped" if self._gates else ""
+        return self._make_error(found, consequence, _datapoints_of_run(self.trainer, self._last[0]))
 
     def recover(self, error: BaseException) -> bool:
         """Go back to the last good checkpoint after a step that has failed, if that is what is wanted and possible.
@@ -264,19 +267,44 @@ class NanGuard(Callback):
             in_a_row = tf.reduce_max(tf.stack([gate.skipped_in_a_row.read_value() for gate in self._gates]))
             return fail_unless(in_a_row < self._max_skips, named, self.name)
 
-    def _make_error(self, found: Mapping[str, str], consequence: str) -> NonFiniteError:
+    def _make_error(self, found: Mapping[str, str], consequence: str, datapoints: range = range(0)) -> NonFiniteError:
         trainer = self.trainer
         checkpoint = trainer.checkpoints.newest()
         what = [consequence] if consequence else []
         what += [f"{name} has {counts}" for name, counts in found.items()]
         where = f"epoch {trainer.epoch_num}, step {trainer.local_step} (after global step {trainer.global_step})"
+        if datapoints:
+            where += f", with {_numbers(datapoints)} of {type(trainer.input_source).__name__}"
+            where += "" if trainer.exchange.world_size == 1 else f" in rank {trainer.exchange.rank}"
         good = "none yet" if checkpoint is None else checkpoint.prefix
         error = NonFiniteError(f"{'; '.join(what)}, in {where}. The last good checkpoint: {good}")
         error.tensors = tuple(found)
         error.epoch_num, error.local_step = trainer.epoch_num, trainer.local_step
         error.global_step = trainer.global_step
         error.checkpoint = None if checkpoint is None else checkpoint.prefix
+        error.datapoints = datapoints
         return error
+
+
+def _datapoints_of_run(trainer: Trainer, fetches: Any) -> range:
+    """Return the numbers of the datapoints that the towers have taken in the last run, as far as the input can tell."""
+    source, towers = trainer.input_source, getattr(trainer, "towers", None)
+    if source is None or towers is None:
+        return range(0)
+    inputs = [[tensor.op for tensor in tower.inputs] for tower in towers.training()]
+    # Towers that run by themselves may have taken theirs any time; so nobody knows which are those of this run.
+    if not all(Reach(ops).reached(fetches) for ops in inputs):
+        return range(0)
+    try:
+        taken = source.taken
+    except tf.errors.OpError:  # The session is broken.
+        return range(0)
+    return source.datapoints_of(range(taken - len(inputs), taken))
+
+
+def _numbers(datapoints: range) -> str:
+    first, last = datapoints[0], datapoints[-1]
+    return f"datapoint {first}" if first == last else f"datapoints {first} to {last}"
 
 
 def _values_of_variables(graph: Any) -> NamedTensors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 
 import numpy as np
@@ -290,3 +291,23 @@ def test_session_init_of_the_chief_is_that_of_all(tmp_path):
     first, second = train_two(tmp_path, options=init, max_epoch=0)
     np.testing.assert_array_equal(first.values["w:0"], [[7], [8], [9]])
     np.testing.assert_array_equal(second.values["w:0"], [[7], [8], [9]])
+
+
+def test_the_datapoints_that_a_guard_names_are_those_of_the_share_of_its_process(tmp_path):
+    x = X.copy()
+    x[7, 0, 0] = np.inf
+    dataflow = list(zip(x, Y, strict=True))
+    _, error = train_two(tmp_path, callbacks=lambda rank: [tpk.NanGuard()], dataflow=dataflow)
+    assert isinstance(error, tpk.errors.NonFiniteError)
+    assert ", with datapoint 3 of FeedInput in rank 1. The last" in str(error)
+
+
+def test_a_run_dir_that_is_removed_ends_the_training_of_all(tmp_path):
+    class Remove(tpk.Callback):
+        def trigger_step(self, trainer):
+            if trainer.global_step == 3:
+                shutil.rmtree(trainer.run_dir)
+
+    chief, other = train_two(tmp_path, callbacks=lambda rank: [Remove()])
+    assert isinstance(chief, tpk.CheckpointError) and "was removed or moved" in str(chief)
+    assert isinstance(other, tpk.errors.PeerError)

@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import re
+import reprlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -42,7 +43,7 @@ _CHUNK = 1 << 20
 def _is_name(checkpoint: Checkpoint, attribute: Any, name: Any) -> None:
     # A name from a file becomes a path, and what it leads to is read and removed.
     if not isinstance(name, str) or not re.fullmatch(rf"[\w.+-]+-{checkpoint.step}(\.[0-9]+)?", name):
-        raise ValueError(f"{name!r} is no name of a checkpoint of step {checkpoint.step}")
+        raise ValueError(f"{reprlib.repr(name)} is no name of a checkpoint of step {checkpoint.step}")
 
 
 def _is_content(checkpoint: Checkpoint, attribute: Any, content: Any) -> None:
@@ -53,9 +54,9 @@ def _is_content(checkpoint: Checkpoint, attribute: Any, content: Any) -> None:
         raise ValueError(f"the files do not include {checkpoint.name}.index")
     for name, known in files.items():
         if not name.startswith(checkpoint.name) or not _SUFFIX.fullmatch(name.removeprefix(checkpoint.name)):
-            raise ValueError(f"{name!r} is no file of {checkpoint.name}")
+            raise ValueError(f"{reprlib.repr(name)} is no file of {checkpoint.name}")
         if type(known["size"]) is not int or not isinstance(known["checksum"], str):
-            raise ValueError(f"size and checksum of {name} are {known!r}")
+            raise ValueError(f"size and checksum of {name} are {reprlib.repr(known)}")
 
 
 @attrs.frozen(slots=False)
@@ -74,8 +75,8 @@ class Checkpoint:
     """
 
     directory: Path
-    step: int
     name: str = attrs.field(validator=_is_name)
+    step: int
     content: Mapping[str, Any] = attrs.field(repr=False, validator=_is_content)
 
     @property
@@ -181,7 +182,7 @@ def read_state(directory: str | os.PathLike[str], step: int) -> Checkpoint:
     try:
         content = json.loads(b"{" + body)
         if content["format"] == FORMAT:
-            return Checkpoint(path.parent, step, content["name"], content)
+            return Checkpoint(path.parent, content["name"], step, content)
         written_by = content["tpk"]
     except (KeyError, RecursionError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is not what tpk writes as a training state: {error!r}") from error

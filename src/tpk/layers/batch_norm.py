@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
+from tpk.layers.conditional_batch_norm import ConditionalFusedBatchNorm
 from tpk.layers.cross_tower import sum_across_towers
 from tpk.layers.training_flag import TrainingFlag
 
@@ -53,6 +54,8 @@ class BatchNorm:
         beta = tf.constant(0.0, dtype, shape) if self.beta is None else self.beta
         gamma = tf.constant(1.0, dtype, shape) if self.gamma is None else self.gamma
 
+        data_format = _tensor_format(inputs.shape.rank, self.axes[0])
+
         def kernel(is_training: bool) -> Any:
             return tf.compat.v1.nn.fused_batch_norm(
                 inputs,
@@ -61,11 +64,17 @@ class BatchNorm:
                 mean=self.moving_mean,
                 variance=self.moving_variance,
                 epsilon=self.epsilon,
-                data_format=_tensor_format(inputs.shape.rank, self.axes[0]),
+                data_format=data_format,
                 is_training=is_training,
             )
 
-        outputs, mean, variance = self.flag.choose(lambda: kernel(True), lambda: kernel(False))
+        if self.flag.static is None and tf.compat.v1.control_flow_v2_enabled():
+            conditional = ConditionalFusedBatchNorm(self.epsilon, data_format)
+            outputs, mean, variance = conditional.normalize(
+                self.flag.tensor, inputs, gamma, beta, self.moving_mean, self.moving_variance
+            )
+        else:
+            outputs, mean, variance = self.flag.choose(lambda: kernel(True), lambda: kernel(False))
         if self.flag.static is False:
             return outputs, []
         if self.flag.static:

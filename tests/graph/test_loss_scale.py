@@ -130,6 +130,43 @@ def test_small_gradients_of_float16_are_kept():
     np.testing.assert_allclose(scaled, 1e-9, rtol=1e-2)
 
 
+def trained(dtype, initial_scale, steps=3, rows=None, cost_dtype=tf.float32):
+    """Train a variable of this type, and return it and the scale after each step."""
+    with tf.Graph().as_default(), v1.Session() as sess:
+        variable = v1.get_variable("w", initializer=tf.constant([1.0, -2.0, 0.5], dtype))
+        weights = tf.constant([0.25, -0.003, 0.0001], tf.float32)
+        values = variable if rows is None else tf.gather(variable, rows)
+        weights = weights if rows is None else tf.gather(weights, rows)
+        cost = tf.reduce_sum(tf.cast(tf.cast(values, tf.float32) * weights, cost_dtype))
+        optimizer = DynamicLossScaleOptimizer(v1.train.GradientDescentOptimizer(2.0), initial_scale)
+        train_op = optimizer.minimize(cost, var_list=[variable])
+        sess.run(v1.global_variables_initializer())
+        scales = []
+        for _ in range(steps):
+            sess.run(train_op)
+            scales.append(float(sess.run(optimizer.loss_scale)))
+        return sess.run(tf.cast(variable, tf.float32)), scales
+
+
+@pytest.mark.parametrize("rows", [None, [0, 1]], ids=["dense", "sparse"])
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("scale", [2.0**15, 2.0**16, 2.0**17, 100_000.0])
+def test_variables_of_16_bits_train_as_those_of_32(dtype, rows, scale):
+    found, scales = trained(dtype, scale, rows=rows)
+    expected, _ = trained(tf.float32, scale, rows=rows)
+    assert scales == [scale] * 3  # no step is skipped
+    np.testing.assert_allclose(found, expected, rtol=0.01)
+    assert abs(expected[0] - 1) > 1
+
+
+def test_a_cost_of_float16_limits_the_scale():
+    """Its gradient is the scale, which is infinite in float16 from 65,520 on."""
+    found, scales = trained(tf.float16, 2.0**17, steps=5, cost_dtype=tf.float16)
+    assert scales == [2.0**16, 2.0**15, 2.0**15, 2.0**15, 2.0**15]
+    expected, _ = trained(tf.float32, 1.0, steps=3)
+    np.testing.assert_allclose(found, expected, rtol=0.01)
+
+
 def test_sparse_gradients_stay_sparse():
     def func(variable, gradient):
         return tf.reduce_sum(tf.gather(variable, [1]) * gradient)

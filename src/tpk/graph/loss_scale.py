@@ -26,6 +26,8 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
     (https://arxiv.org/abs/1710.03740).
 
     The scale is summarized as ``<name>/scale``. If it stays at 1, it is not the scaling that makes gradients infinite.
+    The gradient of a cost of ``float16`` is the scale itself, so it is never more than 32,768 for long; compute the last
+    mean or sum in ``float32``.
 
     A skipped step does not count for what is wrapped: neither for the averages of Adam, nor for the steps that an
     `AccumGradOptimizer` accumulates. Processors that are to see the gradients of each step, skipped or not, such as
@@ -161,7 +163,9 @@ def _divide(grad: Any, scale: Any) -> Any:
         return None
     if isinstance(grad, tf.IndexedSlices):
         return tf.IndexedSlices(_divide(grad.values, scale), grad.indices, grad.dense_shape)
-    return grad / tf.cast(scale, grad.dtype)
+    # To 16 bits a scale may be infinite.
+    wide = tf.cast(grad, tf.float32) if grad.dtype.size < 4 else grad
+    return tf.cast(wide / tf.cast(scale, wide.dtype), grad.dtype)
 
 
 def _check(what: str, value: Any, kind: Any, is_right: Callable[[Any], bool], expected: str) -> None:

@@ -192,6 +192,33 @@ def test_a_new_value_is_assigned_after_the_update(colocate, use_resource):
     assert after(opt.apply_gradients([(tf.constant([1.0, -1.0]), w)]))["w"].tolist() == [-0.5, 1.0]
 
 
+@pytest.mark.parametrize("accumulates", [False, True])
+@pytest.mark.parametrize("caching_device", [None, "/cpu:0", "/cpu:1"])
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_what_is_computed_after_the_update_is_computed_from_it(use_resource, caching_device, accumulates):
+    """Not from what a caching device keeps of the variable, which the cost has been computed from."""
+    if accumulates and not use_resource:
+        pytest.skip("reference variables cannot be accumulated")
+    with v1.variable_scope("", use_resource=use_resource, caching_device=caching_device):
+        w = v1.get_variable("w", initializer=[0.0, 0.0])
+        other = v1.get_variable("other", initializer=[0.0, 0.0])
+    seen = v1.get_variable("seen", initializer=[0.0, 0.0], trainable=False)
+
+    def see(var):
+        return seen.assign(var + w) if var is other else None
+
+    opt = VariableAssignmentOptimizer(PostProcessOptimizer(sgd(0.5), see), lambda var: tf.clip_by_value(var, -0.5, 1.5))
+    op = (AccumGradOptimizer(opt, 2) if accumulates else opt).minimize(cost_of(w * [1.0, -1.0], other))
+    with v1.Session(config=v1.ConfigProto(device_count={"CPU": 2})) as sess:
+        sess.run(v1.global_variables_initializer())
+        for _ in range(2 if accumulates else 1):
+            sess.run(op)
+        assert sess.run(w.read_value()).tolist() == [1.0, -0.5]
+        assert sess.run(seen).tolist() == [2.0, 0.0]
+        if caching_device:
+            assert sess.run(tf.identity(w)).tolist() == [1.0, -0.5]  # what is kept is from this step
+
+
 def test_post_processing_is_placed_where_the_variable_is():
     with tf.device("/cpu:1"):
         w = v1.get_variable("w", initializer=0.0)

@@ -56,3 +56,29 @@ def test_the_updates_of_all_workers_reach_one_variable_and_each_counts_its_own_s
         assert returned["saved"]["w"] == -40
         assert (returned["steps"], int(returned["saved"]["global_step"])) == (20, 20)
     assert running.servers[0].wait().status == 0
+
+
+class Bounded(tpk.ModelDesc):
+    """Each update subtracts 1 from each variable, and then it is kept above -2.5."""
+
+    def inputs(self):
+        return [tf.TensorSpec([1], tf.float32, "x")]
+
+    def build_graph(self, x):
+        zeros = v1.zeros_initializer()
+        bounded = v1.get_variable("bounded", [], initializer=zeros, constraint=lambda value: tf.maximum(value, -2.5))
+        return bounded + v1.get_variable("assigned", [], initializer=zeros) + 0 * x[0]
+
+    def optimizer(self):
+        sgd = v1.train.GradientDescentOptimizer(1.0)
+        return tpk.graph.VariableAssignmentOptimizer(
+            sgd, lambda variable: tf.maximum(variable, -2.5) if variable.op.name == "assigned" else None
+        )
+
+
+def test_what_is_made_of_a_variable_after_its_update_is_made_of_its_new_value(launch):
+    data = [[np.zeros(1, np.float32)]] * 3
+    running = launch(lambda: train_by_themselves(data, model=Bounded(), steps=3), workers=1, servers=1)
+    (returned,) = running.returned()
+    assert running.servers[0].wait().status == 0
+    assert {name: returned["saved"][name] for name in returned["trained"]} == {"bounded": -2.5, "assigned": -2.5}

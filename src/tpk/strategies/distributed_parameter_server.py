@@ -33,7 +33,8 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         devices: the devices of this worker: a count, indices, or device strings; see `resolve_devices`.
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
             `tf.compat.v1.train.Server`; None to look into the environment.
-        caching_device: where the values that were fetched are kept during the step.
+        caching_device: where the values that were fetched are kept during the step. Variables with a constraint are not
+            kept, but fetched by each op that reads them.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
         options: ``start_timeout``, ``timeout``, ``late_after``, ``patience`` and ``server_config``; see
             `DistributedStrategy`.
@@ -102,10 +103,14 @@ class DistributedParameterServerStrategy(DistributedStrategy):
 
     @contextmanager
     def _cached_variables(self) -> Iterator[None]:
-        """Within the context, what towers read of a trainable variable is fetched once in each step."""
+        """Within the context, what towers read of a trainable variable is fetched once in each step.
+
+        Not so with a constraint: optimizers would compute the new value from what was fetched before their update.
+        """
 
         def creator(next_creator: Any, **options: Any) -> Any:
-            if options.get("trainable") is not False and options.get("caching_device") is None:
+            is_cached = options.get("trainable") is not False and options.get("constraint") is None
+            if is_cached and options.get("caching_device") is None:
                 options["caching_device"] = self._caching_device
             return next_creator(**options)
 

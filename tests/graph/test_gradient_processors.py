@@ -92,6 +92,27 @@ def test_the_norm_of_a_sparse_gradient_is_that_of_the_dense_one():
     np.testing.assert_allclose(evaluate(tf.math.unsorted_segment_sum(grad.values, grad.indices, 2))[:, 0], [0.0, 1.0])
 
 
+@pytest.mark.parametrize("size", [1e-5, 1.0, 3e4], ids=["small", "medium", "large"])
+@pytest.mark.parametrize("dtypes", [(tf.float16,), (tf.bfloat16,), (tf.float16, tf.float32), (tf.float16, tf.float64)])
+def test_gradients_of_few_bits_are_clipped_as_those_of_many(dtypes, size):
+    def clipped(*dtypes):
+        pairs = []
+        for index, dtype in enumerate(dtypes):
+            with v1.variable_scope(None, "of"):
+                a, b = (v1.get_variable(name, [2, 3], dtype) for name in ("dense", "sparse"))
+            values = tf.cast(size * np.array([[1.0, -0.5, 0.25], [0.75, 0.5, 1.0]]) / (index + 1), dtype)
+            pairs += [(values, a), (tf.IndexedSlices(values, tf.constant([1, 1]), tf.constant([2, 3])), b)]
+        processed = GlobalNormClip(0.5 * size).process(pairs)
+        assert [(getattr(grad, "values", grad).dtype, var) for grad, var in processed] == [
+            (var.dtype.base_dtype, var) for _, var in pairs
+        ]
+        return evaluate([tf.cast(getattr(grad, "values", grad), tf.float64) for grad, _ in processed])
+
+    for one, other in zip(clipped(*dtypes), clipped(*[tf.float64] * len(dtypes)), strict=True):
+        assert np.abs(other).max() > 0.05 * size
+        np.testing.assert_allclose(one, other, rtol=0.02, atol=1e-7)
+
+
 def test_where_there_is_no_gradient_there_is_nothing_to_clip():
     pairs = [(None, var) for var in variables("a")]
     assert GlobalNormClip(1.0).process(pairs) == pairs

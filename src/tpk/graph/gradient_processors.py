@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.gradients import values_of
 from tpk.graph.name_pattern import NamePattern, name_in_tower
 from tpk.graph.summaries import add_tensor_summary
 from tpk.graph.variables import variable_name
@@ -95,7 +96,8 @@ class GlobalNormClip(GradientProcessor):
 
     The global norm is the root of the sum of the squares of the elements of *all* gradients. A sparse gradient may name
     a row more than once, as it does when a word occurs twice in a batch; such rows are added first, unlike by
-    TensorFlow, which takes them for different ones. So the norm is that of the dense gradient.
+    TensorFlow, which takes them for different ones. So the norm is that of the dense gradient. That of gradients of 16
+    bits is computed in ``float32``.
 
     Args:
         global_norm: the largest norm that is left alone.
@@ -110,11 +112,15 @@ class GlobalNormClip(GradientProcessor):
         self._global_norm = float(global_norm)
 
     def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
-        grads = [_add_duplicate_rows(grad) for grad, _ in grads_and_vars]
-        if all(grad is None for grad in grads):
+        dtypes = [values_of(grad).dtype for grad, _ in grads_and_vars if grad is not None]
+        if not dtypes:
             return grads_and_vars
+        # In float16, a sum of squares is infinite from 65,520 on, and squares below 6e-8 are zero.
+        work = max([tf.float32, *dtypes], key=lambda dtype: dtype.size)
+        grads = [_add_duplicate_rows(_cast(grad, work)) for grad, _ in grads_and_vars]
         clipped, _ = tf.clip_by_global_norm(grads, self._global_norm)
-        return [(grad, var) for grad, (_, var) in zip(clipped, grads_and_vars, strict=True)]
+        variables = [var for _, var in grads_and_vars]
+        return [(_cast(grad, var.dtype.base_dtype), var) for grad, var in zip(clipped, variables, strict=True)]
 
 
 class MapGradient(GradientProcessor):
@@ -254,6 +260,10 @@ def _check_numerics(grad: Any, var: Any) -> Any:
 
 def _multiply(grad: Any, multiplier: float) -> Any:
     return grad if grad is None or multiplier == 1 else _map_values(grad, lambda values: values * multiplier)
+
+
+def _cast(grad: Any, dtype: Any) -> Any:
+    return grad if grad is None else _map_values(grad, lambda values: tf.cast(values, dtype))
 
 
 def _add_duplicate_rows(grad: Any) -> Any:

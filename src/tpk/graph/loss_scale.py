@@ -26,8 +26,8 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
     (https://arxiv.org/abs/1710.03740).
 
     The scale is summarized as ``<name>/scale``. If it stays at 1, it is not the scaling that makes gradients infinite.
-    The gradient of a cost of ``float16`` is the scale itself, so it is never more than 32,768 for long; compute the last
-    mean or sum in ``float32``.
+    The gradient of a cost of ``float16`` is the scale itself, which then is never more than 32,768 for long; compute the
+    last mean or sum in ``float32``.
 
     A skipped step does not count for what is wrapped: neither for the averages of Adam, nor for the steps that an
     `AccumGradOptimizer` accumulates. Processors that are to see the gradients of each step, skipped or not, such as

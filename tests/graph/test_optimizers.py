@@ -7,6 +7,8 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.gradient_processors import GlobalNormClip, MapGradient, ScaleGradient
+from tpk.graph.loss_scale import DynamicLossScaleOptimizer
+from tpk.graph.non_finite import SkipNonFiniteOptimizer
 from tpk.graph.optimizers import (
     PostProcessOptimizer,
     ProxyOptimizer,
@@ -137,6 +139,48 @@ def test_the_global_step_is_counted_after_the_update(wrap):
         for _ in range(4):
             sess.run(op)
         assert sess.run(step) == 4
+
+
+CONDITIONAL = {
+    "accumulation": lambda opt: AccumGradOptimizer(opt, 2),
+    "skipping": SkipNonFiniteOptimizer,
+    "loss scale": DynamicLossScaleOptimizer,
+}
+
+
+@pytest.mark.parametrize("wrap", CONDITIONAL.values(), ids=CONDITIONAL)
+def test_reference_variables_cannot_be_updated_in_a_cond(wrap):
+    resource = v1.get_variable("resource", initializer=1.0, use_resource=True)
+    reference = v1.get_variable("reference", initializer=1.0, use_resource=False)
+    opt = wrap(adam())
+    message = f"^{type(opt).__name__} cannot update the reference variable 'reference'.*use_resource=True"
+    with pytest.raises(ConfigError, match=message):
+        opt.minimize(resource + reference)
+
+
+@pytest.fixture
+def control_flow_v1():
+    v1.disable_control_flow_v2()
+    yield
+    v1.enable_control_flow_v2()
+
+
+@pytest.mark.parametrize("wrap", CONDITIONAL.values(), ids=CONDITIONAL)
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_with_the_control_flow_of_tensorflow_1_they_can(control_flow_v1, wrap, use_resource):
+    w = v1.get_variable("w", initializer=1.0, use_resource=use_resource)
+    table = v1.get_variable("table", initializer=[1.0, 1.0], use_resource=use_resource)
+    grad = v1.placeholder_with_default(1.0, [])
+    op = wrap(adam()).minimize(grad * (w + tf.reduce_sum(tf.gather(table, [0, 0]))))
+    with session() as sess:
+        for _ in range(2):
+            sess.run(op)
+        trained = sess.run([w, table])
+        assert trained[0] < 0.95
+        assert trained[1] == pytest.approx([trained[0], 1.0])
+        if wrap is not CONDITIONAL["accumulation"]:
+            sess.run(op, {grad: np.nan})
+            assert sess.run(w) == trained[0]
 
 
 def test_processors_come_in_order_before_the_update():

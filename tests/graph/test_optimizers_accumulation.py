@@ -244,12 +244,6 @@ def test_a_number_of_steps_that_is_none_is_an_error(niter):
         AccumGradOptimizer(OPTIMIZERS["sgd"](), niter)
 
 
-def test_reference_variables_are_an_error():
-    w = v1.get_variable("w", initializer=0.0, use_resource=False)
-    with pytest.raises(ConfigError, match="the reference variable 'w'"):
-        AccumGradOptimizer(OPTIMIZERS["sgd"](), 2).minimize(w)
-
-
 @pytest.fixture
 def control_flow_v1():
     v1.disable_control_flow_v2()

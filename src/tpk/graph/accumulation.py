@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.optimizers import ProxyOptimizer
+from tpk.graph.optimizers import ProxyOptimizer, check_no_reference
 from tpk.graph.slots import colocate_with, create_slot, sum_dtype
 from tpk.graph.variables import variable_name
 
@@ -74,7 +74,7 @@ class AccumGradOptimizer(ProxyOptimizer):
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         if self._niter == 1:
             return super()._build_update(grads_and_vars)
-        _check_variables(grads_and_vars)
+        check_no_reference(type(self).__name__, grads_and_vars)
         variables = [var for _, var in grads_and_vars]
         # Each call accumulates by itself: several towers may apply gradients to the same variables asynchronously.
         accumulators = [self._create_accumulator(grad, var) for grad, var in grads_and_vars]
@@ -168,14 +168,3 @@ class _SparseAccumulator(_Accumulator):
         rows = tf.where(self._touched.read_value())[:, 0]
         values = divide(tf.gather(self.sum.read_value(), rows))
         return tf.IndexedSlices(values, rows, tf.shape(self.sum, out_type=tf.int64))
-
-
-def _check_variables(grads_and_vars: list[tuple[Any, Any]]) -> None:
-    if not tf.compat.v1.control_flow_v2_enabled():
-        return
-    for _, var in grads_and_vars:
-        if var.op.type != "VarHandleOp":
-            raise ConfigError(
-                f"AccumGradOptimizer cannot update the reference variable {variable_name(var)!r} in a tf.cond. "
-                "Create it with use_resource=True."
-            )

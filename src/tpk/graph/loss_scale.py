@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.non_finite import GATES_KEY, all_finite, get_shared_variables
-from tpk.graph.optimizers import ProxyOptimizer
+from tpk.graph.optimizers import ProxyOptimizer, check_no_reference
 from tpk.graph.summaries import add_tensor_summary
 from tpk.graph.variable_creation import record_variables
 
@@ -26,8 +26,8 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
     (https://arxiv.org/abs/1710.03740).
 
     The scale is summarized as ``<name>/scale``. If it stays at 1, it is not the scaling that makes gradients infinite.
-    The gradient of a cost of ``float16`` is the scale itself, which then is never more than 32,768 for long; compute the
-    last mean or sum in ``float32``.
+    The gradient of a cost of ``float16`` is the scale itself, which then is never more than 32,768 for long; so compute
+    the last mean or sum in ``float32``.
 
     A skipped step does not count for what is wrapped: neither for the averages of Adam, nor for the steps that an
     `AccumGradOptimizer` accumulates. Processors that are to see the gradients of each step, skipped or not, such as
@@ -46,7 +46,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
 
     Raises:
         ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, if a number is out of range, or if there is a loss
-            scale of this name already.
+            scale of this name already; and, when gradients are applied, if a variable is a reference variable.
 
     Example:
         ```python
@@ -117,6 +117,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         return [self._scale, self._good_steps, self._skipped_in_a_row]
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        check_no_reference(type(self).__name__, grads_and_vars)
         finite = all_finite([grad for grad, _ in grads_and_vars])
 
         def apply() -> Any:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
-from tpk.graph.optimizers import ProxyOptimizer
+from tpk.graph.optimizers import ProxyOptimizer, check_no_reference
 from tpk.graph.summaries import add_tensor_summary
 from tpk.graph.variable_creation import record_variables
 
@@ -138,7 +138,8 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
             checkpoints.
 
     Raises:
-        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, or if there is an optimizer of this name already.
+        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, or if there is an optimizer of this name already;
+            and, when gradients are applied, if a variable is a reference variable.
 
     Example:
         ```python
@@ -174,6 +175,7 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
         return [self._skipped, self._skipped_in_a_row]
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        check_no_reference(type(self).__name__, grads_and_vars)
         finite = all_finite([grad for grad, _ in grads_and_vars])
         update = tf.cond(finite, lambda: self._opt.apply_gradients(grads_and_vars), tf.no_op)
         return tf.group(update, self._count(finite)) if self._counts else update

@@ -98,6 +98,26 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         return self._opt.apply_gradients(grads_and_vars)
 
 
+def check_no_reference(owner: str, grads_and_vars: Iterable[tuple[Any, Any]]) -> None:
+    """Check that all variables can be updated in a `tf.cond`, which reference variables cannot with control flow 2.
+
+    Args:
+        owner: the class of the optimizer, for the message.
+        grads_and_vars: pairs of a gradient and its variable.
+
+    Raises:
+        ConfigError: if one cannot; it names the first.
+    """
+    if not tf.compat.v1.control_flow_v2_enabled():
+        return
+    for _, var in grads_and_vars:
+        if var.op.type != "VarHandleOp":
+            raise ConfigError(
+                f"{owner} cannot update the reference variable {variable_name(var)!r} in a tf.cond. Create it with "
+                "use_resource=True."
+            )
+
+
 def apply_grad_processors(optimizer: Any, processors: Sequence[GradientProcessor]) -> ProxyOptimizer:
     """Return an optimizer that processes gradients before `optimizer` takes them.
 

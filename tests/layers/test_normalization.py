@@ -120,6 +120,73 @@ def test_the_fused_kernel_is_taken_where_there_is_one() -> None:
     assert kernels(fused=False) == kernels(axis=2) == kernels(dtype=tf.float64) == []
 
 
+MOMENTA = {
+    "0": lambda: 0,
+    "1": lambda: 1,
+    "float": lambda: 0.5,
+    "np.float64": lambda: np.float64(0.5),
+    "np.float32": lambda: np.float32(0.5),
+    "np.int64": lambda: np.int64(1),
+    "array": lambda: np.array(0.5),
+    "float16 tensor": lambda: tf.constant(0.5, tf.float16),
+    "float32 tensor": lambda: tf.constant(0.5),
+    "float64 tensor": lambda: tf.constant(0.5, tf.float64),
+    "int32 tensor": lambda: tf.constant(0),
+    "float64 variable": lambda: v1.get_variable("momentum", initializer=np.float64(0.5), trainable=False),
+}
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("flag", [True, "tensor"])
+@pytest.mark.parametrize("momentum", MOMENTA.values(), ids=MOMENTA)
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=lambda dtype: dtype.name)
+def test_momentum_is_any_number(dtype: Any, momentum: Any, flag: Any, fused: bool) -> None:
+    with tf.Graph().as_default(), v1.Session() as sess:
+        value = momentum()
+        inputs = tf.constant(INPUTS, dtype)
+        layers.batch_normalization(inputs, training=FLAGS[flag](), fused=fused, momentum=value)
+        moving_mean = v1.global_variables()[-2]
+        assert moving_mean.op.name == "batch_normalization/moving_mean"
+        sess.run(v1.global_variables_initializer())
+        sess.run(v1.get_collection(v1.GraphKeys.UPDATE_OPS))
+        found, kept = sess.run([moving_mean, tf.cast(value, tf.float32)])
+    np.testing.assert_allclose(found, (1 - kept) * INPUTS.mean((0, 1, 2)), rtol=2e-3)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("epsilon", [1, np.float64(0.5), np.float32(0.5), np.int64(1)], ids=repr)
+def test_epsilon_is_any_number(epsilon: Any, fused: bool) -> None:
+    with tf.Graph().as_default(), v1.Session() as sess:
+        outputs = [
+            layers.batch_normalization(INPUTS, training=True, fused=fused, epsilon=epsilon),
+            layers.layer_norm(INPUTS, epsilon=epsilon),
+        ]
+        sess.run(v1.global_variables_initializer())
+        for found, axes in zip(sess.run(outputs), [(0, 1, 2), (1, 2, 3)], strict=True):
+            np.testing.assert_allclose(found, normalized(INPUTS, axes, float(epsilon)), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("integer", [np.int64, np.int32, np.uint8])
+def test_integers_of_numpy_are_integers(integer: Any) -> None:
+    with tf.Graph().as_default():
+        layers.batch_normalization(INPUTS, axis=integer(2), training=integer(1))
+        layers.batch_normalization(INPUTS, axis=[integer(1), integer(3)], name="both")
+        layers.layer_norm(INPUTS, begin_norm_axis=integer(2), begin_params_axis=integer(3))
+        shapes = [tuple(variable.shape) for variable in v1.trainable_variables()]
+        assert shapes == [(4,), (4,), (1, 5, 1, 3), (1, 5, 1, 3), (3,), (3,)]
+        assert len(v1.get_collection(v1.GraphKeys.UPDATE_OPS)) == 2
+
+
+def test_moving_averages_that_a_cond_cannot_update_are_an_error() -> None:
+    with tf.Graph().as_default(), v1.variable_scope("model", use_resource=False):
+        flag = FLAGS["tensor"]()
+        layers.batch_normalization(INPUTS, training=flag)
+        layers.batch_normalization(INPUTS, training=True, fused=False)
+        message = r"layer 'model/bn': the moving average is .*'model/bn/moving_mean:0'.*expected a resource variable"
+        with pytest.raises(ConfigError, match=message):
+            layers.batch_normalization(INPUTS, training=flag, fused=False, name="bn")
+
+
 def test_a_frozen_layer_has_no_updates() -> None:
     with tf.Graph().as_default():
         layers.batch_normalization(INPUTS, training=True, trainable=False)
@@ -154,6 +221,11 @@ def test_gradients_flow_through_the_moments_of_the_batch() -> None:
         ({"renorm": True}, "renorm is True, expected False.*does not support"),
         ({"virtual_batch_size": 2}, "virtual_batch_size is 2, expected None.*does not support"),
         ({"adjustment": len}, "adjustment is .*, expected None.*does not support"),
+        ({"momentum": "0.9"}, "momentum is '0.9', expected a number or a scalar tensor.*momentum=0.99"),
+        ({"momentum": None}, "momentum is None, expected a number or a scalar tensor"),
+        ({"momentum": np.array([0.9])}, r"momentum is array\(\[0.9\]\), expected a number or a scalar tensor"),
+        ({"epsilon": "1e-3"}, "epsilon is '1e-3', expected a number.*epsilon=0.001"),
+        ({"epsilon": None}, "epsilon is None, expected a number"),
         ({"training": None}, "training is None, expected True, False, or a scalar boolean tensor"),
         ({"axis": 4}, r"axis is 4, expected an integer in \[-4, 4\)"),
         ({"axis": "last"}, r"axis is '.*', expected an integer in \[-4, 4\)"),
@@ -236,6 +308,7 @@ def test_regularizers_of_layer_norm() -> None:
         ([3], {}, "the shape of the inputs is .*rank 2 or more"),
         (None, {}, "the shape of the inputs is .*rank 2 or more"),
         ([2, None], {}, "axis 1, the parameters, is known"),
+        ([2, 3], {"epsilon": "1e-3"}, "epsilon is '1e-3', expected a number"),
         ([2, 3], {"begin_norm_axis": 2}, r"begin_norm_axis is 2, expected an integer in \[-2, 2\)"),
         ([2, 3], {"begin_params_axis": -3}, r"begin_params_axis is -3, expected an integer in \[-2, 2\)"),
     ],

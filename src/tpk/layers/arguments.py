@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 if TYPE_CHECKING:
@@ -58,6 +60,24 @@ def count_of(layer: LayerScope, what: str, value: float) -> int:
     if count < 1:
         raise layer.error(what, value, "a positive integer", f"Pass e.g. {what}=32.")
     return count
+
+
+def number_of(layer: LayerScope, what: str, value: Any, example: float) -> float:
+    """Return a real number, one of NumPy's too, as a float."""
+    if not isinstance(value, Real):
+        raise layer.error(what, value, "a number", f"Pass e.g. {what}={example}.")
+    return float(value)
+
+
+def number_or_tensor_of(layer: LayerScope, what: str, value: Any, example: float, dtype: Any) -> Any:
+    """Return a real number as a float, and a scalar tensor or variable of whatever real type as a tensor of `dtype`."""
+    if isinstance(value, tf.Variable | np.ndarray) or tf.is_tensor(value):
+        tensor = tf.convert_to_tensor(value)
+        if tensor.shape.rank in (0, None) and (tensor.dtype.is_floating or tensor.dtype.is_integer):
+            return tf.cast(tensor, dtype)
+    elif isinstance(value, Real):
+        return float(value)
+    raise layer.error(what, value, "a number or a scalar tensor", f"Pass e.g. {what}={example}.")
 
 
 def known_rank(layer: LayerScope, at_least: int, axes: str) -> int:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.arguments import Function, known_rank, known_size, require_floating
+from tpk.layers.arguments import (
+    Function,
+    known_rank,
+    known_size,
+    number_of,
+    number_or_tensor_of,
+    require_floating,
+)
 from tpk.layers.batch_norm import HALF_PRECISION, BatchNorm
 from tpk.layers.cross_tower import is_summed_across_towers
 from tpk.layers.layer_scope import ONES, ZEROS, LayerScope, open_layer
@@ -57,7 +65,7 @@ def batch_normalization(
         axis: the axis of the features, whose size must be known: -1 for channels last, 1 for channels first.
             Of several axes each combination is a feature; the variables then have as many axes as the inputs.
         momentum: the share of the moving averages that stays in each step; a number or a scalar tensor.
-        epsilon: what is added to the variance.
+        epsilon: what is added to the variance; a number.
         center: whether there is a ``beta``.
         scale: whether there is a ``gamma``; it is superfluous before a linear layer.
         beta_initializer: an initializer or its name.
@@ -107,6 +115,7 @@ def batch_normalization(
         require_floating(layer)
         flag = TrainingFlag.of(layer, training)
         axes = _feature_axes(layer, axis)
+        epsilon = number_of(layer, "epsilon", epsilon, 0.001)
         shape = _parameter_shape(layer, axes)
         inputs_dtype = layer.inputs.dtype.base_dtype
         dtype = tf.float32 if inputs_dtype in HALF_PRECISION else inputs_dtype
@@ -135,9 +144,13 @@ def batch_normalization(
         moving_variance = layer.statistic(
             "moving_variance", shape, dtype=dtype, initializer=moving_variance_initializer
         )
+        momentum = number_or_tensor_of(layer, "momentum", momentum, 0.99, moving_mean.dtype.base_dtype)
         batch_norm = BatchNorm(flag, axes, epsilon, momentum, gamma, beta, moving_mean, moving_variance)
         has_fused_kernel = fused is not False and batch_norm.has_fused_kernel(layer.inputs)
-        if sync and flag.static is not False and is_summed_across_towers():
+        is_synchronized = sync and flag.static is not False and is_summed_across_towers()
+        if is_synchronized or not has_fused_kernel:
+            _check_averages(layer, flag, moving_mean)
+        if is_synchronized:
             outputs, updates = batch_norm.synchronized(layer.inputs, averages_unbiased=has_fused_kernel)
         elif has_fused_kernel:
             outputs, updates = batch_norm.fused(layer.inputs)
@@ -218,6 +231,7 @@ def layer_norm(
             )
         if epsilon is None:
             epsilon = 1e-3 if layer.inputs.dtype.base_dtype in HALF_PRECISION else 1e-12
+        epsilon = number_of(layer, "epsilon", epsilon, 1e-12)
         dtype = layer.inputs.dtype.base_dtype
         # Sums of 16-bit numbers lose most of their digits.
         work = tf.float32 if dtype in HALF_PRECISION else dtype
@@ -232,6 +246,14 @@ def _refuse(layer: LayerScope, what: str, got: object, supported: object) -> Non
     if got != supported:
         remedy = "tpk does not support more; leave it out, or build the normalization from tf.nn ops."
         raise layer.error(what, got, repr(supported), remedy)
+
+
+def _check_averages(layer: LayerScope, flag: TrainingFlag, average: Any) -> None:
+    """Refuse moving averages that cannot be updated in a `tf.cond`, if only the step can tell whether to do so."""
+    is_reference = average.dtype != average.dtype.base_dtype
+    if is_reference and flag.static is None and tf.compat.v1.control_flow_v2_enabled():
+        expected = "a resource variable, as a tf.cond updates it where training is a tensor"
+        raise layer.error("the moving average", average, expected, "Create variables with use_resource=True.")
 
 
 def _parameter_shape(layer: LayerScope, axes: list[int]) -> list[int]:
@@ -249,10 +271,10 @@ def _feature_axes(layer: LayerScope, axis: int | Sequence[int]) -> list[int]:
     return axes
 
 
-def _axis(layer: LayerScope, what: str, axis: int) -> int:
+def _axis(layer: LayerScope, what: str, axis: Any) -> int:
     """Return `axis`, which may count from the last one, as counted from the first."""
     rank = known_rank(layer, 1, "(..., features)")
-    if not isinstance(axis, int) or not -rank <= axis < rank:
+    if not isinstance(axis, Integral) or not -rank <= int(axis) < rank:
         remedy = f"The shape of the inputs is {layer.shape}."
         raise layer.error(what, axis, f"an integer in [{-rank}, {rank})", remedy)
-    return axis % rank
+    return int(axis) % rank

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import attrs
@@ -31,7 +32,7 @@ class TrainingFlag:
         Raises:
             ConfigError: if it is anything else; None too, as there is no global learning phase.
         """
-        if isinstance(training, bool | np.bool_ | int) and training in (0, 1):
+        if isinstance(training, np.bool_ | Integral) and training in (0, 1):
             return cls(bool(training))
         if isinstance(training, tf.Variable) and _is_scalar_bool(training):
             return cls(None, training)

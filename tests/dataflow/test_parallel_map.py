@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tpk.dataflow import DataFromList, MapData, MultiProcessMapData, MultiThreadMapData, close_dataflow
-from tpk.errors import ConfigError
+from tpk.errors import ConfigError, InputError
 
 MAPS = pytest.mark.parametrize("parallel_map", [MultiProcessMapData, MultiThreadMapData])
 
@@ -86,6 +86,15 @@ def test_out_of_order_a_slow_datapoint_holds_up_nothing():
     assert sorted(next(flow) for _ in range(7)) == [1, 2, 3, 4, 5, 6, 7]
     released.set()
     assert list(flow) == [0]
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration])
+def test_a_function_that_ends_its_thread_by_force_is_an_error(kind):
+    def leaves(datapoint):
+        raise kind
+
+    with pytest.raises(InputError, match=rf"MultiThreadMapData: the data code raised {kind.__name__}\(\) in leaves"):
+        list(MultiThreadMapData([[0]], 2, leaves))
 
 
 def test_no_more_is_taken_from_the_flow_than_the_buffer_holds():

@@ -253,7 +253,7 @@ def test_a_thread_that_stops_the_iteration_by_force_is_an_error():
         yield [1]
         raise SystemExit(0)
 
-    with pytest.raises(InputError, match="ended its thread: SystemExit"):
+    with pytest.raises(InputError, match=r"thread 1 of 1 of .*SystemExit\(0\) in leaves, line"):
         list(MultiThreadRunner(lambda: DataFromGenerator(leaves), 1))
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import textwrap
+
 import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.dataflow import DataFromGenerator
+from tpk.dataflow import DataFromGenerator, MapData, MultiProcessMapData, MultiThreadMapData, MultiThreadRunner
 from tpk.input_source import StagingInput
 
 
@@ -70,6 +75,149 @@ def test_an_error_of_the_data_code_comes_out_of_train(source, specs):
         train(source(DataFromGenerator(failing)), specs, steps=10)
     assert caught.traceback[-1].name == "failing"
     assert "datapoint 3 from DataFromGenerator" in caught.value.__notes__[0]
+
+
+def leaves(good=3):
+    yield from ([number] for number in range(good))
+    sys.exit(0)
+
+
+def gives_up():
+    yield [0]
+    raise GeneratorExit
+
+
+def interrupts():
+    yield [0]
+    raise KeyboardInterrupt
+
+
+def leaves_in_the_second(datapoint):
+    return datapoint if datapoint == [0] else sys.exit(0)
+
+
+class LeavesAtTheStart(tpk.DataFlow):
+    def reset_state(self):
+        sys.exit(0)
+
+    def __iter__(self):
+        yield [0]
+
+
+class LeavesWhereItStands(tpk.DataFlow):
+    def __iter__(self):
+        yield from ([number] for number in range(100))
+
+    def state_dict(self):
+        sys.exit(0)
+
+    def load_state_dict(self, state):
+        pass
+
+
+class IsNoArray:
+    def __array__(self, *args, **kwargs):
+        sys.exit(0)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        (lambda: DataFromGenerator(leaves), r"SystemExit\(0\) in leaves, line \d+ of .*test_input_in_training.py"),
+        (lambda: DataFromGenerator(gives_up), "GeneratorExit.* in gives_up"),
+        (LeavesAtTheStart, "SystemExit.* in reset_state"),
+    ],
+    ids=["exit", "generator exit", "reset_state"],
+)
+def test_data_code_that_ends_the_process_is_an_error_of_the_data(source, make, where, specs):
+    with pytest.raises(tpk.InputError, match=where) as caught:
+        train(source(make()), specs, steps=10)
+    assert not isinstance(caught.value.__cause__, tpk.InputError)
+
+
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        (lambda: MultiThreadRunner(lambda: DataFromGenerator(leaves), 1), "thread 1 of 1 of .* in leaves"),
+        (lambda: MultiThreadRunner(lambda: DataFromGenerator(interrupts), 1), "KeyboardInterrupt.* in interrupts"),
+        (lambda: MultiThreadMapData([[0], [1]], 2, leaves_in_the_second), "SystemExit.* in leaves_in_the_second"),
+        (lambda: MultiProcessMapData([[0]], 1, lambda datapoint: sys.exit(0)), "worker 1 of 1 .*SystemExit: 0"),
+        (lambda: MapData([[0], [1]], leaves_in_the_second), "SystemExit.* in leaves_in_the_second"),
+        (lambda: [[0], [IsNoArray()]], "SystemExit.* in __array__"),
+    ],
+    ids=["thread", "interrupt in a thread", "thread map", "process map", "map", "__array__"],
+)
+def test_so_it_is_wherever_the_data_code_runs(make, where, specs):
+    with pytest.raises(tpk.InputError, match=where):
+        train(tpk.FeedInput(make()), specs, steps=10)
+
+
+def test_so_it_is_in_the_position_of_a_flow(specs):
+    with pytest.raises(tpk.InputError, match=r"SystemExit.* in state_dict"):
+        train(tpk.QueueInput(LeavesWhereItStands()), specs, steps=30)
+
+
+@pytest.mark.parametrize("source", [tpk.QueueInput, tpk.TFDatasetInput, staged])
+def test_an_interrupt_that_data_code_raises_in_a_thread_is_none_of_the_users(source, specs):
+    with pytest.raises(tpk.InputError, match=r"KeyboardInterrupt\(\) in interrupts"):
+        train(source(DataFromGenerator(interrupts)), specs, steps=10)
+
+
+def test_an_interrupt_in_data_code_in_the_main_thread_is_the_users(specs):
+    with pytest.raises(KeyboardInterrupt):
+        train(tpk.FeedInput(DataFromGenerator(interrupts)), specs, steps=10)
+
+
+def test_a_signal_handler_of_the_users_may_end_the_process_while_data_code_runs(specs):
+    def on_signal(number, frame):
+        sys.exit(7)
+
+    def signalled():
+        yield [0]
+        signal.raise_signal(signal.SIGUSR2)
+        yield [1]
+
+    former = signal.signal(signal.SIGUSR2, on_signal)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            train(tpk.FeedInput(DataFromGenerator(signalled)), specs, steps=10)
+    finally:
+        signal.signal(signal.SIGUSR2, former)
+    assert caught.value.code == 7
+
+
+def test_the_process_of_a_training_whose_data_code_leaves_does_not_exit_with_success():
+    code = """
+        import sys
+        import tensorflow as tf
+        import tpk
+
+        def leaves():
+            yield [0.0]
+            sys.exit(0)
+
+        trainer = tpk.SimpleTrainer()
+        trainer.setup_graph(
+            [tf.TensorSpec([], tf.float32, "x")],
+            tpk.FeedInput(tpk.DataFromGenerator(leaves)),
+            lambda x: x * tf.compat.v1.get_variable("w", []),
+            lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1),
+        )
+        trainer.train(steps_per_epoch=10, max_epoch=1)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    assert "InputError: FeedInput: the data code raised SystemExit(0) in leaves, line 8 of <string>" in done.stderr
+
+
+def test_tensorflow_itself_tells_of_a_dataset_whose_function_leaves(specs):
+    def dataset():
+        signature = (tf.TensorSpec([], tf.int32),)
+        return tf.data.Dataset.from_generator(lambda: map(tuple, leaves()), output_signature=signature)
+
+    with pytest.raises(tf.errors.OpError, match="SystemExit"):
+        train(tpk.TFDatasetInput(dataset), specs, steps=10)
 
 
 @pytest.mark.parametrize("source", SOURCES)

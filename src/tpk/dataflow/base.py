@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import secrets
+import signal
+import threading
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,7 +16,7 @@ import numpy as np
 
 from tpk.dataflow.position import Position
 from tpk.dataflow.shares import check_share, length_of_share
-from tpk.errors import ConfigError
+from tpk.errors import ConfigError, InputError
 
 ProxyT = TypeVar("ProxyT", bound="ProxyDataFlow")
 
@@ -337,6 +340,43 @@ def close_dataflow(flow: Iterable[Any]) -> None:
     """Call ``close()`` of a `DataFlow`; what else can be iterated (a file, say) is its owner's to close."""
     if isinstance(flow, DataFlow):
         flow.close()
+
+
+def error_of_data(error: BaseException, owner: str) -> BaseException:
+    """Return what data code raised, or an error in its place if whoever asked for the data would take it otherwise.
+
+    `sys.exit` ends the process, without a sign of failure perhaps, and others end an iteration or a generator. Only the
+    user ends the process: in the main thread, by Ctrl-C or a handler of a signal.
+
+    Args:
+        error: what the data code raised, in this thread.
+        owner: who ran it, for the message.
+
+    Returns:
+        `error` itself, or an `InputError` whose cause it is.
+    """
+    if not isinstance(error, _ENDS) or _is_of_the_user(error):
+        return error
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    failure = InputError(
+        f"{owner}: the data code raised {error!r} in {place.name}, line {place.lineno} of {place.filename}. "
+        "Data code does not end the process: let it raise an ordinary exception if the data is wrong, or return at its "
+        "end."
+    )
+    failure.__cause__ = error
+    return failure
+
+
+_ENDS = (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration)
+
+
+def _is_of_the_user(error: BaseException) -> bool:
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = [getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()]
+    return isinstance(error, KeyboardInterrupt) or any(
+        frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
 
 
 def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> Iterable[Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import wraps
 from threading import get_ident
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tpk.dataflow import Position, PositionTrail, check_iterable, close_dataflow, reset_state, shard
+from tpk.dataflow import Position, PositionTrail, check_iterable, close_dataflow, error_of_data, reset_state, shard
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
 from tpk.input_source.flow_facts import describe_flow, flow_size
@@ -16,6 +17,29 @@ from tpk.input_source.hang_watcher import stack_of
 logger = logging.getLogger(__name__)
 
 _AT_THE_BEGINNING: dict[str, Any] = {"position": None, "skip": 0, "ended": False}
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def _in_data_code(
+    method: Callable[Concatenate[DatapointStream, Parameters], Result],
+) -> Callable[Concatenate[DatapointStream, Parameters], Result]:
+    """Decorate a method that runs the user's code, which must not end the process."""
+
+    @wraps(method)
+    def guarded(stream: DatapointStream, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return method(stream, *args, **kwargs)
+        except Exception:
+            raise
+        except BaseException as error:
+            failure = error_of_data(error, stream.owner)
+            if failure is error:
+                raise
+            raise failure from error
+
+    return guarded
 
 
 class DatapointStream:
@@ -69,6 +93,7 @@ class DatapointStream:
         """Say what the datapoints must fit."""
         self._convert = DatapointConverter(signature, self.owner)
 
+    @_in_data_code
     def rewind(self, horizon: int = 0) -> None:
         """Make ready to start: from the loaded state if there is one, else from the first datapoint of the flow.
 
@@ -94,6 +119,7 @@ class DatapointStream:
         # Of a pass that is resumed nothing may be left.
         self._pass_start = self.index if loaded is None else -1
 
+    @_in_data_code
     def start(self) -> None:
         """Start the flow where `rewind` has said.
 
@@ -120,6 +146,7 @@ class DatapointStream:
     def __iter__(self) -> DatapointStream:
         return self
 
+    @_in_data_code
     def __next__(self) -> list[Array]:
         self.busy_thread = get_ident()
         try:
@@ -140,6 +167,7 @@ class DatapointStream:
             self._trail.advance()
         return self._convert(datapoint, index)
 
+    @_in_data_code
     def close(self) -> None:
         """Let go of the flow's iterator, and of the files and workers behind it."""
         iterator, self._iterator = self._iterator, _NotStarted(self.owner)
@@ -147,6 +175,7 @@ class DatapointStream:
             self._was_iterated = self._was_iterated or self.index > self.origin
             iterator.close()
 
+    @_in_data_code
     def finish(self) -> None:
         """Let go of all that the flow keeps, too, when the training is over; the position stays known."""
         busy = self.busy_thread
@@ -161,6 +190,7 @@ class DatapointStream:
             self.close()
             close_dataflow(self.flow)
 
+    @_in_data_code
     def state_after(self, count: int) -> dict[str, Any]:
         """Return the state in which `count` datapoints have been used, as plain data.
 

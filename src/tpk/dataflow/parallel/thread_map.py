@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from tpk.dataflow.base import error_of_data
 from tpk.dataflow.parallel.flow_runner import check_positive
 from tpk.dataflow.parallel.parallel_map import ParallelMap
 
@@ -52,11 +53,20 @@ class MultiThreadMapData(ParallelMap):
             for number, datapoint in datapoints:
                 while len(tasks) >= self.buffer_size:
                     yield self._next_result(tasks)
-                tasks[pool.submit(self.func, datapoint)] = number
+                tasks[pool.submit(self._apply, datapoint)] = number
             while tasks:
                 yield self._next_result(tasks)
         finally:
             pool.shutdown(cancel_futures=True)
+
+    def _apply(self, datapoint: Any) -> Any:
+        try:
+            return self.func(datapoint)
+        except BaseException as error:
+            failure = error_of_data(error, type(self).__name__)
+            if failure is error:
+                raise
+            raise failure from error
 
     def _next_result(self, tasks: dict[Future[Any], int]) -> tuple[int, Any]:
         future = next(iter(tasks)) if self.ordered else wait(tasks, return_when=FIRST_COMPLETED).done.pop()

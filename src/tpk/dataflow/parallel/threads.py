@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, seed_dataflow, shard
+from tpk.dataflow.base import DataFlow, error_of_data, seed_dataflow, shard
 from tpk.dataflow.parallel.flow_runner import FlowRunner, RunFlow, check_positive
 from tpk.dataflow.parallel.team import Team, TeamState
 from tpk.dataflow.parallel.wire import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
-from tpk.errors import ConfigError, InputError
+from tpk.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class FlowThread:
         self._buffer = _Buffer(num_prefetch)
         self._state: Any = None
         self._items_since = 0
-        self._thread = threading.Thread(target=_run, args=(work, self._buffer), name=f"tpk {name}", daemon=True)
+        self._thread = threading.Thread(target=_run, args=(work, self._buffer, name), name=f"tpk {name}", daemon=True)
         self._thread.start()
         self.stop = weakref.finalize(self, self._buffer.close)
 
@@ -160,18 +160,13 @@ class FlowThread:
         logger.warning("%s %s %g s; it is at\n%s", self.name, what, seconds, stack)
 
 
-def _run(work: RunFlow, buffer: _Buffer) -> None:
+def _run(work: RunFlow, buffer: _Buffer, name: str) -> None:
     try:
         work(buffer)
     except LinkClosed:
         pass  # Nobody wants more.
     except BaseException as error:
-        if isinstance(error, Exception) and not isinstance(error, StopIteration):
-            buffer.put(ERROR, error)
-        else:
-            failure = InputError(f"the flow ended its thread: {error!r}")
-            failure.__cause__ = error
-            buffer.put(ERROR, failure)
+        buffer.put(ERROR, error_of_data(error, name))
 
 
 class _Buffer:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 from collections import namedtuple
+from contextlib import contextmanager
 from fractions import Fraction
 from itertools import islice
 
@@ -12,6 +18,7 @@ import numpy as np
 import pytest
 
 from tpk.dataflow import DataFromGenerator, DataFromList, MultiProcessMapData, MultiProcessRunner, close_dataflow
+from tpk.dataflow.parallel.block import BlockFile, create_file
 from tpk.dataflow.parallel.receiver import Receiver
 from tpk.dataflow.parallel.sender import Sender
 from tpk.dataflow.parallel.wire import LinkClosed
@@ -46,10 +53,15 @@ KINDS = {
 @pytest.fixture
 def link():
     """A sender and a receiver in one process."""
-    main, side = socket.socketpair(), socket.socketpair()
-    yield Sender(main[0], side[0]), Receiver(main[1], side[1])
-    for each in (*main, *side):
-        each.close()
+    with linked(create_file()) as ends:
+        yield ends
+
+
+@contextmanager
+def linked(descriptor):
+    here, there = socket.socketpair()
+    with here, there:
+        yield Sender(here, BlockFile(descriptor)), Receiver(there, BlockFile(os.dup(descriptor)))
 
 
 def assert_same(received, sent):
@@ -161,6 +173,29 @@ def test_many_kept_then_dropped_give_their_memory_back(link):
     assert len(receiver._blocks) < 150
 
 
+@pytest.mark.skipif(not hasattr(mmap, "MADV_REMOVE"), reason="the system takes parts of a file back on Linux only")
+def test_memory_that_is_not_used_again_goes_back_to_the_system():
+    descriptor = create_file()
+    with linked(descriptor) as (sender, receiver):
+        for size in (1_000_000, 2_000_000, 4_000_000, 8_000_000):
+            sender.send([np.full(size, 1, np.uint8)])
+            received = receiver.receive()[0]
+            assert received.sum() == size
+            del received
+            receiver._acknowledge()
+        kept = []
+        for number in range(100):
+            sender.send([np.full(8_000_000, number, np.uint8)])
+            kept.append(receiver.receive()[0])
+        assert os.fstat(descriptor).st_blocks * 512 > 100 * 8_000_000
+        assert all(array[0] == array[-1] == number for number, array in enumerate(kept))
+        kept.clear()
+        for number in range(100):
+            sender.send([np.full(8_000_000, number, np.uint8)])
+            assert receiver.receive()[0][-1] == number
+        assert os.fstat(descriptor).st_blocks * 512 < 20 * 8_000_000
+
+
 def test_the_memory_of_workers_does_not_grow_over_many_datapoints():
     psutil = pytest.importorskip("psutil")
     assert psutil
@@ -224,3 +259,38 @@ def test_the_number_ahead_can_be_chosen():
     made = [number for (number,) in islice(flow, 10)]
     assert made == list(range(10))
     close_dataflow(flow)
+
+
+def test_workers_take_few_descriptors_however_much_is_ahead_and_kept(tmp_path):
+    code = """
+        import ctypes, os, resource, sys, threading, time
+        from pathlib import Path
+        import numpy as np
+        from tpk.dataflow import DataFromGenerator, MultiProcessRunner
+
+        # Of what is sent, and not received yet, the superuser may have any number.
+        CAP_SYS_ADMIN, CAP_SYS_RESOURCE, PR_CAPBSET_DROP = 21, 24, 24
+        if sys.platform == "linux" and os.getuid() == 0:
+            for capability in (CAP_SYS_ADMIN, CAP_SYS_RESOURCE):
+                assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+        far_ahead = Path(sys.argv[1])
+
+        def numbers():
+            for number in range(1000):
+                if number == 250:
+                    (far_ahead / str(os.getpid())).touch()
+                yield [np.full(10, number)]
+
+        flow = MultiProcessRunner(DataFromGenerator(numbers), 4)
+        datapoints = iter(flow)
+        kept = [next(datapoints)[0]]
+        deadline = time.monotonic() + 60
+        while len(list(far_ahead.iterdir())) < 4:
+            assert time.monotonic() < deadline, "a worker has not come far"
+            threading.Event().wait(0.01)
+        kept += [array for (array,) in datapoints]
+        assert [int(array[-1]) for array in kept] == list(range(1000))
+        flow.close()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), tmp_path], check=True, timeout=180)

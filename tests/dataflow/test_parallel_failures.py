@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from itertools import islice
 
@@ -245,12 +246,15 @@ def test_no_room_for_shared_memory_is_told():
 def test_shared_memory_has_no_name_even_where_it_must_be_a_file(monkeypatch, tmp_path):
     monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    descriptor = block.create_block(10_000)
-    assert os.fstat(descriptor).st_size == 10_000
+    descriptor = block.create_file()
+    file = block.BlockFile(descriptor)
     assert list(tmp_path.iterdir()) == []
-    memory = block.map_block(descriptor, 10_000)
-    memory[:3] = b"abc"
-    assert memory[:3] == b"abc"
+    for text in (b"abc", b"xyz"):
+        file.reserve(8192)
+        file.map_next(8192)[:3] = text
+    assert os.fstat(descriptor).st_size == 2 * 8192
+    assert os.pread(descriptor, 3, 0) == b"abc"
+    assert os.pread(descriptor, 3, 8192) == b"xyz"
 
 
 @pytest.mark.parametrize(
@@ -272,19 +276,19 @@ def test_no_process_is_left(use, end):
     assert not children()
 
 
-def script_with_a_worker(tmp_path, after):
+def script_with_a_worker(tmp_path, after, takes_for_ever="threading.Event().wait(1)"):
     """Start a script whose worker is at something that takes forever; return it, and the worker's process id."""
     script = tmp_path / "main.py"
     script.write_text(
         textwrap.dedent(
             f"""
-            import os, sys, threading
+            import ctypes, os, signal, sys, threading
             from tpk.dataflow import DataFromGenerator, MultiProcessRunner
 
             def takes_for_ever():
                 yield os.getpid()
                 while True:
-                    threading.Event().wait(1)
+                    {takes_for_ever}
 
             flow = iter(MultiProcessRunner(DataFromGenerator(takes_for_ever), 1))
             print(next(flow), flush=True)
@@ -306,6 +310,53 @@ def test_workers_end_with_their_parent(tmp_path, number):
         finally:
             process.kill()
         wait_until_gone([worker])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can kill on behalf of somebody who is gone")
+@pytest.mark.parametrize(
+    "after",
+    [
+        "next(flow)",
+        # One that has all descriptors of the parent, and lives on.
+        "if not os.fork():\n                signal.pause()\n            next(flow)",
+    ],
+    ids=["alone", "with a fork"],
+)
+def test_workers_end_with_their_parent_though_the_users_code_keeps_pythons_lock(tmp_path, after):
+    at_it = tmp_path / "at_it"
+    # As a regular expression or a loop in an extension may keep it.
+    keeps_the_lock = f"open({str(at_it)!r}, 'w'); ctypes.PyDLL(None).sleep(600)"
+    process, worker = script_with_a_worker(tmp_path, after, keeps_the_lock)
+    with process:
+        try:
+            wait_until(at_it.exists)
+            wait_until(lambda: len(psutil.Process(process.pid).children()) == (2 if "fork" in after else 1))
+        finally:
+            others = [child.pid for child in psutil.Process(process.pid).children() if child.pid != worker]
+            process.kill()
+            process.wait(30)
+            try:
+                wait_until_gone([worker], seconds=10)
+            finally:
+                for other in others:
+                    os.kill(other, signal.SIGKILL)
+
+
+def wait_until(holds, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+def test_workers_outlive_the_thread_that_started_them():
+    flow = MultiProcessRunner(DataFromList([[number] for number in range(1000)]), 1, num_prefetch=1)
+    datapoints = []
+    thread = threading.Thread(target=lambda: datapoints.append(iter(flow)) or next(datapoints[0]))
+    thread.start()
+    thread.join()
+    assert [number for (number,) in datapoints[0]] == list(range(1, 1000))
+    flow.close()
 
 
 @pytest.mark.parametrize("after", ["", "raise ValueError", "sys.exit(3)", "del flow"])

@@ -1,46 +1,99 @@
 """Blocks of memory that two processes share, and that nothing has to clean up.
 
-A block has no name in any file system: it is gone when the last process that maps it is, however that process ended.
+All blocks that one process makes for another lie in one file, which has no name in any file system: it is gone when
+the last process that has it is, however that process ended.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import mmap
 import os
 import tempfile
+import weakref
+from typing import Any
+
+import numpy as np
 
 from tpk.errors import InputError
 
 _STEPS_PER_OCTAVE = 8
 
 
-def create_block(size: int) -> int:
-    """Return a file descriptor of new shared memory, all of which is really there.
+class BlockFile:
+    """The file of the blocks, as either end has it.
+
+    It takes one descriptor, however many blocks there are. The blocks follow one another; each end takes them in the
+    order in which they were made, so that both know where each begins.
 
     Args:
-        size: bytes.
-
-    Raises:
-        InputError: there is not so much memory left.
+        descriptor: of a file of `create_file`; it is closed along with this object.
     """
-    descriptor = _anonymous_file()
-    try:
-        _reserve(descriptor, size)
-    except OSError as error:
-        os.close(descriptor)
-        raise InputError(
-            f"there is no room for {size:,} bytes of shared memory: {error}. Use smaller batches, fewer worker "
-            "processes or a smaller num_prefetch, or give the machine (or container) more memory."
-        ) from error
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._end = 0
+        self.close = weakref.finalize(self, os.close, descriptor)
+
+    def reserve(self, size: int) -> None:
+        """Make the next block; all of its memory is really there then.
+
+        Args:
+            size: bytes, as `block_size` returns them.
+
+        Raises:
+            InputError: there is not so much memory left.
+        """
+        # Touching memory that turns out not to be there would kill the process.
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._descriptor, self._end, size)
+            else:
+                os.ftruncate(self._descriptor, self._end + size)
+        except OSError as error:
+            raise _no_room(size, error) from error
+
+    def map_next(self, size: int) -> memoryview:
+        """Return the next block, writable; it stays mapped until no view of it is left.
+
+        Args:
+            size: that with which it was made.
+
+        Raises:
+            InputError: there is no room for it in this process.
+        """
+        # Each `mmap.mmap` would keep a descriptor of its own.
+        address = _libc().mmap(
+            None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, self._descriptor, self._end
+        )
+        if address == _FAILED:
+            error = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            raise _no_room(size, error) from error
+        self._end += size
+        memory = (ctypes.c_ubyte * size).from_address(address)
+        # At the exit of the process somebody may still look at it; it goes with the process then.
+        weakref.finalize(memory, _libc().munmap, address, size).atexit = False
+        return memoryview(np.frombuffer(memory, np.uint8))
+
+
+def create_file() -> int:
+    """Return the descriptor of a new file for blocks."""
+    if hasattr(os, "memfd_create"):
+        # Not in /dev/shm, which is 64 MB small in a container.
+        return os.memfd_create("tpk-dataflow")
+    descriptor, path = tempfile.mkstemp(prefix="tpk-dataflow-")
+    os.unlink(path)
     return descriptor
 
 
-def map_block(descriptor: int, size: int) -> mmap.mmap:
-    """Map a block into this process, and close its descriptor."""
-    try:
-        return mmap.mmap(descriptor, size)
-    finally:
-        os.close(descriptor)
+def give_back(block: memoryview) -> None:
+    """Give the memory of a block that nobody uses any more back to the system, whoever still has it mapped.
+
+    Where the system cannot do that (only Linux can), it comes back with the file.
+    """
+    if hasattr(mmap, "MADV_REMOVE"):
+        _libc().madvise(np.frombuffer(block, np.uint8).ctypes.data, len(block), mmap.MADV_REMOVE)
 
 
 def block_size(needed: int) -> int:
@@ -50,18 +103,20 @@ def block_size(needed: int) -> int:
     return -(-needed // step) * step
 
 
-def _anonymous_file() -> int:
-    if hasattr(os, "memfd_create"):
-        # Not in /dev/shm, which is 64 MB small in a container.
-        return os.memfd_create("tpk-dataflow")
-    descriptor, path = tempfile.mkstemp(prefix="tpk-dataflow-")
-    os.unlink(path)
-    return descriptor
+@functools.cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    integer, size, pointer, offset = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_long
+    libc.mmap.argtypes, libc.mmap.restype = [pointer, size, integer, integer, integer, offset], pointer
+    libc.munmap.argtypes, libc.madvise.argtypes = [pointer, size], [pointer, size, integer]
+    return libc
 
 
-def _reserve(descriptor: int, size: int) -> None:
-    """Make the file as large as that. Touching memory that turns out not to be there would kill the process."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-    else:
-        os.ftruncate(descriptor, size)
+_FAILED = ctypes.c_void_p(-1).value
+
+
+def _no_room(size: int, error: OSError) -> InputError:
+    return InputError(
+        f"there is no room for {size:,} bytes of shared memory: {error}. Use smaller batches, fewer worker "
+        "processes or a smaller num_prefetch, or give the machine (or container) more memory."
+    )

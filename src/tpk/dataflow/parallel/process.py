@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import pickle
@@ -19,6 +20,7 @@ from typing import Any
 
 import cloudpickle
 
+from tpk.dataflow.parallel.block import BlockFile, create_file
 from tpk.dataflow.parallel.receiver import Receiver, RemoteFailure
 from tpk.dataflow.parallel.sender import Sender
 from tpk.dataflow.parallel.wire import LinkClosed
@@ -69,14 +71,15 @@ class WorkerProcess:
         self._patience = self._next_patience = patience
         job = _pickle_job(name, Job(work, num_prefetch))
         results, results_there = _socket_pair()
-        results_side, results_side_there = _socket_pair()
         tasks, tasks_there = _socket_pair()
-        tasks_side, tasks_side_there = _socket_pair()
-        there = [results_there, results_side_there, tasks_there, tasks_side_there]
-        self._sockets = [results, results_side, tasks, tasks_side]
+        lifeline, lifeline_there = _socket_pair()
+        there = [results_there, tasks_there, lifeline_there]
+        self._sockets = [results, tasks]
+        results_file, tasks_file = create_file(), create_file()
+        results_blocks, tasks_blocks = BlockFile(results_file), BlockFile(tasks_file)
         self._stacks: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._is_ready = False
-        descriptors = [*(each.fileno() for each in there), self._stacks.fileno()]
+        descriptors = [*(each.fileno() for each in there), results_file, tasks_file, self._stacks.fileno()]
         try:
             self._process = subprocess.Popen(
                 _command_line([*descriptors, self.owner]),
@@ -87,9 +90,11 @@ class WorkerProcess:
         finally:
             for each in there:
                 each.close()
-        self.stop = weakref.finalize(self, _stop, self._process, self._sockets, self._stacks, self.owner)
-        self.tasks = Sender(tasks, tasks_side)
-        self.results = Receiver(results, results_side, num_prefetch, _log_from(name))
+        _keep_from_forks(lifeline)
+        held = [lifeline, self._stacks]
+        self.stop = weakref.finalize(self, _stop, self._process, self._sockets, held, self.owner)
+        self.tasks = Sender(tasks, tasks_blocks)
+        self.results = Receiver(results, results_blocks, num_prefetch, _log_from(name))
         try:
             results.sendall(LENGTH.pack(len(job)))
             results.sendall(job)
@@ -273,7 +278,7 @@ def _close(sockets: Iterable[socket.socket]) -> None:
         each.close()
 
 
-def _stop(process: Any, sockets: list[socket.socket], stacks: Any, owner: int) -> None:
+def _stop(process: Any, sockets: list[socket.socket], held: list[Any], owner: int) -> None:
     if os.getpid() != owner:  # a fork of the owner
         return
     _close(sockets)
@@ -282,4 +287,24 @@ def _stop(process: Any, sockets: list[socket.socket], stacks: Any, owner: int) -
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    stacks.close()
+    for each in held:
+        each.close()
+
+
+_lifelines: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _keep_from_forks(lifeline: socket.socket) -> None:
+    """See to it that only this process has the lifeline of a worker, which ends when nobody has it any more."""
+    _register_with_forks()
+    _lifelines.add(lifeline)
+
+
+@functools.cache
+def _register_with_forks() -> None:
+    os.register_at_fork(after_in_child=_close_lifelines)
+
+
+def _close_lifelines() -> None:
+    for lifeline in list(_lifelines):
+        lifeline.close()

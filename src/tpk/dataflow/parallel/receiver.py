@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import pickle
 import socket
 import weakref
@@ -14,7 +13,7 @@ import attrs
 import numpy as np
 
 from tpk.dataflow.memory import aligned_empty
-from tpk.dataflow.parallel.block import map_block
+from tpk.dataflow.parallel.block import BlockFile
 from tpk.dataflow.parallel.sender import AHEAD_BYTES, AHEAD_MAX, Layout
 from tpk.dataflow.parallel.wire import (
     ARRAYS,
@@ -56,13 +55,13 @@ class RemoteFailure(Exception):
 
 @attrs.define
 class _Block:
-    memory: mmap.mmap
+    memory: memoryview
     release: Callable[[Any], None]
     lease: Any = None
 
 
 class Receiver:
-    """Receives datapoints from the `Sender` at the other end of two sockets.
+    """Receives datapoints from the `Sender` at the other end of a socket.
 
     The arrays of a datapoint are views into shared memory, writable, and start on a multiple of 64 bytes. Their block
     is used again when the last of them is gone. While very many are kept, further ones are copies.
@@ -70,7 +69,7 @@ class Receiver:
     Args:
         main: a Unix stream socket for the messages. If it has a timeout, `receive` may raise `TimeoutError`, and can
             be called again then.
-        side: one for the descriptors of blocks.
+        file: the sender's, for the blocks.
         num_prefetch: as the sender has it.
         log: takes what the sender logs.
 
@@ -83,12 +82,12 @@ class Receiver:
     def __init__(
         self,
         main: socket.socket,
-        side: socket.socket,
+        file: BlockFile,
         num_prefetch: int | None = None,
         log: Callable[[Any], None] = lambda record: None,
     ) -> None:
         self._main = main
-        self._side = side
+        self._file = file
         self._log = log
         self._acknowledge_at = 1 if num_prefetch is not None and num_prefetch < AHEAD_MAX else _ALL_ACKNOWLEDGED_AT
         self._data = b""
@@ -193,12 +192,8 @@ class Receiver:
             self._log(pickle.loads(payload))
 
     def _add_block(self, number: int, size: int) -> None:
-        _, descriptors, _, _ = socket.recv_fds(self._side, 1, 1)
-        if not descriptors:
-            raise LinkClosed("the sender of the datapoints is gone")
         released = self._released
-        memory = map_block(descriptors[0], size)
-        self._blocks[number] = _Block(memory, lambda reference: released.append(number))
+        self._blocks[number] = _Block(self._file.map_next(size), lambda reference: released.append(number))
         if size > AHEAD_BYTES // AHEAD_MAX:
             self._acknowledge_at = 1
 

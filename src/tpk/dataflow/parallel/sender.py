@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import socket
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import cloudpickle
 import numpy as np
 
 from tpk.dataflow.memory import ALIGNMENT
-from tpk.dataflow.parallel.block import block_size, create_block, map_block
+from tpk.dataflow.parallel.block import BlockFile, block_size, give_back
 from tpk.dataflow.parallel.wire import (
     ARRAYS,
     BLOCK,
@@ -63,10 +62,10 @@ class Layout:
 class _Block:
     """A block as its sender sees it, with the arrays that lie in it in each layout."""
 
-    def __init__(self, number: int, size: int, descriptor: int) -> None:
+    def __init__(self, number: int, size: int, memory: memoryview) -> None:
         self.number = number
         self.size = size
-        self.memory = map_block(descriptor, size)
+        self.memory = memory
         self.views: dict[int, list[np.ndarray[Any, Any]]] = {}
 
     def arrays(self, layout: Layout) -> list[np.ndarray[Any, Any]]:
@@ -78,23 +77,23 @@ class _Block:
 
 
 class Sender:
-    """Sends datapoints to the `Receiver` at the other end of two sockets.
+    """Sends datapoints to the `Receiver` at the other end of a socket.
 
     It waits while the receiver is too far behind; a block is written again only after the receiver has let go of the
     last view into it. What the receiver keeps does not count as being behind: there are more blocks then.
 
     Args:
         main: a Unix stream socket for the messages.
-        side: one for the descriptors of blocks.
+        file: for the blocks; of this sender alone, and its receiver.
         num_prefetch: how many datapoints to be ahead at most; None for what `AHEAD_BYTES` says.
 
     Raises:
         LinkClosed: (from every method) the other end is gone.
     """
 
-    def __init__(self, main: socket.socket, side: socket.socket, num_prefetch: int | None = None) -> None:
+    def __init__(self, main: socket.socket, file: BlockFile, num_prefetch: int | None = None) -> None:
         self._main = main
-        self._side = side
+        self._file = file
         self._num_prefetch = num_prefetch
         self._window = num_prefetch or AHEAD_MIN
         self._ahead = 0
@@ -198,9 +197,8 @@ class Sender:
             offsets, size = _lay_out([part.nbytes for part in parts])
             block = self._acquire(size)
             number, spans = block.number, [(offset, part.nbytes) for offset, part in zip(offsets, parts, strict=True)]
-            memory = memoryview(block.memory)
             for (offset, length), part in zip(spans, parts, strict=True):
-                memory[offset : offset + length] = part
+                block.memory[offset : offset + length] = part
         self._send_payload(OBJECT, number, pickle.dumps((head if is_inline else None, spans), protocol=5))
 
     def _pickle(self, datapoint: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
@@ -232,13 +230,8 @@ class Sender:
         return self._new_block(block_size(size))
 
     def _new_block(self, size: int) -> _Block:
-        descriptor = create_block(size)
-        try:
-            socket.send_fds(self._side, [b"b"], [descriptor])
-        except OSError as error:
-            os.close(descriptor)
-            raise LinkClosed("the receiver of the datapoints is gone") from error
-        block = _Block(self._blocks_made, size, descriptor)
+        self._file.reserve(size)
+        block = _Block(self._blocks_made, size, self._file.map_next(size))
         self._blocks_made += 1
         self._blocks[block.number] = block
         self._write(HEADER.pack(BLOCK, block.number, size))
@@ -247,6 +240,7 @@ class Sender:
     def _drop(self, block: _Block) -> None:
         self._free.remove(block)
         del self._blocks[block.number]
+        give_back(block.memory)
         self._write(HEADER.pack(DROP, block.number, 0))
 
     def _write(self, message: bytes) -> None:

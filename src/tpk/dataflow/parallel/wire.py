@@ -3,7 +3,7 @@
 Each message is a header (kind, number, value), followed by `value` bytes if its kind is one of `WITH_PAYLOAD`. From the
 sender of datapoints to the receiver:
 
-- `BLOCK`: block `number` of `value` bytes exists; its descriptor has been sent over the side socket. `DROP`: it is no
+- `BLOCK`: block `number` exists; it is the next one in the file of the blocks, and has `value` bytes. `DROP`: it is no
   longer used.
 - `LAYOUT`: what the datapoints of layout `number` look like. `FORGET`: all layouts are void.
 - `ARRAYS`: a datapoint of layout `value` is in block `number`.

@@ -24,15 +24,19 @@ from contextlib import suppress
 import attrs
 import cloudpickle
 
+from tpk.dataflow.parallel.block import BlockFile
 from tpk.dataflow.parallel.receiver import Receiver
 from tpk.dataflow.parallel.sender import Sender
 from tpk.dataflow.parallel.wire import LinkClosed
+
+if sys.platform != "win32":  # where there are no workers, but this module is imported all the same
+    import fcntl
 
 LENGTH = struct.Struct("<Q")
 """Before the pickled job on the socket: its bytes."""
 
 _GRACE = 2.0
-"""Seconds that the user's code has to end by itself when the parent is gone."""
+"""Seconds that the user's code has to end by itself when the parent wants no more."""
 
 
 @attrs.frozen
@@ -48,28 +52,31 @@ class Job:
     num_prefetch: int | None
 
 
-def main(results: int, results_side: int, tasks: int, tasks_side: int, stacks: int, parent: int) -> None:
+def main(results: int, tasks: int, lifeline: int, results_file: int, tasks_file: int, stacks: int, parent: int) -> None:
     """Do the job that comes over a socket, until it is done or the parent is gone.
 
     Args:
         results: descriptor of the socket over which results go, and over which the job comes.
-        results_side: of the one for their blocks.
         tasks: of the socket over which tasks come.
-        tasks_side: of the one for their blocks.
+        lifeline: of a socket whose other end the parent has as long as it lives and has not waited for this process.
+        results_file: of the file for the blocks of results.
+        tasks_file: of the one for those of tasks.
         stacks: of a file that takes the stacks of all threads, on SIGUSR1 or when the process crashes.
         parent: the process id of the parent.
     """
     _prepare_signals(stacks)
-    sockets = [socket.socket(fileno=descriptor) for descriptor in (results, results_side, tasks, tasks_side)]
+    _die_with_parent(lifeline, parent)
+    results_socket, tasks_socket = socket.socket(fileno=results), socket.socket(fileno=tasks)
+    results_blocks = BlockFile(results_file)
     over = threading.Event()
-    threading.Thread(target=_end_with_parent, args=(sockets[1], parent, over), daemon=True).start()
-    sender = Sender(sockets[0], sockets[1])
+    threading.Thread(target=_end_with_parent, args=(results_socket, parent, over), daemon=True).start()
+    sender = Sender(results_socket, results_blocks)
     try:
-        job = pickle.loads(_receive_exactly(sockets[0]))
-        sender = Sender(sockets[0], sockets[1], job.num_prefetch)
+        job = pickle.loads(_receive_exactly(results_socket))
+        sender = Sender(results_socket, results_blocks, job.num_prefetch)
         logging.getLogger("tpk").addHandler(_ToParent(sender))
         logging.getLogger("tpk").setLevel(logging.INFO)
-        job.work(sender, Receiver(sockets[2], sockets[3]))
+        job.work(sender, Receiver(tasks_socket, BlockFile(tasks_file)))
     except LinkClosed:
         pass  # The parent wants no more.
     except BaseException as error:
@@ -89,10 +96,26 @@ def _prepare_signals(stacks: int) -> None:
     os.write(stacks, b"\n")  # The parent sees that it may send the signal now.
 
 
-def _end_with_parent(side: socket.socket, parent: int, over: threading.Event) -> None:
-    """End this process when the parent is gone, even if the user's code is at something that takes long."""
-    # The parent sends nothing here, so there is something to read only when it has closed its end.
-    while os.getppid() == parent and not select.select([side], [], [], 1.0)[0]:
+def _die_with_parent(lifeline: int, parent: int) -> None:
+    """Have the kernel kill this process when the parent is gone, where it can (Linux).
+
+    No thread could do so while the user's code keeps Python's lock. That the parent dies is not the signal
+    (`PR_SET_PDEATHSIG`): it would come when the thread ends that has started this process.
+    """
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        # Nothing is ever sent here, so that all that can happen is the closing of the other end.
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _end_with_parent(connection: socket.socket, parent: int, over: threading.Event) -> None:
+    """End this process when the parent wants no more, even if the user's code is at something that takes long."""
+    closed = select.poll()
+    closed.register(connection, select.POLLHUP)
+    while os.getppid() == parent and not closed.poll(1000):
         pass
     if not over.wait(_GRACE):
         os._exit(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -197,21 +199,90 @@ def test_sparse_gradients(strategy):
     assert_equal(many, one)
 
 
+def layer_of_tpk(x, **regularizers):
+    return layers.dense(x, 2, kernel_initializer=v1.ones_initializer(), use_bias=False, **regularizers)
+
+
+def layer_of_tensorflow_1(x, **regularizers):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # They are deprecated.
+        return v1.layers.dense(x, 2, kernel_initializer=v1.ones_initializer(), use_bias=False, **regularizers)
+
+
+def variable_of_tensorflow(x, kernel_regularizer, activity_regularizer):
+    kernel = v1.get_variable("kernel", [5, 2], initializer=v1.ones_initializer(), regularizer=kernel_regularizer)
+    outputs = x @ kernel
+    add_loss(activity_regularizer(outputs) / tf.cast(tf.shape(x)[0], tf.float32))
+    return outputs
+
+
+def all_by_hand(x, kernel_regularizer, activity_regularizer):
+    kernel = v1.get_variable("kernel", [5, 2], initializer=v1.ones_initializer())
+    add_loss(kernel_regularizer(kernel))
+    outputs = x @ kernel
+    add_loss(activity_regularizer(outputs) / tf.cast(tf.shape(x)[0], tf.float32))
+    return outputs
+
+
+def add_loss(loss):
+    v1.add_to_collection(v1.GraphKeys.REGULARIZATION_LOSSES, loss)
+
+
 class Regularized(Model):
     """Asks for the losses in the graph, as TF1 code does."""
 
+    def __init__(self, layer, total):
+        super().__init__()
+        self.layer, self.total = layer, total
+
     def build_graph(self, x, y):
-        hidden = layers.dense(x, 2, kernel_regularizer=tf.nn.l2_loss, kernel_initializer=v1.ones_initializer())
-        v1.losses.mean_squared_error(y, hidden)
-        return v1.losses.get_total_loss()
+        hidden = self.layer(x, kernel_regularizer=tf.nn.l2_loss, activity_regularizer=tf.nn.l2_loss)
+        cost = v1.losses.mean_squared_error(y, hidden)
+        return tf.identity(self.total(cost), name="cost")
 
 
+TOTALS = {
+    "get_total_loss": lambda cost: v1.losses.get_total_loss(),
+    "get_regularization_loss": lambda cost: cost + v1.losses.get_regularization_loss(),
+    "collection": lambda cost: cost + tf.add_n(v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)),
+}
+LAYERS = [layer_of_tpk, variable_of_tensorflow, all_by_hand]
+if hasattr(v1.layers, "dense"):  # with Keras 2
+    LAYERS.append(layer_of_tensorflow_1)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
-def test_each_tower_gets_its_own_losses(strategy):
-    data = batches(STEPS * 2)
-    many = train(tpk.use(strategy, devices=2), data, model=Regularized())
-    one = train("single", concatenated(data, 2), model=Regularized())
-    assert_equal(many, one)
+def test_each_tower_gets_the_losses_of_its_own_activities_and_of_the_weights_it_uses(strategy, layer):
+    data = batches(STEPS * 3)
+    model = Regularized(layer, TOTALS["get_total_loss"])
+    many = train(tpk.use(strategy, devices=3), data, model=model)
+    assert_equal(many, train("single", concatenated(data, 3), model=model))
+
+
+@pytest.mark.parametrize("total", TOTALS)
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("strategy", ["single", "replicated", "parameter_server", "async"])
+def test_the_cost_of_each_tower_is_that_of_one_tower_on_its_data(strategy, layer, total):
+    data = batches(3)
+    model, given = Regularized(layer, TOTALS[total]), iter(data)
+    strategy = strategy if strategy == "single" else tpk.use(strategy, devices=3)
+    trainer = tpk.SingleCostTrainer(strategy)
+    source = tpk.TensorInput(lambda: list(map(tf.constant, next(given))))
+    trainer.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
+    with trainer.graph.as_default():
+        trainer.build_inference_tower("evaluation", [tf.constant(each) for each in data[0]])
+        costs = [tower.get_tensor("cost") for tower in trainer.towers]
+        with v1.Session(config=trainer.session_config(v1.ConfigProto())) as sess:
+            sess.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            values = sess.run(costs)
+
+    def cost_of(x, y):
+        outputs = x.sum(axis=1, keepdims=True) @ np.ones([1, 2], np.float32)
+        return ((outputs - y) ** 2).mean() + 10 / 2 + (outputs**2).sum() / 2 / len(x)
+
+    expected = [cost_of(*datapoint) for datapoint in data[: len(values) - 1]]
+    np.testing.assert_allclose(values, [*expected, expected[0]], rtol=1e-5)
 
 
 def test_a_learning_rate_variable_is_one_for_all_towers():

@@ -133,12 +133,14 @@ def test_a_tower_computes_what_plain_keras_does_with_the_saved_model(keras, buil
         np.testing.assert_allclose(after[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_losses_are_those_of_plain_keras(keras, session, tmp_path):
+@pytest.mark.parametrize("collected", [False, True])
+def test_losses_are_those_of_plain_keras(keras, collected, session, tmp_path):
     net, losses = KerasModel(lambda: functional(keras), keras=keras.__name__), []
 
     def tower(x):
         outputs = net(x)
-        losses.append(net.losses)
+        keys = (GraphKeys.LOSSES, GraphKeys.REGULARIZATION_LOSSES)
+        losses.append([loss for key in keys for loss in v1.get_collection(key)] if collected else net.losses)
         return outputs
 
     graph, x, _ = in_graph(tower)

@@ -19,6 +19,9 @@ from tpk.tower.inline_keras import explain, record_inline_keras
 
 GraphKeys = tf.compat.v1.GraphKeys
 
+_OF_A_VARIABLE = re.compile(r"(?:^|/)Regularizer(?:_\d+)?/")
+"""The scope in which a loss is made that comes with a variable, by `get_variable` as well as by layers of all kinds."""
+
 # Summaries show one tower.
 _MAIN_TOWER_ONLY = (GraphKeys.SUMMARIES, MOVING_SUMMARY_OPS_KEY)
 
@@ -126,16 +129,18 @@ class TowerContext(abc.ABC):
         self._scopes.close()
 
     def _hide_losses(self) -> None:
-        """Let a tower that asks for the losses in the graph get its own, and not those of the towers before."""
+        """Let a tower that asks for the losses in the graph get its own, and not those of the towers before.
+
+        The losses that came with variables are collected where these are created, and not again where they are shared;
+        so a tower that shares them keeps those.
+        """
         if self.is_main_training_tower:
             return
-        keys = [GraphKeys.LOSSES]
-        if self.has_own_variables:  # Who shares variables shares their regularization, which came with them.
-            keys.append(GraphKeys.REGULARIZATION_LOSSES)
-        for key in keys:
+        for key in (GraphKeys.LOSSES, GraphKeys.REGULARIZATION_LOSSES):
             losses = tf.compat.v1.get_collection_ref(key)
             self._hidden[key] = list(losses)
-            losses.clear()
+            shared = key == GraphKeys.REGULARIZATION_LOSSES and not self.has_own_variables
+            losses[:] = [loss for loss in losses if shared and _OF_A_VARIABLE.search(loss.op.name)]
 
     @contextmanager
     def _is_current(self) -> Iterator[None]:

@@ -53,8 +53,9 @@ class KerasCall(abc.ABC):
         context = get_current_tower_context()
         # Who shares variables shares their regularization.
         if context is None or context.has_own_variables:
-            for loss in regularization:
-                graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
+            with tf.name_scope("Regularizer"):  # by which other towers know that it came with the weights
+                for loss in regularization:
+                    graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, tf.identity(loss))
 
 
 def check_model(model: Any, keras: Any) -> Any:

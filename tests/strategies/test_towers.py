@@ -159,6 +159,34 @@ def test_variables_pair_by_their_names_inside_the_tower():
     assert pairs == [("a", "tower1/a"), ("b", "tower1/b")]
 
 
+def test_no_variable_is_called_by_the_name_scope_of_its_tower():
+    def build():
+        weight = v1.get_variable("layer/weight", [])
+        cost = tf.square(weight, name="cost")
+        with tf.name_scope("deep"):
+            tf.Variable(0.0, trainable=False, name="count")
+        v1.metrics.mean(cost, name="metric")
+        v1.train.ExponentialMovingAverage(0.9).apply([weight, cost])
+
+    expected = ["layer/weight", "deep/count", "metric/total", "metric/count"]
+    expected += [f"{name}/ExponentialMovingAverage" for name in ("layer/weight", "cost")]
+    main, other = build_on_multi_tower(DEVICES[:2], build, ["", "tower1"])
+    assert names(main.created) == expected
+    assert names(other.created) == [f"tower1/{name}" for name in expected]
+    assert pair_variables(main, other) == list(zip(main.created, other.created, strict=True))
+
+
+def test_what_is_not_trained_has_no_scope_in_the_first_tower():
+    def build():
+        v1.get_variable("weight", [])
+        v1.get_variable("seen", [], trainable=False)
+        v1.metrics.mean(1.0, name="metric")
+
+    main, other = build_on_multi_tower(DEVICES[:2], build, ["tower0", "tower1"])
+    assert names(main.created) == ["tower0/weight", "seen", "metric/total", "metric/count"]
+    assert names(other.created) == [f"tower1/{name}" for name in ("weight", "seen", "metric/total", "metric/count")]
+
+
 @pytest.mark.parametrize(("of_first", "of_second"), [(["a", "b"], ["a", "c"]), (["a", "b", "c"], ["a"])])
 def test_towers_with_other_variables_do_not_pair(of_first, of_second):
     def build():

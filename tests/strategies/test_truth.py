@@ -325,3 +325,30 @@ def test_non_trainable_variables_are_averaged_on_request():
         strategy = tpk.use("replicated", devices=2, sync_variables=sync)
         variables = train(strategy, data, steps=1, model=Statistics(), callbacks=["RunUpdateOps"])
         assert (variables.saved["seen:0"], variables.local["tower1/seen:0"]) == expected
+
+
+class Measured(Model):
+    """Has state that TensorFlow names after tensors and name scopes."""
+
+    def build_graph(self, x, y):
+        cost = super().build_graph(x, y)
+        (_, update), trained = v1.metrics.mean(cost, name="mean_cost"), v1.trainable_variables()[-1:]
+        averages = v1.train.ExponentialMovingAverage(0.9)
+        for op in (update.op, averages.apply(trained)):
+            v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, op)
+        return cost
+
+
+@pytest.mark.parametrize("strategy", ["replicated", "parameter_server", "async"])
+def test_metrics_and_averages_of_tensorflow(strategy):
+    data = batches(STEPS * 2)
+    many = train(
+        tpk.use(strategy, devices=2), data, model=Measured(), source=tpk.QueueInput, callbacks=["RunUpdateOps"]
+    )
+    one = train("single", concatenated(data, 2), model=Measured(), callbacks=["RunUpdateOps"])
+    assert many.saved.keys() == one.saved.keys()
+    assert "dense_1/bias/ExponentialMovingAverage:0" in one.saved
+    assert many.local["mean_cost/count:0"] == one.local["mean_cost/count:0"] == STEPS
+    if strategy == "replicated":
+        totals = [many.local[f"{scope}mean_cost/total:0"] for scope in ("", "tower1/")]
+        assert sum(totals) / 2 == pytest.approx(one.local["mean_cost/total:0"], rel=1e-4)

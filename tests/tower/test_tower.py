@@ -133,6 +133,33 @@ def test_a_handle_finds_things_by_their_names_inside_the_tower():
         tower.towers["other"]
 
 
+def test_a_handle_finds_what_a_tower_that_shares_variables_has_of_its_own():
+    def measured(x):
+        return v1.metrics.mean(x, name="metric")[0]
+
+    tower = TowerFunc(measured, SIGNATURE)
+    for name_scope in ("tower0", "tower1"):
+        with TrainTowerContext(ns_name=name_scope, index=int(name_scope[-1]), total=2):
+            tower(x())
+    for handle in tower.towers:
+        assert handle.get_variable("metric/total").op.name == f"{handle.ns_name}/metric/total"
+
+
+def test_an_average_of_a_tensor_cannot_be_shared_and_the_error_says_what_to_do():
+    def averaged(x):
+        v1.train.ExponentialMovingAverage(0.9).apply([tf.reduce_sum(x, name="cost")])
+
+    tower = TowerFunc(averaged, SIGNATURE)
+    with TrainTowerContext(ns_name="tower0", total=2):
+        tower(x())
+    with (
+        pytest.raises(ValueError, match="tower1/cost/ExponentialMovingAverage") as caught,
+        TrainTowerContext(ns_name="tower1", index=1, total=2),
+    ):
+        tower(x())
+    assert "only if tpk.get_current_tower_context().is_main_training_tower" in caught.value.__notes__[0]
+
+
 # The rules.
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import attrs
@@ -44,6 +44,10 @@ def build_on_multi_tower(
 ) -> list[Tower]:
     """Build a tower on each device, under a `TrainTowerContext` with the name scope ``tower<index>``.
 
+    The variables that a tower creates are called by its variable scope and by the name that they would have in a tower
+    alone, also those that TensorFlow names after tensors and name scopes: a `tf.Variable`, a slot, a metric. What is
+    not trained is without the variable scope in the first tower, because it is saved.
+
     Args:
         devices: a device string for each tower.
         func: builds a tower, and returns its output; called once for each.
@@ -72,6 +76,7 @@ def build_on_multi_tower(
         context = TrainTowerContext(ns_name=f"tower{index}", vs_name=vs_name, index=index, total=len(devices))
         with (
             tf.compat.v1.device(device if place is None else place(device)),
+            _variables_named_as_alone(context) if context.has_own_variables else nullcontext(),
             record_variables() as created,
             sums.tower(index),
             context,
@@ -84,6 +89,27 @@ def build_on_multi_tower(
         towers.append(Tower(device, vs_name, output, list(variables), created))
     check_sums_are_complete()
     return towers
+
+
+@contextmanager
+def _variables_named_as_alone(context: TrainTowerContext) -> Iterator[None]:
+    """Within the context, no variable has a scope of the tower in its name, but for the variable scope in front."""
+    scopes = (context.ns_name, context.vs_name)
+
+    def creator(next_creator: Any, **options: Any) -> Any:
+        # Where `get_variable` gives the whole name, there is no name scope around.
+        around = tf.compat.v1.get_default_graph().get_name_scope()
+        name = "/".join(filter(None, (around, options.get("name") or "Variable")))
+        is_saved = context.is_main_tower and options.get("trainable") is False
+        parts = ["" if is_saved else context.vs_name, *(part for part in name.split("/") if part not in scopes)]
+        as_alone = "/".join(filter(None, parts))
+        if as_alone == name:
+            return next_creator(**options)
+        with tf.name_scope(""):
+            return next_creator(**{**options, "name": as_alone})
+
+    with tf.variable_creator_scope(creator):
+        yield
 
 
 def in_turn(get_inputs: Callable[[], Sequence[Any]]) -> Callable[[], Sequence[Any]]:

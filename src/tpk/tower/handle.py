@@ -105,7 +105,9 @@ class TowerHandle:
             for key in (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.LOCAL_VARIABLES)
             for variable in self._graph.get_collection(key)
         }
-        if full not in variables and plain in variables and not variables[plain].trainable:
+        if self.ns_name and f"{self.ns_name}/{plain}" in variables:
+            full = f"{self.ns_name}/{plain}"  # Towers that share variables have those of a metric, say, all the same.
+        elif full not in variables and plain in variables and not variables[plain].trainable:
             full = plain  # Towers with a scope of their own may all the same share what is not trained.
         if full not in variables:
             near = difflib.get_close_matches(full, list(variables), n=3, cutoff=0.5)

@@ -39,16 +39,8 @@ def take_snapshot(sess: Any, variables: Sequence[Any]) -> Snapshot:
         sess: the raw session, in which nothing runs at the moment.
         variables: variables of its graph.
     """
-    values = sess.run(list(variables)) if variables else []
-    # Arrays share memory with variables on the CPU. A resource variable that changes takes new memory while anybody
-    # has the old; a reference variable changes in place.
-    return Snapshot(
-        tuple(variables),
-        [
-            value if hasattr(variable, "handle") else np.array(value)
-            for variable, value in zip(variables, values, strict=True)
-        ],
-    )
+    # `Session.run` copies what it returns.
+    return Snapshot(tuple(variables), sess.run(list(variables)) if variables else [])
 
 
 class VariableWriter:

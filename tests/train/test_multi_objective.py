@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +11,7 @@ import tensorflow as tf
 import tpk
 from tpk import layers
 from tpk.graph.accumulation import AccumGradOptimizer
+from tpk.graph.determinism import unordered_updates
 from tpk.graph.objective import Objective
 from tpk.train.multi_objective import MultiObjectiveTrainer
 
@@ -304,6 +307,110 @@ def test_objectives_may_share_variables(update):
     record = train("single", batches(4), update=update, func=shared, objectives=objectives, steps=2)
     saved = [record.saved[f"{name}:0"] for name in ("trunk", "head0", "head1")]
     np.testing.assert_allclose(saved, [1 - 2 * RATE * (2 + 3), -2 * RATE, -2 * RATE], atol=1e-6)
+
+
+def rivals(a):
+    x, y = [v1.get_variable(name, initializer=tf.constant([1.0, -1.0])) for name in "xy"]
+    pull = tf.reduce_sum((x - 4.0) * y) + tf.reduce_mean(a)
+    return {"pull": pull, "push": tf.reduce_sum((x + 4.0) ** 2), "bind": tf.reduce_sum(x * y)}
+
+
+RIVALS = {"pull": "xy", "push": "x", "bind": "xy"}
+
+
+def move_rivals(every, steps):
+    """The values of x and y after each step, and of their averages for each objective, as NumPy computes them."""
+    value = {name: np.array([1.0, -1.0]) for name in "xy"}
+    velocity = {(objective, name): np.zeros(2) for objective, names in RIVALS.items() for name in names}
+    average, updates = {key: np.zeros(2) for key in velocity}, dict.fromkeys(RIVALS, 0)
+    for step in range(1, steps + 1):
+        x, y = value["x"], value["y"]
+        gradient = {"pull": {"x": y, "y": x - 4}, "push": {"x": 2 * (x + 4)}, "bind": {"x": y, "y": x}}
+        for objective, slopes in gradient.items():
+            if step % every[objective]:
+                continue
+            decay = min(0.5, updates[objective] / (9 + updates[objective]))
+            updates[objective] += 1
+            for name, slope in slopes.items():
+                key = objective, name
+                velocity[key] = 0.9 * velocity[key] + slope
+                value[name] = np.clip(value[name] - RATE * velocity[key], -1.5, 1.5)
+                average[key] = decay * average[key] + (1 - decay) * value[name]
+        yield {**value, **average}
+
+
+class Rivalry(tpk.Callback):
+    """Keeps the values of the variables after each step, and of their averages for each objective."""
+
+    def __init__(self):
+        self.optimizers, self.values = {name: [] for name in RIVALS}, []
+
+    def objectives(self, every):
+        return [
+            Objective(partial(self.optimizer, name), name=name, variables=f"[{names}]", every=every[name])
+            for name, names in RIVALS.items()
+        ]
+
+    def optimizer(self, objective):
+        """One whose state shows in which order variables are updated."""
+        clipped = tpk.VariableAssignmentOptimizer(momentum(), lambda variable: tf.clip_by_value(variable, -1.5, 1.5))
+        self.optimizers[objective].append(tpk.MovingAverageOptimizer(clipped, decay=0.5))
+        return self.optimizers[objective][-1]
+
+    def setup_graph(self, trainer):
+        variables = {each.op.name: each for each in [*v1.global_variables(), *v1.local_variables()]}
+        self.towers = []
+        for index, prefix in enumerate(["", "tower1/"][: len(self.optimizers["pull"])]):
+            own = {name: variables[prefix + name] for name in "xy"}
+            for objective, names in RIVALS.items():
+                slot = self.optimizers[objective][index].get_slot
+                own |= {(objective, name): slot(own[name], "average") for name in names}
+            self.towers.append(own)
+
+    def after_run(self, run_context, run_values):
+        self.values.append(run_context.session.run(self.towers))
+
+
+@pytest.mark.parametrize("every", [{"pull": 1, "push": 1, "bind": 1}, {"pull": 2, "push": 1, "bind": 3}], ids=str)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_objectives_that_share_variables_update_them_in_the_order_of_the_list(strategy, every):
+    trainings = [Rivalry(), Rivalry()]
+    for rivalry in trainings:
+        options = {"func": rivals, "objectives": rivalry.objectives(every), "callbacks": [rivalry], "steps": 100}
+        train(STRATEGIES[strategy][0], batches(200), update="together", **options)
+    first, second = (rivalry.values for rivalry in trainings)
+    for expected, towers, again in zip(move_rivals(every, 100), first, second, strict=True):
+        for values, same in zip(towers, again, strict=True):
+            for key, value in expected.items():
+                np.testing.assert_allclose(values[key], value, rtol=1e-4, atol=1e-5, err_msg=str(key))
+                np.testing.assert_array_equal(values[key], same[key], err_msg=str(key))
+
+
+def train_op_of(strategy, func, objectives):
+    trainer = MultiObjectiveTrainer(STRATEGIES[strategy][0], update="together")
+    trainer.setup_graph(SIGNATURE, tpk.FeedInput([[each] for each in batches(2)]), func, objectives)
+    return trainer.train_op
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_graph_orders_updates_of_one_variable_and_leaves_others_side_by_side(strategy):
+    assert unordered_updates(train_op_of(strategy, rivals, Rivalry().objectives(dict.fromkeys(RIVALS, 1)))) == []
+    apart = [Objective(sgd, name="f", variables="first/"), Objective(sgd, name="g", variables="second/")]
+    train_op = train_op_of(strategy, game, apart)
+    assert unordered_updates(train_op) == []
+    updates = [op for op in ops_behind(train_op) if op.type == "ResourceApplyGradientDescent"]
+    assert len(updates) == 2 * (2 if strategy == "replicated" else 1)
+    assert not any(one is not other and one in ops_behind(other) for one in updates for other in updates)
+
+
+def ops_behind(op):
+    seen, pending = set(), [op]
+    while pending:
+        current = pending.pop()
+        if current not in seen:
+            seen.add(current)
+            pending += [*(tensor.op for tensor in current.inputs), *current.control_inputs]
+    return seen
 
 
 def test_the_inference_tower_and_default_callbacks_come_along(tmp_path):

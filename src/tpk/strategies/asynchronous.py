@@ -17,6 +17,7 @@ from tpk.plugin import Callback, hookimpl
 from tpk.strategies.base import GetInputs, Strategy
 from tpk.strategies.parameter_server import SharedVariables
 from tpk.strategies.towers import Tower
+from tpk.strategies.update_order import after_reads
 from tpk.strategies.workers import Workers
 from tpk.tower.tower_func import TowerFunc
 
@@ -106,7 +107,7 @@ class AsyncStrategy(Strategy):
         optimizer = check_optimizer(objectives[0].get_optimizer())
         gradients = self._shared.gradients(objectives[0], optimizer, towers)
         ops = [
-            self._apply(optimizer, tower, pairs, index)
+            self._apply(optimizer, tower, objectives[0].cost_in(tower.output), pairs, index)
             for index, (tower, pairs) in enumerate(zip(towers, gradients, strict=True))
         ]
         self._workers = _AsyncWorkers(ops)
@@ -116,11 +117,11 @@ class AsyncStrategy(Strategy):
         """Return the callback that runs the threads."""
         return [] if self._workers is None else [self._workers]
 
-    def _apply(self, optimizer: Any, tower: Tower, pairs: Gradients, index: int) -> Any:
+    def _apply(self, optimizer: Any, tower: Tower, cost: Any, pairs: Gradients, index: int) -> Any:
         with tf.device(tower.device), tf.name_scope(f"tower{index}/scale_gradient/"):
             scaled = [(_scale(gradient, self._scale), variable) for gradient, variable in pairs]
         name = f"train_op_of_tower{index}" if index else "train_op"
-        with tf.device(self._shared.setter.ps_devices[0]):
+        with tf.device(self._shared.setter.ps_devices[0]), after_reads(tower.ops, [cost], scaled):
             return optimizer.apply_gradients(scaled, name=name)
 
 

@@ -6,8 +6,6 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
 from tpk.graph.objective import Objective
 from tpk.session import NewSessionCreator, SessionCreator
 from tpk.strategies.exchange import Alone, Exchange
@@ -114,12 +112,18 @@ class Strategy(abc.ABC):
     ) -> list[Any]:
         """Build the training towers in the default graph.
 
+        A run of a train op, with whatever else it fetches from the towers and with their update ops, sees the variables
+        as they were before the update: a strategy builds train ops by `apply_in_groups` and `after_reads`. What is
+        built later, and a fetch of the variable itself, is in no order with the update, as in TensorFlow. To fetch the
+        value from before, let the tower function make a tensor of it, such as ``tf.identity(w, name="w_before")``;
+        for the one from after, read it under ``tf.control_dependencies([trainer.train_op])``, or in the next run.
+
         Args:
             tower_func: builds a tower, and returns its cost, or a dict of costs.
             get_inputs: each call returns the input tensors of one more tower.
             objectives: what is minimized.
             groups: for each op that is wanted, which objectives it minimizes by one step. All gradients of a group
-                are computed before any of them is applied.
+                are computed before any of them is applied; those of one variable are applied in the order of the group.
 
         Returns:
             For each group the op that makes one step of all towers.
@@ -149,27 +153,3 @@ class Strategy(abc.ABC):
     def predict_context(self, ns_name: str) -> PredictTowerContext:
         """Return the context in which an inference tower with this name scope is built."""
         return PredictTowerContext(ns_name=ns_name)
-
-
-def apply_in_groups(
-    groups: Sequence[Sequence[int]],
-    gradients: Sequence[Sequence[Any]],
-    apply: Callable[[int, str], Any],
-) -> list[Any]:
-    """Return one op for each group, which applies the gradients of its objectives once all of them are computed.
-
-    Args:
-        groups: the objectives of each op, by their positions.
-        gradients: the gradient tensors of each objective.
-        apply: given the position of an objective and the name of the op, returns the op that applies its gradients.
-    """
-    ops = []
-    for number, group in enumerate(groups):
-        name = "train_op" if number == 0 else f"train_op_{number}"
-        if len(group) == 1:
-            ops.append(apply(group[0], name))
-        else:
-            with tf.control_dependencies([tensor for position in group for tensor in gradients[position]]):
-                applied = [apply(position, f"{name}_{position}") for position in group]
-            ops.append(tf.group(*applied, name=name))
-    return ops

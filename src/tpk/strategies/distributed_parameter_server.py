@@ -11,9 +11,10 @@ import tensorflow as tf
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.strategies.all_reduce import mean_of
-from tpk.strategies.base import GetInputs, apply_in_groups
+from tpk.strategies.base import GetInputs
 from tpk.strategies.distributed_base import DistributedStrategy
 from tpk.strategies.towers import build_on_multi_tower, check_gradients_alike, in_turn
+from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
 
@@ -91,10 +92,15 @@ class DistributedParameterServerStrategy(DistributedStrategy):
                 gradients.append([self._mean(turn, pairs) for turn, pairs in enumerate(zip(*rows, strict=True))])
 
         def apply(position: int, name: str) -> Any:
-            with tf.compat.v1.device(self.placement.for_worker(self.placement.ps_devices[0])):
+            costs = [objectives[position].cost_in(tower.output) for tower in towers]
+            tower_ops = [op for tower in towers for op in tower.ops]
+            with (
+                tf.compat.v1.device(self.placement.for_worker(self.placement.ps_devices[0])),
+                after_reads(tower_ops, costs, gradients[position]),
+            ):
                 return optimizers[position].apply_gradients(gradients[position], name=name)
 
-        return apply_in_groups(groups, [[gradient for gradient, _ in pairs] for pairs in gradients], apply)
+        return apply_in_groups(groups, gradients, apply)
 
     def _mean(self, turn: int, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
         """The mean over the towers; it is computed here, so that only one gradient is sent."""

@@ -15,11 +15,12 @@ from tpk.graph.variable_creation import make_local
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback
 from tpk.strategies.all_reduce import mean_of
-from tpk.strategies.base import GetInputs, apply_in_groups
+from tpk.strategies.base import GetInputs
 from tpk.strategies.distributed_base import DistributedStrategy
 from tpk.strategies.replicated import POST_INIT_OPS_KEY, Synchronize, get_post_init_ops
 from tpk.strategies.step_queues import StepQueues
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
+from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
 
@@ -90,9 +91,10 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         ]
 
         def apply(position: int, name: str) -> Any:
-            return self._apply_together(optimizers[position], gradients[position], name)
+            costs = [objectives[position].cost_in(tower.output) for tower in towers]
+            return self._apply_together(optimizers[position], gradients[position], name, towers, costs)
 
-        return apply_in_groups(groups, [[gradient for gradient, _ in pairs] for pairs in gradients], apply)
+        return apply_in_groups(groups, gradients, apply)
 
     def callbacks(self) -> list[Callback]:
         """Return what tells of failures elsewhere, and what gives all workers the same non-trainable variables."""
@@ -163,7 +165,9 @@ class DistributedReplicatedStrategy(DistributedStrategy):
                 means.append((mean, shared[_plain_name(towers[0], pairs[0][1])]))
         return means
 
-    def _apply_together(self, optimizer: Any, gradients: Gradients, name: str) -> Any:
+    def _apply_together(
+        self, optimizer: Any, gradients: Gradients, name: str, towers: Sequence[Tower], costs: Sequence[Any]
+    ) -> Any:
         """The op that makes one step together with the other workers."""
         queues = StepQueues(f"{name}_{self.server.trainings}", self.rank, self.world_size, gradients)
         with tf.name_scope(f"{name}_of_workers"):
@@ -179,11 +183,11 @@ class DistributedReplicatedStrategy(DistributedStrategy):
                     done = tf.group(applied, queues.tell_others())
             else:
                 done = queues.wait_for_chief()
-            copied = [(variable, self._copies[variable_name(variable)]) for _, variable in gradients]
-            # Whatever a run fetches from the towers, such as another cost, is from before the update.
-            reads = [read for _, replicates in copied for variable in replicates for read in _reads(variable)]
-            with tf.control_dependencies([done, *reads]):
-                copies = [op for variable, replicates in copied for op in self._copy(variable, replicates)]
+            copied = [(grad, variable, self._copies[variable_name(variable)]) for grad, variable in gradients]
+            of_towers = [(grad, replicate) for grad, _, replicates in copied for replicate in replicates]
+            tower_ops = [op for tower in towers for op in tower.ops]
+            with after_reads(tower_ops, costs, of_towers), tf.control_dependencies([done]):
+                copies = [op for _, variable, replicates in copied for op in self._copy(variable, replicates)]
         return tf.group(pushed, done, *copies, name=f"{name}/all")
 
     def _copy(self, source: Any, copies: Sequence[Any]) -> list[Any]:
@@ -192,16 +196,6 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         with tf.device(self.devices[0]):
             value = tf.identity(value)
         return [copy.assign(value, read_value=False) for copy in copies]
-
-
-def _reads(variable: Any) -> list[Any]:
-    """The ops so far that do nothing but read a variable: neither conditionally nor after something else."""
-    consumers = variable.handle.consumers() if hasattr(variable, "handle") else []
-    return [
-        op
-        for op in consumers
-        if op.type == "ReadVariableOp" and not op.control_inputs and op._get_control_flow_context() is None
-    ]
 
 
 def _plain_name(tower: Tower, variable: Any) -> str:

@@ -13,9 +13,10 @@ from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.input_source import InputSource, StagingInput
 from tpk.strategies.all_reduce import mean_of
-from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
+from tpk.strategies.base import GetInputs, Strategy
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
+from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
 
@@ -104,10 +105,12 @@ class ParameterServerStrategy(Strategy):
                 gradients.append([_mean_where_the_variable_is(pairs) for pairs in zip(*rows, strict=True)])
 
         def apply(position: int, name: str) -> Any:
-            with tf.device(self._shared.setter.ps_devices[0]):
+            costs = [objectives[position].cost_in(tower.output) for tower in towers]
+            tower_ops = [op for tower in towers for op in tower.ops]
+            with tf.device(self._shared.setter.ps_devices[0]), after_reads(tower_ops, costs, gradients[position]):
                 return optimizers[position].apply_gradients(gradients[position], name=name)
 
-        return apply_in_groups(groups, [[gradient for gradient, _ in pairs] for pairs in gradients], apply)
+        return apply_in_groups(groups, gradients, apply)
 
 
 def _mean_where_the_variable_is(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:

@@ -17,8 +17,9 @@ from tpk.graph.variable_creation import make_local, record_variables
 from tpk.input_source import InputSource, StagingInput
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
-from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
+from tpk.strategies.base import GetInputs, Strategy
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn, pair_variables
+from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
@@ -117,16 +118,16 @@ class ReplicatedStrategy(Strategy):
 
         def apply(position: int, name: str) -> Any:
             applied = []
-            for index, device in enumerate(self.devices):
+            for index, (device, tower) in enumerate(zip(self.devices, towers, strict=True)):
                 # So the state of the first tower's optimizers, which is saved, has the names that it would have alone.
                 scope = tf.name_scope(f"tower{index}/") if index else nullcontext()
-                with tf.device(device), scope, record_variables() as created:
-                    optimizer = optimizers[position][index]
-                    applied.append(optimizer.apply_gradients(gradients[position][index], name=name))
+                cost, pairs = objectives[position].cost_in(tower.output), gradients[position][index]
+                with tf.device(device), scope, record_variables() as created, after_reads(tower.ops, [cost], pairs):
+                    applied.append(optimizers[position][index].apply_gradients(pairs, name=name))
                 state[index].extend(created)
             return tf.group(*applied, name=f"{name}/all")
 
-        of_objectives = [[gradient for pairs in rows for gradient, _ in pairs] for rows in gradients]
+        of_objectives = [[pair for pairs in rows for pair in pairs] for rows in gradients]
         ops = apply_in_groups(groups, of_objectives, apply)
         main_state, *others = state
         for pairs, own in zip(replicates, others, strict=True):

@@ -11,7 +11,8 @@ from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.gradients import check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
-from tpk.strategies.base import GetInputs, Strategy, apply_in_groups
+from tpk.strategies.base import GetInputs, Strategy
+from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.context import TrainTowerContext
 from tpk.tower.tower_func import TowerFunc
 
@@ -47,8 +48,11 @@ class SingleStrategy(Strategy):
     ) -> list[Any]:
         """Build the one tower and its train ops."""
         with tf.device(self._devices[0] if self._devices else None):
+            graph = tf.compat.v1.get_default_graph()
+            ops_before = len(graph.get_operations())
             with TrainTowerContext():
                 output = tower_func(*get_inputs())
+            tower_ops = graph.get_operations()[ops_before:]
             variables = tf.compat.v1.trainable_variables()
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
             gradients = [
@@ -57,6 +61,7 @@ class SingleStrategy(Strategy):
             ]
 
             def apply(position: int, name: str) -> Any:
-                return optimizers[position].apply_gradients(gradients[position], name=name)
+                with after_reads(tower_ops, [objectives[position].cost_in(output)], gradients[position]):
+                    return optimizers[position].apply_gradients(gradients[position], name=name)
 
-            return apply_in_groups(groups, [[gradient for gradient, _ in pairs] for pairs in gradients], apply)
+            return apply_in_groups(groups, gradients, apply)

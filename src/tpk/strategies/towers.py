@@ -27,6 +27,7 @@ class Tower:
         output: what the function returned.
         variables: the trainable variables that it uses.
         created: all variables that it created, in order.
+        ops: all ops that it added to the graph.
     """
 
     device: str
@@ -34,6 +35,7 @@ class Tower:
     output: Any
     variables: list[Any]
     created: list[Any]
+    ops: list[Any]
 
 
 def build_on_multi_tower(
@@ -71,9 +73,11 @@ def build_on_multi_tower(
     if len(vs_names) != len(devices):
         raise TowerError(f"{len(devices)} devices need as many variable scopes, got {vs_names}.")
     sums = CrossTowerSums(len(devices))
+    graph = tf.compat.v1.get_default_graph()
     towers: list[Tower] = []
     for index, (device, vs_name) in enumerate(zip(devices, vs_names, strict=True)):
         context = TrainTowerContext(ns_name=f"tower{index}", vs_name=vs_name, index=index, total=len(devices))
+        ops_before = len(graph.get_operations())
         with (
             tf.compat.v1.device(device if place is None else place(device)),
             _variables_named_as_alone(context) if context.has_own_variables else nullcontext(),
@@ -86,7 +90,8 @@ def build_on_multi_tower(
             variables = context.get_collection_in_tower(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
         else:
             variables = tf.compat.v1.trainable_variables()
-        towers.append(Tower(device, vs_name, output, list(variables), created))
+        ops = graph.get_operations()[ops_before:]
+        towers.append(Tower(device, vs_name, output, list(variables), created, ops))
     check_sums_are_complete()
     return towers
 

@@ -8,7 +8,6 @@ from math import lcm
 from typing import Any
 
 import attrs
-import tensorflow as tf
 
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.accumulation import AccumGradOptimizer
@@ -32,12 +31,13 @@ class MultiObjectiveTrainer(TowerTrainer):
       hooks, so `global_step`, which counts runs, grows by as many as objectives are due, and per-step callbacks such as
       `RunUpdateOps` and moving averages take part in each.
     - ``"together"``: one run minimizes all due objectives. All their gradients are computed, from the same datapoint
-      and the same variables, before any of them is applied.
+      and the same variables, before any of them is applied. Then each objective's optimizer updates its variables; of
+      objectives that train the same variable, those later in the list go on from what the earlier ones have made of it.
 
     Strategies whose towers do not wait for each other (``async``) refuse several objectives.
 
     Whichever objective a run updates: what it fetches from the training towers (the other costs, say) is computed from
-    the variables as they were before the update.
+    the variables as they were before the update; see `Strategy.build`.
 
     Args:
         strategy: how a step is replicated: an instance, a class, a name, or `tpk.use(name, **options)`.
@@ -108,8 +108,11 @@ class MultiObjectiveTrainer(TowerTrainer):
             groups = _sets_that_are_due(self._objectives)
         else:
             groups = [(position,) for position in range(len(self._objectives))]
-        wrapped = [_updating_after_reads(self.scale_loss(objective)) for objective in self._objectives]
-        ops = self.build_towers(input_signature, input_source, get_costs, wrapped, groups)
+        minimized = [self.scale_loss(objective) for objective in self._objectives]
+        for position, objective in enumerate(minimized):
+            if sum(position in group for group in groups) > 1:
+                minimized[position] = _not_accumulating(objective)
+        ops = self.build_towers(input_signature, input_source, get_costs, minimized, groups)
         self._ops = dict(zip(groups, ops, strict=False))
         self.train_op = ops[0] if len(ops) == 1 else ops or None
 
@@ -172,52 +175,19 @@ def _sets_that_are_due(objectives: Sequence[Objective]) -> list[tuple[int, ...]]
     return sorted({_due(objectives, lcm(*chosen)) for chosen in some}, key=lambda due: (len(due), due))
 
 
-def _updating_after_reads(objective: Objective) -> Objective:
-    return attrs.evolve(objective, get_optimizer=lambda: _UpdatesAfterReads(objective.get_optimizer()))
+def _not_accumulating(objective: Objective) -> Objective:
+    """The objective, whose optimizer must not accumulate gradients."""
 
+    def get_optimizer() -> Any:
+        optimizer = inner = objective.get_optimizer()
+        while isinstance(inner, ProxyOptimizer):
+            if isinstance(inner, AccumGradOptimizer):
+                raise ConfigError(
+                    "an AccumGradOptimizer cannot be part of several train ops, because each would accumulate by "
+                    "itself; but update='together' makes one for each set of objectives that are due in a step. Let "
+                    "all objectives have every=1, or use update='in_turn'."
+                )
+            inner = inner._opt
+        return optimizer
 
-class _UpdatesAfterReads(ProxyOptimizer):
-    """Updates variables once all reads of them in the graph so far, which are those of the training towers, are done.
-
-    Otherwise what does not depend on the gradients (the cost of another objective, which somebody fetches) would see
-    some variables from before and others from after the update. Reading copies nothing, so it costs nothing.
-    """
-
-    def __init__(self, opt: Any) -> None:
-        super().__init__(opt, "UpdateAfterReads")
-        self._gradients: list[Any] = []
-
-    def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
-    ) -> Any:
-        pairs = list(grads_and_vars)
-        again = any(gradient is known for (gradient, _), known in zip(pairs, self._gradients, strict=False))
-        if again and _accumulates(self._opt):
-            raise ConfigError(
-                "an AccumGradOptimizer cannot be part of several train ops, because each would accumulate by itself; "
-                "but update='together' makes one for each set of objectives that are due in a step. Let all "
-                "objectives have every=1, or use update='in_turn'."
-            )
-        self._gradients = [gradient for gradient, _ in pairs]
-        with tf.control_dependencies([tf.group(*_reads(variable for _, variable in pairs))]):
-            return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
-
-
-def _accumulates(optimizer: Any) -> bool:
-    while isinstance(optimizer, ProxyOptimizer):
-        if isinstance(optimizer, AccumGradOptimizer):
-            return True
-        optimizer = optimizer._opt
-    return False
-
-
-def _reads(variables: Iterable[Any]) -> list[Any]:
-    """The ops that do nothing but read one of the variables: neither conditionally nor after something else."""
-    consumers = chain.from_iterable(
-        variable.handle.consumers() for variable in variables if hasattr(variable, "handle")
-    )
-    return [
-        op
-        for op in consumers
-        if op.type == "ReadVariableOp" and not op.control_inputs and op._get_control_flow_context() is None
-    ]
+    return attrs.evolve(objective, get_optimizer=get_optimizer)

@@ -1,0 +1,98 @@
+"""The order of what a step reads and updates: towers see the variables as they were before the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.graph.gradients import Gradients, values_of
+from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.graph.variables import variable_name
+
+
+def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradients) -> AbstractContextManager[Any]:
+    """Return a context, within which ops start once towers have read the variables that are about to be updated.
+
+    Gradients alone do not see to that: the gradient of one variable may depend on another one, whose own gradient is
+    there sooner; update ops and what a run fetches may read variables apart from the costs. A read takes the value
+    without copying it, so the order costs next to nothing.
+
+    It holds for whatever the costs are computed from, and else for plain reads, as by all ops that take tensors. What
+    reads otherwise must not run for the sake of the order: a `tf.cond` or `tf.gather` of which only an update op knows,
+    or a read that waits for something else. Nor does it hold for reference variables (``use_resource=False``), whose
+    values cannot be taken apart from them.
+
+    Args:
+        tower_ops: all ops of the towers.
+        costs: the costs of the towers, that is to say, what the gradients are of.
+        gradients: what is about to be applied.
+    """
+    inside = set(tower_ops)
+    certain: list[tuple[Any, bool]] = []
+    doubtful: list[tuple[Any, bool]] = []
+    for gradient, variable in gradients:
+        for op in variable.handle.consumers() if hasattr(variable, "handle") else []:
+            is_used = any(tensor.consumers() for tensor in op.outputs)
+            if op not in inside or not is_used or op._get_control_flow_context() is not None:
+                continue
+            is_read = op.type == "ReadVariableOp" and not op.control_inputs
+            # A variable with sparse updates copies itself when it is read.
+            is_free = is_read and not isinstance(gradient, tf.IndexedSlices)
+            (certain if is_free else doubtful).append((op, is_read))
+    if doubtful:
+        of_costs = _ops_behind(costs)
+        of_updates = _ops_behind(_update_ops())
+        certain += [(op, is_read) for op, is_read in doubtful if op in of_costs or (is_read and op in of_updates)]
+    reads = [op for op, _ in certain]
+    return tf.control_dependencies([tf.group(*reads, name="reads")]) if reads else nullcontext()
+
+
+def apply_in_groups(
+    groups: Sequence[Sequence[int]], gradients: Sequence[Gradients], apply: Callable[[int, str], Any]
+) -> list[Any]:
+    """Return one op for each group, which applies the gradients of its objectives once all of them are computed.
+
+    Objectives that train the same variable update it one after the other, in the order of the group.
+
+    Args:
+        groups: the objectives of each op, by their positions.
+        gradients: the gradients of each objective, with the variables that it updates.
+        apply: given the position of an objective and the name of the op, returns the op that applies its gradients.
+    """
+    trained = [{variable_name(variable) for _, variable in pairs} for pairs in gradients]
+    ops = []
+    for number, group in enumerate(groups):
+        name = "train_op" if number == 0 else f"train_op_{number}"
+        if len(group) == 1:
+            ops.append(apply(group[0], name))
+            continue
+        computed = [values_of(gradient) for position in group for gradient, _ in gradients[position]]
+        all_computed = tf.group(*computed, name=f"{name}_gradients")
+        applied: dict[int, Any] = {}
+        for position in group:
+            before = [op for other, op in applied.items() if trained[other] & trained[position]]
+            with tf.control_dependencies([all_computed, *before]):
+                applied[position] = apply(position, f"{name}_{position}")
+        ops.append(tf.group(*applied.values(), name=name))
+    return ops
+
+
+def _update_ops() -> list[Any]:
+    """What runs along with each step by default."""
+    keys = (tf.compat.v1.GraphKeys.UPDATE_OPS, MOVING_SUMMARY_OPS_KEY)
+    return [op for key in keys for op in tf.compat.v1.get_collection(key)]
+
+
+def _ops_behind(fetches: Iterable[Any]) -> set[Any]:
+    """The ops that run when `fetches` are fetched."""
+    seen: set[Any] = set()
+    waiting = [getattr(each, "op", each) for each in fetches]
+    while waiting:
+        op = waiting.pop()
+        if op not in seen:
+            seen.add(op)
+            waiting += [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+    return seen

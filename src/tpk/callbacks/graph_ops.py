@@ -96,6 +96,10 @@ class RunUpdateOps(Callback):
     """Runs the ops of a collection along with each step, such as the updates of batch normalization's
     averages.
 
+    An op that a tower function made reads trained variables as they were before the step, on every strategy (for what
+    may be an exception, see `tpk.strategies.update_order.after_reads`). With a train op of your own, order them by
+    `tf.control_dependencies`; otherwise either may be first.
+
     A run without such ops costs nothing.
 
     Args:

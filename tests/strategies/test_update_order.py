@@ -193,6 +193,34 @@ def test_what_only_somebody_else_may_run_does_not_run_with_the_update():
         assert sess.run(v1.global_variables()[-1]).tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_value_from_before_and_the_one_from_after_can_be_fetched_with_the_step(strategy):
+    def named(x):
+        first, _ = weights()
+        tf.identity(first, name="before")
+        return tf.reduce_sum(first * x)
+
+    class Fetch(tpk.Callback):
+        def setup_graph(self, trainer):
+            main = trainer.towers.training()[0]
+            with tf.control_dependencies([trainer.train_op]):
+                after = main.get_variable("first").read_value()
+            self.fetches, self.fetched = [main.get_tensor("before"), after], []
+
+        def before_run(self, run_context):
+            return self.fetches
+
+        def after_run(self, run_context, run_values):
+            self.fetched.append(run_values.results)
+
+    fetch = Fetch()
+    set_up(strategy, named).train(callbacks=[fetch], steps_per_epoch=STEPS, max_epoch=1)
+    expected = np.float32([1, 2])
+    for before, after in fetch.fetched:
+        np.testing.assert_array_equal(before, expected)
+        np.testing.assert_array_equal(after, expected := expected - RATE)
+
+
 @pytest.mark.parametrize(
     ("sparse", "expected"), [(True, {"ResourceGather"}), (False, {"ResourceGather", "ReadVariableOp"})]
 )

@@ -182,7 +182,9 @@ class Deliver(tpk.Trainer):
                 self.train_op = use(source.get_input_tensors()[0])
 
 
-def of_tpk(make: Callable[[Any], tpk.InputSource]) -> Callable[[np.ndarray[Any, Any]], Step]:
+def of_tpk(
+    make: Callable[[Any], tpk.InputSource], refills_arrays: bool = True
+) -> Callable[[np.ndarray[Any, Any]], Step]:
     """Return what makes the step of a trainer with this input, ready before its first epoch."""
 
     def contender(batch: np.ndarray[Any, Any]) -> Step:
@@ -190,7 +192,9 @@ def of_tpk(make: Callable[[Any], tpk.InputSource]) -> Callable[[np.ndarray[Any, 
             while True:
                 yield [batch]
 
-        trainer = Deliver(make(tpk.DataFromGenerator(generate)), batch)
+        flow = tpk.DataFromGenerator(generate)
+        flow.refills_arrays = refills_arrays
+        trainer = Deliver(make(flow), batch)
         trainer.setup(session_creator=tpk.NewSessionCreator())
         with trainer.graph.as_default(), trainer.sess.as_default():
             trainer.hooks.hook.before_train(trainer=trainer)
@@ -207,6 +211,8 @@ CONTENDERS: dict[str, Callable[[np.ndarray[Any, Any]], Step]] = {
     "tpk FeedInput": of_tpk(tpk.FeedInput),
     "tpk QueueInput": of_tpk(tpk.QueueInput),
     "tpk TFDatasetInput, of a dataflow": of_tpk(tpk.TFDatasetInput),
+    "tpk FeedInput, refills_arrays=False": of_tpk(tpk.FeedInput, refills_arrays=False),
+    "tpk QueueInput, refills_arrays=False": of_tpk(tpk.QueueInput, refills_arrays=False),
 }
 
 if __name__ == "__main__":

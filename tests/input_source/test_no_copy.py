@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tpk.dataflow import DataFromGenerator, aligned_empty
+from tpk.dataflow import DataFromGenerator, MultiProcessRunner, ProxyDataFlow, RepeatedData, aligned_empty
 from tpk.input_source import FeedInput, QueueInput, StagingInput
 
 SIGNATURE = [tf.TensorSpec([1000], tf.float32, "x")]
@@ -30,12 +30,49 @@ def make_source(request):
     return SOURCES[request.param]
 
 
-def test_the_graph_has_the_very_memory_of_an_aligned_array(make_source, drive):
+@pytest.fixture
+def addresses(drive):
+    """Returns where the graph has the array in a step."""
+
+    class Addresses(drive):
+        def finish_graph(self):
+            self.fetches = tf.numpy_function(lambda x: np.int64(address(x)), self.towers[0], tf.int64)
+
+    return Addresses
+
+
+def test_the_graph_has_the_very_memory_of_an_aligned_array(make_source, addresses):
     array = aligned_empty((1000,), np.float32)
     array[:] = 1
-    with drive(make_source([[array]]), SIGNATURE) as training:
-        ((x,),) = training.step()
-        assert address(x) == address(array)
+    with addresses(make_source([[array]]), SIGNATURE) as training:
+        assert training.step() == address(array)
+
+
+def test_a_flow_can_say_that_it_does_not_write_to_its_arrays_again(make_source, addresses):
+    array = aligned_empty((1000,), np.float32)
+    array[:] = 1
+    flow = DataFromGenerator(lambda: iter([[array]]))
+    with addresses(make_source(RepeatedData(flow, 2)), SIGNATURE) as training:
+        assert training.step() != address(array)
+    flow.refills_arrays = False
+    with addresses(make_source(RepeatedData(flow, 2)), SIGNATURE) as training:
+        assert training.step() == address(array)
+
+
+def test_what_worker_processes_deliver_enters_the_graph_without_a_copy(make_source, addresses):
+    flow = MultiProcessRunner(DataFromGenerator(lambda: ([np.full(1000, n, np.float32)] for n in range(100))), 1)
+    received = set()
+
+    class Received(ProxyDataFlow):
+        refills_arrays = None
+
+        def __iter__(self):
+            for datapoint in self.flow:
+                received.add(address(datapoint[0]))
+                yield datapoint
+
+    with addresses(make_source(Received(flow)), SIGNATURE) as training:
+        assert training.step() in received
 
 
 def test_an_array_that_is_not_aligned_arrives_all_the_same(make_source, drive):
@@ -58,7 +95,9 @@ def test_an_array_lives_as_long_as_the_graph_needs_it_and_no_longer(make_source,
             yield [array]
             del array
 
-    with drive(make_source(DataFromGenerator(arrays), infinite=False), SIGNATURE) as training:
+    flow = DataFromGenerator(arrays)
+    flow.refills_arrays = False
+    with drive(make_source(flow, infinite=False), SIGNATURE) as training:
         for number in range(20):
             ((x,),) = training.step()
             assert np.all(x == number)

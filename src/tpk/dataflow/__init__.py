@@ -16,6 +16,8 @@ What a dataflow may offer besides ``__iter__``, and what is used where it is the
 - ``reset_state()``: make ready; called once, in the process that iterates, before the first iteration.
 - ``state_dict()`` and ``load_state_dict(state)``: where the iteration under way stands, so that a resumed run goes on
   there; without them it gets there by replaying. The flows here have them.
+- ``refills_arrays = False``: each datapoint has arrays of its own, so that nobody needs to copy them; the flows here
+  know whether theirs do.
 - ``close()`` on its iterators (generators have it): let go of files and workers at once.
 """
 
@@ -28,6 +30,7 @@ from tpk.dataflow.base import (
     check_iterable,
     close_dataflow,
     error_of_data,
+    may_refill,
     reset_state,
     seed_dataflow,
     shard,
@@ -42,7 +45,7 @@ from tpk.dataflow.fixed_size import FixedSizeData
 from tpk.dataflow.from_queue import DataFromQueue
 from tpk.dataflow.holding import HoldingProxyDataFlow
 from tpk.dataflow.map import MapData, MapDataComponent, SelectComponent
-from tpk.dataflow.memory import aligned_empty
+from tpk.dataflow.memory import aligned_empty, copy_array
 from tpk.dataflow.mix import RandomChooseData, RandomMixData
 from tpk.dataflow.parallel import MultiProcessMapData, MultiProcessRunner, MultiThreadMapData, MultiThreadRunner
 from tpk.dataflow.position import Position, PositionTrail
@@ -100,9 +103,11 @@ __all__ = [
     "aligned_empty",
     "check_iterable",
     "close_dataflow",
+    "copy_array",
     "describe",
     "error_of_data",
     "length_of_share",
+    "may_refill",
     "measure_speed",
     "reset_state",
     "seed_dataflow",

@@ -27,6 +27,13 @@ class DataFlow(ABC):
     Deriving from it is a convenience; every iterable of datapoints is a dataflow. A subclass that knows how
     many datapoints one iteration delivers defines ``__len__``.
 
+    Attributes:
+        refills_arrays: whether it may write again into an array that it has delivered, as a generator with one buffer
+            does. Whoever needs a datapoint until after the next one is asked for, such as a queue, takes a copy then.
+            None if it does so where one of its `sources` does. Say False, of a class or of an object, where each
+            datapoint has arrays of its own: large ones that start on a multiple of 64 bytes, as
+            [`aligned_empty`][tpk.dataflow.aligned_empty] makes them, get to TensorFlow without a copy.
+
     Example:
         ```python
         class Squares(DataFlow):
@@ -38,6 +45,8 @@ class DataFlow(ABC):
                 return 10
         ```
     """
+
+    refills_arrays: bool | None = True
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
@@ -307,6 +316,8 @@ class Share(StatefulProxyDataFlow):
         ConfigError: there is no such share.
     """
 
+    refills_arrays = None
+
     def __init__(self, flow: Iterable[Any], index: int, count: int, block: int = 1) -> None:
         super().__init__(flow)
         check_share(index, count)
@@ -340,6 +351,19 @@ def close_dataflow(flow: Iterable[Any]) -> None:
     """Call ``close()`` of a `DataFlow`; what else can be iterated (a file, say) is its owner's to close."""
     if isinstance(flow, DataFlow):
         flow.close()
+
+
+def may_refill(flow: Iterable[Any]) -> bool:
+    """Tell whether a flow may write again into an array that it has delivered; what does not say so may do it.
+
+    See `DataFlow.refills_arrays`, which any iterable may have.
+    """
+    if type(flow) is list or type(flow) is tuple:
+        return False
+    refills = getattr(flow, "refills_arrays", True)
+    if refills is None and isinstance(flow, DataFlow):
+        return any(map(may_refill, flow.sources))
+    return bool(refills)
 
 
 def error_of_data(error: BaseException, owner: str) -> BaseException:

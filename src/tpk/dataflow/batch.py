@@ -40,6 +40,8 @@ class BatchData(StatefulProxyDataFlow):
         ```
     """
 
+    refills_arrays = False
+
     def __init__(self, flow: Iterable[Any], batch_size: int, remainder: bool = False, use_list: bool = False) -> None:
         super().__init__(flow)
         if batch_size < 1:

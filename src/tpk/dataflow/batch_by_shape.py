@@ -32,6 +32,8 @@ class BatchDataByShape(HoldingProxyDataFlow):
         InputError: a datapoint has no such component, or datapoints of one batch do not fit together elsewhere.
     """
 
+    refills_arrays = False
+
     def __init__(self, flow: Iterable[Any], batch_size: int, idx: int | str, remainder: bool = False) -> None:
         super().__init__(flow)
         if batch_size < 1:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from tpk.dataflow.base import RNGDataFlow, StatefulProxyDataFlow
+from tpk.dataflow.base import RNGDataFlow, StatefulProxyDataFlow, may_refill
+from tpk.dataflow.memory import copy_arrays
 from tpk.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
         ConfigError: `flow` cannot be iterated, or the seed is not one.
         InputError: a resumed run finds another number of datapoints in the flow than there were.
     """
+
+    refills_arrays = False
 
     def __init__(self, flow: Iterable[Any], shuffle: bool = False, seed: int | None = None) -> None:
         StatefulProxyDataFlow.__init__(self, flow)
@@ -76,7 +79,9 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
 
     def _start_keeping(self, count: int | None) -> tuple[Iterator[Any], list[Any]]:
         """Begin the pass whose datapoints are kept; the first `count`, None for all, have been delivered before."""
-        datapoints = iter(self.upstream)
+        datapoints: Iterator[Any] = iter(self.upstream)
+        if may_refill(self.flow):
+            datapoints = map(copy_arrays, datapoints)
         self._source_state = self.upstream.state_dict()
         kept = list(islice(datapoints, count))
         if kept:

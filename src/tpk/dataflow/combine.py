@@ -78,6 +78,8 @@ class ConcatData(CombinedDataFlow):
         ConfigError: `flows` is not a list of different flows.
     """
 
+    refills_arrays = None
+
     def __len__(self) -> int:
         return sum(self.lengths())
 
@@ -125,6 +127,8 @@ class JoinData(CombinedDataFlow):
         list(flow)  # [[1, "a"], [2, "b"]]
         ```
     """
+
+    refills_arrays = None
 
     def __len__(self) -> int:
         return min(self.lengths())

@@ -36,6 +36,8 @@ class PrintData(StatefulProxyDataFlow):
         ```
     """
 
+    refills_arrays = None
+
     def __init__(
         self, flow: Iterable[Any], num: int = 1, name: str | None = None, max_depth: int = 3, max_items: int = 3
     ) -> None:

@@ -35,6 +35,8 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         ```
     """
 
+    refills_arrays = False
+
     def __init__(
         self,
         shapes: Sequence[Sequence[int]],

@@ -23,6 +23,8 @@ class FixedSizeData(StatefulProxyDataFlow):
         InputError: the flow has no datapoint.
     """
 
+    refills_arrays = None
+
     def __init__(self, flow: Iterable[Any], size: int, keep_state: bool = True) -> None:
         super().__init__(flow)
         if size < 1:

@@ -112,6 +112,8 @@ class SelectComponent(MapData):
         ```
     """
 
+    refills_arrays = None
+
     def __init__(self, flow: Iterable[Any], components: Sequence[int | str]) -> None:
         if isinstance(components, str) or not isinstance(components, Sequence) or not components:
             raise ConfigError(f"SelectComponent: components must be a list of indices or keys, not {components!r}")

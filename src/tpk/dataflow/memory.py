@@ -1,4 +1,4 @@
-"""Memory that TensorFlow takes without copying it."""
+"""Memory that TensorFlow takes without copying it, and copies of what somebody may write to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import numpy as np
 
 ALIGNMENT = 64
 """Bytes; TensorFlow's `EIGEN_MAX_ALIGN_BYTES`. It copies an array that starts elsewhere before it uses it."""
+
+
+_FEW_BYTES = 1 << 17
+"""Up to so many, another copy by TensorFlow of an array that is not aligned costs less than to align it."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
@@ -26,3 +30,30 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     start = -block.__array_interface__["data"][0] % ALIGNMENT
     array: np.ndarray[Any, Any] = block[start : start + size].view(dtype).reshape(shape)
     return array
+
+
+def copy_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a C-contiguous copy that nobody else has; a large one is aligned, so that TensorFlow makes no other one.
+
+    Args:
+        array: any array but one of a subclass.
+    """
+    if array.nbytes <= _FEW_BYTES:
+        return array.copy()
+    copy = aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+def copy_arrays(datapoint: Any) -> Any:
+    """Return a datapoint with copies of all arrays in it, also of those within lists, tuples and dicts."""
+    kind = type(datapoint)
+    if kind is np.ndarray:
+        return copy_array(datapoint)
+    if kind is list or kind is tuple:
+        return kind(map(copy_arrays, datapoint))
+    if kind is dict:
+        return {key: copy_arrays(value) for key, value in datapoint.items()}
+    if isinstance(datapoint, tuple) and hasattr(datapoint, "_make"):  # a named one
+        return datapoint._make(map(copy_arrays, datapoint))
+    return datapoint.copy() if isinstance(datapoint, np.ndarray) else datapoint

@@ -26,6 +26,8 @@ class RandomMixData(CombinedDataFlow, RNGDataFlow):
         ConfigError: `flows` is not a list of different flows, or one has no length.
     """
 
+    refills_arrays = None
+
     def __init__(self, flows: Iterable[Iterable[Any]], seed: int | None = None) -> None:
         CombinedDataFlow.__init__(self, flows)
         RNGDataFlow.__init__(self, seed)
@@ -91,6 +93,8 @@ class RandomChooseData(CombinedDataFlow, RNGDataFlow):
         flow = RandomChooseData([(RepeatedData(common, -1), 0.9), (RepeatedData(rare, -1), 0.1)])
         ```
     """
+
+    refills_arrays = None
 
     def __init__(self, flows: Sequence[Any], seed: int | None = None) -> None:
         pairs = [flow for flow in flows if _is_pair(flow)]

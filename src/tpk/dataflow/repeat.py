@@ -24,6 +24,8 @@ class RepeatedData(StatefulProxyDataFlow):
             time.
     """
 
+    refills_arrays = None
+
     def __init__(self, flow: Iterable[Any], num: int) -> None:
         super().__init__(flow)
         if num < -1:
@@ -68,6 +70,8 @@ class RepeatedDataPoint(HoldingProxyDataFlow):
     Raises:
         ConfigError: `num` is not a number from 1 on.
     """
+
+    refills_arrays = None
 
     def __init__(self, flow: Iterable[Any], num: int) -> None:
         super().__init__(flow)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tpk.dataflow.base import RNGDataFlow
+from tpk.dataflow.base import RNGDataFlow, may_refill
 from tpk.dataflow.holding import HoldingProxyDataFlow
+from tpk.dataflow.memory import copy_arrays
 from tpk.errors import ConfigError
 
 
@@ -28,6 +29,8 @@ class LocallyShuffleData(HoldingProxyDataFlow, RNGDataFlow):
         ConfigError: the buffer has no room, or the seed is not one.
     """
 
+    refills_arrays = False
+
     def __init__(self, flow: Iterable[Any], buffer_size: int, seed: int | None = None) -> None:
         HoldingProxyDataFlow.__init__(self, flow)
         RNGDataFlow.__init__(self, seed)
@@ -42,7 +45,7 @@ class LocallyShuffleData(HoldingProxyDataFlow, RNGDataFlow):
         # Drawn many at once: a single number costs more than all the rest.
         chosen: list[int] = []
         buffer: list[Any] = []
-        for datapoint in datapoints:
+        for datapoint in map(copy_arrays, datapoints) if may_refill(self.flow) else datapoints:
             if len(buffer) < room - 1:
                 buffer.append(datapoint)
                 continue

@@ -41,6 +41,8 @@ class DataFromList(StatefulDataFlow, RNGDataFlow):
                 "wrap another iterable in DataFromIterable, or list() it"
             )
         self.items = items
+        if type(items) is list or type(items) is tuple:
+            self.refills_arrays = False
         self.shuffle = shuffle
         self._shares: tuple[tuple[int, int, int], ...] = ()
 
@@ -105,6 +107,8 @@ class DataFromIterable(DataFlow):
         InputError: a second epoch of a one-shot iterator begins.
     """
 
+    refills_arrays = None
+
     def __init__(self, iterable: Iterable[Any]) -> None:
         check_iterable(iterable, type(self).__name__)
         self.iterable = iterable
@@ -161,6 +165,7 @@ class DataFromGenerator(DataFlow):
     def __init__(self, generator: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
         if isinstance(generator, Iterable):
             self.generator: Callable[[], Iterable[Any]] | Iterable[Any] = DataFromIterable(generator)
+            self.refills_arrays = None
         elif callable(generator):
             self.generator = generator
         else:

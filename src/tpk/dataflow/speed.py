@@ -172,6 +172,8 @@ class TestDataSpeed(StatefulProxyDataFlow):
         ```
     """
 
+    refills_arrays = None
+
     __test__ = False  # it is no test for pytest to collect
 
     def __init__(self, flow: Iterable[Any], size: int = 5000, warmup: int = 0) -> None:
@@ -213,6 +215,8 @@ def array_bytes(datapoint: Any) -> int:
 
 class _Timed(DataFlow):
     """A flow whose time is taken, on top of flows whose time is taken."""
+
+    refills_arrays = None
 
     def __init__(self, flow: Iterable[Any], untimed: Iterable[Any], clock: Callable[[], float]) -> None:
         self.flow, self.untimed, self.clock = flow, untimed, clock

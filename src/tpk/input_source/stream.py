@@ -8,7 +8,17 @@ from functools import wraps
 from threading import get_ident
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tpk.dataflow import Position, PositionTrail, check_iterable, close_dataflow, error_of_data, reset_state, shard
+from tpk.dataflow import (
+    Position,
+    PositionTrail,
+    check_iterable,
+    close_dataflow,
+    copy_array,
+    error_of_data,
+    may_refill,
+    reset_state,
+    shard,
+)
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
 from tpk.input_source.flow_facts import describe_flow, flow_size
@@ -44,6 +54,10 @@ def _in_data_code(
 
 class DatapointStream:
     """An iterator over the arrays of a flow's datapoints, which can be started again, and knows where it stands.
+
+    The arrays stay as they are, whatever the flow does: those of one that may write to them again are copied.
+    TensorFlow takes arrays that start on a multiple of 64 bytes without a copy, and may have them for longer than until
+    the next datapoint is made: in a queue, in a variable, or for another tower.
 
     To start, `rewind` and then `start` are called; the latter, like `next`, by the thread that iterates.
 
@@ -82,6 +96,7 @@ class DatapointStream:
         self._was_iterated = False
         self._pass_start = 0
         self._flow_is_ready = False
+        self._copies = True
         self._iterator: Iterator[Any] = _NotStarted(owner)
 
     def shard(self, index: int, count: int) -> None:
@@ -133,6 +148,7 @@ class DatapointStream:
                 self._flow_is_ready = True
             if self._was_iterated and isinstance(self.flow, Iterator):
                 raise InputError(f"{self.owner} cannot start from the beginning again: {self._one_shot()}")
+            self._copies = may_refill(self.flow)
             if self._has_ended:
                 self._iterator = iter(())
             else:
@@ -165,7 +181,8 @@ class DatapointStream:
         self.index = index + 1
         if self._trail is not None:
             self._trail.advance()
-        return self._convert(datapoint, index)
+        arrays = self._convert(datapoint, index)
+        return list(map(copy_array, arrays)) if self._copies else arrays
 
     @_in_data_code
     def close(self) -> None:

@@ -33,6 +33,8 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
     """
 
+    refills_arrays = False
+
     def __init__(self, flow: Iterable[Any], num_workers: int, seed: int | None) -> None:
         ProxyDataFlow.__init__(self, flow)
         RNGDataFlow.__init__(self, seed)

@@ -23,6 +23,8 @@ class ParallelMap(ProxyDataFlow):
         ordered: whether the results come in the order of the flow, or as soon as they are there.
     """
 
+    refills_arrays = False
+
     def __init__(self, flow: Iterable[Any], func: Callable[[Any], Any], buffer_size: int, ordered: bool) -> None:
         super().__init__(flow)
         if not callable(func):

@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from tpk.dataflow.base import error_of_data
+from tpk.dataflow.base import error_of_data, may_refill
+from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.parallel.flow_runner import check_positive
 from tpk.dataflow.parallel.parallel_map import ParallelMap
 
@@ -49,11 +50,12 @@ class MultiThreadMapData(ParallelMap):
     def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
         tasks: dict[Future[Any], int] = {}
         pool = ThreadPoolExecutor(self.num_thread, thread_name_prefix=f"tpk {type(self).__name__}")
+        refills = may_refill(self.flow)
         try:
             for number, datapoint in datapoints:
                 while len(tasks) >= self.buffer_size:
                     yield self._next_result(tasks)
-                tasks[pool.submit(self._apply, datapoint)] = number
+                tasks[pool.submit(self._apply, copy_arrays(datapoint) if refills else datapoint)] = number
             while tasks:
                 yield self._next_result(tasks)
         finally:
@@ -61,7 +63,8 @@ class MultiThreadMapData(ParallelMap):
 
     def _apply(self, datapoint: Any) -> Any:
         try:
-            return self.func(datapoint)
+            # Another call of the function may write to what this one has returned before it is asked for.
+            return copy_arrays(self.func(datapoint))
         except BaseException as error:
             failure = error_of_data(error, type(self).__name__)
             if failure is error:

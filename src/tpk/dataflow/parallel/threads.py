@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, error_of_data, seed_dataflow, shard
+from tpk.dataflow.base import DataFlow, error_of_data, may_refill, seed_dataflow, shard
+from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.parallel.flow_runner import FlowRunner, RunFlow, check_positive
 from tpk.dataflow.parallel.team import Team, TeamState
 from tpk.dataflow.parallel.wire import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
@@ -115,7 +116,7 @@ class FlowThread:
         self.name = name
         self.owner = os.getpid()
         self._patience = patience
-        self._buffer = _Buffer(num_prefetch)
+        self._buffer = _Buffer(num_prefetch, may_refill(work.flow))
         self._state: Any = None
         self._items_since = 0
         self._thread = threading.Thread(target=_run, args=(work, self._buffer, name), name=f"tpk {name}", daemon=True)
@@ -172,15 +173,16 @@ def _run(work: RunFlow, buffer: _Buffer, name: str) -> None:
 class _Buffer:
     """What a thread has made and nobody has used yet: datapoints and ends, which count, and states in between."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, copies: bool) -> None:
         self._size = size
+        self._copies = copies
         self._messages: deque[tuple[int, Any]] = deque()
         self._items = 0
         self._is_closed = False
         self._changed = threading.Condition()
 
     def send(self, datapoint: Any) -> None:
-        self._put_item(OBJECT, datapoint)
+        self._put_item(OBJECT, copy_arrays(datapoint) if self._copies else datapoint)
 
     def send_end(self) -> None:
         self._put_item(END, END_OF_PASS)

@@ -155,6 +155,7 @@ class FileFlow(DataFromList):
 
     def __init__(self, items: FileItems, shuffle: bool, seed: int | None) -> None:
         super().__init__(items, shuffle, seed)  # type: ignore[arg-type]  # it has a length and `[]`
+        self.refills_arrays = False
 
     def reset_state(self) -> None:
         """Open the file."""

@@ -10,9 +10,11 @@ import numpy as np
 ALIGNMENT = 64
 """Bytes; TensorFlow's `EIGEN_MAX_ALIGN_BYTES`. It copies an array that starts elsewhere before it uses it."""
 
-
 _FEW_BYTES = 1 << 17
 """Up to so many, another copy by TensorFlow of an array that is not aligned costs less than to align it."""
+
+UNCHANGING = frozenset({bool, int, float, complex, str, bytes, type(None)})
+"""Types of which nobody can change a value."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
@@ -50,8 +52,11 @@ def copy_arrays(datapoint: Any) -> Any:
     kind = type(datapoint)
     if kind is np.ndarray:
         return copy_array(datapoint)
+    if kind in UNCHANGING:
+        return datapoint
     if kind is list or kind is tuple:
-        return kind(map(copy_arrays, datapoint))
+        # There may be very many words or numbers.
+        return kind(datapoint if UNCHANGING.issuperset(map(type, datapoint)) else map(copy_arrays, datapoint))
     if kind is dict:
         return {key: copy_arrays(value) for key, value in datapoint.items()}
     if isinstance(datapoint, tuple) and hasattr(datapoint, "_make"):  # a named one

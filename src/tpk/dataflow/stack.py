@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.memory import aligned_empty, copy_arrays
+from tpk.dataflow.memory import UNCHANGING, aligned_empty, copy_arrays
 from tpk.errors import InputError
 
 
@@ -65,7 +65,7 @@ class Stack:
             value = datapoint[component]
             if isinstance(column, _Values):
                 # An array may be written to before the others are there.
-                column.values.append(value if type(value) in _UNCHANGING else copy_arrays(value))
+                column.values.append(value if type(value) in UNCHANGING else copy_arrays(value))
             elif type(value) is np.ndarray and value.shape == column.shape and value.dtype == column.dtype:
                 column.array[place] = value
             else:
@@ -166,4 +166,3 @@ def _as_array(stack: Stack, component: Any, values: list[Any]) -> np.ndarray[Any
 
 
 _PYTHON_NUMBERS = frozenset({bool, int, float, complex})
-_UNCHANGING = _PYTHON_NUMBERS | {str, bytes}

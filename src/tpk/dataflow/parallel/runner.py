@@ -25,7 +25,7 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
     A worker is a fresh interpreter; the flow is sent there by cloudpickle, so it may contain lambdas, closures and
     classes of the main script, which needs no ``if __name__ == "__main__"``. The flow's ``reset_state`` is called in
     each worker, not here. Workers live from pass to pass, and end when the flow is closed or collected, or a pass is
-    given up, or their parent is gone.
+    given up, or their parent is gone; on Linux the kernel sees to the latter, at once and whatever they are at.
 
     Args:
         flow: any iterable of datapoints that can be pickled.

@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from tpk.errors import ConfigError
 from tpk.graph import freeze_collection
+from tpk.graph.collections import check_can_be_collected
 
 v1 = tf.compat.v1
 
@@ -19,3 +21,53 @@ def test_what_is_added_to_a_frozen_collection_does_not_last():
         assert v1.get_collection("frozen") == ["before"]
         assert v1.get_collection("new") == []
         assert v1.get_collection("free") == ["inside"]
+
+
+def collect():
+    check_can_be_collected("the cost", "Take it out.")
+    return tf.zeros([])
+
+
+# AutoGraph makes a StagingError of an error that it does not know.
+as_it_is = tf.autograph.experimental.do_not_convert
+
+AROUND = {
+    "the first branch": ("a tf.cond", lambda: tf.cond(tf.ones([]) > 0, collect, lambda: tf.zeros([]))),
+    "the second branch": ("a tf.cond", lambda: tf.cond(tf.ones([]) > 0, lambda: tf.zeros([]), collect)),
+    "a switch": ("a tf.cond", lambda: tf.switch_case(tf.ones([], tf.int32), [lambda: tf.zeros([]), collect])),
+    "the body of a loop": ("a tf.while_loop", lambda: tf.while_loop(lambda x: x > 0, lambda x: collect(), [1.0])),
+    "the condition of a loop": ("a tf.while_loop", lambda: tf.while_loop(lambda x: collect() > 0, lambda x: x, [1.0])),
+    "a map": ("a tf.while_loop", lambda: tf.map_fn(as_it_is(lambda x: collect()), tf.ones([2]))),
+    "a function": ("the function '.*'", lambda: tf.function(collect, autograph=False)()),
+    "a function in a branch": (
+        "(a tf.cond|the function '.*')",
+        lambda: tf.cond(tf.ones([]) > 0, tf.function(collect, autograph=False), lambda: tf.zeros([])),
+    ),
+    "a branch in a loop": (
+        "a tf.cond",
+        lambda: tf.map_fn(as_it_is(lambda x: tf.cond(x > 0, collect, lambda: tf.zeros([]))), tf.ones([2])),
+    ),
+}
+
+
+@pytest.mark.parametrize(("around", "build"), AROUND.values(), ids=AROUND)
+def test_what_is_made_inside_of_control_flow_cannot_be_collected(control_flow, around, build):
+    message = f"the cost is made inside of {around}, and does not exist outside.* Take it out."
+    with tf.Graph().as_default(), pytest.raises(ConfigError, match=message):
+        build()
+
+
+def test_what_is_made_beside_it_can(control_flow):
+    with tf.Graph().as_default():
+        tf.cond(tf.ones([]) > 0, lambda: tf.zeros([]), lambda: tf.ones([]))
+        with tf.xla.experimental.jit_scope(), tf.device("/cpu:0"), tf.control_dependencies([collect()]):
+            collect()
+        with tf.init_scope():
+            collect()
+
+
+def test_a_function_without_a_graph_around_it_has_collections_of_its_own():
+    v1.wrap_function(collect, [])
+    tf.function(collect, autograph=False)()
+    with pytest.raises(ConfigError, match=r"a tf\.cond"):
+        v1.wrap_function(lambda: tf.cond(tf.ones([]) > 0, collect, collect), [])

@@ -292,7 +292,7 @@ def test_summaries_may_go_to_a_collection_of_their_own():
     assert not v1.get_collection(v1.GraphKeys.SUMMARIES)
 
 
-def test_summaries_inside_an_accumulation_are_an_error_that_says_where_they_belong():
+def test_summaries_inside_an_accumulation_are_an_error_that_says_where_they_belong(control_flow):
     (a,) = variables("a")
     inside = apply_grad_processors(v1.train.GradientDescentOptimizer(0.1), [SummaryGradient()])
     with pytest.raises(ConfigError, match="Put it around"):

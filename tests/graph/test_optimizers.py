@@ -158,13 +158,6 @@ def test_reference_variables_cannot_be_updated_in_a_cond(wrap):
         opt.minimize(resource + reference)
 
 
-@pytest.fixture
-def control_flow_v1():
-    v1.disable_control_flow_v2()
-    yield
-    v1.enable_control_flow_v2()
-
-
 @pytest.mark.parametrize("wrap", CONDITIONAL.values(), ids=CONDITIONAL)
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_with_the_control_flow_of_tensorflow_1_they_can(control_flow_v1, wrap, use_resource):

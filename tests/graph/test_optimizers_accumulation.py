@@ -244,13 +244,6 @@ def test_a_number_of_steps_that_is_none_is_an_error(niter):
         AccumGradOptimizer(OPTIMIZERS["sgd"](), niter)
 
 
-@pytest.fixture
-def control_flow_v1():
-    v1.disable_control_flow_v2()
-    yield
-    v1.enable_control_flow_v2()
-
-
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_it_works_with_the_control_flow_of_tensorflow_1(control_flow_v1, use_resource):
     w = v1.get_variable("w", initializer=1.0, use_resource=use_resource)

@@ -199,6 +199,31 @@ def test_an_unknown_type_is_an_error_that_lists_the_known_ones():
         add_tensor_summary(tf.zeros([2]), ["mean", "median"])
 
 
+@pytest.mark.parametrize(
+    ("summarize", "function"),
+    [
+        (add_moving_summary, "add_moving_summary"),
+        (lambda x: add_tensor_summary(x, ["scalar"]), "add_tensor_summary"),
+        (lambda x: add_activation_summary(tf.identity([x], name="activations"), name="x"), "add_tensor_summary"),
+    ],
+    ids=["moving", "tensor", "activation"],
+)
+def test_in_a_branch_there_is_no_summary(control_flow, summarize, function):
+    def branch():
+        x = tf.ones([], name="x")
+        summarize(x)
+        return x
+
+    flag = v1.placeholder_with_default(True, [])
+    message = f"^{function}: the summary of .*x is made inside of a tf.cond.*Return the tensor from there"
+    with pytest.raises(ConfigError, match=message):
+        tf.cond(flag, branch, lambda: tf.zeros([]))
+    with without_summaries():
+        tf.cond(flag, branch, lambda: tf.zeros([]))
+    summarize(tf.cond(flag, lambda: tf.ones([]), lambda: tf.zeros([]), name="y"))
+    assert tags()
+
+
 def test_activations_share_a_scope():
     with v1.name_scope("tower0"):
         for name in ("conv0", "conv1"):

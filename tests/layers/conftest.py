@@ -1,10 +1,10 @@
-"""The oracle of the layers' tests: `tf.compat.v1.layers` of TensorFlow 2.15, the last that has it."""
+"""The oracle of the layers' tests, `tf.compat.v1.layers` of TensorFlow 2.15, the last that has it; and control flow."""
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +24,16 @@ def tf_layers() -> SimpleNamespace:
     if version >= (2, 16):
         pytest.skip(f"TensorFlow {tf.__version__} has no tf.compat.v1.layers; it went with Keras 2 in 2.16")
     return SimpleNamespace(**{name: _in_tf1(getattr(tf.compat.v1.layers, name)) for name in NAMES})
+
+
+@pytest.fixture(params=["control flow 1", "control flow 2"])
+def control_flow(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "control flow 2":
+        yield
+        return
+    tf.compat.v1.disable_control_flow_v2()
+    yield
+    tf.compat.v1.enable_control_flow_v2()
 
 
 def _in_tf1(layer: Callable[..., Any]) -> Callable[..., Any]:

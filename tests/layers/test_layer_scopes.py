@@ -117,6 +117,62 @@ def test_activity_loss_is_per_example(images: Any) -> None:
         assert sess.run(loss) == pytest.approx((1 + 2 + 3 + 4) / 2)
 
 
+def within_scope_of_regularizer(x: Any, **options: Any) -> Any:
+    with v1.variable_scope("scope", regularizer=tf.nn.l2_loss):
+        return layers.dense(x, 3, **options)
+
+
+COLLECTING: dict[str, tuple[Callable[..., Any], str]] = {
+    "updates": (
+        lambda x, **options: layers.batch_normalization(x, training=True, **options),
+        "the update of its moving averages",
+    ),
+    "updates that a tensor decides on": (
+        lambda x, **options: layers.batch_normalization(x, training=v1.placeholder(tf.bool, []), **options),
+        "the update of its moving averages",
+    ),
+    "regularizer": (
+        lambda x, **options: layers.conv2d(x, 3, 3, padding="same", kernel_regularizer=tf.nn.l2_loss, **options),
+        "the loss of the regularizer of kernel",
+    ),
+    "regularizer of gamma": (
+        lambda x, **options: layers.batch_normalization(x, gamma_regularizer=tf.nn.l2_loss, **options),
+        "the loss of the regularizer of gamma",
+    ),
+    "regularizer of the scope": (within_scope_of_regularizer, "the loss of the regularizer of kernel"),
+    "activity": (
+        lambda x, **options: layers.dense(x, 3, activity_regularizer=tf.nn.l2_loss, **options),
+        "the loss of activity_regularizer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("apply", "what"), COLLECTING.values(), ids=COLLECTING)
+def test_in_a_branch_nothing_can_be_collected(control_flow: None, images: Any, apply: Any, what: str) -> None:
+    message = f"layer '(scope/)?mine': {what} is made inside of a tf.cond.*Build the layer outside"
+    with pytest.raises(ConfigError, match=message):
+        tf.cond(v1.placeholder(tf.bool, []), lambda: apply(images, name="mine"), lambda: images)
+
+
+@pytest.mark.parametrize("kind", WITH_VARIABLES)
+def test_in_a_branch_a_layer_works_that_collects_nothing(control_flow: None, images: Any, kind: str) -> None:
+    flag = v1.placeholder_with_default(True, [])
+    outputs = tf.cond(flag, lambda: APPLY[kind](images, name="mine"), lambda: tf.zeros([]))
+    with v1.Session() as sess:
+        sess.run(v1.global_variables_initializer())
+        assert sess.run(outputs, {images: [[[[1.0, 2.0, 3.0]] * 8] * 8]}).shape
+    assert v1.trainable_variables()
+    assert not v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+
+
+def test_in_a_branch_a_layer_takes_regularized_variables_from_outside(control_flow: None, images: Any) -> None:
+    options = {"name": "shared", "kernel_regularizer": tf.nn.l2_loss}
+    outputs = layers.conv2d(images, 2, 3, **options)
+    flag = v1.placeholder_with_default(True, [])
+    tf.cond(flag, lambda: layers.conv2d(images, 2, 3, reuse=True, **options), lambda: outputs)
+    assert len(v1.losses.get_regularization_losses()) == 1
+
+
 def test_constraints_stay_with_the_variable(images: Any) -> None:
     layers.dense(images, 2, kernel_constraint=tf.nn.relu)
     kernel, bias = v1.global_variables()

@@ -1,4 +1,4 @@
-"""Graph collections: what a piece of graph construction added, and how to take it back."""
+"""Graph collections: what a piece of graph construction added, how to take it back, and where nothing can be added."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+
+from tpk.errors import ConfigError
+
+_BRANCHES = {
+    "CondBranchFuncGraph": "a tf.cond",
+    "WhileCondFuncGraph": "a tf.while_loop",
+    "WhileBodyFuncGraph": "a tf.while_loop",
+}
 
 
 def collection_sizes() -> dict[str, int]:
@@ -48,3 +56,47 @@ def freeze_collection(keys: Iterable[str]) -> Iterator[None]:
         yield
     finally:
         truncate(kept, sizes)
+
+
+def check_can_be_collected(what: str, remedy: str) -> None:
+    """Check that what is made in the default graph can be taken out of it by a collection.
+
+    What is made inside of a `tf.cond`, a `tf.while_loop` (so `tf.map_fn`) or a `tf.function` is no part of the graph
+    around. Who takes it from a collection, takes it for one, and fails much later, or never finds it there.
+
+    Args:
+        what: what is to be collected, and who collects it: the beginning of the message.
+        remedy: the end of the message.
+
+    Raises:
+        ConfigError: if it cannot.
+
+    Example:
+        ```python
+        check_can_be_collected("my_layer 'norm': the update of its average", "Build the layer outside.")
+        tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, update)
+        ```
+    """
+    around = control_flow_around()
+    if around is not None:
+        raise ConfigError(
+            f"{what} is made inside of {around}, and does not exist outside, where a collection would take it. {remedy}"
+        )
+
+
+def control_flow_around() -> str | None:
+    """Return what hides what is made now from the graph around, such as ``"a tf.cond"``; None if nothing does.
+
+    A function that is called eagerly has no graph around: its collections are its own.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    context = graph._get_control_flow_context()
+    while context is not None:
+        if context.IsCondContext() or context.IsWhileContext():
+            return "a tf.cond" if context.IsCondContext() else "a tf.while_loop"
+        context = context.outer_context
+    branch = _BRANCHES.get(type(graph).__name__)
+    if branch is not None or not graph.building_function:
+        return branch
+    with tf.init_scope():
+        return None if tf.executing_eagerly() else f"the function {graph.name!r}"

@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.collections import check_can_be_collected
 from tpk.graph.gradients import values_of
 from tpk.graph.name_pattern import NamePattern, name_in_tower
 from tpk.graph.summaries import add_tensor_summary
@@ -177,13 +178,12 @@ class SummaryGradient(MapGradient):
         self._summarized: set[Any] = set()
 
     def _summarize(self, grad: Any, var: Any) -> Any:
-        if tf.compat.v1.get_default_graph().building_function:
-            raise ConfigError(
-                "SummaryGradient cannot summarize what is inside an AccumGradOptimizer (or another tf.cond), where "
-                "gradients do not exist in each step. Put it around: "
-                "apply_grad_processors(AccumGradOptimizer(...), [SummaryGradient()])."
-            )
         name = name_in_tower(var)
+        check_can_be_collected(
+            f"SummaryGradient: the gradient of {name}",
+            "Put it around what accumulates gradients or skips updates: "
+            "apply_grad_processors(AccumGradOptimizer(...), [SummaryGradient()]).",
+        )
         if name == variable_name(var) and var.ref() not in self._summarized:
             self._summarized.add(var.ref())
             # Tags do not depend on where the gradients are applied: with the slash, the scope is the same everywhere.

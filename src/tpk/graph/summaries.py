@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.collections import check_can_be_collected
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,8 @@ def add_moving_summary(
         list where summaries are not wanted: in `without_summaries`, or in a reusing variable scope.
 
     Raises:
-        ConfigError: if a tensor is not a scalar, or `decay` is out of range.
+        ConfigError: if a tensor is not a scalar, or `decay` is out of range; and inside of a `tf.cond`, a
+            `tf.while_loop` or a `tf.function`.
 
     Example:
         ```python
@@ -88,8 +90,9 @@ def add_moving_summary(
         logger.debug("add_moving_summary in a variable scope that reuses variables is ignored")
         return []
 
-    graph = tf.compat.v1.get_default_graph()
     names = [_name_of(tensor) for tensor in tensors]
+    _check_can_be_summarized("add_moving_summary", ", ".join(names))
+    graph = tf.compat.v1.get_default_graph()
     # Outside of the scopes around the call, so that no regularizer, getter or reuse of theirs applies.
     with tf.compat.v1.name_scope(None):
         # Tags must differ within a merged summary; the suffix keeps them apart from the user's own.
@@ -120,7 +123,8 @@ def add_tensor_summary(
         collections: the collections to add the summaries to; `GraphKeys.SUMMARIES` by default.
 
     Raises:
-        ConfigError: if a type is unknown, or ``"scalar"`` is asked for a tensor that is none.
+        ConfigError: if a type is unknown, or ``"scalar"`` is asked for a tensor that is none; and inside of a
+            `tf.cond`, a `tf.while_loop` or a `tf.function`.
     """
     wanted = list(dict.fromkeys(types))
     unknown = [kind for kind in wanted if kind not in _SUMMARY_TYPES]
@@ -134,6 +138,7 @@ def add_tensor_summary(
     if _suppressed.get():
         return
     base = _name_of(tensor) if name is None else name
+    _check_can_be_summarized("add_tensor_summary", base)
     for kind in wanted:
         suffix = "summary" if kind == "scalar" else kind
         _SUMMARY_TYPES[kind](f"{base}-{suffix}", tensor, collections)
@@ -218,6 +223,11 @@ def _check_scalar(function: str, tensor: Any) -> None:
             f"{function} takes scalars, but {tensor.name!r} has the shape {tensor.shape}. Take its mean, "
             "e.g. by tf.reduce_mean(x, name=...)."
         )
+
+
+def _check_can_be_summarized(function: str, names: str) -> None:
+    remedy = "Return the tensor from there, and summarize what comes out."
+    check_can_be_collected(f"{function}: the summary of {names}", remedy)
 
 
 def _float(tensor: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.collections import check_can_be_collected
 from tpk.layers.arguments import Function, activation_of, function_of, initializer_of
 
 ZEROS = tf.compat.v1.zeros_initializer()
@@ -103,23 +104,27 @@ class LayerScope:
 
         Returns:
             The variable, or what a custom getter of the enclosing scope makes of it.
+
+        Raises:
+            ConfigError: if there is a loss inside of a `tf.cond`, a `tf.while_loop` or a function.
         """
         regularize = function_of(self, f"the regularizer of {name}", regularizer)
         existing = {id(variable) for variable in tf.compat.v1.global_variables()} if regularize else set()
-        variable = tf.compat.v1.get_variable(
-            name,
-            shape,
-            dtype=dtype or self.inputs.dtype.base_dtype,
-            initializer=initializer_of(self, f"the initializer of {name}", initializer),
-            constraint=function_of(self, f"the constraint of {name}", constraint),
-            trainable=bool(trainable),
-        )
-        # A custom getter may return something else than the variable, so look for what is new in the graph.
-        if regularize and any(id(each) not in existing for each in tf.compat.v1.global_variables()):
-            for part in _parts(variable):
-                with tf.name_scope(f"{name}/Regularizer"):
-                    loss = regularize(part)
-                _collect_loss(loss)
+        with self._checked_losses(f"the loss of the regularizer of {name}"):
+            variable = tf.compat.v1.get_variable(
+                name,
+                shape,
+                dtype=dtype or self.inputs.dtype.base_dtype,
+                initializer=initializer_of(self, f"the initializer of {name}", initializer),
+                constraint=function_of(self, f"the constraint of {name}", constraint),
+                trainable=bool(trainable),
+            )
+            # A custom getter may return something else than the variable, so look for what is new in the graph.
+            if regularize and any(id(each) not in existing for each in tf.compat.v1.global_variables()):
+                for part in _parts(variable):
+                    with tf.name_scope(f"{name}/Regularizer"):
+                        loss = regularize(part)
+                    _collect_loss(loss)
         return variable
 
     def statistic(self, name: str, shape: Sequence[int], *, dtype: Any, initializer: Any) -> Any:
@@ -130,15 +135,16 @@ class LayerScope:
         """
         # The scope object is this layer's own, and statistics are the last variables of a layer.
         self._variable_scope.set_partitioner(None)
-        return tf.compat.v1.get_variable(
-            name,
-            shape,
-            dtype=dtype,
-            initializer=initializer_of(self, f"the initializer of {name}", initializer),
-            trainable=False,
-            synchronization=tf.VariableSynchronization.ON_READ,
-            aggregation=tf.compat.v1.VariableAggregation.MEAN,
-        )
+        with self._checked_losses(f"the loss of the regularizer of {name}"):
+            return tf.compat.v1.get_variable(
+                name,
+                shape,
+                dtype=dtype,
+                initializer=initializer_of(self, f"the initializer of {name}", initializer),
+                trainable=False,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.compat.v1.VariableAggregation.MEAN,
+            )
 
     def activate(
         self, outputs: Any, activation: Function | str | None, activity_regularizer: Function | None = None
@@ -149,11 +155,25 @@ class LayerScope:
             outputs = activate(outputs)
         regularize = function_of(self, "activity_regularizer", activity_regularizer)
         if regularize:
-            with tf.name_scope("ActivityRegularizer"):
-                loss = tf.convert_to_tensor(regularize(outputs))
-                loss /= tf.cast(tf.shape(outputs)[0], loss.dtype)
-            _collect_loss(loss)
+            with self._checked_losses("the loss of activity_regularizer"):
+                with tf.name_scope("ActivityRegularizer"):
+                    loss = tf.convert_to_tensor(regularize(outputs))
+                    loss /= tf.cast(tf.shape(outputs)[0], loss.dtype)
+                _collect_loss(loss)
         return outputs
+
+    def check_can_be_collected(self, what: str, remedy: str) -> None:
+        """Refuse to collect `what` where the layer is built inside of a `tf.cond`, a `tf.while_loop` or a function."""
+        check_can_be_collected(f"{self.kind} layer {self.name!r}: {what}", remedy)
+
+    @contextmanager
+    def _checked_losses(self, what: str) -> Iterator[None]:
+        """Refuse losses, also those of the enclosing variable scope's regularizer, that cannot be collected."""
+        key = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
+        before = len(tf.compat.v1.get_collection(key))
+        yield
+        if len(tf.compat.v1.get_collection(key)) > before:
+            self.check_can_be_collected(what, "Build the layer outside, or leave out the regularizer.")
 
     def error(self, what: str, got: object, expected: str, remedy: str) -> ConfigError:
         """Return the error that says that `what` of this layer is not what it must be."""

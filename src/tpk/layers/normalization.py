@@ -99,7 +99,8 @@ def batch_normalization(
         A tensor like the inputs.
 
     Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
+        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer. So, too, if it
+            would add to ``UPDATE_OPS`` inside of a `tf.cond`, a `tf.while_loop` or a `tf.function`.
         TowerError: if `sync` is asked for inside of a `tf.cond`, a `tf.while_loop` or a `tf.function`.
 
     Example:
@@ -114,6 +115,9 @@ def batch_normalization(
         _refuse(layer, "adjustment", adjustment, None)
         require_floating(layer)
         flag = TrainingFlag.of(layer, training)
+        if trainable and flag.static is not False:
+            remedy = "Build the layer outside, or pass training=False or trainable=False."
+            layer.check_can_be_collected("the update of its moving averages", remedy)
         axes = _feature_axes(layer, axis)
         epsilon = number_of(layer, "epsilon", epsilon, 0.001)
         shape = _parameter_shape(layer, axes)

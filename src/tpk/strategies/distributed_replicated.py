@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -80,8 +79,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         self.begin_build()
         take = in_turn(get_inputs)
         vs_names = [f"tower{index}" for index in range(len(self.devices))]
-        with _untrained_variables_named_as_alone():
-            towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
+        towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
         shared = self._share_trained_variables(towers)
         with tf.compat.v1.device(self.placement):
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
@@ -201,22 +199,6 @@ class DistributedReplicatedStrategy(DistributedStrategy):
 def _plain_name(tower: Tower, variable: Any) -> str:
     """What the user calls a variable of a tower."""
     return variable_name(variable).removeprefix(f"{tower.vs_name}/")
-
-
-@contextmanager
-def _untrained_variables_named_as_alone() -> Iterator[None]:
-    """Within the context, a non-trainable variable of the first tower gets the name that it would have alone.
-
-    It is saved; unlike a trainable one, it has no global variable whose name that is.
-    """
-
-    def creator(next_creator: Any, **options: Any) -> Any:
-        if options.get("trainable") is False and options.get("name"):
-            options["name"] = options["name"].removeprefix(f"{_MAIN}/")
-        return next_creator(**options)
-
-    with tf.variable_creator_scope(creator):
-        yield
 
 
 def _global_variable(name: str, local: Any, of_model: bool) -> Any:

@@ -10,18 +10,28 @@ baselines are one copy of the batch by NumPy, and the iteration in this process.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import platform
 import random
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from tpk.dataflow import DataFromGenerator, MultiProcessMapData, MultiProcessRunner
+from tpk.dataflow import (
+    DataFromGenerator,
+    DataFromList,
+    MultiProcessMapData,
+    MultiProcessRunner,
+    RemoteDataZMQ,
+    RepeatedData,
+    send_dataflow_zmq,
+)
 
 WORKERS = 2
 MEMCPY, OURS = "one memcpy", "tpk MultiProcessRunner"
@@ -126,6 +136,28 @@ def process_map(batch: np.ndarray[Any, Any]) -> Next:
     return iter(MultiProcessMapData(for_ever(batch), WORKERS, lambda datapoint: datapoint)).__next__
 
 
+def zmq_without_key(batch: np.ndarray[Any, Any]) -> Next:
+    """A directory of the user's own keeps others out."""
+    return zmq_receiver(batch, f"ipc://{tempfile.mkdtemp()}/socket")
+
+
+def zmq_encrypted(batch: np.ndarray[Any, Any]) -> Next:
+    return zmq_receiver(batch, "tcp://127.0.0.1:*", key="secret")
+
+
+def zmq_receiver(batch: np.ndarray[Any, Any], address: str, **options: Any) -> Next:
+    flow = RemoteDataZMQ(address, senders=WORKERS, **options)
+    flow.reset_state()
+    for _ in range(WORKERS):
+        multiprocessing.get_context("spawn").Process(
+            target=send_dataflow_zmq,
+            args=(RepeatedData(DataFromList([[batch]]), -1), flow.addresses),
+            kwargs=options,
+            daemon=True,
+        ).start()
+    return iter(flow).__next__
+
+
 def torch_loader(batch: np.ndarray[Any, Any]) -> Next:
     import torch
     from torch.utils.data import DataLoader, IterableDataset
@@ -172,6 +204,8 @@ CONTENDERS: dict[str, Callable[[np.ndarray[Any, Any]], Next]] = {
     "in this process": in_process,
     OURS: runner,
     "tpk MultiProcessMapData": process_map,
+    "tpk RemoteDataZMQ, ipc": zmq_without_key,
+    "tpk RemoteDataZMQ, tcp, encrypted": zmq_encrypted,
     "torch DataLoader": torch_loader,
     "tensorpack MultiProcessRunner": tensorpack_runner,
     "tensorpack MultiProcessRunnerZMQ": tensorpack_zmq,

@@ -14,6 +14,12 @@ settings.register_profile("unhurried", deadline=None, max_examples=50)
 settings.load_profile("unhurried")
 
 
+@pytest.fixture(autouse=True)
+def home_of_the_key(tmp_path, monkeypatch):
+    """Where the key of the user is made: not in the home of whoever tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
 @pytest.fixture(params=["tcp", "ipc"])
 def address(request, tmp_path):
     from zmq_ends import FREE_PORT

@@ -11,7 +11,6 @@ from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
 
 from tpk.dataflow.optional import import_optional
 from tpk.dataflow.position import Position
-from tpk.dataflow.zmq_message import Kind, Message
 from tpk.dataflow.zmq_receiver import RemoteDataZMQ
 from tpk.dataflow.zmq_sender import send_dataflow_zmq
 from tpk.errors import ConfigError, InputError
@@ -193,42 +192,17 @@ def test_an_interrupted_sender_says_so_to_the_receiver():
         import threading
         def flow():
             yield [1]
+            print("sent", flush=True)
             threading.Event().wait()
         send_dataflow_zmq(flow(), sys.argv[1])
     """
     with receiver() as flow, in_another_process(code, flow.addresses[0]) as sender:
         iterator = iter(flow)
         assert next(iterator) == [1]
+        assert sender.stdout.readline() == b"sent\n"
         sender.send_signal(signal.SIGINT)
         with pytest.raises(InputError, match=r"failed after 1 datapoints(?s:.*)KeyboardInterrupt"):
             next(iterator)
-
-
-@pytest.mark.parametrize(
-    "frames",
-    [
-        [b"hello"],
-        [b""],
-        [b"x" * 40],
-        Message(Kind.DATAPOINT, b"0" * 16, 0, "torn", [b"a", b"b"]).frames(None)[:2],
-        Message(Kind.ALIVE, b"0" * 16, 0, "signed").frames(b"key"),
-    ],
-)
-def test_a_foreign_or_torn_message_is_an_error(frames):
-    with receiver() as flow, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
-        stranger.connect(flow.addresses[0])
-        stranger.send_multipart(frames)
-        with pytest.raises(InputError, match="is not from send_dataflow_zmq of this version"):
-            list(flow)
-
-
-@pytest.mark.parametrize(
-    "address", ["tcp://*:8877", "tcp://0.0.0.0:1", "tcp://node7:8877", "tcp://127.0.0.1.evil.org:1"]
-)
-@pytest.mark.parametrize("make", [RemoteDataZMQ, lambda address: send_dataflow_zmq([], address)])
-def test_an_open_address_needs_a_key(make, address):
-    with pytest.raises(ConfigError, match="give sender and receiver the same key="):
-        make(address)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +215,8 @@ def test_an_open_address_needs_a_key(make, address):
         ({"address": FREE_PORT, "senders": 0}, "senders must be 1 or more"),
         ({"address": FREE_PORT, "patience": 0.1}, "patience must be 1 s or more"),
         ({"address": FREE_PORT, "hwm": 0}, "hwm must be 1 or more"),
-        ({"address": "ipc:///no/such/directory/x"}, "RemoteDataZMQ cannot bind to 'ipc:///no/such/directory/x'"),
-        ({"address": "ipc:///tmp/" + "x" * 200}, "RemoteDataZMQ cannot bind to 'ipc:///tmp/xxx"),
+        ({"address": "ipc:///no/such/directory/x", "key": "k"}, "RemoteDataZMQ cannot bind to 'ipc:///no/such/direc"),
+        ({"address": "ipc:///tmp/" + "x" * 200, "key": "k"}, "RemoteDataZMQ cannot bind to 'ipc:///tmp/xxx"),
     ],
 )
 def test_wrong_options_of_the_receiver(arguments, message):

@@ -13,6 +13,12 @@ from tpk.input_source import StagingInput, ZMQInput
 pytest.importorskip("zmq")
 
 
+@pytest.fixture(autouse=True)
+def home_of_the_key(tmp_path, monkeypatch):
+    """Where the key of the user is made: not in the home of whoever tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
 @pytest.fixture
 def send():
     """Send flows in threads of their own, which end with the test."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import pickle
-import re
 import struct
 from collections.abc import Sequence
 from enum import Enum
@@ -15,7 +12,7 @@ import attrs
 import numpy as np
 
 from tpk.dataflow.memory import aligned_empty
-from tpk.errors import ConfigError, InputError
+from tpk.errors import InputError
 
 HEARTBEAT = 0.5
 """Seconds; a sender whose flow is slow gives a sign of life this often."""
@@ -55,24 +52,18 @@ class Message:
     name: str
     parts: Sequence[Any] = ()
 
-    def frames(self, key: bytes | None) -> list[Any]:
+    def frames(self) -> list[Any]:
         """Return what goes into the socket."""
         header = _HEADER.pack(_PROTOCOL, self.kind.value, self.sender, self.index, len(self.parts))
-        frames = [header + self.name.encode(), *self.parts]
-        return frames if key is None else [_signature(frames, key), *frames]
+        return [header + self.name.encode(), *self.parts]
 
     @classmethod
-    def from_frames(cls, frames: Sequence[Any], key: bytes | None) -> Message:
-        """Read what came out of the socket; nothing of it is unpickled.
+    def from_frames(cls, frames: Sequence[Any]) -> Message:
+        """Read what came out of the socket of a receiver; nothing of it is unpickled.
 
         Raises:
-            WrongKeyError: it was not signed with that key.
-            InputError: it is no message of this protocol.
+            InputError: it is no message that a sender sends.
         """
-        if key is not None:
-            if len(frames) < 2 or not hmac.compare_digest(bytes(frames[0]), _signature(frames[1:], key)):
-                raise WrongKeyError("a message is not signed with the key of this receiver")
-            frames = frames[1:]
         header = bytes(frames[0])
         try:
             protocol, kind, sender, index, count = _HEADER.unpack_from(header)
@@ -81,16 +72,13 @@ class Message:
             # A sender that is interrupted between two parts leaves a message that the next one is appended to.
             if count != len(frames) - 1:
                 raise ValueError(f"it was to have {count} parts besides its header")
+            if Kind(kind) is Kind.RECEIVED or (Kind(kind) is not Kind.ALIVE and not count):
+                raise ValueError(f"a message of the kind {kind!r} with {count} parts is none of a sender")
             return cls(Kind(kind), sender, index, header[_HEADER.size :].decode(), frames[1:])
         except (struct.error, ValueError) as error:
             raise InputError(
-                f"a message of {len(frames)} parts is not from send_dataflow_zmq of this version of tpk, or is "
-                f"signed with a key that this receiver was not given ({error})"
+                f"a message of {len(frames)} parts is not from send_dataflow_zmq of this version of tpk: {error}"
             ) from error
-
-
-class WrongKeyError(InputError):
-    """A message was not signed with the key that sender and receiver share."""
 
 
 def pack_datapoint(datapoint: Any) -> list[Any]:
@@ -115,54 +103,6 @@ def unpack_datapoint(parts: Sequence[Any]) -> Any:
     """
     buffers = [_aligned_copy(part) for part in parts[1:]]
     return pickle.loads(parts[0], buffers=buffers)
-
-
-def check_addresses(address: str | Sequence[str], key: bytes | str | None, owner: str) -> tuple[str, ...]:
-    """Return the addresses, and make sure that none is open to a network without a key.
-
-    Raises:
-        ConfigError: an address is none, or reaches beyond this machine and there is no key.
-    """
-    addresses = (address,) if isinstance(address, str) else tuple(address)
-    if not addresses:
-        raise ConfigError(f"{owner} takes one address or more, not none")
-    for one in addresses:
-        if not isinstance(one, str) or not _ADDRESS.fullmatch(one):
-            raise ConfigError(
-                f"{owner}: {one!r} is no address; expected 'tcp://host:port', such as 'tcp://127.0.0.1:8877', "
-                "or 'ipc:///path/of/a/socket'"
-            )
-        if key is None and not _LOCAL_ADDRESS.match(one):
-            raise ConfigError(
-                f"{owner}: {one!r} can be reached from other machines, and whoever reaches a receiver of pickled "
-                "data can run any code in it; give sender and receiver the same key=, or use a loopback address"
-            )
-    return addresses
-
-
-def check_key(key: bytes | str | None, owner: str) -> bytes | None:
-    """Return the key as bytes.
-
-    Raises:
-        ConfigError: it is empty, or neither text nor bytes.
-    """
-    if key is not None and (not isinstance(key, (bytes, str)) or not key):
-        raise ConfigError(f"{owner}: a key is text or bytes of some length, such as that of secrets.token_hex()")
-    return key.encode() if isinstance(key, str) else key
-
-
-_ADDRESS = re.compile(r"tcp://.+:(\d+|\*)|ipc://.+")
-_LOCAL_ADDRESS = re.compile(r"ipc://|tcp://(127(\.\d+){3}|localhost|\[::1\]):")
-
-
-def _signature(frames: Sequence[Any], key: bytes) -> bytes:
-    signature = hmac.new(key, digestmod=hashlib.sha256)
-    for frame in frames:
-        view = memoryview(frame)
-        # With the lengths, so that no byte can move from one frame to the next.
-        signature.update(struct.pack(">Q", view.nbytes))
-        signature.update(view)
-    return signature.digest()
 
 
 def _aligned_copy(part: Any) -> np.ndarray[Any, Any]:

@@ -14,16 +14,9 @@ import attrs
 
 from tpk.dataflow.base import DataFlow
 from tpk.dataflow.optional import import_optional
-from tpk.dataflow.zmq_message import (
-    HEARTBEAT,
-    Kind,
-    Message,
-    WrongKeyError,
-    check_addresses,
-    check_key,
-    unpack_datapoint,
-)
-from tpk.dataflow.zmq_sender import open_sockets
+from tpk.dataflow.zmq_key import check_key
+from tpk.dataflow.zmq_message import HEARTBEAT, Kind, Message, unpack_datapoint
+from tpk.dataflow.zmq_sockets import Sockets, check_addresses
 from tpk.errors import ConfigError, InputError
 
 logger = logging.getLogger(__name__)
@@ -45,14 +38,15 @@ class RemoteDataZMQ(DataFlow):
             a free one; see `addresses`.
         hwm: how many datapoints of each sender may wait in this process (ZeroMQ's high water mark).
         bind: whether the senders connect to this address, rather than the receiver to the senders'.
-        key: a secret that sender and receiver share. Without one, only addresses of this machine are allowed:
-            datapoints travel pickled, and a pickle can run any code.
+        key: a secret that sender and receiver share, by default that of this user; see `send_dataflow_zmq`. Nothing
+            is unpickled of what those send who do not know it.
         senders: how many there are at least.
         patience: seconds; when a wait for data has lasted so long and a sender has given no sign of life all
             the while, this is an error. A slow sender gives signs of life.
 
     Raises:
-        ConfigError: an option has a value that it cannot have, the address is taken, or pyzmq is not installed.
+        ConfigError: an option has a value that it cannot have, or pyzmq is not installed; and, when it is iterated, the
+            address is taken, or there is no key.
         InputError: a sender's flow failed (with its traceback), a sender fell silent, or none came.
 
     Example:
@@ -74,7 +68,7 @@ class RemoteDataZMQ(DataFlow):
         patience: float = 60.0,
     ) -> None:
         owner = type(self).__name__
-        self._given_addresses = check_addresses(address, key, owner)
+        self._given_addresses = check_addresses(address, owner)
         self._key = check_key(key, owner)
         self._zmq = import_optional("zmq", "zmq", owner)
         if senders < 1:
@@ -91,15 +85,15 @@ class RemoteDataZMQ(DataFlow):
         self._forget_sockets()
 
     def _forget_sockets(self) -> None:
-        self._sockets: list[Any] = []
-        self._poller: Any = None
+        self._sockets: Sockets | None = None
         self._ready: list[Any] = []
         self._finished: set[bytes] = set()
+        self._dropped = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
 
     def __getstate__(self) -> dict[str, Any]:
-        unpicklable = ("_zmq", "_sockets", "_poller", "_ready", "_finished", "_lock", "_closing", "_destroy")
+        unpicklable = ("_zmq", "_sockets", "_ready", "_finished", "_dropped", "_lock", "_closing", "_destroy")
         return {name: value for name, value in vars(self).items() if name not in unpicklable}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -110,23 +104,19 @@ class RemoteDataZMQ(DataFlow):
     @property
     def addresses(self) -> tuple[str, ...]:
         """Where the sockets are, with the ports that were taken; before `reset_state`, the addresses given."""
-        if self.bind and self._sockets:
-            return tuple(one.getsockopt(self._zmq.LAST_ENDPOINT).rstrip(b"\0").decode() for one in self._sockets)
+        if self.bind and self._sockets is not None:
+            return tuple(one.getsockopt(self._zmq.LAST_ENDPOINT).rstrip(b"\0").decode() for one in self._sockets.all)
         return self._given_addresses
 
     def reset_state(self) -> None:
         """Open the sockets, so that senders can connect from now on."""
         with self._lock:
-            if self._sockets:
+            if self._sockets is not None:
                 return
-            self._sockets, close = open_sockets(
-                self._zmq, "ROUTER", self._given_addresses, self.hwm, self.bind, type(self).__name__
-            )
-            self._poller = self._zmq.Poller()
-            for one in self._sockets:
-                self._poller.register(one, self._zmq.POLLIN)
+            owner = type(self).__name__
+            self._sockets = Sockets(self._zmq, "ROUTER", self._given_addresses, self.hwm, self.bind, self._key, owner)
             # A second, so that the last confirmation is still sent.
-            self._destroy = weakref.finalize(self, close, 1000)
+            self._destroy = weakref.finalize(self, self._sockets.close, 1000)
             self._ready = []
             self._closing.clear()
 
@@ -134,8 +124,8 @@ class RemoteDataZMQ(DataFlow):
         """Close the sockets; an iteration that waits in another thread ends."""
         self._closing.set()
         with self._lock:
-            if self._sockets:
-                self._sockets = []
+            if self._sockets is not None:
+                self._sockets = None
                 self._destroy()
 
     def __iter__(self) -> Iterator[Any]:
@@ -205,18 +195,24 @@ class RemoteDataZMQ(DataFlow):
         wait = _Wait()
         while True:
             with self._lock:
-                if self._closing.is_set():
+                if self._sockets is None or self._closing.is_set():
                     return None
-                received = self._poll()
+                received = self._poll(self._sockets)
             if received is None:
                 self._check_signs_of_life(roll, ended, wait)
                 continue
             source, identity, frames = received
             try:
-                message = Message.from_frames(frames, self._key)
-            except WrongKeyError:
-                wait.strangers += 1
-                logger.warning("%s dropped a message that is not signed with its key", type(self).__name__)
+                message = Message.from_frames(frames)
+            except InputError as error:
+                self._dropped += 1
+                if self._dropped == 1:
+                    logger.warning(
+                        "%s at %s drops what it does not understand; the log does not tell of more. %s",
+                        type(self).__name__,
+                        ", ".join(self.addresses),
+                        error,
+                    )
                 continue
             if message.sender in self._finished:
                 if message.kind in (Kind.END, Kind.FAILURE):
@@ -227,11 +223,11 @@ class RemoteDataZMQ(DataFlow):
             else:
                 return message, partial(self._confirm, source, identity, message)
 
-    def _poll(self) -> tuple[Any, Any, list[Any]] | None:
+    def _poll(self, sockets: Sockets) -> tuple[Any, Any, list[Any]] | None:
         # Each socket that has something gets its turn before they are asked again. The wait is short, since
         # whoever closes has to wait for its end.
         if not self._ready:
-            self._ready = [one for one, _ in self._poller.poll(100)]
+            self._ready = sockets.poll(self._zmq.POLLIN, 0.1)
         if not self._ready:
             return None
         source = self._ready.pop()
@@ -243,7 +239,7 @@ class RemoteDataZMQ(DataFlow):
         with self._lock:
             if not self._closing.is_set():
                 try:
-                    source.send_multipart([identity, *answer.frames(None)], self._zmq.NOBLOCK)
+                    source.send_multipart([identity, *answer.frames()], self._zmq.NOBLOCK)
                 except self._zmq.Again:  # it will ask again
                     pass
 
@@ -252,7 +248,9 @@ class RemoteDataZMQ(DataFlow):
         if now - wait.began < self.patience:
             return
         me = f"{type(self).__name__} at {', '.join(self.addresses)}"
-        hint = f"; {wait.strangers} messages with a wrong key were dropped" if wait.strangers else ""
+        strangers = 0 if self._sockets is None else self._sockets.strangers
+        hint = f"; {strangers} connections failed, as when the other side has another key" if strangers else ""
+        hint += f"; {self._dropped} messages were not understood" if self._dropped else ""
         if not roll:
             raise InputError(
                 f"{me} waited {self.patience:g} s (its patience) for data, and only {ended} of {self.senders} "
@@ -277,7 +275,6 @@ class _Wait:
 
     began: float = attrs.field(factory=time.monotonic)
     warned: float = attrs.field(factory=time.monotonic)
-    strangers: int = 0
 
 
 @attrs.define

@@ -20,7 +20,7 @@ class ZMQInput(QueueInput):
         endpoint: ``"tcp://host:port"`` or ``"ipc:///path"``, or several of them.
         hwm: how many datapoints of each sender may wait in this process, besides the queue.
         bind: whether the senders connect to this address, rather than this source to the senders'.
-        key: a secret that sender and receiver share; without one, only addresses of this machine are allowed.
+        key: a secret that sender and receiver share, by default that of this user; see `send_dataflow_zmq`.
         senders: how many there are at least.
         queue_size: how many datapoints the queue holds.
         infinite: whether there is another pass when all senders have come to their end. Otherwise the training ends

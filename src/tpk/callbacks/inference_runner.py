@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import pickle
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -235,10 +234,11 @@ class InferenceRunner(Callback):
     def _evaluate_together(self, limit: int | None) -> int:
         """Do that in all processes, and let the inferencers have what all of them have found."""
         exchange = self.trainer.exchange
-        count, states, failure = 0, b"", None
+        count, failure = 0, None
+        states: list[Any] = []
         try:
             count = self._evaluate_share(limit)
-            states = pickle.dumps([inferencer.state() for inferencer in self._inferencers])
+            states = [inferencer.state() for inferencer in self._inferencers]
         except Exception as error:  # The others wait for this process: it has to tell them.
             failure = error
         kinds = ", ".join(type(inferencer).__name__ for inferencer in self._inferencers)
@@ -252,7 +252,7 @@ class InferenceRunner(Callback):
             raise PeerError(
                 f"the evaluation by {self._label} failed in another process, whose log tells more. {'; '.join(failed)}"
             )
-        of_ranks = [pickle.loads(states) for _, states, _ in shares]
+        of_ranks = [states for _, states, _ in shares]
         for inferencer, own in zip(self._inferencers, zip(*of_ranks, strict=True), strict=True):
             inferencer.merge(own)
         return sum(count for count, _, _ in shares)

@@ -76,7 +76,7 @@ class Inferencer(abc.ABC):
         """Return the statistics of the pass, by name."""
 
     def state(self) -> Any:
-        """Return what this process has found in its part of the data, as something that can be pickled."""
+        """Return what this process has found in its part of the data, as `Exchange.gather` can tell it the others."""
         raise NotImplementedError
 
     def merge(self, states: Sequence[Any]) -> None:

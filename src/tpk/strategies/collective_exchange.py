@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tpk.strategies.cluster import WORKER, Cluster, device_of
 from tpk.strategies.collective_peers import Peers
 from tpk.strategies.collective_state import shared_config
 from tpk.strategies.exchange import Exchange
+from tpk.strategies.plain_data import pack, unpack
 
 
 class QueueExchange(Exchange):
@@ -49,10 +49,10 @@ class QueueExchange(Exchange):
         try:
             if self.rank == 0:
                 every = [data, *self._sess.run(self._receive)]
-                self._run_send(pickle.dumps(every))
+                self._run_send(pack(every=every))
             else:
                 self._run_send(data)
-                every = pickle.loads(self._sess.run(self._receive))
+                every = unpack(self._sess.run(self._receive))["every"]
         except tf.errors.OpError as error:
             guilty = self._peers.explain(error)
             if guilty is None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import abc
-import pickle
 from typing import Any
 
-from tpk.errors import PeerError
+from tpk.errors import ConfigError, PeerError
+from tpk.strategies.plain_data import pack, unpack
 
 
 class Exchange(abc.ABC):
     """Values that all processes of a training give to each other.
 
     Every process calls the same methods in the same order, as in a collective operation; `what` says what for, so that
-    processes that are at different points notice. Values are pickled: those who can connect to the training's ports
-    are trusted, as they are by TensorFlow and Horovod.
+    processes that are at different points notice. Values are plain data; to read them runs no code.
 
     Args:
         rank: the number of this process, from 0 on; 0 is the chief.
@@ -51,12 +50,25 @@ class Exchange(abc.ABC):
 
         Args:
             what: what the values are, in words; the same in each process.
-            value: anything that can be pickled.
+            value: None, a bool, number, text, bytes, a NumPy array or scalar; or a list, tuple or dict of such.
 
         Raises:
-            PeerError: if a process is gone, has not come in time, or is at another point of the program.
+            ConfigError: if there is anything else in the value.
+            PeerError: if a process is gone, has not come in time, is at another point of the program, or has such a
+                value.
         """
-        received = [pickle.loads(each) for each in self.gather_bytes(pickle.dumps((what, value)))]
+        failure: ConfigError | None = None
+        try:
+            data = pack(what=what, value=value)
+        except TypeError as error:  # The others wait for this process: it has to tell them.
+            failure = ConfigError(f"rank {self.rank} cannot tell the others {what!r}: {error}.")
+            data = pack(what=what, failure=repr(failure))
+        try:
+            every = self.gather_bytes(data)
+        finally:
+            if failure is not None:
+                raise failure
+        received = [_unpacked(rank, each) for rank, each in enumerate(every)]
         elsewhere = [f"rank {rank} at {theirs!r}" for rank, (theirs, _) in enumerate(received) if theirs != what]
         if elsewhere:
             raise PeerError(
@@ -92,3 +104,16 @@ class Alone(Exchange):
     def gather(self, what: str, value: Any) -> list[Any]:
         """Return the value of this process."""
         return [value]
+
+
+def _unpacked(rank: int, data: bytes) -> tuple[str, Any]:
+    """Return for what a process has said something, and that."""
+    try:
+        said = unpack(data)
+        if "failure" in said:
+            raise PeerError(f"rank {rank} has failed: {said['failure']}")
+        return said["what"], said["value"]
+    except (ValueError, LookupError) as error:
+        raise PeerError(
+            f"what rank {rank} has sent is not from this version of tpk, or not from tpk at all: {error}."
+        ) from error

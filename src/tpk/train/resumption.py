@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from tpk.errors import CheckpointError, ConfigError
@@ -174,16 +176,22 @@ def find_common_start(trainer: Trainer, resume: str, run_dir: str | os.PathLike[
     Raises:
         CheckpointError: in all of them, if one must be there and is not.
     """
-    found: Checkpoint | CheckpointError | None = None
+    found, failure = None, None
     if trainer.is_chief:
         try:
             found = find_start(resume, run_dir)
         except CheckpointError as error:
-            found = error
-    found = trainer.exchange.from_chief("the checkpoint to go on from", found)
-    if isinstance(found, CheckpointError):
-        raise found
-    return found
+            failure = error
+    told = (
+        None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)},
+        None if failure is None else str(failure),
+    )
+    fields, message = trainer.exchange.from_chief("the checkpoint to go on from", told)
+    if failure is not None:
+        raise failure
+    if message is not None:
+        raise CheckpointError(message)
+    return None if fields is None else Checkpoint(**{**fields, "directory": Path(fields["directory"])})
 
 
 def find_start(resume: str, run_dir: str | os.PathLike[str] | None) -> Checkpoint | None:

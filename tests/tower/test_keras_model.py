@@ -237,3 +237,27 @@ def test_what_cannot_be_saved_or_read_is_told(keras, session, tmp_path):
     graph, _, _ = in_graph(dense)
     with pytest.raises(ConfigError, match="a layer and no model"):
         dense.save(tmp_path / "model.keras", values_of(graph, session(graph)), graph)
+
+
+@pytest.mark.parametrize("training", [None, True])
+def test_in_a_branch_a_model_cannot_train(keras, training):
+    """Its updates and losses would be missed much later, or, with Keras 2, never."""
+
+    def build(x):
+        net = KerasModel(lambda: sequential(keras), keras=keras.__name__)
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: net(x, training=training), lambda: tf.zeros([6, 4]))
+
+    message = r"KerasModel.*: what its layers update, or add to the cost, is made inside of a tf\.cond.*training=False"
+    with pytest.raises(ConfigError, match=message):
+        in_graph(build)
+
+
+def test_in_a_branch_a_model_infers(keras):
+    def build(x):
+        net = KerasModel(lambda: sequential(keras), keras=keras.__name__)
+        return tf.cond(tf.reduce_sum(x) > 1e9, lambda: tf.zeros([6, 4]), lambda: net(x, training=False))
+
+    graph, x, (outputs, *_) = in_graph(build, [""])
+    with graph.as_default(), v1.Session() as sess:
+        sess.run(v1.global_variables_initializer())
+        assert sess.run(outputs, {x: IMAGES}).any()

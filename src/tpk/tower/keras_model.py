@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import CheckpointError, ConfigError, TowerError
+from tpk.graph.collections import check_can_be_collected
 from tpk.graph.variables import variable_name
 from tpk.tower import keras2, keras3
 from tpk.tower.context import TowerContext, get_current_tower_context
@@ -103,7 +104,8 @@ class KerasModel:
             arguments: other arguments of the model's `call`.
 
         Raises:
-            ConfigError: if `build` returned no model or layer of the Keras that was named.
+            ConfigError: if `build` returned no model or layer of the Keras that was named; and in training, inside of a
+                `tf.cond`, a `tf.while_loop` or a `tf.function`.
             TowerError: if there is another model of the name, or the model does what cannot be done in a tower.
         """
         if tf.compat.v1.executing_eagerly_outside_functions():
@@ -114,6 +116,10 @@ class KerasModel:
         context = get_current_tower_context()
         if training is None:
             training = context is not None and context.is_training
+        if training:
+            # Keras does not tell beforehand whether there is any, and Keras 2 not even afterwards.
+            remedy = "Call the model outside, and let the tf.cond choose among outputs; or call it with training=False."
+            check_can_be_collected(f"{self!r}: what its layers update, or add to the cost,", remedy)
         call = self._in_tower(context, (inputs, arguments))
         outputs = call.call(inputs, arguments, training)
         graph = tf.compat.v1.get_default_graph()

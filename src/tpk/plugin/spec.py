@@ -181,6 +181,9 @@ class StepSpecs:
     def before_run(self, run_context: Any) -> Any:
         """Say what to run along with the step, in the very same `Session.run`.
 
+        What a training tower computes is from before the step's update of the variables. A variable itself, and what
+        callbacks build from it, may be from before or after it; `Strategy.build` says how to tell TensorFlow which.
+
         Args:
             run_context: a `tf.compat.v1.train.SessionRunContext`: the session, and what the step itself runs.
 

@@ -10,8 +10,8 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.fetches import FetchDependencies
 from tpk.graph.gradients import recorded_gradients
-from tpk.input_source.reach import Reach
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
@@ -70,24 +70,22 @@ class StepChecks:
             return
         members = _members(wanted, runs, inputs)
         _tell_what_is_left_out(wanted, members)
-        input_reach = Reach(inputs)
+        input_dependencies = FetchDependencies(inputs)
         self._checks = [
             make_check(
                 [(each.name, each.tensor) for each in chosen],
                 run,
-                [inputs[position] for position in input_reach.reached(run)],
+                [inputs[position] for position in input_dependencies.among(run)],
             )
             for run, chosen in zip(runs, members, strict=True)
         ]
-        self._reach = Reach([op for run in runs for op in run])
+        self._dependencies = FetchDependencies([op for run in runs for op in run])
 
     def request_for(self, fetches: Any) -> Any:
         """Return the checks of what running `fetches` runs, as an op or a list of them; None if there is none."""
         if not self._run_of:
             return self._checks[0]
-        # One by one: a list may be a new one in each step, but the ops in it are the same.
-        parts = [part for part in tf.nest.flatten(fetches, expand_composites=True) if part is not None]
-        numbers = {self._run_of[position] for part in parts for position in self._reach.reached(part)}
+        numbers = {self._run_of[position] for position in self._dependencies.among(fetches)}
         checks = [self._checks[number] for number in sorted(numbers) if self._checks[number] is not None]
         return checks[0] if len(checks) == 1 else checks or None
 
@@ -158,12 +156,13 @@ def _find_by_name(trainer: Trainer, name: str) -> list[Any]:
 def _members(wanted: Sequence[Checked], runs: Sequence[Sequence[Any]], inputs: Sequence[Any]) -> list[list[Checked]]:
     """Return for each run what belongs to it."""
     owners = [each for each in wanted for _ in each.belongs_to]
-    reach, input_reach = Reach([op for each in wanted for op in each.belongs_to]), Reach(inputs)
-    members = [{owners[position] for position in reach.reached(run)} for run in runs]
+    input_dependencies = FetchDependencies(inputs)
+    dependencies = FetchDependencies([op for each in wanted for op in each.belongs_to])
+    members = [{owners[position] for position in dependencies.among(run)} for run in runs]
     for each in set(wanted).difference(*members):
-        sources = set(input_reach.reached(each.tensor))
+        sources = set(input_dependencies.among(each.tensor))
         for run, chosen in zip(runs, members, strict=True):
-            if sources <= set(input_reach.reached(run)):
+            if sources <= set(input_dependencies.among(run)):
                 chosen.add(each)
     return [[each for each in wanted if each in chosen] for chosen in members]
 

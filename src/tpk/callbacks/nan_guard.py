@@ -12,12 +12,12 @@ import tensorflow as tf
 from tpk.callbacks.hyper_params import GraphVarParam
 from tpk.callbacks.nan_checks import NamedTensors, StepChecks, find_tensors
 from tpk.errors import ConfigError, NonFiniteError, add_note
+from tpk.graph.fetches import FetchDependencies
 from tpk.graph.global_step import get_global_step_var
 from tpk.graph.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
-from tpk.input_source.reach import Reach
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def _datapoints_of_run(trainer: Trainer, fetches: Any) -> range:
         return range(0)
     inputs = [[tensor.op for tensor in tower.inputs] for tower in towers.training()]
     # Towers that run by themselves may have taken theirs any time; so nobody knows which are those of this run.
-    if not all(Reach(ops).reached(fetches) for ops in inputs):
+    if not all(FetchDependencies(ops).among(fetches) for ops in inputs):
         return range(0)
     try:
         taken = source.taken

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import attrs
 import tensorflow as tf
 
-from tpk.input_source.reach import Reach
+from tpk.graph.fetches import FetchDependencies
 
 Waited = TypeVar("Waited")
 
@@ -95,7 +95,7 @@ class GraphMeter(InputMeter):
     """
 
     def __init__(self, take_ops: Sequence[Any], size: Any = None, capacity: int | None = None) -> None:
-        self._reach = Reach(take_ops)
+        self._dependencies = FetchDependencies(take_ops)
         self._has_size = size is not None
         self._capacity = capacity
         with tf.device("/cpu:0"), tf.name_scope("InputMeter"):
@@ -115,7 +115,7 @@ class GraphMeter(InputMeter):
 
     def op_for(self, fetches: Any) -> Any:
         """Return the op that measures the last tower whose datapoint the run takes: it waits for those before."""
-        reached = self._reach.reached(fetches)
+        reached = self._dependencies.among(fetches)
         return self._take[reached[-1]] if reached else self._only_size
 
     def read(self, session: Any) -> InputReading:

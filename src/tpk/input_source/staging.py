@@ -11,10 +11,10 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from tpk.errors import ConfigError, InputError
+from tpk.graph.fetches import FetchDependencies
 from tpk.input_source.base import InputCallback, InputSource
 from tpk.input_source.meter import StopwatchMeter
 from tpk.input_source.proxy import ProxyInput
-from tpk.input_source.reach import Reach
 from tpk.input_source.stage_thread import StageThread
 from tpk.input_source.staging_area import StagingArea
 from tpk.plugin import HookManager, hookimpl
@@ -140,7 +140,7 @@ class StagingInput(ProxyInput):
             area = StagingArea(tensors, device, f"{type(self).__name__}/tower{tower}")
         self._areas.append(area)
         self.source.max_ahead = self.max_ahead + (self.nr_stage + 1) * len(self._areas)
-        self._callback.reach = Reach([op for each in self._areas for op in each.take_ops])
+        self._callback.dependencies = FetchDependencies([op for each in self._areas for op in each.take_ops])
         return area.tensors
 
     def _reset_state(self) -> None:
@@ -200,13 +200,13 @@ class _StagingCallback(InputCallback):
     def __init__(self, source: StagingInput) -> None:
         self._source = source
         self.meter: StopwatchMeter | None = None
-        self.reach = Reach([])
+        self.dependencies = FetchDependencies([])
 
     def before_train(self, trainer: Any) -> None:
         self._source.start(trainer.sess)
 
     def before_run(self, run_context: Any) -> None:
-        if not self.reach.reached(run_context.original_args.fetches):
+        if not self.dependencies.among(run_context.original_args.fetches):
             return
         if self.meter is None:
             self._source.take()

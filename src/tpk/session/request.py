@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import attrs
 import numpy as np
 import tensorflow as tf
 
@@ -119,69 +117,8 @@ def is_constant(request: Any) -> bool:
     return request is None or isinstance(request, str | tf.Operation | tf.Tensor | StandingFeeds)
 
 
-def structure_key(request: Any) -> Any:
-    """Return a hashable value that two requests share only if they ask for the same things in the same structure.
-
-    It is made of ids, so it holds for as long as the `leaves` of the request are kept alive.
-    """
-    if isinstance(request, str):
-        return request
-    parts = _parts(request)
-    if parts is None:
-        return id(request)
-    return (type(request), *((_key_of_name(name), structure_key(part)) for name, part in parts))
-
-
-def leaves(request: Any) -> list[Any]:
-    """Return the single things of a structure of fetches, in the order in which `Session.run` finds them."""
-    parts = _parts(request)
-    return [request] if parts is None else [leaf for _, part in parts for leaf in leaves(part)]
-
-
-def names_in(request: Any) -> list[Any]:
-    """Return the keys of all dicts in a structure of fetches, which stand by their ids in its `structure_key`."""
-    parts = _parts(request)
-    return [] if parts is None else [each for name, part in parts for each in (name, *names_in(part))]
-
-
-def rebuild(structure: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Return a structure of fetches or results anew, with ``leaf(part)`` for each single thing in it.
-
-    The containers are of the types that the results of `Session.run` have, and are changed by nobody else.
-    """
-    parts = _parts(structure)
-    if parts is None:
-        return leaf(structure)
-    new = [(name, rebuild(part, leaf)) for name, part in parts]
-    if isinstance(structure, defaultdict):
-        return defaultdict(structure.default_factory, new)
-    if isinstance(structure, Mapping):
-        return type(structure)(new)  # type: ignore[call-arg]
-    values = [part for _, part in new]
-    if isinstance(structure, list):
-        return values
-    kind = type(getattr(structure, "__wrapped__", structure))  # TensorFlow tracks tuples by proxies.
-    return tuple(values) if kind is tuple else kind(*values)
-
-
 def own(value: Any) -> Any:
     """Return a result in memory of its own."""
     if isinstance(value, np.ndarray):
         return value.copy()
     return copy.deepcopy(value) if isinstance(value, tf.compat.v1.ragged.RaggedTensorValue) else value
-
-
-def _parts(structure: Any) -> Sequence[tuple[Any, Any]] | None:
-    """The parts of a structure that `Session.run` looks into, by name; None if it is a single thing."""
-    if isinstance(structure, list | tuple):
-        return list(enumerate(structure))
-    if isinstance(structure, Mapping):
-        return list(structure.items())
-    if attrs.has(type(structure)):
-        return [(field.name, getattr(structure, field.name)) for field in attrs.fields(type(structure))]
-    return None
-
-
-def _key_of_name(name: Any) -> Any:
-    # Of equal keys, such as 1 and True, each is to come back as it is; what is mutable is only itself.
-    return (type(name), name) if isinstance(name, str | int) else id(name)

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.graph.fetches import ops_run_for
 from tpk.graph.gradients import Gradients, values_of
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import variable_name
@@ -43,8 +44,8 @@ def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradi
             is_free = is_read and not isinstance(gradient, tf.IndexedSlices)
             (certain if is_free else doubtful).append((op, is_read))
     if doubtful:
-        of_costs = _ops_behind(costs)
-        of_updates = _ops_behind(_update_ops())
+        of_costs = ops_run_for(costs)
+        of_updates = ops_run_for(_update_ops())
         certain += [(op, is_read) for op, is_read in doubtful if op in of_costs or (is_read and op in of_updates)]
     reads = [op for op, _ in certain]
     return tf.control_dependencies([tf.group(*reads, name="reads")]) if reads else nullcontext()
@@ -84,15 +85,3 @@ def _update_ops() -> list[Any]:
     """What runs along with each step by default."""
     keys = (tf.compat.v1.GraphKeys.UPDATE_OPS, MOVING_SUMMARY_OPS_KEY)
     return [op for key in keys for op in tf.compat.v1.get_collection(key)]
-
-
-def _ops_behind(fetches: Iterable[Any]) -> set[Any]:
-    """The ops that run when `fetches` are fetched."""
-    seen: set[Any] = set()
-    waiting = [getattr(each, "op", each) for each in fetches]
-    while waiting:
-        op = waiting.pop()
-        if op not in seen:
-            seen.add(op)
-            waiting += [*(tensor.op for tensor in op.inputs), *op.control_inputs]
-    return seen

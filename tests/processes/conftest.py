@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -27,3 +28,16 @@ def launch(zygote, tmp_path):
     launcher = Launcher(zygote, tmp_path)
     yield launcher
     launcher.close()
+
+
+@pytest.fixture
+def network(request):
+    """As many hosts as the test asks for, or a test that is skipped where none can be made."""
+    import networks
+
+    with contextlib.ExitStack() as held:
+        try:
+            made = held.enter_context(networks.network(request.param))
+        except OSError as error:
+            pytest.skip(f"needs iproute2, and the right to make network namespaces: {error}")
+        yield made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -15,17 +14,6 @@ import pytest
 
 TIMEOUT = 5.0
 PORT = 7077
-
-
-@pytest.fixture
-def network(request):
-    """As many hosts as the test asks for, or a test that is skipped where none can be made."""
-    with contextlib.ExitStack() as held:
-        try:
-            made = held.enter_context(networks.network(request.param))
-        except OSError as error:
-            pytest.skip(f"needs iproute2, and the right to make network namespaces: {error}")
-        yield made
 
 
 def enter_host(hosts, cluster):

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tpk.strategies.connections import Connections
+from tpk.strategies.connections import Connections, are_on_loopback, confine_to_loopback
 
 
 @pytest.fixture
@@ -59,3 +59,32 @@ def test_other_connections_are_left_alone(listener):
 def test_nothing_is_connected_to_a_host_that_nobody_knows():
     address = "no-such-host.invalid:2222"
     assert Connections([address]).hang_up([address]) == 0
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        (["127.0.0.1:2222", "127.0.0.5:2222", "localhost:2223"], True),
+        (["[::1]:2222"], True),
+        (["127.0.0.1:2222", "192.0.2.7:2222"], False),
+        (["localhost:2222", "no-such-host.invalid:2222"], False),
+    ],
+)
+def test_addresses_that_only_this_host_can_reach(addresses, expected):
+    assert are_on_loopback(addresses) is expected
+
+
+def test_a_port_that_cannot_be_confined_is_told(listener, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = closed.getsockname()[1]
+    assert not confine_to_loopback(nobody)
+    monkeypatch.delattr(socket, "SO_BINDTODEVICE", raising=False)
+    assert not confine_to_loopback(listener)
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_BINDTODEVICE"), reason="needs Linux")
+def test_a_port_that_is_confined_is_still_reached_by_loopback(listener):
+    with connect("127.0.0.1", listener) as before:
+        assert confine_to_loopback(listener)
+        before.sendall(b"x")
+        connect("127.0.0.1", listener).close()

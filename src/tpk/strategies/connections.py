@@ -35,12 +35,40 @@ class Connections:
         """
         ends = frozenset[End]().union(*(self._ends[address] for address in addresses))
         count = 0
-        for connection in _open_connections():
+        for connection in _tcp_sockets():
             with connection as held, suppress(OSError):
                 if _normal(held.getpeername()) in ends:
                     held.shutdown(socket.SHUT_RDWR)
                     count += 1
         return count
+
+
+def are_on_loopback(addresses: Iterable[str]) -> bool:
+    """Return whether all addresses, ``"host:port"``, are such as only this host can reach."""
+    ends = [set(_resolve(address)) for address in addresses]
+    return all(each and all(ipaddress.ip_address(ip).is_loopback for ip, _ in each) for each in ends)
+
+
+def confine_to_loopback(port: int) -> bool:
+    """Let a port at which this process listens be reached by the loopback addresses only, whoever has opened it.
+
+    It is as if no other host saw the port; nor can this one reach it by the addresses that others know. Only Linux,
+    from 5.7 on, lets those who are not root do that.
+
+    Returns:
+        Whether it was possible.
+    """
+    is_confined = False
+    for each in _tcp_sockets():
+        with each as held:
+            # Those that were accepted in the moment before, too.
+            if held.getsockname()[1] == port:
+                try:
+                    held.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+                except (AttributeError, OSError):
+                    return False
+                is_confined = True
+    return is_confined
 
 
 def _resolve(address: str) -> Iterator[End]:
@@ -58,7 +86,7 @@ def _normal(end: tuple[object, ...]) -> End:
     return str(mapped or ip), int(str(end[1]))
 
 
-def _open_connections() -> Iterator[socket.socket]:
+def _tcp_sockets() -> Iterator[socket.socket]:
     """Yield a socket of its own for each descriptor of this process that is a TCP socket."""
     # Elsewhere than on Linux and macOS, nobody is freed.
     for name in os.listdir(_DESCRIPTORS) if os.path.isdir(_DESCRIPTORS) else ():

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.strategies.cluster import Cluster
+from tpk.strategies.connections import are_on_loopback, confine_to_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ def start_server(cluster: Cluster, config: Any) -> RunningServer:
     """
     global _running
     with _lock:
-        cpu_devices = max(config.device_count["CPU"], 1)
+        # To ask a map of a protocol buffer by an index would set it to 0.
+        cpu_devices = max(config.device_count.get("CPU", 0), 1)
         if _running is None:
             target = _start(cluster, config)
             _running = RunningServer(cluster, cpu_devices, target)
@@ -87,7 +89,20 @@ def _start(cluster: Cluster, config: Any) -> str:
     # The destructor of a server waits for all who are connected, so that a process would hang in its exit.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(server._server))
     logger.info("%s listens", _name(cluster))
+    _close_to_others(cluster)
     return str(server.target)
+
+
+def _close_to_others(cluster: Cluster) -> None:
+    """Let only those of the cluster reach the server, where that is possible: TensorFlow has it listen everywhere."""
+    members = [address for addresses in cluster.jobs.values() for address in addresses]
+    if not are_on_loopback(members) or not confine_to_loopback(cluster.port):
+        logger.warning(
+            "TensorFlow's server listens at port %d of all network interfaces, and asks nobody who they are: whoever "
+            "reaches it can run code in this process. Train within a private network, or let a firewall admit nobody "
+            "to the port but the hosts of the cluster",
+            cluster.port,
+        )
 
 
 def _name(cluster: Cluster) -> str:

@@ -120,6 +120,21 @@ def test_tensorflow_1_loads_a_savedmodel_by_its_tags(images, expected, tmp_path)
         np.testing.assert_array_equal(sess.run(fetched, {fed: images}), expected)
 
 
+@pytest.mark.parametrize("other", ["label", "features", "cost"])
+def test_a_frozen_graph_has_all_inputs_that_were_named(other, images, expected, tmp_path):
+    """Also those that the outputs do not depend on: a program can feed what the signature lists."""
+    signature = ModelExporter(config(input_names=["image", other])).export_frozen(tmp_path / "model.pb")
+    assert list(signature.inputs) == ["image", other]
+    graph_def = v1.GraphDef.FromString((tmp_path / "model.pb").read_bytes())
+    with tf.Graph().as_default(), v1.Session() as sess:
+        fed = {spec.name: v1.placeholder(spec.dtype, spec.shape) for spec in signature.inputs.values()}
+        (fetched,) = tf.graph_util.import_graph_def(graph_def, fed, [spec.name for spec in signature.outputs.values()])
+        zeros = np.zeros([size or 5 for size in fed[f"{other}:0"].shape])
+        outputs = sess.run(fetched, {fed["image:0"]: images, fed[f"{other}:0"]: zeros})
+    assert outputs.shape == expected.shape
+    assert np.allclose(outputs, expected, rtol=1e-4) == (other != "features")
+
+
 def test_a_frozen_graph_is_imported(images, expected, tmp_path):
     signature = ModelExporter(config()).export_frozen(tmp_path / "model.pb")
     graph_def = v1.GraphDef.FromString((tmp_path / "model.pb").read_bytes())

@@ -86,7 +86,7 @@ class ModelExporter:
         return resolved
 
     def export_frozen(self, path: str | os.PathLike[str]) -> ExportedSignature:
-        """Write a ``GraphDef`` in which the weights are constants, and only what the outputs need is left.
+        """Write a ``GraphDef`` with constants for the weights, the inputs, and only what the outputs need besides.
 
         Args:
             path: the file, usually ``….pb``; it must not exist.
@@ -175,7 +175,8 @@ def _write_savedmodel(
 
 
 def _freeze(built: PredictGraph, sess: Any) -> Any:
-    names = [tensor.op.name for tensor in built.outputs.values()]
+    # What is left is what these need. An input that no output needs is there as well, as it is in a SavedModel.
+    names = list(dict.fromkeys(tensor.op.name for tensor in (*built.outputs.values(), *built.inputs.values())))
     with without_deprecations():
         frozen = tf.compat.v1.graph_util.convert_variables_to_constants(sess, built.graph.as_graph_def(), names)
     functions = [node for function in frozen.library.function for node in function.node_def]

@@ -141,6 +141,19 @@ def test_the_global_step_is_counted_after_the_update(wrap):
         assert sess.run(step) == 4
 
 
+@pytest.mark.parametrize("real", [float, np.float32, np.float64])
+@pytest.mark.parametrize("integer", [int, np.int32, np.int64])
+def test_numbers_of_numpy_are_numbers(real, integer):
+    w = v1.get_variable("w", initializer=1.0)
+    scaling = DynamicLossScaleOptimizer(sgd(), initial_scale=real(8), growth_interval=integer(1), factor=real(2))
+    processors = [ScaleGradient(("w", real(0.5))), ScaleGradient(("w", integer(3))), GlobalNormClip(real(100))]
+    op = AccumGradOptimizer(apply_grad_processors(scaling, processors), integer(2)).minimize(w)
+    with session() as sess:
+        for _ in range(2):
+            sess.run(op)
+        assert sess.run([w, scaling.loss_scale]) == [-0.5, 16]
+
+
 CONDITIONAL = {
     "accumulation": lambda opt: AccumGradOptimizer(opt, 2),
     "skipping": SkipNonFiniteOptimizer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import tensorflow as tf
@@ -50,9 +51,9 @@ class AccumGradOptimizer(ProxyOptimizer):
 
     def __init__(self, opt: Any, niter: int) -> None:
         super().__init__(opt, "AccumGrad")
-        if isinstance(niter, bool) or not isinstance(niter, int) or niter < 1:
+        if isinstance(niter, bool) or not isinstance(niter, int | Integral) or niter < 1:
             raise ConfigError(f"AccumGradOptimizer(niter={niter!r}): expected a positive whole number.")
-        self._niter = niter
+        self._niter = int(niter)
         self._accumulators: dict[Any, list[_Accumulator]] = {}
         self._counters: list[Any] = []
 

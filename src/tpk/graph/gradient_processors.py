@@ -11,6 +11,7 @@ import abc
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 import tensorflow as tf
@@ -302,8 +303,5 @@ def _with_two_arguments(func: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
 def _is_multiplier(value: Any) -> bool:
     return (
-        isinstance(value, tuple | list)
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and isinstance(value[1], int | float)
+        isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], Real)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
 import tensorflow as tf
@@ -65,10 +66,10 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         name: str = "LossScale",
     ) -> None:
         super().__init__(opt, name)
-        _check("initial_scale", initial_scale, (int, float), lambda value: 1 <= value < math.inf, "at least 1")
-        _check("growth_interval", growth_interval, int, lambda value: value >= 1, "a positive whole number")
-        _check("factor", factor, (int, float), lambda value: 1 < value < math.inf, "more than 1")
-        self._growth_interval = growth_interval
+        _check("initial_scale", initial_scale, Real, lambda value: 1 <= value < math.inf, "at least 1")
+        _check("growth_interval", growth_interval, Integral, lambda value: value >= 1, "a positive whole number")
+        _check("factor", factor, Real, lambda value: 1 < value < math.inf, "more than 1")
+        self._growth_interval = int(growth_interval)
         self._factor = float(factor)
         # Not among the slots: gradients need the scale, and towers share it as they share a learning rate.
         with record_variables() as created:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -60,7 +61,19 @@ def test_a_file_without_a_key_is_an_error():
 
 def test_where_no_file_can_be_made_a_key_must_be_given(monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null/config")
-    with pytest.raises(ConfigError, match=r"X finds no key of this user in /dev/null/config.*give sender and receiver"):
+    with pytest.raises(
+        ConfigError, match=r"X neither finds nor makes a key of this user: .*/dev/null/config.*; give send"
+    ):
+        users_key("X")
+
+
+def test_where_nobody_knows_the_home_a_key_must_be_given(monkeypatch):
+    def nowhere(self):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setattr(Path, "expanduser", nowhere)
+    with pytest.raises(ConfigError, match=r"neither finds nor makes .* home directory.; give sender and receiver"):
         users_key("X")
 
 

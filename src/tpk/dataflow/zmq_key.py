@@ -37,15 +37,15 @@ def users_key(owner: str) -> bytes:
     Raises:
         ConfigError: the file cannot be made or read, or others may read or change it.
     """
-    path = key_file()
     remedy = "give sender and receiver the same key="
     try:
+        path = key_file()
         if not path.exists():
             _make(path)
         key = path.read_bytes().strip()
         status = path.stat()
     except (OSError, RuntimeError) as error:  # The latter if nobody knows where the user's home is.
-        raise ConfigError(f"{owner} finds no key of this user in {path}: {error}; {remedy}") from error
+        raise ConfigError(f"{owner} neither finds nor makes a key of this user: {error}; {remedy}") from error
     # Windows keeps others out by other means.
     if os.name == "posix" and (status.st_mode & 0o077 or status.st_uid != os.geteuid()):
         raise ConfigError(

@@ -1,7 +1,8 @@
 """tpk trains anything that runs in a loop, in TensorFlow graph mode, on today's TensorFlow 2.
 
-The names here are the public API. They are imported when they are first used, so `import tpk` itself imports no
-TensorFlow, and takes milliseconds. Type checkers and editors see them in ``__init__.pyi``.
+The public API is what the rooms hand on, and all of it is here, too. Names are imported when they are first used, so
+that `import tpk` itself imports no TensorFlow, and takes milliseconds. A name is declared in one place, the
+``__init__.pyi`` of its room, which type checkers and editors read as well.
 """
 
 from __future__ import annotations
@@ -11,239 +12,40 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("callbacks", "dataflow", "graph", "input_source", "layers", "monitors", "strategies")
-
-_PUBLIC = {
-    "tpk.callbacks": (
-        "BinaryClassificationStats",
-        "CallbackFactory",
-        "CallbackToHook",
-        "ClassificationError",
-        "DataParallelInferenceRunner",
-        "EarlyStopping",
-        "EnableCallbackIf",
-        "EstimatedTimeLeft",
-        "GraphVarParam",
-        "HookToCallback",
-        "HyperParamSetterWithFunc",
-        "InferenceRunner",
-        "Inferencer",
-        "InputMonitor",
-        "KerasSaver",
-        "MaxSaver",
-        "MergeAllSummaries",
-        "MetricInferencer",
-        "MinSaver",
-        "ModelSaver",
-        "MovingAverageSummary",
-        "NanGuard",
-        "ObjAttrParam",
-        "PeriodicCallback",
-        "PeriodicTrigger",
-        "ProgressBar",
-        "RunOp",
-        "RunUpdateOps",
-        "ScalarStats",
-        "ScheduledHyperParamSetter",
-        "SimpleMovingAverage",
-        "StatMonitorParamSetter",
-        "Watchdog",
-        "WithAveragedWeights",
-    ),
-    "tpk.dataflow": (
-        "BatchData",
-        "BatchDataByShape",
-        "CacheData",
-        "ConcatData",
-        "DataFlow",
-        "DataFromGenerator",
-        "DataFromIterable",
-        "DataFromList",
-        "DataFromQueue",
-        "FakeData",
-        "FixedSizeData",
-        "HDF5Serializer",
-        "JoinData",
-        "LMDBSerializer",
-        "LocallyShuffleData",
-        "MapData",
-        "MapDataComponent",
-        "MultiProcessMapData",
-        "MultiProcessRunner",
-        "MultiThreadMapData",
-        "MultiThreadRunner",
-        "NumpySerializer",
-        "PrintData",
-        "ProxyDataFlow",
-        "RNGDataFlow",
-        "RandomChooseData",
-        "RandomMixData",
-        "RemoteDataZMQ",
-        "RepeatedData",
-        "RepeatedDataPoint",
-        "SelectComponent",
-        "StatefulDataFlow",
-        "StatefulProxyDataFlow",
-        "TFRecordSerializer",
-        "TestDataSpeed",
-        "aligned_empty",
-        "measure_speed",
-        "seed_dataflow",
-        "send_dataflow_zmq",
-    ),
-    "tpk.errors": (
-        "CheckpointError",
-        "ConfigError",
-        "HangError",
-        "HookError",
-        "InputError",
-        "MismatchError",
-        "NonFiniteError",
-        "PeerError",
-        "PluginError",
-        "PluginImportError",
-        "Preempted",
-        "SessionError",
-        "StopTraining",
-        "TowerError",
-        "TpkError",
-        "TrainerStateError",
-        "UnknownPluginError",
-    ),
-    "tpk.graph": (
-        "AccumGradOptimizer",
-        "CheckGradient",
-        "DynamicLossScaleOptimizer",
-        "FilterNoneGrad",
-        "GlobalNormClip",
-        "GradientProcessor",
-        "MapGradient",
-        "MovingAverageOptimizer",
-        "PostProcessOptimizer",
-        "ProxyOptimizer",
-        "ScaleGradient",
-        "SkipNonFiniteOptimizer",
-        "SummaryGradient",
-        "VariableAssignmentOptimizer",
-        "apply_grad_processors",
-        "averaged_weights",
-    ),
-    "tpk.graph.objective": ("Objective",),
-    "tpk.graph.summaries": (
-        "add_activation_summary",
-        "add_moving_summary",
-        "add_param_summary",
-        "add_tensor_summary",
-    ),
-    "tpk.input_source": (
-        "BatchQueueInput",
-        "DummyConstantInput",
-        "FeedInput",
-        "InputSource",
-        "QueueInput",
-        "StagingInput",
-        "TFDatasetInput",
-        "TensorInput",
-        "ZMQInput",
-        "dataflow_to_dataset",
-        "remap_input_source",
-    ),
-    "tpk.monitors": (
-        "CSVWriter",
-        "JSONWriter",
-        "Monitor",
-        "Monitors",
-        "ScalarPrinter",
-        "TFEventWriter",
-    ),
-    "tpk.plugin": (
-        "Callback",
-        "hookimpl",
-        "use",
-    ),
-    "tpk.predict": (
-        "AveragedWeights",
-        "FeedfreePredictor",
-        "InitialValues",
-        "ModelExporter",
-        "MultiProcessDatasetPredictor",
-        "MultiThreadAsyncPredictor",
-        "MultiTowerOfflinePredictor",
-        "OfflinePredictor",
-        "OnlinePredictor",
-        "PredictConfig",
-        "SimpleDatasetPredictor",
-    ),
-    "tpk.session": (
-        "ChainInit",
-        "DictRestore",
-        "HookedSession",
-        "KerasRestore",
-        "NewSessionCreator",
-        "NpzRestore",
-        "ReuseSessionCreator",
-        "SaverRestore",
-        "SaverRestoreRelaxed",
-        "SessionCreator",
-        "SessionInit",
-        "SmartInit",
-        "default_session_config",
-        "newest_complete",
-    ),
-    "tpk.strategies": (
-        "Cluster",
-        "CollectiveStrategy",
-        "DistributedParameterServerStrategy",
-        "DistributedReplicatedStrategy",
-        "Exchange",
-        "LeastLoadedDeviceSetter",
-        "MultiProcessStrategy",
-        "Strategy",
-        "build_on_multi_tower",
-        "get_post_init_ops",
-    ),
-    "tpk.tower": (
-        "KerasModel",
-        "PredictTowerContext",
-        "TowerContext",
-        "TowerFunc",
-        "TrainTowerContext",
-        "get_current_tower_context",
-    ),
-    "tpk.train": (
-        "AsyncMultiGPUTrainer",
-        "CollectiveTrainer",
-        "DistributedParameterServerTrainer",
-        "DistributedReplicatedTrainer",
-        "ModelDesc",
-        "MultiObjectiveTrainer",
-        "QueueInputTrainer",
-        "SimpleTrainer",
-        "SingleCostTrainer",
-        "SyncMultiGPUTrainer",
-        "SyncMultiGPUTrainerParameterServer",
-        "SyncMultiGPUTrainerReplicated",
-        "TowerTrainer",
-        "TrainConfig",
-        "Trainer",
-        "launch_train_with_config",
-    ),
-}
-_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
-
-__all__ = sorted([*_HOME, *_ROOMS, "__version__"])
+_ROOMS = (
+    "callbacks",
+    "checkpoint",
+    "cluster",
+    "dataflow",
+    "errors",
+    "graph",
+    "input_source",
+    "monitors",
+    "plugin",
+    "predict",
+    "session",
+    "strategies",
+    "tower",
+    "train",
+)
+_NAMESPACES = ("layers",)
+"""Rooms whose names stand in them alone."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
-    elif name in _ROOMS:
-        value = importlib.import_module(f"tpk.{name}")
-    else:
-        raise AttributeError(f"module 'tpk' has no attribute {name!r}")
-    globals()[name] = value  # found directly from now on
-    return value
+    if name in _ROOMS or name in _NAMESPACES:
+        return importlib.import_module(f"tpk.{name}")
+    if name == "__all__":
+        return __dir__()
+    if not name.startswith("_"):
+        for room in map(importlib.import_module, (f"tpk.{room}" for room in _ROOMS)):
+            if name in room.__all__:
+                value = getattr(room, name)
+                globals()[name] = value  # found directly from now on
+                return value
+    raise AttributeError(f"module 'tpk' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    public = {name for room in _ROOMS for name in importlib.import_module(f"tpk.{room}").__all__}
+    return sorted({*public, *_ROOMS, *_NAMESPACES, "__version__"})

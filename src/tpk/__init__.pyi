@@ -1,229 +1,35 @@
-"""What type checkers see of `tpk`; a test holds it equal to what `__init__.py` resolves."""
+"""What type checkers see of `tpk`: all that its rooms hand on."""
 
 from tpk import (
     callbacks as callbacks,
+    checkpoint as checkpoint,
+    cluster as cluster,
     dataflow as dataflow,
+    errors as errors,
     graph as graph,
     input_source as input_source,
     layers as layers,
     monitors as monitors,
+    plugin as plugin,
+    predict as predict,
+    session as session,
     strategies as strategies,
+    tower as tower,
+    train as train,
 )
-from tpk.callbacks import (
-    BinaryClassificationStats as BinaryClassificationStats,
-    CallbackFactory as CallbackFactory,
-    CallbackToHook as CallbackToHook,
-    ClassificationError as ClassificationError,
-    DataParallelInferenceRunner as DataParallelInferenceRunner,
-    EarlyStopping as EarlyStopping,
-    EnableCallbackIf as EnableCallbackIf,
-    EstimatedTimeLeft as EstimatedTimeLeft,
-    GraphVarParam as GraphVarParam,
-    HookToCallback as HookToCallback,
-    HyperParamSetterWithFunc as HyperParamSetterWithFunc,
-    Inferencer as Inferencer,
-    InferenceRunner as InferenceRunner,
-    InputMonitor as InputMonitor,
-    KerasSaver as KerasSaver,
-    MaxSaver as MaxSaver,
-    MergeAllSummaries as MergeAllSummaries,
-    MetricInferencer as MetricInferencer,
-    MinSaver as MinSaver,
-    ModelSaver as ModelSaver,
-    MovingAverageSummary as MovingAverageSummary,
-    NanGuard as NanGuard,
-    ObjAttrParam as ObjAttrParam,
-    PeriodicCallback as PeriodicCallback,
-    PeriodicTrigger as PeriodicTrigger,
-    ProgressBar as ProgressBar,
-    RunOp as RunOp,
-    RunUpdateOps as RunUpdateOps,
-    ScalarStats as ScalarStats,
-    ScheduledHyperParamSetter as ScheduledHyperParamSetter,
-    SimpleMovingAverage as SimpleMovingAverage,
-    StatMonitorParamSetter as StatMonitorParamSetter,
-    Watchdog as Watchdog,
-    WithAveragedWeights as WithAveragedWeights,
-)
-from tpk.dataflow import (
-    BatchData as BatchData,
-    BatchDataByShape as BatchDataByShape,
-    CacheData as CacheData,
-    ConcatData as ConcatData,
-    DataFlow as DataFlow,
-    DataFromGenerator as DataFromGenerator,
-    DataFromIterable as DataFromIterable,
-    DataFromList as DataFromList,
-    DataFromQueue as DataFromQueue,
-    FakeData as FakeData,
-    FixedSizeData as FixedSizeData,
-    HDF5Serializer as HDF5Serializer,
-    JoinData as JoinData,
-    LMDBSerializer as LMDBSerializer,
-    LocallyShuffleData as LocallyShuffleData,
-    MapData as MapData,
-    MapDataComponent as MapDataComponent,
-    MultiProcessMapData as MultiProcessMapData,
-    MultiProcessRunner as MultiProcessRunner,
-    MultiThreadMapData as MultiThreadMapData,
-    MultiThreadRunner as MultiThreadRunner,
-    NumpySerializer as NumpySerializer,
-    PrintData as PrintData,
-    ProxyDataFlow as ProxyDataFlow,
-    RandomChooseData as RandomChooseData,
-    RandomMixData as RandomMixData,
-    RemoteDataZMQ as RemoteDataZMQ,
-    RepeatedData as RepeatedData,
-    RepeatedDataPoint as RepeatedDataPoint,
-    RNGDataFlow as RNGDataFlow,
-    SelectComponent as SelectComponent,
-    StatefulDataFlow as StatefulDataFlow,
-    StatefulProxyDataFlow as StatefulProxyDataFlow,
-    TestDataSpeed as TestDataSpeed,
-    TFRecordSerializer as TFRecordSerializer,
-    aligned_empty as aligned_empty,
-    measure_speed as measure_speed,
-    seed_dataflow as seed_dataflow,
-    send_dataflow_zmq as send_dataflow_zmq,
-)
-from tpk.errors import (
-    CheckpointError as CheckpointError,
-    ConfigError as ConfigError,
-    HangError as HangError,
-    HookError as HookError,
-    InputError as InputError,
-    MismatchError as MismatchError,
-    NonFiniteError as NonFiniteError,
-    PeerError as PeerError,
-    PluginError as PluginError,
-    PluginImportError as PluginImportError,
-    Preempted as Preempted,
-    SessionError as SessionError,
-    StopTraining as StopTraining,
-    TowerError as TowerError,
-    TpkError as TpkError,
-    TrainerStateError as TrainerStateError,
-    UnknownPluginError as UnknownPluginError,
-)
-from tpk.graph import (
-    AccumGradOptimizer as AccumGradOptimizer,
-    CheckGradient as CheckGradient,
-    DynamicLossScaleOptimizer as DynamicLossScaleOptimizer,
-    FilterNoneGrad as FilterNoneGrad,
-    GlobalNormClip as GlobalNormClip,
-    GradientProcessor as GradientProcessor,
-    MapGradient as MapGradient,
-    MovingAverageOptimizer as MovingAverageOptimizer,
-    PostProcessOptimizer as PostProcessOptimizer,
-    ProxyOptimizer as ProxyOptimizer,
-    ScaleGradient as ScaleGradient,
-    SkipNonFiniteOptimizer as SkipNonFiniteOptimizer,
-    SummaryGradient as SummaryGradient,
-    VariableAssignmentOptimizer as VariableAssignmentOptimizer,
-    apply_grad_processors as apply_grad_processors,
-    averaged_weights as averaged_weights,
-)
-from tpk.graph.objective import (
-    Objective as Objective,
-)
-from tpk.graph.summaries import (
-    add_activation_summary as add_activation_summary,
-    add_moving_summary as add_moving_summary,
-    add_param_summary as add_param_summary,
-    add_tensor_summary as add_tensor_summary,
-)
-from tpk.input_source import (
-    BatchQueueInput as BatchQueueInput,
-    DummyConstantInput as DummyConstantInput,
-    FeedInput as FeedInput,
-    InputSource as InputSource,
-    QueueInput as QueueInput,
-    StagingInput as StagingInput,
-    TensorInput as TensorInput,
-    TFDatasetInput as TFDatasetInput,
-    ZMQInput as ZMQInput,
-    dataflow_to_dataset as dataflow_to_dataset,
-    remap_input_source as remap_input_source,
-)
-from tpk.monitors import (
-    CSVWriter as CSVWriter,
-    JSONWriter as JSONWriter,
-    Monitor as Monitor,
-    Monitors as Monitors,
-    ScalarPrinter as ScalarPrinter,
-    TFEventWriter as TFEventWriter,
-)
-from tpk.plugin import (
-    Callback as Callback,
-    hookimpl as hookimpl,
-    use as use,
-)
-from tpk.predict import (
-    AveragedWeights as AveragedWeights,
-    FeedfreePredictor as FeedfreePredictor,
-    InitialValues as InitialValues,
-    ModelExporter as ModelExporter,
-    MultiProcessDatasetPredictor as MultiProcessDatasetPredictor,
-    MultiThreadAsyncPredictor as MultiThreadAsyncPredictor,
-    MultiTowerOfflinePredictor as MultiTowerOfflinePredictor,
-    OfflinePredictor as OfflinePredictor,
-    OnlinePredictor as OnlinePredictor,
-    PredictConfig as PredictConfig,
-    SimpleDatasetPredictor as SimpleDatasetPredictor,
-)
-from tpk.session import (
-    ChainInit as ChainInit,
-    DictRestore as DictRestore,
-    HookedSession as HookedSession,
-    KerasRestore as KerasRestore,
-    NewSessionCreator as NewSessionCreator,
-    NpzRestore as NpzRestore,
-    ReuseSessionCreator as ReuseSessionCreator,
-    SaverRestore as SaverRestore,
-    SaverRestoreRelaxed as SaverRestoreRelaxed,
-    SessionCreator as SessionCreator,
-    SessionInit as SessionInit,
-    SmartInit as SmartInit,
-    default_session_config as default_session_config,
-    newest_complete as newest_complete,
-)
-from tpk.strategies import (
-    Cluster as Cluster,
-    CollectiveStrategy as CollectiveStrategy,
-    DistributedParameterServerStrategy as DistributedParameterServerStrategy,
-    DistributedReplicatedStrategy as DistributedReplicatedStrategy,
-    Exchange as Exchange,
-    LeastLoadedDeviceSetter as LeastLoadedDeviceSetter,
-    MultiProcessStrategy as MultiProcessStrategy,
-    Strategy as Strategy,
-    build_on_multi_tower as build_on_multi_tower,
-    get_post_init_ops as get_post_init_ops,
-)
-from tpk.tower import (
-    KerasModel as KerasModel,
-    PredictTowerContext as PredictTowerContext,
-    TowerContext as TowerContext,
-    TowerFunc as TowerFunc,
-    TrainTowerContext as TrainTowerContext,
-    get_current_tower_context as get_current_tower_context,
-)
-from tpk.train import (
-    AsyncMultiGPUTrainer as AsyncMultiGPUTrainer,
-    CollectiveTrainer as CollectiveTrainer,
-    DistributedParameterServerTrainer as DistributedParameterServerTrainer,
-    DistributedReplicatedTrainer as DistributedReplicatedTrainer,
-    ModelDesc as ModelDesc,
-    MultiObjectiveTrainer as MultiObjectiveTrainer,
-    QueueInputTrainer as QueueInputTrainer,
-    SimpleTrainer as SimpleTrainer,
-    SingleCostTrainer as SingleCostTrainer,
-    SyncMultiGPUTrainer as SyncMultiGPUTrainer,
-    SyncMultiGPUTrainerParameterServer as SyncMultiGPUTrainerParameterServer,
-    SyncMultiGPUTrainerReplicated as SyncMultiGPUTrainerReplicated,
-    TowerTrainer as TowerTrainer,
-    TrainConfig as TrainConfig,
-    Trainer as Trainer,
-    launch_train_with_config as launch_train_with_config,
-)
+from tpk.callbacks import *
+from tpk.checkpoint import *
+from tpk.cluster import *
+from tpk.dataflow import *
+from tpk.errors import *
+from tpk.graph import *
+from tpk.input_source import *
+from tpk.monitors import *
+from tpk.plugin import *
+from tpk.predict import *
+from tpk.session import *
+from tpk.strategies import *
+from tpk.tower import *
+from tpk.train import *
 
 __version__: str

@@ -7,6 +7,26 @@ named thing, what was expected, and what to do about it.
 
 from __future__ import annotations
 
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "HangError",
+    "HookError",
+    "InputError",
+    "MismatchError",
+    "NonFiniteError",
+    "PeerError",
+    "PluginError",
+    "PluginImportError",
+    "Preempted",
+    "SessionError",
+    "StopTraining",
+    "TowerError",
+    "TpkError",
+    "TrainerStateError",
+    "UnknownPluginError",
+]
+
 
 class TpkError(Exception):
     """Base of all errors that tpk raises on purpose."""

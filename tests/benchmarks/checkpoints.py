@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
-from tpk.session.checkpoint_files import newest_complete, state_bytes
+from tpk.checkpoint.files import newest_complete, state_bytes
 from tpk.train.training_state import take_state
 
 v1 = tf.compat.v1

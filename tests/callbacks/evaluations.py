@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import PeerError
-from tpk.strategies import Exchange
+from tpk.strategies import ProcessGroup
 from tpk.strategies.single import SingleStrategy
 
 v1 = tf.compat.v1
@@ -53,7 +53,7 @@ def train(*callbacks, strategy="single", steps=2, epochs=2, optimizer=None, last
 
 
 class Meeting:
-    """Where the threads of `train_together` exchange values."""
+    """Where the threads of `train_together` process_group values."""
 
     def __init__(self, count):
         self.given = [[] for _ in range(count)]
@@ -66,7 +66,7 @@ class Meeting:
             self.news.notify_all()
 
 
-class ThreadExchange(Exchange):
+class ThreadExchange(ProcessGroup):
     def __init__(self, meeting, rank):
         super().__init__(rank, len(meeting.given))
         self._meeting = meeting
@@ -93,11 +93,11 @@ class ThreadStrategy(SingleStrategy):
 
     def __init__(self, meeting, rank):
         super().__init__()
-        self._exchange = ThreadExchange(meeting, rank)
+        self._process_group = ThreadExchange(meeting, rank)
 
-    rank = property(lambda self: self._exchange.rank)
-    world_size = property(lambda self: self._exchange.world_size)
-    exchange = property(lambda self: self._exchange)
+    rank = property(lambda self: self._process_group.rank)
+    world_size = property(lambda self: self._process_group.world_size)
+    process_group = property(lambda self: self._process_group)
 
 
 def train_together(count, make_callbacks, **options):

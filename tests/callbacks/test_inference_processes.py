@@ -9,9 +9,9 @@ from evaluations import BATCHES, train, train_together
 
 import tpk
 from tpk.callbacks import Inferencer
-from tpk.callbacks.data_parallel_inference import DataParallelInferenceRunner
-from tpk.callbacks.inferencers import BinaryClassificationStats
-from tpk.callbacks.metric_inferencer import MetricInferencer
+from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
+from tpk.callbacks.inference.inferencers import BinaryClassificationStats
+from tpk.callbacks.inference.metrics import MetricInferencer
 from tpk.errors import PeerError
 
 metrics = tf.compat.v1.metrics

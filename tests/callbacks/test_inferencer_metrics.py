@@ -8,8 +8,8 @@ import tensorflow as tf
 from evaluations import BATCHES, train
 
 import tpk
-from tpk.callbacks.data_parallel_inference import DataParallelInferenceRunner
-from tpk.callbacks.metric_inferencer import MetricInferencer
+from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
+from tpk.callbacks.inference.metrics import MetricInferencer
 
 metrics = tf.compat.v1.metrics
 

@@ -10,7 +10,7 @@ from evaluations import BATCHES, train
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 import tpk
-from tpk.callbacks.inferencers import BinaryClassificationStats
+from tpk.callbacks.inference.inferencers import BinaryClassificationStats
 
 X = np.concatenate([x for x, _ in BATCHES])
 Y = np.concatenate([y for _, y in BATCHES])

@@ -24,8 +24,8 @@ from guarded_trainings import (
 
 import tpk
 from tpk.callbacks.nan_guard import NanGuard
+from tpk.checkpoint.files import newest_complete
 from tpk.errors import NonFiniteError
-from tpk.session.checkpoint_files import newest_complete
 
 v1 = tf.compat.v1
 

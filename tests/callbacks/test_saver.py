@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.session.checkpoint_files import newest_complete
-from tpk.session.checkpoint_variables import VariableWriter
+from tpk.checkpoint.files import newest_complete
+from tpk.checkpoint.variables import VariableWriter
 
 v1 = tf.compat.v1
 

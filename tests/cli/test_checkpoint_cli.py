@@ -126,7 +126,7 @@ def test_ls_knows_a_training_state_without_variables(run_dir, capsys):
 
 
 def write_state(directory, step, name=None):
-    from tpk.session.checkpoint_files import describe_file, state_bytes, state_path
+    from tpk.checkpoint.files import describe_file, state_bytes, state_path
 
     name = name or f"model-{step}"
     files = {path.name: describe_file(path) for path in directory.glob(f"{name}.*")}

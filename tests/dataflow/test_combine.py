@@ -14,8 +14,8 @@ from tpk.dataflow import (
     RandomChooseData,
     RandomMixData,
     RepeatedData,
-    reset_state,
 )
+from tpk.dataflow.base import reset_state
 from tpk.errors import ConfigError, InputError
 
 lists = st.lists(st.lists(st.integers(), max_size=6), min_size=1, max_size=4)

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from tpk.dataflow import BatchData, DataFromList, MapData, ProxyDataFlow, RNGDataFlow, reset_state
+from tpk.dataflow import BatchData, DataFromList, MapData, ProxyDataFlow, RNGDataFlow
+from tpk.dataflow.base import reset_state
 from tpk.errors import ConfigError
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import DataFromGenerator, DataFromIterable, DataFromList, Position, reset_state
+from tpk.dataflow import DataFromGenerator, DataFromIterable, DataFromList, Position
+from tpk.dataflow.base import reset_state
 from tpk.errors import ConfigError, InputError
 
 seeds = st.integers(0, 2**63)

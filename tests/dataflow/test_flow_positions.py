@@ -34,8 +34,8 @@ from tpk.dataflow import (
     RNGDataFlow,
     SelectComponent,
     seed_dataflow,
-    shard,
 )
+from tpk.dataflow.base import shard
 from tpk.errors import ConfigError, InputError
 
 # Every datapoint is a list of one component, so that everything can stand on everything.

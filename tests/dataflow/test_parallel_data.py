@@ -17,7 +17,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tpk.dataflow import DataFromGenerator, DataFromList, MultiProcessMapData, MultiProcessRunner, close_dataflow
+from tpk.dataflow import DataFromGenerator, DataFromList, MultiProcessMapData, MultiProcessRunner
+from tpk.dataflow.base import close_dataflow
 from tpk.dataflow.parallel.block import BlockFile, create_file
 from tpk.dataflow.parallel.receiver import Receiver
 from tpk.dataflow.parallel.sender import Sender

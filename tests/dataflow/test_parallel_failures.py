@@ -15,14 +15,8 @@ import numpy as np
 import psutil
 import pytest
 
-from tpk.dataflow import (
-    DataFromGenerator,
-    DataFromList,
-    MapData,
-    MultiProcessMapData,
-    MultiProcessRunner,
-    close_dataflow,
-)
+from tpk.dataflow import DataFromGenerator, DataFromList, MapData, MultiProcessMapData, MultiProcessRunner
+from tpk.dataflow.base import close_dataflow
 from tpk.dataflow.parallel import block
 from tpk.errors import ConfigError, InputError
 

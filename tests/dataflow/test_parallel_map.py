@@ -9,7 +9,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tpk.dataflow import DataFromList, MapData, MultiProcessMapData, MultiThreadMapData, close_dataflow
+from tpk.dataflow import DataFromList, MapData, MultiProcessMapData, MultiThreadMapData
+from tpk.dataflow.base import close_dataflow
 from tpk.errors import ConfigError, InputError
 
 MAPS = pytest.mark.parametrize("parallel_map", [MultiProcessMapData, MultiThreadMapData])

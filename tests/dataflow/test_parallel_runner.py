@@ -19,9 +19,9 @@ from tpk.dataflow import (
     MultiProcessRunner,
     MultiThreadRunner,
     RNGDataFlow,
-    close_dataflow,
     seed_dataflow,
 )
+from tpk.dataflow.base import close_dataflow
 from tpk.errors import ConfigError, InputError
 
 WORDS = ["one", "two", "three", "four", "five"]

@@ -25,9 +25,8 @@ from tpk.dataflow import (
     MultiThreadRunner,
     RepeatedData,
     SelectComponent,
-    close_dataflow,
-    may_refill,
 )
+from tpk.dataflow.base import close_dataflow, may_refill
 
 COUNT = 40
 

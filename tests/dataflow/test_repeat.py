@@ -5,7 +5,8 @@ from itertools import islice
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import BatchData, DataFromList, RepeatedData, RepeatedDataPoint, shard
+from tpk.dataflow import BatchData, DataFromList, RepeatedData, RepeatedDataPoint
+from tpk.dataflow.base import shard
 from tpk.errors import ConfigError, InputError
 
 

@@ -14,8 +14,8 @@ from tpk.dataflow import (
     ProxyDataFlow,
     TestDataSpeed,
     measure_speed,
-    shard,
 )
+from tpk.dataflow.base import shard
 from tpk.errors import ConfigError, InputError
 
 

@@ -10,8 +10,8 @@ from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
 
 from tpk.dataflow.memory import ALIGNMENT
 from tpk.dataflow.position import Position
-from tpk.dataflow.zmq_receiver import RemoteDataZMQ
-from tpk.dataflow.zmq_sender import send_dataflow_zmq
+from tpk.dataflow.zmq.receiver import RemoteDataZMQ
+from tpk.dataflow.zmq.sender import send_dataflow_zmq
 from tpk.errors import ConfigError
 
 zmq = pytest.importorskip("zmq")

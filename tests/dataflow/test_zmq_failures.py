@@ -11,8 +11,8 @@ from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
 
 from tpk.dataflow.optional import import_optional
 from tpk.dataflow.position import Position
-from tpk.dataflow.zmq_receiver import RemoteDataZMQ
-from tpk.dataflow.zmq_sender import send_dataflow_zmq
+from tpk.dataflow.zmq.receiver import RemoteDataZMQ
+from tpk.dataflow.zmq.sender import send_dataflow_zmq
 from tpk.errors import ConfigError, InputError
 
 zmq = pytest.importorskip("zmq")
@@ -124,12 +124,12 @@ def test_a_sender_without_receiver_says_so(tmp_path, threads, caplog):
             warned.set()
 
     notice = Notice()
-    logging.getLogger("tpk.dataflow.zmq_sender").addHandler(notice)
+    logging.getLogger("tpk.dataflow.zmq.sender").addHandler(notice)
     try:
         sent = threads.submit(send_dataflow_zmq, numbered(0, 10), address, hwm=1, patience=0.1)
         assert warned.wait(10)
     finally:
-        logging.getLogger("tpk.dataflow.zmq_sender").removeHandler(notice)
+        logging.getLogger("tpk.dataflow.zmq.sender").removeHandler(notice)
     with receiver(address) as flow:
         assert numbers(flow) == list(range(10))
     sent.result()
@@ -168,7 +168,7 @@ def test_ctrl_c_ends_a_process_at_once(moment, tmp_path):
     }
     code = """
         from threading import Event
-        from tpk.dataflow.zmq_receiver import RemoteDataZMQ
+        from tpk.dataflow.zmq.receiver import RemoteDataZMQ
         def announce():
             print("ready", flush=True)
         def announced(count, then=lambda: None):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tpk.dataflow.zmq_key import CurvePair, key_file, users_key
+from tpk.dataflow.zmq.key import CurvePair, key_file, users_key
 from tpk.errors import ConfigError
 
 

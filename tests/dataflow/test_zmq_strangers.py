@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
 
-from tpk.dataflow.zmq_key import CurvePair, users_key
-from tpk.dataflow.zmq_message import Kind, Message, pack_datapoint
-from tpk.dataflow.zmq_receiver import RemoteDataZMQ
-from tpk.dataflow.zmq_sender import send_dataflow_zmq
+from tpk.dataflow.zmq.key import CurvePair, users_key
+from tpk.dataflow.zmq.message import Kind, Message, pack_datapoint
+from tpk.dataflow.zmq.receiver import RemoteDataZMQ
+from tpk.dataflow.zmq.sender import send_dataflow_zmq
 from tpk.errors import ConfigError, InputError
 
 zmq = pytest.importorskip("zmq")

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 import tpk
+from tpk.checkpoint.files import newest_complete, state_bytes
+from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 from tpk.cli.main import main
-from tpk.session.checkpoint_files import newest_complete, state_bytes
-from tpk.session.checkpoint_reader import CheckpointReader, find_checkpoint
 from tpk.train.resumption import find_start
 
 v1 = tf.compat.v1

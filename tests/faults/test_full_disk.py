@@ -14,7 +14,7 @@ from faulty_runs import assert_same_end, assert_same_values
 from killed_training import LAST_STEP, Scenario, train
 
 import tpk
-from tpk.session.checkpoint_files import newest_complete
+from tpk.checkpoint.files import newest_complete
 
 SCENARIO = Scenario(every_k_steps=4, max_to_keep=2, width=600)
 """A checkpoint takes some 150 kB."""

@@ -15,7 +15,7 @@ from itertools import count, product
 import pytest
 from faulty_runs import After, OnChange, assert_same_end, place
 
-from tpk.session.checkpoint_files import newest_complete
+from tpk.checkpoint.files import newest_complete
 
 KINDS = list(product(("feed", "queue", "workers"), ("single", "replicated")))
 SEEDS = range(len(KINDS))

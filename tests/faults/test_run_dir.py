@@ -12,10 +12,10 @@ from faulty_runs import assert_same_end, assert_same_values
 from killed_training import Scenario, train
 
 import tpk
-from tpk.session.checkpoint_directory import CheckpointDirectory
-from tpk.session.checkpoint_files import newest_complete
-from tpk.session.checkpoint_retention import Retention
-from tpk.session.checkpoint_series import CheckpointSeries
+from tpk.checkpoint.directory import CheckpointDirectory
+from tpk.checkpoint.files import newest_complete
+from tpk.checkpoint.retention import Retention
+from tpk.checkpoint.series import CheckpointSeries
 
 
 @pytest.fixture

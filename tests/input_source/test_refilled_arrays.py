@@ -8,14 +8,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.dataflow import DataFromGenerator, aligned_empty
-from tpk.input_source import (
-    BatchQueueInput,
-    FeedInput,
-    QueueInput,
-    StagingInput,
-    TFDatasetInput,
-    dataflow_to_dataset,
-)
+from tpk.input_source import BatchQueueInput, FeedInput, QueueInput, StagingInput, TFDatasetInput, dataflow_to_dataset
 
 SOURCES = {
     "feed": FeedInput,

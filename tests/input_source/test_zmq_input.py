@@ -22,7 +22,7 @@ def home_of_the_key(tmp_path, monkeypatch):
 @pytest.fixture
 def send():
     """Send flows in threads of their own, which end with the test."""
-    from tpk.dataflow.zmq_sender import send_dataflow_zmq
+    from tpk.dataflow.zmq.sender import send_dataflow_zmq
 
     threads = []
 

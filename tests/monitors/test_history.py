@@ -5,9 +5,9 @@ import math
 
 import pytest
 
+from tpk.checkpoint.encoding import decode, encode
 from tpk.errors import TpkError
 from tpk.monitors.history import ScalarHistory, UnknownScalarError
-from tpk.session.checkpoint_encoding import decode, encode
 
 
 @pytest.fixture

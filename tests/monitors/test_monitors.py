@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tpk.checkpoint.encoding import decode, encode
 from tpk.errors import PluginError, StopTraining
 from tpk.monitors import Monitor, Monitors, ReportedValueError, UnknownScalarError
 from tpk.plugin.implementations import implementations_of
-from tpk.session.checkpoint_encoding import decode, encode
 
 
 class Recorder(Monitor):

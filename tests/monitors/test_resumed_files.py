@@ -13,10 +13,10 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
+from tpk.checkpoint.encoding import decode, encode
+from tpk.checkpoint.keys import state_keys
 from tpk.errors import ConfigError
 from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter, event_files
-from tpk.session.checkpoint_encoding import decode, encode
-from tpk.session.checkpoint_keys import state_keys
 
 
 def make(kind, trainer):

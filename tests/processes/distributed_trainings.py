@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import tpk
 from tpk import layers
-from tpk.strategies.distributed_parameter_server import DistributedParameterServerStrategy
-from tpk.strategies.distributed_replicated import DistributedReplicatedStrategy
+from tpk.strategies.parameter_servers.asynchronous import DistributedParameterServerStrategy
+from tpk.strategies.parameter_servers.replicated import DistributedReplicatedStrategy
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

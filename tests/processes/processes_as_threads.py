@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import PeerError
-from tpk.strategies import Exchange, MultiProcessStrategy
+from tpk.strategies import MultiProcessStrategy, ProcessGroup
 
 PATIENCE = 60
 
@@ -44,7 +44,7 @@ class Meeting:
             self._state.notify_all()
 
 
-class ThreadExchange(Exchange):
+class ThreadExchange(ProcessGroup):
     def __init__(self, meeting, rank):
         super().__init__(rank, meeting.size)
         self._meeting = meeting
@@ -59,20 +59,20 @@ class ThreadStrategy(MultiProcessStrategy):
     def __init__(self, meeting, rank, **options):
         super().__init__(**options)
         self._meeting = meeting
-        self._exchange = ThreadExchange(meeting, rank)
+        self._process_group = ThreadExchange(meeting, rank)
         self._channels = 0
 
     @property
     def rank(self):
-        return self._exchange.rank
+        return self._process_group.rank
 
     @property
     def world_size(self):
         return self._meeting.size
 
     @property
-    def exchange(self):
-        return self._exchange
+    def process_group(self):
+        return self._process_group
 
     def leave(self):
         self._meeting.leave(self.rank)

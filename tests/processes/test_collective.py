@@ -1,4 +1,4 @@
-"""The collective operations and the exchange between real processes, without a training around them."""
+"""The collective operations and the process_group between real processes, without a training around them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tpk.strategies.collective import CollectiveStrategy
+from tpk.strategies.collective.strategy import CollectiveStrategy
 
 v1 = tf.compat.v1
 
@@ -152,11 +152,11 @@ def exchange_values():
     strategy = CollectiveStrategy()
     strategy.join()
     try:
-        exchange = strategy.exchange
-        mine = {"rank": exchange.rank, "data": b"\0" * exchange.rank, "big": bytes(exchange.rank << 20)}
-        gathered = exchange.gather("values", mine)
-        sent = [exchange.from_chief(f"round {number}", (exchange.rank, number)) for number in range(20)]
-        return exchange.world_size, gathered, sent
+        process_group = strategy.process_group
+        mine = {"rank": process_group.rank, "data": b"\0" * process_group.rank, "big": bytes(process_group.rank << 20)}
+        gathered = process_group.gather_object("values", mine)
+        sent = [process_group.broadcast_object(f"round {number}", (process_group.rank, number)) for number in range(20)]
+        return process_group.world_size, gathered, sent
     finally:
         strategy.leave()
 
@@ -178,7 +178,7 @@ def train_twice():
         def build():
             # Of another shape the second time, which TensorFlow would refuse for the same keys.
             (mean,) = strategy.mean_over_processes([tf.fill([start], float(start + strategy.rank))])
-            return lambda sess: (strategy.exchange.gather("mean", strategy.rank), sess.run(mean).tolist())
+            return lambda sess: (strategy.process_group.gather_object("mean", strategy.rank), sess.run(mean).tolist())
 
         return in_session(strategy, build)
 

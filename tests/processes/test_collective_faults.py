@@ -11,7 +11,7 @@ import collective_trainings as trainings
 import pytest
 
 import tpk
-from tpk.strategies.collective import CollectiveStrategy
+from tpk.strategies.collective.strategy import CollectiveStrategy
 
 QUICK = {"timeout": 10.0, "start_timeout": 60.0}
 
@@ -57,7 +57,7 @@ def gather_in_each_step():
         chief_only = False
 
         def trigger_step(self, trainer):
-            trainer.exchange.gather("something", None)
+            trainer.process_group.gather_object("something", None)
 
     stop = trainings.Steps(0, 3, lambda: os.kill(os.getpid(), signal.SIGSTOP))
     strategy = tpk.use("collective", **QUICK)
@@ -116,7 +116,7 @@ def join_and_wait(rank):
     print("joined", flush=True)
     if strategy.rank == rank:
         input()
-    strategy.exchange.gather("something", None)
+    strategy.process_group.gather_object("something", None)
 
 
 @pytest.mark.parametrize("killed", [0, 1])

@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.session import newest_complete
-from tpk.strategies.collective import CollectiveStrategy
+from tpk.checkpoint import newest_complete
+from tpk.strategies.collective.strategy import CollectiveStrategy
 
 v1 = tf.compat.v1
 
@@ -96,7 +96,7 @@ class Outputs(tpk.Callback):
 
     def setup_graph(self, trainer):
         self._predict = trainer.get_predictor(["x"], ["output"])
-        self._x = np.random.default_rng(trainer.exchange.rank).normal(size=(5 + trainer.exchange.rank, 3))
+        self._x = np.random.default_rng(trainer.process_group.rank).normal(size=(5 + trainer.process_group.rank, 3))
         self.asked = []
 
     def trigger_epoch(self, trainer):

@@ -10,7 +10,7 @@ import pytest
 from distributed_trainings import STRATEGIES, batches, train
 
 import tpk
-from tpk.session import newest_complete
+from tpk.checkpoint import newest_complete
 
 
 class Tell(tpk.Callback):
@@ -77,7 +77,7 @@ def fails_in_worker_1():
         chief_only = False
 
         def trigger_step(self, trainer):
-            if trainer.exchange.rank == 1 and trainer.global_step == 3:
+            if trainer.process_group.rank == 1 and trainer.global_step == 3:
                 raise ValueError("bad luck")
 
     train(STRATEGIES["replicated"](start_timeout=60, timeout=10), batches(4), steps=10**9, callbacks=[Fail()])

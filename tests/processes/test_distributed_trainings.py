@@ -10,9 +10,9 @@ import tensorflow as tf
 from distributed_trainings import STRATEGIES, Model, batches, concatenated, train, v1
 
 import tpk
+from tpk.checkpoint import newest_complete
+from tpk.cluster.spec import Cluster
 from tpk.graph.objective import Objective
-from tpk.session import newest_complete
-from tpk.strategies.cluster import Cluster
 
 
 class Game(tpk.Callback):

@@ -17,8 +17,8 @@ WARNING = "asks nobody who they are: whoever reaches it can run code in this pro
 
 def serve(addresses=None, host=None):
     """Start the server of the first address of a cluster, and have it answer until somebody writes a line."""
-    from tpk.strategies.cluster import Cluster
-    from tpk.strategies.servers import start_server
+    from tpk.cluster.server import start_server
+    from tpk.cluster.spec import Cluster
 
     if host is not None:
         networks.enter(host)

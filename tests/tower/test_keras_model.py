@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tpk.checkpoint.keras_restore import KerasRestore
+from tpk.checkpoint.session_init import ChainInit
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import variable_name
-from tpk.session.init import ChainInit
-from tpk.session.keras_restore import KerasRestore
 from tpk.tower import PredictTowerContext, TowerFunc, TrainTowerContext
 from tpk.tower.keras_model import KerasModel
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 import tpk
 from tpk.callbacks.keras_saver import KerasSaver
+from tpk.checkpoint.keras_restore import KerasRestore
 from tpk.errors import ConfigError
 from tpk.graph.variables import by_name, saveable_variables
-from tpk.session.keras_restore import KerasRestore
 from tpk.tower.keras_model import KerasModel
 
 v1 = tf.compat.v1

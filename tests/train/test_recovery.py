@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.session.checkpoint_files import newest_complete
+from tpk.checkpoint.files import newest_complete
 
 v1 = tf.compat.v1
 

@@ -14,8 +14,8 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 import tpk
+from tpk.checkpoint.files import newest_complete
 from tpk.dataflow import BatchData, DataFromList
-from tpk.session.checkpoint_files import newest_complete
 
 v1 = tf.compat.v1
 

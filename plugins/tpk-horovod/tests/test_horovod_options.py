@@ -10,7 +10,7 @@ from tpk_horovod.bootstrap import environment, placement
 from tpk_horovod.strategy import HorovodStrategy
 
 import tpk
-from tpk.strategies.cluster import Cluster
+from tpk.cluster.spec import Cluster
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_without_horovod_the_error_has_the_command_that_builds_it(monkeypatch):
 def test_before_it_joins_a_process_is_alone():
     strategy = HorovodStrategy(devices=2)
     assert (strategy.rank, strategy.world_size, strategy.local_rank, strategy.local_size) == (0, 1, 0, 1)
-    assert strategy.exchange.gather("numbers", 3) == [3]
+    assert strategy.process_group.gather_object("numbers", 3) == [3]
     strategy.leave()
 
 

@@ -143,13 +143,13 @@ def train_two_objectives(strategy, points):
 
 
 def operations():
-    """Broadcast, reduce and exchange, without a training around it."""
+    """Broadcast, reduce and gather objects, without a training around it."""
     strategy = HorovodStrategy(timeout=60)
     strategy.join()
     rank = strategy.rank
-    exchanged = [strategy.exchange.gather("numbers", "x" * 1000 * size * rank) for size in (0, 1, 100)]
+    exchanged = [strategy.process_group.gather_object("numbers", "x" * 1000 * size * rank) for size in (0, 1, 100)]
     try:
-        strategy.exchange.gather(f"something of {rank}", None)
+        strategy.process_group.gather_object(f"something of {rank}", None)
     except PeerError as error:
         exchanged.append(str(error))
     with tf.Graph().as_default(), v1.Session() as sess:
@@ -187,7 +187,7 @@ class Act(tpk.Callback):
         self.rank, self.step, self.act = rank, step, act
 
     def trigger_step(self):
-        if self.global_step == self.step and self.trainer.exchange.rank == self.rank:
+        if self.global_step == self.step and self.trainer.process_group.rank == self.rank:
             self.act()
 
 
@@ -254,9 +254,9 @@ class Journal(tpk.Callback):
     chief_only = False
 
     def trigger_step(self):
-        exchange = self.trainer.exchange
+        process_group = self.trainer.process_group
         with Path(os.environ["SHARED"], "journal").open("a") as journal:
-            journal.write(f"{self.global_step} {exchange.rank} {exchange.world_size}\n")
+            journal.write(f"{self.global_step} {process_group.rank} {process_group.world_size}\n")
 
 
 def elastic(steps, event):
@@ -270,7 +270,7 @@ def elastic(steps, event):
         if event == "join":
             happened.touch()
             (shared / "hosts").write_text("localhost:1\n127.0.0.1:1\n")
-        elif trainer.exchange.rank == int(event):
+        elif trainer.process_group.rank == int(event):
             happened.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -279,7 +279,7 @@ def elastic(steps, event):
 
         def trigger_step(self):
             act(self.trainer)
-            if event == "join" and self.trainer.exchange.world_size == 1:
+            if event == "join" and self.trainer.process_group.world_size == 1:
                 # So that there is something left to do when the other one has started.
                 time.sleep(0.5)
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tpk.callbacks.statistic import Statistic
+from tpk.checkpoint.directory import CheckpointDirectory
+from tpk.checkpoint.series import check_on_failure
+from tpk.checkpoint.variables import VariableWriter, take_snapshot
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl
-from tpk.session.checkpoint_directory import CheckpointDirectory
-from tpk.session.checkpoint_series import check_on_failure
-from tpk.session.checkpoint_variables import VariableWriter, take_snapshot
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer

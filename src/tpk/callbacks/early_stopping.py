@@ -67,7 +67,7 @@ class EarlyStopping(Callback):
         trainer = self.trainer
         value = self._statistic.take_new(trainer.monitors) if trainer.is_chief else None
         # Only the chief has all statistics, but all processes have to end together.
-        value = trainer.exchange.from_chief(f"the statistic {self._statistic.name!r}", value)
+        value = trainer.process_group.broadcast_object(f"the statistic {self._statistic.name!r}", value)
         if value is None:
             return
         if self._is_better(value):

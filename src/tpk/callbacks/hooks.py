@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 from tpk.errors import HookError, StopTraining
-from tpk.graph import get_global_step_var
+from tpk.graph.global_step import get_global_step_var
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:

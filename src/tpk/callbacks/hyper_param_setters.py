@@ -299,7 +299,9 @@ class StatMonitorParamSetter(HyperParamSetter):
     def get_value_to_set(self) -> float | None:
         """Return the new value if the statistic has not improved, or else None; all processes what the chief finds."""
         value = self._find_value() if self.trainer.is_chief else None
-        found: float | None = self.trainer.exchange.from_chief(f"the value of {self.param.readable_name}", value)
+        found: float | None = self.trainer.process_group.broadcast_object(
+            f"the value of {self.param.readable_name}", value
+        )
         return found
 
     def _find_value(self) -> float | None:

@@ -11,7 +11,7 @@ from tpk.errors import ConfigError
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
-    from tpk.input_source import InputMeter
+    from tpk.input_source.meter import InputMeter
     from tpk.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)

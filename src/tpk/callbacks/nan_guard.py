@@ -116,7 +116,7 @@ class NanGuard(Callback):
         Raises:
             ConfigError: if there is nothing to check, or nothing that could be done as asked.
         """
-        if self._on_nan == "rollback" and trainer.exchange.world_size > 1:
+        if self._on_nan == "rollback" and trainer.process_group.world_size > 1:
             raise ConfigError(
                 "NanGuard(on_nan='rollback') in a training of several processes: one alone cannot go back. Use 'skip', "
                 "or 'stop', and start the processes again with resume='auto'."
@@ -275,7 +275,7 @@ class NanGuard(Callback):
         where = f"epoch {trainer.epoch_num}, step {trainer.local_step} (after global step {trainer.global_step})"
         if datapoints:
             where += f", with {_numbers(datapoints)} of {type(trainer.input_source).__name__}"
-            where += "" if trainer.exchange.world_size == 1 else f" in rank {trainer.exchange.rank}"
+            where += "" if trainer.process_group.world_size == 1 else f" in rank {trainer.process_group.rank}"
         good = "none yet" if checkpoint is None else checkpoint.prefix
         error = NonFiniteError(f"{'; '.join(what)}, in {where}. The last good checkpoint: {good}")
         error.tensors = tuple(found)

@@ -19,7 +19,7 @@ from tpk.errors import ConfigError, TowerError
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:
-    from tpk.tower import TowerHandle
+    from tpk.tower.handle import TowerHandle
     from tpk.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)

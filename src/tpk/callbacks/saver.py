@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.period import check_period
+from tpk.checkpoint.directory import CheckpointDirectory
+from tpk.checkpoint.retention import Retention
+from tpk.checkpoint.series import CheckpointSeries
 from tpk.errors import ConfigError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl
-from tpk.session.checkpoint_directory import CheckpointDirectory
-from tpk.session.checkpoint_retention import Retention
-from tpk.session.checkpoint_series import CheckpointSeries
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpk.monitors import Monitors
+    from tpk.monitors.monitors import Monitors
 
 logger = logging.getLogger(__name__)
 

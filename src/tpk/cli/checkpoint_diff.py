@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from tpk.checkpoint.stored_values import StoredValues
 from tpk.cli.checkpoint_values import as_numbers, open_values
 from tpk.cli.table import as_table
-from tpk.session.stored_values import StoredValues
 
 
 @attrs.frozen

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import attrs
 
+from tpk.checkpoint.files import Checkpoint, read_checkpoint, read_state
 from tpk.cli.table import as_table, human_size
 from tpk.errors import CheckpointError
-from tpk.session.checkpoint_files import Checkpoint, read_checkpoint, read_state
 
 _FILE = re.compile(r"(?P<name>.+)\.(?:index|data-(?P<shard>\d{5})-of-(?P<shards>\d{5}))")
 _STEP = re.compile(r".*-(\d+)")
@@ -195,7 +195,7 @@ def _problem_of_state(directory: Path, state: _State, parts: Mapping[str, os.sta
 
 def _problem_of_values(directory: Path, name: str) -> str | None:
     """Return what TensorFlow, which knows the checksums of the values, has against a checkpoint without a state."""
-    from tpk.session.checkpoint_reader import CheckpointReader
+    from tpk.checkpoint.reader import CheckpointReader
 
     try:
         for _ in CheckpointReader(str(directory / name)).values():

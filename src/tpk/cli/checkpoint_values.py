@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tpk.checkpoint.npz_reader import NpzReader
+from tpk.checkpoint.stored_values import STORED_BFLOAT16, StoredValues
 from tpk.cli.table import as_table, human_size
 from tpk.errors import CheckpointError
-from tpk.session.npz_reader import NpzReader
-from tpk.session.stored_values import STORED_BFLOAT16, StoredValues
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def open_values(path: str) -> Iterator[StoredValues]:
             "checkpoint (model-<step>), the directory that holds it, or an .npz file."
         )
     else:
-        from tpk.session.checkpoint_reader import CheckpointReader, find_checkpoint
+        from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 
         yield CheckpointReader(find_checkpoint(path))
 

@@ -33,7 +33,8 @@ def add_data_speed_command(commands: Any) -> None:
 
 def _data_speed(arguments: argparse.Namespace) -> int:
     flow = _find_flow(arguments.flow)
-    from tpk.dataflow import close_dataflow, measure_speed
+    from tpk.dataflow.base import close_dataflow
+    from tpk.dataflow.speed import measure_speed
 
     try:
         report = measure_speed(flow, arguments.size, arguments.seconds, arguments.warmup)

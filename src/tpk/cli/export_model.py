@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tpk.checkpoint.files import newest_complete
+from tpk.checkpoint.reader import find_checkpoint, latest_in
 from tpk.cli.checkpoint_list import find_checkpoints
 from tpk.cli.table import as_table, human_size
 from tpk.cli.target import find_object
@@ -19,8 +21,6 @@ from tpk.predict.config import PredictConfig
 from tpk.predict.export import ModelExporter
 from tpk.predict.export_signature import ExportedSignature
 from tpk.predict.weights import AveragedWeights
-from tpk.session.checkpoint_files import newest_complete
-from tpk.session.checkpoint_reader import find_checkpoint, latest_in
 
 _LISTED = 8
 

@@ -17,31 +17,6 @@
 only; [`InputSource`][tpk.input_source.InputSource] is the base, for sources of one's own.
 """
 
-from tpk.input_source.base import InputSource
-from tpk.input_source.batch_queue import BatchQueueInput
-from tpk.input_source.dataset import TFDatasetInput
-from tpk.input_source.feed import FeedInput
-from tpk.input_source.flow_dataset import dataflow_to_dataset
-from tpk.input_source.meter import InputMeter, InputReading
-from tpk.input_source.queue import QueueInput
-from tpk.input_source.remap import RemapInput, remap_input_source
-from tpk.input_source.staging import StagingInput
-from tpk.input_source.tensor import DummyConstantInput, TensorInput
-from tpk.input_source.zmq import ZMQInput
+import lazy_loader
 
-__all__ = [
-    "BatchQueueInput",
-    "DummyConstantInput",
-    "FeedInput",
-    "InputMeter",
-    "InputReading",
-    "InputSource",
-    "QueueInput",
-    "RemapInput",
-    "StagingInput",
-    "TFDatasetInput",
-    "TensorInput",
-    "ZMQInput",
-    "dataflow_to_dataset",
-    "remap_input_source",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

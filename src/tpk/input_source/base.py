@@ -11,7 +11,7 @@ from tpk.graph.signature import check_signature
 from tpk.plugin.callback import Callback
 
 if TYPE_CHECKING:
-    from tpk.dataflow import Position
+    from tpk.dataflow.position import Position
     from tpk.input_source.meter import InputMeter
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.dataflow import Position, length_of_share, seed_dataflow
+from tpk.dataflow.base import seed_dataflow
+from tpk.dataflow.position import Position
+from tpk.dataflow.shares import length_of_share
 from tpk.errors import ConfigError, InputError
 from tpk.input_source.base import InputSource, InputStartStop
 from tpk.input_source.flow_dataset import StreamElements, dataset_of

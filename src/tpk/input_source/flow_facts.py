@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tpk.dataflow import DataFlow
+from tpk.dataflow.base import DataFlow
 
 
 def flow_size(flow: Iterable[Any]) -> int | None:

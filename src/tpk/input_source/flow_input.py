@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tpk.dataflow import Position, seed_dataflow
+from tpk.dataflow.base import seed_dataflow
+from tpk.dataflow.position import Position
 from tpk.input_source.base import InputSource
 from tpk.input_source.flow_facts import flow_size
 from tpk.input_source.hang_watcher import check_warn_after, hang_watcher

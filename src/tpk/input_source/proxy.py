@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tpk.dataflow import Position
+from tpk.dataflow.position import Position
 from tpk.input_source.base import InputSource
 
 

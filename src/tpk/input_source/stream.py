@@ -8,17 +8,9 @@ from functools import wraps
 from threading import get_ident
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tpk.dataflow import (
-    Position,
-    PositionTrail,
-    check_iterable,
-    close_dataflow,
-    copy_array,
-    error_of_data,
-    may_refill,
-    reset_state,
-    shard,
-)
+from tpk.dataflow.base import check_iterable, close_dataflow, error_of_data, may_refill, reset_state, shard
+from tpk.dataflow.memory import copy_array
+from tpk.dataflow.position import Position, PositionTrail
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
 from tpk.input_source.flow_facts import describe_flow, flow_size

@@ -49,7 +49,7 @@ class ZMQInput(QueueInput):
         patience: float = 60.0,
     ) -> None:
         # Nobody else needs what it imports.
-        from tpk.dataflow.zmq_receiver import RemoteDataZMQ
+        from tpk.dataflow.zmq.receiver import RemoteDataZMQ
 
         self._receiver = RemoteDataZMQ(endpoint, hwm, bind, key=key, senders=senders, patience=patience)
         super().__init__(self._receiver, queue_size=queue_size, infinite=infinite)

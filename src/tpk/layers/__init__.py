@@ -36,22 +36,6 @@ What that means, precisely:
 `layer_norm` stands in for that of `tf.contrib.layers`.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from tpk.layers.convolution import conv2d, conv2d_transpose, separable_conv2d
-from tpk.layers.core import dense, dropout, flatten
-from tpk.layers.normalization import batch_normalization, layer_norm
-from tpk.layers.pooling import average_pooling2d, max_pooling2d
-
-__all__ = [
-    "average_pooling2d",
-    "batch_normalization",
-    "conv2d",
-    "conv2d_transpose",
-    "dense",
-    "dropout",
-    "flatten",
-    "layer_norm",
-    "max_pooling2d",
-    "separable_conv2d",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from tpk.checkpoint.keys import state_keys
 from tpk.errors import PluginError, StopTraining
 from tpk.monitors.base import Monitor
 from tpk.monitors.history import ScalarHistory
@@ -25,7 +26,6 @@ from tpk.monitors.summary_protos import (
 )
 from tpk.monitors.values import ReportedValueError, as_distribution, as_images, as_scalar
 from tpk.plugin import HOOK_NAMES, Callback, hookimpl
-from tpk.session.checkpoint_keys import state_keys
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpk.checkpoint.durable_files import refuse_link
 from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
-from tpk.session.durable_files import refuse_link
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer

@@ -12,37 +12,6 @@
 - [`ModelExporter`][tpk.predict.ModelExporter]: SavedModel, frozen graph, TensorFlow Lite.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from tpk.predict.batching import MultiThreadAsyncPredictor
-from tpk.predict.config import PredictConfig, PredictGraph, PredictTower
-from tpk.predict.dataset import DatasetPredictor, MultiProcessDatasetPredictor, SimpleDatasetPredictor
-from tpk.predict.export import ModelExporter
-from tpk.predict.export_signature import ExportedSignature, Signature
-from tpk.predict.feedfree import FeedfreePredictor
-from tpk.predict.multi_tower import MultiTowerOfflinePredictor
-from tpk.predict.offline import OfflinePredictor
-from tpk.predict.on_tower import device_for, predictor_of
-from tpk.predict.online import OnlinePredictor
-from tpk.predict.weights import AveragedWeights, InitialValues
-
-__all__ = [
-    "AveragedWeights",
-    "DatasetPredictor",
-    "ExportedSignature",
-    "FeedfreePredictor",
-    "InitialValues",
-    "ModelExporter",
-    "MultiProcessDatasetPredictor",
-    "MultiThreadAsyncPredictor",
-    "MultiTowerOfflinePredictor",
-    "OfflinePredictor",
-    "OnlinePredictor",
-    "PredictConfig",
-    "PredictGraph",
-    "PredictTower",
-    "Signature",
-    "SimpleDatasetPredictor",
-    "device_for",
-    "predictor_of",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

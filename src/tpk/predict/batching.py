@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.dataflow import aligned_empty
+from tpk.dataflow.memory import aligned_empty
 from tpk.errors import ConfigError, InputError, SessionError
 from tpk.predict.inputs import Array, InputCheck, arguments_of
 from tpk.predict.online import OnlinePredictor

@@ -16,8 +16,10 @@ from tpk.graph.signature import check_signature
 from tpk.predict.dependencies import check_feeds_suffice, placeholders_beneath
 from tpk.predict.on_tower import check_names
 from tpk.predict.weights import restore_weights
-from tpk.session import NewSessionCreator, SessionCreator
-from tpk.tower import PredictTowerContext, TowerFunc, TowerHandle
+from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.tower.context import PredictTowerContext
+from tpk.tower.handle import TowerHandle
+from tpk.tower.tower_func import TowerFunc
 
 GetInputs = Callable[[], Sequence[Any]]
 

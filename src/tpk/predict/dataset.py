@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from tpk.dataflow import MultiProcessMapData, check_iterable, reset_state
-from tpk.dataflow.parallel.map import ApplyFunction
+from tpk.dataflow.base import check_iterable, reset_state
+from tpk.dataflow.parallel.map import ApplyFunction, MultiProcessMapData
 from tpk.dataflow.parallel.process import WorkerProcess
 from tpk.errors import ConfigError, add_note
 from tpk.graph.devices import resolve_devices

@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tpk.errors import ConfigError
 from tpk.predict.config import PredictGraph
 from tpk.predict.dependencies import check_feeds_suffice, placeholders_beneath
-from tpk.tower import TowerHandle
+from tpk.tower.handle import TowerHandle
 
 DEFAULT_NAME = "serving_default"
 """The signature that most programs look for."""

@@ -9,10 +9,11 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.input_source import InputSource
+from tpk.input_source.base import InputSource
 from tpk.plugin import Callback, HookManager
 from tpk.predict.config import PredictConfig, PredictGraph
-from tpk.session import HookedSession, Progress
+from tpk.session.hooked import HookedSession
+from tpk.session.progress import Progress
 
 
 class FeedfreePredictor:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.devices import resolve_devices
 from tpk.predict.online import OnlinePredictor
-from tpk.tower import TowerHandle
+from tpk.tower.handle import TowerHandle
 
 
 def predictor_of(

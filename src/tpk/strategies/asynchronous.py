@@ -11,7 +11,8 @@ from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import Devices, add_cpu_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
-from tpk.input_source import InputSource, StagingInput
+from tpk.input_source.base import InputSource
+from tpk.input_source.staging import StagingInput
 from tpk.layers.cross_tower import check_nothing_is_summed
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.base import GetInputs, Strategy

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tpk.graph.objective import Objective
-from tpk.session import NewSessionCreator, SessionCreator
-from tpk.strategies.exchange import Alone, Exchange
+from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
-    from tpk.input_source import InputSource
+    from tpk.input_source.base import InputSource
     from tpk.plugin.callback import Callback
 
 GetInputs = Callable[[], Sequence[Any]]
@@ -59,9 +59,9 @@ class Strategy(abc.ABC):
         return {}
 
     @property
-    def exchange(self) -> Exchange:
+    def process_group(self) -> ProcessGroup:
         """How this process tells the others things, between `join` and `leave`."""
-        return Alone()
+        return SingleProcess()
 
     def join(self) -> None:  # noqa: B027 - nobody to join
         """Meet the other processes; called once, before anything is built. It waits for them.

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tpk.graph.devices import Devices
 from tpk.graph.variables import saveable_variables
-from tpk.input_source import InputSource
+from tpk.input_source.base import InputSource
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES, ReplicatedStrategy
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 class MultiProcessStrategy(ReplicatedStrategy):
     """Base of the strategies that reduce gradients over processes, after those of the devices of each process.
 
-    A subclass says who it is (`rank`, `world_size`, `exchange`), joins the others (`join`, `leave`), and adds two
+    A subclass says who it is (`rank`, `world_size`, `process_group`), joins the others (`join`, `leave`), and adds two
     collective operations to the graph.
 
     Args:

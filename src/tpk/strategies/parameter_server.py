@@ -11,7 +11,8 @@ from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_cpu_devices, is_gpu, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
-from tpk.input_source import InputSource, StagingInput
+from tpk.input_source.base import InputSource
+from tpk.input_source.staging import StagingInput
 from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, Strategy
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter

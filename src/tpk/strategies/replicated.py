@@ -14,7 +14,8 @@ from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.sums import sum_in_order
 from tpk.graph.variable_creation import make_local, record_variables
-from tpk.input_source import InputSource, StagingInput
+from tpk.input_source.base import InputSource
+from tpk.input_source.staging import StagingInput
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
 from tpk.strategies.base import GetInputs, Strategy

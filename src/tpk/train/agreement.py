@@ -35,9 +35,11 @@ def check_agreement(trainer: Trainer) -> None:
     Raises:
         MismatchError: in every process, if they differ; it says which of them differ, and in what.
     """
-    if trainer.exchange.world_size == 1:
+    if trainer.process_group.world_size == 1:
         return
-    chief, *others = trainer.exchange.gather("what all processes must have in common", _common_facts(trainer))
+    chief, *others = trainer.process_group.gather_object(
+        "what all processes must have in common", _common_facts(trainer)
+    )
     differences = [_differences(facts, chief) for facts in others]
     if any(differences):
         summaries = [_summary(rank, found) for rank, found in enumerate(differences, start=1) if found]
@@ -83,7 +85,7 @@ class AgreedCheckpoints(Checkpoints):
         self._gather_states()
         path = super().save_now() if self.trainer.is_chief else None
         # Nobody leaves before the chief has read the variables.
-        self.trainer.exchange.gather("the last checkpoint", None)
+        self.trainer.process_group.gather_object("the last checkpoint", None)
         return path
 
     @hookimpl(trylast=True)
@@ -118,7 +120,8 @@ class AgreedCheckpoints(Checkpoints):
         except PeerError as error:
             add_note(
                 error,
-                f"the training of this process, rank {trainer.exchange.rank}, had come to its end: {trainer.ended_by}. "
+                f"the training of this process, rank {trainer.process_group.rank}, had come to its end: "
+                f"{trainer.ended_by}. "
                 "All processes have to end in the same step: give each as much data, or data without an end.",
             )
             raise
@@ -137,7 +140,7 @@ class AgreedCheckpoints(Checkpoints):
             "signum": trainer.preemption.signum,
         }
         where = f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}"
-        wishes = trainer.exchange.gather(where, mine)
+        wishes = trainer.process_group.gather_object(where, mine)
         self._pace, self._steps_since = wishes[0]["pace"], 0
         stops = [(rank, wish) for rank, wish in enumerate(wishes) if wish["stop"] is not None]
         if stops and not self._is_agreed:
@@ -151,13 +154,13 @@ class AgreedCheckpoints(Checkpoints):
     def _next_pace(self) -> int:
         """Return after how many steps to meet again: those of the time between two, at most twice as many as last."""
         elapsed = max(self._clock() - self._met_at, 1e-6)
-        in_time = int(self._steps_since * self.trainer.exchange.seconds_between_meetings / elapsed)
+        in_time = int(self._steps_since * self.trainer.process_group.seconds_between_meetings / elapsed)
         return max(1, min(in_time, 2 * self._pace, _MOST_STEPS_BETWEEN_MEETINGS))
 
     def _agree_to_stop(self, rank: int, wish: Mapping[str, Any]) -> None:
         self._is_agreed = True
         trainer = self.trainer
-        if rank != trainer.exchange.rank:
+        if rank != trainer.process_group.rank:
             trainer.stop_reason = f"rank {rank} is to end: {wish['stop']}"
         self._signum = wish["signum"]
         if trainer.preemption.signum is None:
@@ -165,7 +168,7 @@ class AgreedCheckpoints(Checkpoints):
 
     def _gather_states(self) -> None:
         own = None if self.trainer.is_chief else take_own_state(self.trainer)
-        self._states_of_others = self.trainer.exchange.gather("the states for a checkpoint", own)[1:]
+        self._states_of_others = self.trainer.process_group.gather_object("the states for a checkpoint", own)[1:]
 
 
 def _common_facts(trainer: Trainer) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tpk.errors import ConfigError
-from tpk.session import NewSessionCreator, SessionCreator, default_session_config
+from tpk.session.creator import NewSessionCreator, SessionCreator, default_session_config
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer

@@ -8,15 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tpk.checkpoint.directory import CheckpointDirectory
+from tpk.checkpoint.files import Checkpoint, newest_complete
+from tpk.checkpoint.retention import Retention
+from tpk.checkpoint.series import CheckpointSeries
+from tpk.checkpoint.variables import assign_by_name, read_variables
 from tpk.errors import CheckpointError, ConfigError, StopTraining
 from tpk.graph.global_step import get_global_step_var
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
-from tpk.session.checkpoint_directory import CheckpointDirectory
-from tpk.session.checkpoint_files import Checkpoint, newest_complete
-from tpk.session.checkpoint_retention import Retention
-from tpk.session.checkpoint_series import CheckpointSeries
-from tpk.session.checkpoint_variables import assign_by_name, read_variables
 from tpk.train.run_dir import check_is_there
 from tpk.train.training_state import take_state
 

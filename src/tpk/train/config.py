@@ -10,8 +10,8 @@ import attrs
 from attrs import validators
 
 from tpk.errors import ConfigError
-from tpk.input_source import InputSource
-from tpk.session import SessionCreator
+from tpk.input_source.base import InputSource
+from tpk.session.creator import SessionCreator
 from tpk.train.arguments import FOREVER
 from tpk.train.model_desc import ModelDesc
 from tpk.train.resumption import RESUME

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, UnknownPluginError
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
-from tpk.input_source import InputSource
+from tpk.input_source.base import InputSource
 from tpk.plugin import Use, get_catalog
 from tpk.train.config import TrainConfig
 from tpk.train.tower_trainer import SingleCostTrainer
@@ -76,7 +76,9 @@ def _steps_per_epoch(config: TrainConfig, runner: SingleCostTrainer) -> int:
     """Return how many steps an epoch has; by default the length of the data, in the process that has the least."""
     if config.steps_per_epoch is not None:
         return config.steps_per_epoch
-    sizes = runner.exchange.gather("the lengths of the data", runner.input_source and runner.input_source.size)
+    sizes = runner.process_group.gather_object(
+        "the lengths of the data", runner.input_source and runner.input_source.size
+    )
     if not all(sizes):
         raise ConfigError(
             f"the data ({type(runner.input_source).__name__}) does not know its length, so an epoch has no natural "
@@ -90,7 +92,7 @@ def _seed_everything(seed: int, runner: SingleCostTrainer, source: InputSource) 
         tf.compat.v1.set_random_seed(seed)
     source.seed(seed)
     # What data code draws differs between processes; in the first one it is what it would be alone.
-    own = seed + runner.exchange.rank
+    own = seed + runner.process_group.rank
     random.seed(own)
     np.random.seed(own % 2**32)
 

@@ -13,7 +13,8 @@ from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers import ProxyOptimizer
-from tpk.input_source import InputSource, QueueInput
+from tpk.input_source.base import InputSource
+from tpk.input_source.queue import QueueInput
 from tpk.train.tower_trainer import TowerTrainer
 
 UPDATES = ("in_turn", "together")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tpk.checkpoint.files import Checkpoint, newest_complete
+from tpk.checkpoint.variables import read_variables, saved_names, stored_names
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback, hookimpl
-from tpk.session.checkpoint_files import Checkpoint, newest_complete
-from tpk.session.checkpoint_variables import read_variables, saved_names, stored_names
 from tpk.train.training_state import (
     check_state,
     restore_callbacks,
@@ -60,8 +60,8 @@ class Resumption(Callback):
         Raises:
             CheckpointError: if the checkpoint does not fit the trainer.
         """
-        exchange = trainer.exchange
-        self._state = state_of_rank(self._checkpoint.state, exchange.rank, exchange.world_size)
+        process_group = trainer.process_group
+        self._state = state_of_rank(self._checkpoint.state, process_group.rank, process_group.world_size)
         logger.info(
             "resuming from %s: epoch %d, step %d of it, global step %d",
             self._checkpoint.prefix,
@@ -186,7 +186,7 @@ def find_common_start(trainer: Trainer, resume: str, run_dir: str | os.PathLike[
         None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)},
         None if failure is None else str(failure),
     )
-    fields, message = trainer.exchange.from_chief("the checkpoint to go on from", told)
+    fields, message = trainer.process_group.broadcast_object("the checkpoint to go on from", told)
     if failure is not None:
         raise failure
     if message is not None:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from tpk.checkpoint.durable_files import open_no_link, replace_file
 from tpk.errors import CheckpointError, ConfigError
-from tpk.session.durable_files import open_no_link, replace_file
 from tpk.train.resumption import find_common_start, find_start
 from tpk.train.run_lock import run_lock
 
 if TYPE_CHECKING:
-    from tpk.session.checkpoint_files import Checkpoint
+    from tpk.checkpoint.files import Checkpoint
     from tpk.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tpk.checkpoint.durable_files import open_no_link
 from tpk.errors import ConfigError
-from tpk.session.durable_files import open_no_link
 
 try:
     import fcntl as _fcntl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tpk.session import HookedSession
+from tpk.session.hooked import HookedSession
 
 if TYPE_CHECKING:
     from tpk.graph.global_step import StepCounter

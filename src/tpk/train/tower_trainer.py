@@ -17,12 +17,16 @@ from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
 from tpk.graph.step_keys import set_process_index
 from tpk.graph.xla import check_xla, compiled_by_xla
-from tpk.input_source import InputSource, QueueInput
+from tpk.input_source.base import InputSource
+from tpk.input_source.queue import QueueInput
 from tpk.plugin import get_catalog
-from tpk.predict import OnlinePredictor, device_for, predictor_of
-from tpk.session import SessionCreator
-from tpk.strategies import Exchange, Strategy
-from tpk.tower import TowerFunc, TowerHandle, TowerHandles
+from tpk.predict.on_tower import device_for, predictor_of
+from tpk.predict.online import OnlinePredictor
+from tpk.session.creator import SessionCreator
+from tpk.strategies.base import Strategy
+from tpk.strategies.process_group import ProcessGroup
+from tpk.tower.handle import TowerHandle, TowerHandles
+from tpk.tower.tower_func import TowerFunc
 from tpk.train.trainer import Trainer
 
 
@@ -68,9 +72,9 @@ class TowerTrainer(Trainer):
         }
 
     @property
-    def exchange(self) -> Exchange:
+    def process_group(self) -> ProcessGroup:
         """That of the strategy."""
-        return self.strategy.exchange
+        return self.strategy.process_group
 
     def replicate_variables(self) -> list[Any]:
         """Return what replicates have of their own, as the strategy says."""
@@ -185,7 +189,7 @@ class TowerTrainer(Trainer):
     ) -> list[Any]:
         if self.strategy.world_size > 1 and self.graph.seed is None:
             # Shares of what is shuffled differently in each process would overlap.
-            source.seed(self.exchange.from_chief("the seed of the data", secrets.randbits(31)))
+            source.seed(self.process_group.broadcast_object("the seed of the data", secrets.randbits(31)))
         source = self.input_source = self.strategy.prepare_input(source)
         with self.graph.as_default():
             callbacks = source.setup(signature)

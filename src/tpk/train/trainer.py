@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.checkpoint.session_init import as_session_init
 from tpk.errors import StopTraining, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.model_overview import log_model_overview
 from tpk.graph.random import step_reads
-from tpk.monitors import Monitors
+from tpk.monitors.monitors import Monitors
 from tpk.plugin import Callback, HookManager, StepHooks, get_catalog
-from tpk.session import HookedSession, NewSessionCreator, Progress, SessionCreator, as_session_init
-from tpk.strategies import Alone, Exchange
+from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.session.hooked import HookedSession
+from tpk.session.progress import Progress
+from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.arguments import FOREVER, check_counts, choose_creator
 from tpk.train.checkpoints import Checkpoints
@@ -33,8 +36,8 @@ from tpk.train.steps import hooked_session
 if TYPE_CHECKING:
     import os
 
-    from tpk.input_source import InputSource
-    from tpk.session.checkpoint_files import Checkpoint
+    from tpk.checkpoint.files import Checkpoint
+    from tpk.input_source.base import InputSource
 
 logger = logging.getLogger(__name__)
 
@@ -163,14 +166,14 @@ class Trainer:
         """Part from the other processes of the training, once the session is closed, however it has ended."""
 
     @property
-    def exchange(self) -> Exchange:
+    def process_group(self) -> ProcessGroup:
         """How the processes of the training tell each other things that are no part of the graph."""
-        return Alone()
+        return SingleProcess()
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
         """Takes checkpoints when all callbacks have done their part; see `tpk.train.checkpoints`."""
-        return Checkpoints(self) if self.exchange.world_size == 1 else AgreedCheckpoints(self)
+        return Checkpoints(self) if self.process_group.world_size == 1 else AgreedCheckpoints(self)
 
     # How far the training is.
 
@@ -265,7 +268,7 @@ class Trainer:
             )
             with self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
                 run_loop(self)
-                self.exchange.gather("the end of the training", None)
+                self.process_group.gather_object("the end of the training", None)
 
     def train_with_defaults(
         self,

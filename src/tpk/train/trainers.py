@@ -9,11 +9,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from tpk.graph.devices import Devices
-from tpk.input_source import FeedInput, InputSource
-from tpk.strategies import AsyncStrategy, ParameterServerStrategy, ReplicatedStrategy
-from tpk.strategies.collective import CollectiveStrategy
-from tpk.strategies.distributed_parameter_server import DistributedParameterServerStrategy
-from tpk.strategies.distributed_replicated import DistributedReplicatedStrategy
+from tpk.input_source.base import InputSource
+from tpk.input_source.feed import FeedInput
+from tpk.strategies.asynchronous import AsyncStrategy
+from tpk.strategies.collective.strategy import CollectiveStrategy
+from tpk.strategies.parameter_server import ParameterServerStrategy
+from tpk.strategies.parameter_servers.asynchronous import DistributedParameterServerStrategy
+from tpk.strategies.parameter_servers.replicated import DistributedReplicatedStrategy
+from tpk.strategies.replicated import ReplicatedStrategy
 from tpk.train.tower_trainer import SingleCostTrainer
 
 

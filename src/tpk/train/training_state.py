@@ -13,13 +13,13 @@ import attrs
 import numpy as np
 
 from tpk.callbacks.proxy import innermost
+from tpk.checkpoint.encoding import encode
+from tpk.checkpoint.files import Checkpoint
+from tpk.checkpoint.keys import state_keys
 from tpk.errors import CheckpointError, add_note
 from tpk.monitors.history import ScalarHistory
 from tpk.plugin import Callback
-from tpk.session import Progress
-from tpk.session.checkpoint_encoding import encode
-from tpk.session.checkpoint_files import Checkpoint
-from tpk.session.checkpoint_keys import state_keys
+from tpk.session.progress import Progress
 
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
@@ -203,7 +203,7 @@ def run_facts(trainer: Trainer) -> dict[str, Any]:
     facts = {
         "steps_per_epoch": trainer.steps_per_epoch,
         "seed": trainer.graph.seed,
-        "world_size": trainer.exchange.world_size,
+        "world_size": trainer.process_group.world_size,
     }
     return {**facts, **{name: described[name] for name in kept if name in described}}
 

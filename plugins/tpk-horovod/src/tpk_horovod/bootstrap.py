@@ -1,7 +1,7 @@
 """How the processes of a training find each other.
 
 Whoever is started by `horovodrun`, or by MPI, is told by its environment, as Horovod knows it. Whoever is started by
-`tpk launch`, Kubernetes or SLURM is told by `tpk.strategies.cluster.Cluster`; then the chief opens Horovod's own
+`tpk launch`, Kubernetes or SLURM is told by `tpk.cluster.spec.Cluster`; then the chief opens Horovod's own
 rendezvous server at its address, and the environment of each process is set as `horovodrun` would have set it.
 
 Horovod ends a process the hard way if another one does not come to its rendezvous in time. So the processes meet there
@@ -26,8 +26,8 @@ import attrs
 import psutil
 
 import tpk
+from tpk.cluster.spec import Cluster
 from tpk.errors import PeerError
-from tpk.strategies.cluster import Cluster
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 import tpk
-from tpk.strategies import Alone, Exchange, MultiProcessStrategy
-from tpk.strategies.cluster import Cluster, as_cluster
+from tpk.cluster.spec import Cluster, as_cluster
+from tpk.strategies import MultiProcessStrategy
+from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk_horovod import bootstrap
 from tpk_horovod.elastic import callbacks_of_round, is_elastic
-from tpk_horovod.exchange import HorovodExchange
 from tpk_horovod.failures import PeerErrors, Peers
 from tpk_horovod.library import load_horovod
 from tpk_horovod.ops import broadcast_from_chief, mean_over_processes
+from tpk_horovod.process_group import HorovodProcessGroup
 
 if TYPE_CHECKING:
     from tpk.graph.devices import Devices
@@ -106,7 +107,7 @@ class HorovodStrategy(MultiProcessStrategy):
         self._cluster = cluster
         self._gpu: int | None = None
         self._hvd: Any = None
-        self._exchange: Exchange = Alone()
+        self._process_group: ProcessGroup = SingleProcess()
         self._peers: Peers | None = None
         self._local_rank, self._local_size = 0, 1
         self._joined = ExitStack()
@@ -119,12 +120,12 @@ class HorovodStrategy(MultiProcessStrategy):
     @property
     def rank(self) -> int:
         """The number of this process; 0 before `join`."""
-        return self._exchange.rank
+        return self._process_group.rank
 
     @property
     def world_size(self) -> int:
         """How many processes train together; 1 before `join`."""
-        return self._exchange.world_size
+        return self._process_group.world_size
 
     @property
     def local_rank(self) -> int:
@@ -137,9 +138,9 @@ class HorovodStrategy(MultiProcessStrategy):
         return self._local_size
 
     @property
-    def exchange(self) -> Exchange:
+    def process_group(self) -> ProcessGroup:
         """Exchanges values by Horovod's `allgather`."""
-        return self._exchange
+        return self._process_group
 
     @property
     def is_reproducible(self) -> bool:  # type: ignore[override]
@@ -162,11 +163,11 @@ class HorovodStrategy(MultiProcessStrategy):
             self._check(hvd)
             board = bootstrap.Board.of_environment(hvd.rank(), hvd.size(), number, cluster)
             peers = Peers(hvd.rank(), self._timeout, self._shut_down, board)
-            exchange = HorovodExchange(hvd, peers)
-            joined.callback(exchange.close)
+            process_group = HorovodProcessGroup(hvd, peers)
+            joined.callback(process_group.close)
             joined.callback(peers.close)
             self._joined = joined.pop_all()
-        self._peers, self._exchange = peers, exchange
+        self._peers, self._process_group = peers, process_group
         self._local_rank, self._local_size = hvd.local_rank(), hvd.local_size()
         logger.info(
             "rank %d of %d; %d of %d on this host", self.rank, self.world_size, self.local_rank, self.local_size

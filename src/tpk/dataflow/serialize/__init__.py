@@ -11,10 +11,3 @@ one runs no code that the file brings, unless ``allow_pickle`` says so.
 | `HDF5Serializer` | arrays and text, each component of one shape | in blocks | at random |
 | `NumpySerializer` | the same, of a size that fits into memory | at once | at once |
 """
-
-from tpk.dataflow.serialize.hdf5 import HDF5Serializer
-from tpk.dataflow.serialize.lmdb import LMDBSerializer
-from tpk.dataflow.serialize.npz import NumpySerializer
-from tpk.dataflow.serialize.tfrecord import TFRecordSerializer
-
-__all__ = ["HDF5Serializer", "LMDBSerializer", "NumpySerializer", "TFRecordSerializer"]

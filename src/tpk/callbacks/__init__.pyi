@@ -1,0 +1,53 @@
+from .best_saver import (
+    MaxSaver as MaxSaver,
+    MinSaver as MinSaver,
+)
+from .early_stopping import EarlyStopping as EarlyStopping
+from .factory import CallbackFactory as CallbackFactory
+from .graph_ops import (
+    RunOp as RunOp,
+    RunUpdateOps as RunUpdateOps,
+)
+from .hooks import (
+    CallbackToHook as CallbackToHook,
+    HookToCallback as HookToCallback,
+)
+from .hyper_param_setters import (
+    HyperParamSetter as HyperParamSetter,
+    HyperParamSetterWithFunc as HyperParamSetterWithFunc,
+    ScheduledHyperParamSetter as ScheduledHyperParamSetter,
+    StatMonitorParamSetter as StatMonitorParamSetter,
+)
+from .hyper_params import (
+    GraphVarParam as GraphVarParam,
+    HyperParam as HyperParam,
+    ObjAttrParam as ObjAttrParam,
+)
+from .inference.data_parallel import DataParallelInferenceRunner as DataParallelInferenceRunner
+from .inference.inferencers import (
+    BinaryClassificationStats as BinaryClassificationStats,
+    ClassificationError as ClassificationError,
+    Inferencer as Inferencer,
+    ScalarStats as ScalarStats,
+)
+from .inference.metrics import MetricInferencer as MetricInferencer
+from .inference.runner import InferenceRunner as InferenceRunner
+from .input_monitor import InputMonitor as InputMonitor
+from .keras_saver import KerasSaver as KerasSaver
+from .nan_guard import NanGuard as NanGuard
+from .progress_bar import ProgressBar as ProgressBar
+from .proxy import ProxyCallback as ProxyCallback
+from .saver import ModelSaver as ModelSaver
+from .summary import (
+    MergeAllSummaries as MergeAllSummaries,
+    MovingAverageSummary as MovingAverageSummary,
+    SimpleMovingAverage as SimpleMovingAverage,
+)
+from .timing import EstimatedTimeLeft as EstimatedTimeLeft
+from .trigger import (
+    EnableCallbackIf as EnableCallbackIf,
+    PeriodicCallback as PeriodicCallback,
+    PeriodicTrigger as PeriodicTrigger,
+)
+from .watchdog import Watchdog as Watchdog
+from .weight_averages import WithAveragedWeights as WithAveragedWeights

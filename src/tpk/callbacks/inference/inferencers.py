@@ -1,0 +1,316 @@
+"""What an evaluation computes from each batch, and reports at its end."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpk.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from tpk.tower.handle import TowerHandle
+    from tpk.train.tower_trainer import TowerTrainer
+
+
+class Inferencer(abc.ABC):
+    """Takes some tensors of each batch of an `InferenceRunner`, and reports statistics at the end of a pass.
+
+    In a training of several processes each one evaluates a share of the data. At the end of a pass all of them get what
+    `state` returns in each process, and `merge` makes of it what one process would have of all the data; then
+    `after_inference` is called as ever. An inferencer without these two evaluates in one process only.
+
+    Attributes:
+        trainer: the trainer of the runner; set before `get_fetches`.
+
+    Example:
+        ```python
+        class LargestCost(Inferencer):
+            def get_fetches(self, tower):
+                return tower.get_tensor("cost")
+
+            def before_inference(self):
+                self.largest = -math.inf
+
+            def on_fetches(self, results):
+                self.largest = max(self.largest, float(results))
+
+            def after_inference(self):
+                return {"largest-cost": self.largest}
+
+            def state(self):
+                return self.largest
+
+            def merge(self, states):
+                self.largest = max(states)
+        ```
+    """
+
+    trainer: TowerTrainer
+
+    @property
+    def statistics(self) -> Sequence[str]:
+        """The names of the statistics, as far as they are known before a pass: so clashes are found before training."""
+        return ()
+
+    @abc.abstractmethod
+    def get_fetches(self, tower: TowerHandle) -> Any:
+        """Return the tensors of the inference tower to fetch, in any structure that `Session.run` takes.
+
+        It is called inside the graph, once for each inference tower. An operation runs along, and gives None.
+        """
+
+    @abc.abstractmethod
+    def before_inference(self) -> None:
+        """Forget the last pass; called before each one."""
+
+    @abc.abstractmethod
+    def on_fetches(self, results: Any) -> None:
+        """Take the values of the fetches in one batch; called in the order of the batches."""
+
+    @abc.abstractmethod
+    def after_inference(self) -> Mapping[str, float]:
+        """Return the statistics of the pass, by name."""
+
+    def state(self) -> Any:
+        """Return what this process has found in its part of the data, for `ProcessGroup.gather_object`."""
+        raise NotImplementedError
+
+    def merge(self, states: Sequence[Any]) -> None:
+        """Take the states of all processes, by rank, this one's included, in place of the own.
+
+        Args:
+            states: what `state` has returned in each process; one that had no batch is among them.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def can_merge(cls) -> bool:
+        """Whether this class defines both `state` and `merge`."""
+        return cls.state is not Inferencer.state and cls.merge is not Inferencer.merge
+
+
+class ScalarStats(Inferencer):
+    """The mean of scalars over all batches, each batch counting the same.
+
+    Where a last batch is smaller than the others, its examples count for more. Statistics that are exact for every
+    example are those of `ClassificationError`, `BinaryClassificationStats` and `MetricInferencer`.
+
+    Args:
+        names: names of scalar tensors in the tower.
+        prefix: the statistics are called ``<prefix>_<name>``; empty for just the name.
+    """
+
+    def __init__(self, names: str | Sequence[str], prefix: str = "validation") -> None:
+        self.names = [names] if isinstance(names, str) else list(names)
+        self.prefix = prefix
+        self._values: list[Any] = []
+
+    @property
+    def statistics(self) -> Sequence[str]:
+        """The names of the means."""
+        prefix = f"{self.prefix}_" if self.prefix else ""
+        return [prefix + name.removesuffix(":0").rsplit("/", 1)[-1] for name in self.names]
+
+    def get_fetches(self, tower: TowerHandle) -> Any:
+        """Return the scalars.
+
+        Raises:
+            ConfigError: if one of them is not known to be a scalar.
+        """
+        tensors = tower.get_tensors(self.names)
+        for tensor in tensors:
+            if tensor.shape.rank != 0:
+                raise ConfigError(
+                    f"ScalarStats takes scalars, but {tensor.name!r} has shape {tensor.shape}. Reduce it in the model."
+                )
+        return tuple(tensors)
+
+    def before_inference(self) -> None:
+        """Forget the last pass."""
+        self._values = []
+
+    def on_fetches(self, results: Any) -> None:
+        """Take the scalars of a batch."""
+        self._values.append(results)
+
+    def after_inference(self) -> Mapping[str, float]:
+        """Return the means, NaN if there was no batch."""
+        columns = zip(*self._values, strict=True) if self._values else [()] * len(self.names)
+        return dict(zip(self.statistics, map(_mean, columns), strict=True))
+
+    def state(self) -> list[tuple[float, ...]]:
+        """Return the scalars of all batches."""
+        return [tuple(map(float, values)) for values in self._values]
+
+    def merge(self, states: Sequence[list[tuple[float, ...]]]) -> None:
+        """Take the scalars of all processes."""
+        self._values = [values for state in states for values in state]
+
+
+class ClassificationError(Inferencer):
+    """The share of wrong predictions among all examples, exact for batches of different sizes.
+
+    Args:
+        wrong_tensor_name: a vector in the tower, with 1 (or true) for each example that was predicted wrongly.
+        summary_name: what the statistic is called.
+    """
+
+    def __init__(self, wrong_tensor_name: str = "incorrect_vector", summary_name: str = "validation_error") -> None:
+        self.wrong_tensor_name = wrong_tensor_name
+        self.summary_name = summary_name
+        self._wrong = 0.0
+        self._total = 0
+
+    @property
+    def statistics(self) -> Sequence[str]:
+        """The name of the share."""
+        return [self.summary_name]
+
+    def get_fetches(self, tower: TowerHandle) -> Any:
+        """Return the vector.
+
+        Raises:
+            ConfigError: if it is not known to be a vector.
+        """
+        return _vector(tower, self.wrong_tensor_name, "ClassificationError takes")
+
+    def before_inference(self) -> None:
+        """Forget the last pass."""
+        self._wrong, self._total = 0.0, 0
+
+    def on_fetches(self, results: Any) -> None:
+        """Count the wrong ones of a batch."""
+        self._wrong += float(np.sum(results, dtype=np.float64))
+        self._total += len(results)
+
+    def after_inference(self) -> Mapping[str, float]:
+        """Return the share, NaN if there was no example."""
+        return {self.summary_name: self._wrong / self._total if self._total else math.nan}
+
+    def state(self) -> tuple[float, int]:
+        """Return how many were wrong, and how many there were."""
+        return self._wrong, self._total
+
+    def merge(self, states: Sequence[tuple[float, int]]) -> None:
+        """Add up what the processes have counted."""
+        self._wrong = math.fsum(wrong for wrong, _ in states)
+        self._total = sum(total for _, total in states)
+
+
+class BinaryClassificationStats(Inferencer):
+    """Precision, recall and F1 of yes-or-no predictions, over all examples.
+
+    They are called ``<prefix>_precision``, ``<prefix>_recall`` and ``<prefix>_f1``; with several thresholds, each is
+    followed by ``@`` and the threshold. A statistic of which the denominator is zero is 0, as in TensorFlow's metrics.
+
+    Args:
+        pred_tensor_name: a vector in the tower: for each example 1 or 0, true or false, or a score.
+        label_tensor_name: a vector in the tower with 1 (or true) for each example that is positive, else 0.
+        prefix: what the names begin with.
+        thresholds: a prediction greater than that is positive; one number, or several.
+
+    Raises:
+        ConfigError: if there is no threshold, or one is there twice.
+
+    Example:
+        ```python
+        tpk.InferenceRunner(batches, BinaryClassificationStats("probability", "label", thresholds=[0.3, 0.5, 0.7]))
+        ```
+    """
+
+    def __init__(
+        self,
+        pred_tensor_name: str,
+        label_tensor_name: str,
+        prefix: str = "val",
+        thresholds: float | Sequence[float] = 0.5,
+    ) -> None:
+        self.pred_tensor_name = pred_tensor_name
+        self.label_tensor_name = label_tensor_name
+        self.prefix = prefix
+        several = [thresholds] if isinstance(thresholds, int | float) else list(thresholds)
+        if not several or len(set(several)) != len(several):
+            raise ConfigError(
+                f"BinaryClassificationStats(thresholds={thresholds!r}): expected a number, or several different ones."
+            )
+        self._suffixes = ["" if len(several) == 1 else f"@{threshold}" for threshold in several]
+        self._thresholds = np.asarray(several, np.float64)
+        # A row each: true positives, predicted positives, labelled positives.
+        self._counts = np.zeros([3, len(several)], np.int64)
+
+    @property
+    def statistics(self) -> Sequence[str]:
+        """The names of precision, recall and F1 for each threshold."""
+        return [f"{self.prefix}_{name}{suffix}" for suffix in self._suffixes for name in ("precision", "recall", "f1")]
+
+    def get_fetches(self, tower: TowerHandle) -> Any:
+        """Return predictions and labels.
+
+        Raises:
+            ConfigError: if they are not known to be vectors.
+        """
+        names = (self.pred_tensor_name, self.label_tensor_name)
+        return tuple(_vector(tower, name, "BinaryClassificationStats takes") for name in names)
+
+    def before_inference(self) -> None:
+        """Forget the last pass."""
+        self._counts[:] = 0
+
+    def on_fetches(self, results: Any) -> None:
+        """Count those of a batch.
+
+        Raises:
+            InputError: if there are more predictions than labels, or fewer, or a label is neither 0 nor 1.
+        """
+        predictions, labels = np.asarray(results[0]), np.asarray(results[1])
+        positive = labels.astype(bool)
+        if len(predictions) != len(labels) or not np.array_equal(positive, labels):
+            raise InputError(
+                f"BinaryClassificationStats: {self.label_tensor_name!r} must have a 0 or 1 for each of the "
+                f"{len(predictions)} values of {self.pred_tensor_name!r}, but it has {len(labels)}: {labels}"
+            )
+        predicted = predictions.astype(np.float64)[None] > self._thresholds[:, None]
+        self._counts += [(predicted & positive).sum(1), predicted.sum(1), np.full(len(predicted), positive.sum())]
+
+    def after_inference(self) -> Mapping[str, float]:
+        """Return precision, recall and F1 for each threshold."""
+        hits, predicted, labelled = self._counts
+        precision, recall, f1 = (
+            hits / np.maximum(predicted, 1),
+            hits / np.maximum(labelled, 1),
+            2 * hits / np.maximum(predicted + labelled, 1),
+        )
+        return dict(zip(self.statistics, np.stack([precision, recall, f1], 1).ravel().tolist(), strict=True))
+
+    def state(self) -> Any:
+        """Return the counts."""
+        return self._counts.copy()
+
+    def merge(self, states: Sequence[Any]) -> None:
+        """Add up the counts of all processes."""
+        self._counts[:] = sum(states)
+
+
+def _vector(tower: TowerHandle, name: str, who: str) -> Any:
+    tensor = tower.get_tensor(name)
+    if tensor.shape.rank != 1:
+        raise ConfigError(
+            f"{who} a vector with one element for each example, but {tensor.name!r} has shape {tensor.shape}."
+        )
+    return tensor
+
+
+def _mean(values: Sequence[Any]) -> float:
+    """Return the mean, the same bits in whatever order the values come, and from however many processes."""
+    numbers = np.asarray(values, np.float64)
+    if not len(numbers):
+        return math.nan
+    try:
+        return math.fsum(numbers) / len(numbers)
+    except (OverflowError, ValueError):  # infinities of both signs, or a sum beyond the largest number
+        with np.errstate(all="ignore"):
+            return float(np.mean(numbers))

@@ -1,0 +1,299 @@
+"""Evaluation during training: an inference tower beside the training towers, run over a data set of its own."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tpk.callbacks.inference.data import EvaluationData
+from tpk.callbacks.inference.inferencers import Inferencer
+from tpk.callbacks.proxy import ProxyCallback
+from tpk.errors import ConfigError, InputError, PeerError, add_note
+from tpk.input_source.base import InputSource
+from tpk.plugin import Callback
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_TOWER_NAME = "InferenceTower"
+
+
+class InferenceRunner(Callback):
+    """Runs the model over a data set at the end of each epoch, and reports what the inferencers make of it.
+
+    The model is built once more as an inference tower, which shares the variables of the training. For other times,
+    wrap it in a `PeriodicTrigger`; to evaluate the moving averages of the weights, in `WithAveragedWeights`.
+
+    Several runners evaluate several data sets; the statistics of each need names of their own, as the `prefix` of most
+    inferencers gives them.
+
+    In a training of several processes each of them evaluates its share of the data, and the statistics are those of all
+    of it; see `Inferencer`. To evaluate in the chief alone, set `chief_only` of the runner to true.
+
+    Args:
+        input: the data: any iterable of datapoints, which can be iterated again and again, or an `InputSource`. One
+            pass over it is made each time, to its end, whether or not it has a length.
+        infs: one or more `Inferencer`s.
+        tower_name: the name scope of the tower; by default ``InferenceTower``, and ``InferenceTower2`` and so on for
+            further runners.
+        device: the device of the tower; by default TensorFlow places the ops.
+        sanity_batches: on how many batches everything is tried before the training starts, so that what is wrong is
+            found then and not after an epoch; nothing of that is reported.
+        shard_data: whether each of several processes takes its share of the data; otherwise all that it is given, and
+            the statistics are those of what the processes have together.
+
+    Raises:
+        ConfigError: if there is no inferencer, the data is empty, has no end, or can be iterated only once; when the
+            training is set up, if the trainer has no towers, or two statistics have the same name.
+
+    Example:
+        ```python
+        callbacks = [
+            tpk.InferenceRunner(validation, [tpk.ScalarStats("cost"), tpk.ClassificationError()], sanity_batches=2),
+            tpk.InferenceRunner(test, tpk.ClassificationError(summary_name="test_error")),
+        ]
+        ```
+    """
+
+    chief_only = False
+
+    def __init__(
+        self,
+        input: InputSource | Iterable[Any],
+        infs: Inferencer | Sequence[Inferencer],
+        tower_name: str | None = None,
+        device: str | None = None,
+        *,
+        sanity_batches: int = 0,
+        shard_data: bool = True,
+    ) -> None:
+        self._inferencers = [infs] if isinstance(infs, Inferencer) else list(infs)
+        for inferencer in self._inferencers:
+            if not isinstance(inferencer, Inferencer):
+                raise ConfigError(f"InferenceRunner takes Inferencers, such as tpk.ScalarStats, got {inferencer!r}.")
+        if not self._inferencers:
+            raise ConfigError("InferenceRunner was given no Inferencer, so it would report nothing.")
+        if isinstance(sanity_batches, bool) or not isinstance(sanity_batches, int) or sanity_batches < 0:
+            raise ConfigError(f"InferenceRunner(sanity_batches={sanity_batches!r}): expected a number of batches.")
+        self._data = EvaluationData(input)
+        self._tower_name = tower_name
+        self._device = device
+        self._sanity_batches = sanity_batches
+        self._shard_data = shard_data
+        self._is_shared = False
+        self._fetches: Any = None
+        self._tower_names: list[str] = []
+        self._statistics: set[str] = set()
+
+    def setup_graph(self, trainer: Any) -> None:
+        """Build what evaluates.
+
+        Raises:
+            ConfigError: if the trainer has no towers, two statistics have the same name, or the statistics of several
+                processes cannot be merged.
+        """
+        if not hasattr(trainer, "build_inference_tower"):
+            raise ConfigError(
+                f"InferenceRunner needs a trainer with towers, but {type(trainer).__name__} is no TowerTrainer. "
+                "Evaluate in a callback of your own."
+            )
+        self._is_shared = trainer.process_group.world_size > 1 and not self.chief_only
+        for inferencer in self._inferencers:
+            inferencer.trainer = trainer
+            if self._is_shared and not inferencer.can_merge():
+                raise ConfigError(
+                    f"{type(inferencer).__name__} does not say how the statistics of "
+                    f"{trainer.process_group.world_size} processes become one. Define its methods "
+                    "state() and merge(states), as tpk.Inferencer documents "
+                    "them, or evaluate in the chief alone: set chief_only of the InferenceRunner to True."
+                )
+        self._data.setup(trainer, self._is_shared, self._shard_data)
+        self._build(trainer)
+        names = [name for inferencer in self._inferencers for name in inferencer.statistics]
+        self._claim(names)
+        self._data.complete_graph(trainer)
+        size = self._data.source.size
+        logger.info(
+            "%s: a pass is %s in %s",
+            self._label,
+            "all that the data has, whose length is unknown," if size is None else f"{size} batches",
+            ", ".join(self._tower_names),
+        )
+
+    def before_train(self, trainer: Any) -> None:
+        """Start the data, and try the evaluation on the first batches, if that is wanted."""
+        self._start(trainer)
+        if self._sanity_batches:
+            with _random_state_kept():
+                try:
+                    self._evaluate(self._sanity_batches)
+                except Exception as error:
+                    add_note(error, f"raised in the sanity pass of {self._label}, before the training starts")
+                    raise
+            logger.info("%s: the sanity pass over at most %d batches went well", self._label, self._sanity_batches)
+
+    def trigger(self) -> None:
+        """Make one pass over the data, and report the statistics.
+
+        Raises:
+            InputError: if the data is empty, or has another length than it says.
+            PeerError: if the evaluation of another process failed.
+        """
+        # In each process: the monitors of all but the chief keep the history only, for callbacks that decide by it.
+        for name, value in self._evaluate(None).items():
+            self.trainer.monitors.put_scalar(name, value)
+
+    def after_train(self, trainer: Any) -> None:
+        """Stop the data.
+
+        Raises:
+            BaseException: the first failure of a callback of the data.
+        """
+        self._data.stop(trainer)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return which pass over the data comes next, as far as that makes a difference."""
+        return self._data.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+        self._data.load_state_dict(state)
+
+    # What a subclass overrides, to evaluate in another way.
+
+    def _build(self, trainer: Any) -> None:
+        """Build the tower, on the data."""
+        inputs = self._data.get_input_tensors()
+        tower = self._build_tower(trainer, self._free_name(trainer), inputs, self._device)
+        # A batch has to be taken even if nothing that is fetched depends on it.
+        self._fetches = (tf.group(*inputs), tower)
+
+    def _start(self, trainer: Any) -> None:
+        """Start the data."""
+        self._data.start(trainer, self._tower_names)
+
+    def _results(self, limit: int | None) -> Iterator[Any]:
+        """Make a pass; each item is what the inferencers get of a batch."""
+        for _, results in self._data.results(self._fetches, limit):
+            yield results
+
+    def _build_tower(self, trainer: Any, name: str, inputs: Sequence[Any] | None, device: str | None) -> Any:
+        """Build an inference tower, and return what the inferencers fetch of it."""
+        tower = trainer.build_inference_tower(name, inputs, device=device)
+        self._tower_names.append(name)
+        with tf.device(device), tf.name_scope(f"{name}/evaluation/"):
+            return tuple(inferencer.get_fetches(tower) for inferencer in self._inferencers)
+
+    def _free_name(self, trainer: Any) -> str:
+        """The name that was chosen, or the first default one that no tower has."""
+        if self._tower_name is not None:
+            return self._tower_name
+        taken = [f"{tower.ns_name}/" for tower in trainer.towers]
+        names = itertools.chain(
+            [DEFAULT_TOWER_NAME], (f"{DEFAULT_TOWER_NAME}{number}" for number in itertools.count(2))
+        )
+        return next(name for name in names if not any(each.startswith(f"{name}/") for each in taken))
+
+    @property
+    def _label(self) -> str:
+        """What it is called in messages, also where something else stands in for it."""
+        kind = type(self).__name__
+        return self.name if self.name.startswith(kind) else f"{kind} in {self.name}"
+
+    # How a pass goes.
+
+    def _evaluate(self, limit: int | None) -> dict[str, float]:
+        """Make a pass, of at most `limit` batches, and return the statistics."""
+        count = self._evaluate_together(limit) if self._is_shared else self._evaluate_share(limit)
+        if not count:
+            raise InputError(
+                f"the data of {self._label} delivered nothing, not even a first batch. If there are fewer datapoints "
+                "than make a batch, keep them: BatchData(..., remainder=True)."
+            )
+        reported = [pair for inferencer in self._inferencers for pair in inferencer.after_inference().items()]
+        self._claim([name for name, _ in reported])
+        return dict(reported)
+
+    def _evaluate_share(self, limit: int | None) -> int:
+        """Let the inferencers have what this process has of the data; return how many batches that was."""
+        for inferencer in self._inferencers:
+            inferencer.before_inference()
+        takers = [inferencer.on_fetches for inferencer in self._inferencers]
+        count = 0
+        for results in self._results(limit):
+            for take, own in zip(takers, results):  # noqa: B905 - equal; hot
+                take(own)
+            count += 1
+        return count
+
+    def _evaluate_together(self, limit: int | None) -> int:
+        """Do that in all processes, and let the inferencers have what all of them have found."""
+        process_group = self.trainer.process_group
+        count, failure = 0, None
+        states: list[Any] = []
+        try:
+            count = self._evaluate_share(limit)
+            states = [inferencer.state() for inferencer in self._inferencers]
+        except Exception as error:  # The others wait for this process: it has to tell them.
+            failure = error
+        kinds = ", ".join(type(inferencer).__name__ for inferencer in self._inferencers)
+        try:
+            shares = process_group.gather_object(
+                f"an evaluation by {kinds}", (count, states, repr(failure) if failure else None)
+            )
+        finally:
+            if failure is not None:
+                raise failure
+        failed = [f"rank {rank}: {what}" for rank, (_, _, what) in enumerate(shares) if what is not None]
+        if failed:
+            raise PeerError(
+                f"the evaluation by {self._label} failed in another process, whose log tells more. {'; '.join(failed)}"
+            )
+        of_ranks = [states for _, states, _ in shares]
+        for inferencer, own in zip(self._inferencers, zip(*of_ranks, strict=True), strict=True):
+            inferencer.merge(own)
+        return sum(count for count, _, _ in shares)
+
+    def _claim(self, names: Sequence[str]) -> None:
+        """Make sure that nobody else reports statistics of these names.
+
+        Raises:
+            ConfigError: if somebody does.
+        """
+        twice = {name for name in names if names.count(name) > 1}
+        whose = f"two inferencers of {self._label}"
+        for other in _runners(self.trainer):
+            if not twice and other is not self:
+                twice, whose = other._statistics & set(names), f"{other._label} and {self._label}"
+        if twice:
+            raise ConfigError(
+                f"{whose} both report {', '.join(map(repr, sorted(twice)))}. Give the statistics of one of them other "
+                'names: ScalarStats(..., prefix="test"), ClassificationError(summary_name="test_error").'
+            )
+        self._statistics.update(names)
+
+
+def _runners(trainer: Any) -> Iterator[InferenceRunner]:
+    """Find the runners of a trainer, whatever stands in for them."""
+    for plugin in trainer.hooks.plugins.values():
+        while isinstance(plugin, ProxyCallback):
+            plugin = plugin.cb
+        if isinstance(plugin, InferenceRunner):
+            yield plugin
+
+
+@contextmanager
+def _random_state_kept() -> Iterator[None]:
+    """Let what happens within the context draw from the global generators without a trace."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)

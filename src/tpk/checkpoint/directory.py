@@ -1,0 +1,267 @@
+"""A directory that checkpoints are written to, each atomically: a reader or a crash sees all of one, or nothing.
+
+Needs no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tpk import __version__
+from tpk.checkpoint.durable_files import replace_file, sync_directory, sync_file
+from tpk.checkpoint.files import (
+    FORMAT,
+    Checkpoint,
+    describe_file,
+    read_checkpoint,
+    read_state,
+    state_bytes,
+    state_path,
+)
+from tpk.errors import CheckpointError
+
+logger = logging.getLogger(__name__)
+
+_BESIDE = ".writing-"
+
+_OF_PATTERNS = frozenset("[]*?\\")
+
+
+class CheckpointDirectory:
+    """Writes and removes the checkpoints of one series in a directory, which is created.
+
+    Args:
+        directory: where they are.
+        prefix: what their names begin with: the checkpoint of step 20 is called ``<prefix>-20``.
+        pointer: the name of TensorFlow's pointer file, see `tf.train.latest_checkpoint`.
+
+    Attributes:
+        directory: where they are.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], prefix: str = "model", pointer: str = "checkpoint") -> None:
+        self.directory = Path(directory)
+        self._prefix = re.sub(r"[^\w.+-]", "_", prefix)
+        self._pointer = re.sub(r"[^\w.+-]", "_", pointer)
+
+    def prepare(self) -> None:
+        """Create the directory, and remove what a killed process was writing, or was removing, there.
+
+        Raises:
+            CheckpointError: if it cannot be written to, or TensorFlow could not read from it.
+        """
+        if set(str(self.directory)) & _OF_PATTERNS:
+            raise CheckpointError(
+                f"checkpoints in {str(self.directory)!r} could not be read again: TensorFlow takes a path with one of "
+                f"{' '.join(sorted(_OF_PATTERNS))} for a pattern. Name another directory."
+            )
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for path in self.directory.glob(f"{_BESIDE}{self._prefix}-*"):
+                logger.info("removing %s, which was never finished", path)
+                path.unlink()
+            for path in self._without_index():
+                logger.info("removing %s, which is the rest of a checkpoint", path)
+                path.unlink()
+        except OSError as error:
+            raise CheckpointError(f"checkpoints cannot be written to {self.directory}: {error}") from error
+
+    def write(
+        self, step: int, write_variables: Callable[[str], None], state: Mapping[str, Any] | None, tensorflow: str = ""
+    ) -> str:
+        """Write a checkpoint: variables first, then the training state, which makes it complete.
+
+        Args:
+            step: the global step.
+            write_variables: given the prefix of a path, writes the variables to ``<prefix>.index`` and
+                ``<prefix>.data-…``.
+            state: the training state, encoded; None for variables only.
+            tensorflow: the version of TensorFlow, for the record.
+
+        Returns:
+            Its name, ``<prefix>-<step>``. A complete checkpoint is never overwritten in place: if there is one of the
+            same step with other variables, the name gets a suffix, and the state then leads to the new files. One that
+            turns out to be damaged, as every byte of its files is read, is replaced.
+
+        Raises:
+            CheckpointError: if it could not be written. Nothing of it is left, and older ones are as they were.
+        """
+        beside = self.directory / f"{_BESIDE}{self._prefix}-{step}"
+        if not self.directory.is_dir():  # TensorFlow would make it, and nobody would know what is lost.
+            raise CheckpointError(
+                f"the checkpoint of step {step} could not be written to {self.directory}, which is not there any more. "
+                "Leave it alone while a training runs."
+            )
+        self._remove_unfinished(beside)
+        try:
+            return self._write(step, beside, write_variables, state, tensorflow)
+        except BaseException as error:
+            self._remove_unfinished(beside)
+            if isinstance(error, CheckpointError) or not isinstance(error, Exception):
+                raise
+            raise CheckpointError(
+                f"the checkpoint of step {step} could not be written to {self.directory}: {_reason(error)}. "
+                f"{_free_space(self.directory)}. What was saved before is still there."
+            ) from error
+
+    def point_to(self, latest: str | None, names: Sequence[str]) -> None:
+        """Write TensorFlow's pointer file; remove it if there is no latest.
+
+        Args:
+            latest: the name of the checkpoint that `tf.train.latest_checkpoint` shall return.
+            names: all that there are, the oldest first.
+
+        Raises:
+            CheckpointError: if it could not be written.
+        """
+        path = self.directory / self._pointer
+        if latest is None:
+            path.unlink(missing_ok=True)
+            return
+        lines = [f'model_checkpoint_path: "{latest}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
+        beside = self.directory / f"{_BESIDE}{self._prefix}-pointer"
+        try:
+            replace_file(path, ("\n".join(lines) + "\n").encode(), beside)
+            sync_directory(self.directory)
+        except OSError as error:
+            raise CheckpointError(f"{path} could not be written: {error}. {_free_space(self.directory)}.") from error
+
+    def remove(self, name: str) -> None:
+        """Remove a checkpoint: its state first, so that what is left of it never passes for complete."""
+        step = self.step_of(name)
+        with suppress(CheckpointError, OSError):
+            if read_state(self.directory, step).name == name:
+                state_path(self.directory, step).unlink()
+        self._remove_variables(name)
+
+    def names(self) -> list[str]:
+        """Return the names of the checkpoints that have their variables, the oldest first."""
+        pattern = re.compile(re.escape(self._prefix) + r"-\d+(\.\d+)?\.index")
+        found = [name for name in os.listdir(self.directory) if pattern.fullmatch(name)]
+        return sorted((name.removesuffix(".index") for name in found), key=lambda name: (self.step_of(name), name))
+
+    def step_of(self, name: str) -> int:
+        """Return the global step of the checkpoint of this name."""
+        return int(name.removeprefix(f"{self._prefix}-").partition(".")[0])
+
+    def _write(
+        self,
+        step: int,
+        beside: Path,
+        write_variables: Callable[[str], None],
+        state: Mapping[str, Any] | None,
+        tensorflow: str,
+    ) -> str:
+        write_variables(str(beside))
+        # The index comes last: without it, nobody takes the rest for a checkpoint.
+        written = self._files_of(beside.name)[::-1]
+        if not written or written[-1].suffix != ".index":
+            raise FileNotFoundError(f"no variables were written to {beside}")
+        for path in written:
+            sync_file(path)
+        name = f"{self._prefix}-{step}"
+        if state is None:
+            self._rename(written, beside, name)
+            return name
+
+        files = {path.name.removeprefix(beside.name): describe_file(path) for path in written}
+        held = self._held(step)
+        if held is not None and _files(held) == files:
+            name = held.name
+        else:
+            name = name if held is None else self._free_name(name)
+            self._rename(written, beside, name)
+        content = {
+            "format": FORMAT,
+            "tpk": __version__,
+            "tensorflow": tensorflow,
+            "step": step,
+            "name": name,
+            "files": {f"{name}{suffix}": description for suffix, description in files.items()},
+            "state": state,
+        }
+        try:
+            replace_file(
+                state_path(self.directory, step), state_bytes(content), beside.with_name(f"{beside.name}.state")
+            )
+        except BaseException:
+            if held is None or held.name != name:
+                self._remove_variables(name)
+            raise
+        sync_directory(self.directory)
+        for path in written:
+            with suppress(FileNotFoundError):
+                path.unlink()
+        for other in self.names():
+            if other != name and self.step_of(other) == step:
+                self._remove_variables(other)
+        return name
+
+    def _held(self, step: int) -> Checkpoint | None:
+        """Return the checkpoint of this step that is there already, if it is complete: what its state says is not
+        enough, since a run that resumes from before a damaged checkpoint makes the very files that this one had."""
+        try:
+            return read_checkpoint(self.directory, step)
+        except CheckpointError:
+            return None
+
+    def _free_name(self, name: str) -> str:
+        candidate, number = name, 1
+        while self._files_of(candidate):
+            number += 1
+            candidate = f"{name}.{number}"
+        return candidate
+
+    def _rename(self, written: Sequence[Path], beside: Path, name: str) -> None:
+        for path in written:
+            os.replace(path, path.with_name(name + path.name.removeprefix(beside.name)))
+        sync_directory(self.directory)
+
+    def _remove_unfinished(self, beside: Path) -> None:
+        for path in self.directory.glob(f"{beside.name}.*"):
+            with suppress(OSError):
+                path.unlink()
+
+    def _remove_variables(self, name: str) -> None:
+        for path in self._files_of(name):
+            with suppress(OSError):
+                path.unlink()
+
+    def _without_index(self) -> list[Path]:
+        """Return the files that a removal, which begins with the index, or a write, which ends with it, has left."""
+        pattern = re.compile(rf"({re.escape(self._prefix)}-\d+(\.\d+)?)\.data-\d+-of-\d+")
+        present = set(os.listdir(self.directory))
+        matches = (pattern.fullmatch(name) for name in sorted(present))
+        return [
+            self.directory / match.group() for match in matches if match and f"{match.group(1)}.index" not in present
+        ]
+
+    def _files_of(self, name: str) -> list[Path]:
+        """Return the files of the variables of a checkpoint, the index first."""
+        pattern = re.compile(re.escape(name) + r"\.(index|data-\d+-of-\d+)")
+        found = [self.directory / each for each in os.listdir(self.directory) if pattern.fullmatch(each)]
+        return sorted(found, key=lambda path: path.suffix != ".index")
+
+
+def _files(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {file.removeprefix(checkpoint.name): known for file, known in checkpoint.files.items()}
+
+
+def _reason(error: Exception) -> str:
+    # TensorFlow's errors go on with the node that failed.
+    return str(getattr(error, "message", "") or error).partition("\n")[0].strip().rstrip(".")
+
+
+def _free_space(directory: Path) -> str:
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return "How much space is free there is unknown"
+    return f"Free there: {usage.free / 1e6:.1f} MB of {usage.total / 1e6:.1f} MB"

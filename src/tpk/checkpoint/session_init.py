@@ -1,0 +1,317 @@
+"""What gives variables their values when a training starts: checkpoints, files and dictionaries of arrays."""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import os
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+from tpk.checkpoint.npz_reader import NpzReader
+from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
+from tpk.checkpoint.restore import Match, match, restore, restore_matches
+from tpk.checkpoint.stored_values import DictValues, StoredValues
+from tpk.errors import CheckpointError
+
+__all__ = [
+    "ChainInit",
+    "DictRestore",
+    "NpzRestore",
+    "SaverRestore",
+    "SaverRestoreRelaxed",
+    "SessionInit",
+    "SmartInit",
+    "as_session_init",
+    "find_checkpoint",
+    "restore",
+]
+
+
+class SessionInit(abc.ABC):
+    """Gives variables of a new session their values; what it does not name keeps its initial value."""
+
+    @abc.abstractmethod
+    def run(self, sess: Any) -> None:
+        """Give the values, in the session `sess`, whose graph may be finalized."""
+
+
+class RestoreByName(SessionInit):
+    """Base of what takes values by name from one place; a table of what became of each name goes to the log.
+
+    Between floating-point dtypes values are cast; between others only where the variable's dtype has every value of
+    the stored one. A variable that `tf.compat.v1.fixed_size_partitioner` and the like have cut into parts gets its
+    part of the value that is stored under the name of the whole.
+
+    Args:
+        prefix: each stored name stands for the variable ``<prefix>/<name>``; what the graph has outside of that
+            scope keeps its initial value.
+        ignore: names that are left out, as in the graph or as stored, with or without ``:0``.
+        ignore_mismatch: a value of another shape than its variable is reshaped if it has as many elements, and left
+            out with a warning if not; otherwise it is an error.
+    """
+
+    def __init__(
+        self, *, prefix: str | None = None, ignore: Collection[str] = (), ignore_mismatch: bool = False
+    ) -> None:
+        if isinstance(ignore, str):
+            raise CheckpointError(f"ignore={ignore!r}: expected a collection of names. Write ignore=[{ignore!r}].")
+        self._prefix = prefix
+        self._ignore = frozenset(ignore)
+        self._ignore_mismatch = ignore_mismatch
+
+    @abc.abstractmethod
+    def open(self) -> AbstractContextManager[StoredValues]:
+        """Return a context in which the values can be read."""
+
+    def match(self, graph: Any, values: StoredValues) -> Match:
+        """Return which of `values` go to which variables of `graph`."""
+        return match(graph, values, prefix=self._prefix, ignore=self._ignore, ignore_mismatch=self._ignore_mismatch)
+
+    def run(self, sess: Any) -> None:
+        """Assign the values.
+
+        Raises:
+            CheckpointError: if no name fits, or shapes or dtypes do not (all of them are in the message), or a file
+                is damaged.
+        """
+        _run_together(sess, [self])
+
+
+class DictRestore(RestoreByName):
+    """Takes values from a mapping of names to arrays.
+
+    Args:
+        values: arrays by variable name, with or without ``:0``.
+        prefix: see `SaverRestore`.
+        ignore: see `SaverRestore`.
+        ignore_mismatch: reshape or leave out values of another shape, as `SaverRestoreRelaxed` does.
+
+    Raises:
+        CheckpointError: a name is not a string, or is there twice.
+
+    Example:
+        ```python
+        trainer.train(..., session_init=tpk.DictRestore({"conv0/W": weights, "conv0/b": np.zeros(32)}))
+        ```
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        ignore_mismatch: bool = False,
+        *,
+        prefix: str | None = None,
+        ignore: Collection[str] = (),
+    ) -> None:
+        super().__init__(prefix=prefix, ignore=ignore, ignore_mismatch=ignore_mismatch)
+        self._values = DictValues(values)
+
+    def open(self) -> AbstractContextManager[StoredValues]:
+        """Return the values."""
+        return nullcontext(self._values)
+
+
+class NpzRestore(RestoreByName):
+    """Takes values from an ``.npz`` file, each read only when its variable gets it.
+
+    Args:
+        path: the file, of `numpy.savez` or ``tpk checkpoint to-npz``.
+        prefix: see `SaverRestore`.
+        ignore: see `SaverRestore`.
+        ignore_mismatch: reshape or leave out values of another shape, as `SaverRestoreRelaxed` does.
+
+    Raises:
+        CheckpointError: if there is no such file, it is no ``.npz`` file, or damaged.
+
+    Example:
+        ```python
+        trainer.train(..., session_init=tpk.NpzRestore("ImageNet-R50.npz", ignore=["global_step"]))
+        ```
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        ignore_mismatch: bool = False,
+        *,
+        prefix: str | None = None,
+        ignore: Collection[str] = (),
+    ) -> None:
+        super().__init__(prefix=prefix, ignore=ignore, ignore_mismatch=ignore_mismatch)
+        self._path = path
+        # A wrong path is told now, and not when the graph has been built.
+        with NpzReader(path):
+            pass
+
+    def open(self) -> AbstractContextManager[StoredValues]:
+        """Open the file."""
+        return NpzReader(self._path)
+
+
+class SaverRestore(RestoreByName):
+    """Takes values from a checkpoint of `tf.compat.v1.train.Saver`, tpk's own or another program's.
+
+    Args:
+        path: prefix of a checkpoint, such as ``run/model-900``, one of its files, or a directory whose latest
+            checkpoint is taken.
+        prefix: each name in the checkpoint stands for the variable ``<prefix>/<name>``; what the graph has outside
+            of that scope keeps its initial value.
+        ignore: names that are left out, as in the graph or as in the checkpoint, with or without ``:0``.
+
+    Raises:
+        CheckpointError: if there is no checkpoint.
+
+    Example:
+        ```python
+        trainer.train(..., session_init=tpk.SaverRestore("runs/pretrained", prefix="backbone", ignore=["global_step"]))
+        ```
+    """
+
+    def __init__(self, path: str | os.PathLike[str], prefix: str | None = None, ignore: Collection[str] = ()) -> None:
+        super().__init__(prefix=prefix, ignore=ignore)
+        self._checkpoint = find_checkpoint(path)
+
+    def open(self) -> AbstractContextManager[StoredValues]:
+        """Read the index of the checkpoint."""
+        values = CheckpointReader(self._checkpoint)
+        if values.is_object_based:
+            raise _no_names(values)
+        return nullcontext(values)
+
+
+class SaverRestoreRelaxed(SaverRestore):
+    """Takes values from a checkpoint like `SaverRestore`, and makes do with other shapes.
+
+    A value that has as many elements as its variable is reshaped; any other that does not fit is left out with a
+    warning. The arguments are those of `SaverRestore`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], prefix: str | None = None, ignore: Collection[str] = ()) -> None:
+        super().__init__(path, prefix, ignore)
+        self._ignore_mismatch = True
+
+
+class ChainInit(SessionInit):
+    """Takes values from several places in order; what a later one has wins. One table tells what came from where.
+
+    Args:
+        inits: what `as_session_init` understands, each; None is left out.
+
+    Raises:
+        CheckpointError: if one of them is nothing of that.
+
+    Example:
+        ```python
+        trainer.train(..., session_init=tpk.ChainInit(["backbone.npz", tpk.SaverRestore("runs/head", prefix="head")]))
+        ```
+    """
+
+    def __init__(self, inits: Iterable[Any]) -> None:
+        given = [as_session_init(each) for each in inits]
+        self.inits: list[SessionInit] = []
+        for each in given:
+            if isinstance(each, ChainInit):
+                self.inits += each.inits
+            elif each is not None:
+                self.inits.append(each)
+
+    def run(self, sess: Any) -> None:
+        """Assign the values.
+
+        Raises:
+            CheckpointError: if one of them cannot be restored. Those next to each other are checked together before
+                any value is assigned.
+        """
+        for are_by_name, group in itertools.groupby(self.inits, lambda each: isinstance(each, RestoreByName)):
+            members = list(group)
+            if are_by_name:
+                _run_together(sess, members)
+            else:
+                for each in members:
+                    each.run(sess)
+
+
+class SmartInit(ChainInit):
+    """Takes values from whatever `obj` is.
+
+    Args:
+        obj: the path of a checkpoint (prefix, file or directory) or of an ``.npz`` file, a mapping of names to
+            arrays, a `SessionInit`, a list of those, or None or ``""`` for nothing.
+        ignore_mismatch: a value of another shape than its variable is reshaped if it has as many elements, and left
+            out with a warning if not; otherwise it is an error. It does not change a `SessionInit` in `obj`.
+
+    Raises:
+        CheckpointError: if `obj` is none of these, or does not exist.
+
+    Example:
+        ```python
+        trainer.train(..., session_init=tpk.SmartInit(args.load, ignore_mismatch=True))
+        ```
+    """
+
+    def __init__(self, obj: Any, *, ignore_mismatch: bool = False) -> None:
+        inits: list[SessionInit | None]
+        if isinstance(obj, list | tuple):
+            inits = [SmartInit(each, ignore_mismatch=ignore_mismatch) for each in obj]
+        elif isinstance(obj, str) and not obj:
+            inits = []
+        elif ignore_mismatch:
+            inits = [_as_relaxed_init(obj)]
+        else:
+            inits = [as_session_init(obj)]
+        super().__init__(inits)
+
+
+def as_session_init(value: Any) -> SessionInit | None:
+    """Return the `SessionInit` that `value` means.
+
+    Args:
+        value: a `SessionInit`, a path of a checkpoint or of an ``.npz`` file, a mapping of names to arrays, a list of
+            those (see `ChainInit`), or None.
+
+    Raises:
+        CheckpointError: if it is none of these.
+    """
+    if value is None or isinstance(value, SessionInit):
+        return value
+    if isinstance(value, Mapping):
+        return DictRestore(value)
+    if isinstance(value, str | os.PathLike):
+        return NpzRestore(value) if _is_npz(value) else SaverRestore(value)
+    if isinstance(value, list | tuple):
+        return ChainInit(value)
+    raise CheckpointError(
+        f"session_init is {value!r}, a {type(value).__name__}; expected a SessionInit, the path of a checkpoint or "
+        "of an .npz file, a mapping of variable names to arrays, or a list of those."
+    )
+
+
+def _as_relaxed_init(value: Any) -> SessionInit | None:
+    if isinstance(value, Mapping):
+        return DictRestore(value, ignore_mismatch=True)
+    if isinstance(value, str | os.PathLike):
+        return NpzRestore(value, ignore_mismatch=True) if _is_npz(value) else SaverRestoreRelaxed(value)
+    return as_session_init(value)
+
+
+def _is_npz(path: str | os.PathLike[str]) -> bool:
+    return os.fspath(path).endswith(".npz")
+
+
+def _run_together(sess: Any, inits: Iterable[Any]) -> None:
+    with ExitStack() as stack:
+        restore_matches(sess, [each.match(sess.graph, stack.enter_context(each.open())) for each in inits])
+
+
+def _no_names(values: CheckpointReader) -> CheckpointError:
+    keys = values.keys_by_variable_name()
+    examples = ", ".join(f"{name!r} is under {key!r}" for name, key in sorted(keys.items())[:3])
+    return CheckpointError(
+        f"{values.source} was written by tf.train.Checkpoint, which names values by the path of Python objects and "
+        f"not by variables{f' ({examples}, …)' if examples else ''}. Give the names yourself: "
+        f"values = CheckpointReader({values.source!r}), from tpk.session; "
+        "tpk.DictRestore({name: values[key] for name, key in values.keys_by_variable_name().items()}), "
+        "with the names changed to those of the graph where they differ."
+    )

@@ -1,0 +1,1 @@
+from .spec import Cluster as Cluster

@@ -1,0 +1,109 @@
+"""TensorFlow's gRPC server of this process: started once, kept for as long as the process lives."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from typing import Any
+
+import attrs
+import tensorflow as tf
+
+from tpk.cluster.connections import are_on_loopback, confine_to_loopback
+from tpk.cluster.spec import Cluster
+from tpk.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_lock = threading.Lock()
+_running: RunningServer | None = None
+
+
+@attrs.define
+class RunningServer:
+    """The server of this process.
+
+    Attributes:
+        cluster: as what it was started.
+        cpu_devices: how many logical CPU devices it has.
+        target: what a session connects to.
+        trainings: how many trainings have used it, the one under way included.
+    """
+
+    cluster: Cluster
+    cpu_devices: int
+    target: str
+    trainings: int = 0
+
+
+def start_server(cluster: Cluster, config: Any) -> RunningServer:
+    """Return the server of this process, which is started unless it runs already.
+
+    TensorFlow cannot stop a server; so the next training of the process goes on with it.
+
+    Args:
+        cluster: who is in the cluster, and who this process is.
+        config: `tf.compat.v1.ConfigProto` with the number of CPU devices, the threads, and the GPU options of the
+            server; those of a session that connects to it count for nothing.
+
+    Raises:
+        ConfigError: if the port is in use, or this process has a server that is another one.
+    """
+    global _running
+    with _lock:
+        # To ask a map of a protocol buffer by an index would set it to 0.
+        cpu_devices = max(config.device_count.get("CPU", 0), 1)
+        if _running is None:
+            target = _start(cluster, config)
+            _running = RunningServer(cluster, cpu_devices, target)
+        elif cluster != _running.cluster:
+            raise ConfigError(
+                f"this process is {_name(_running.cluster)} of the cluster {_running.cluster.jobs} for good, since "
+                f"TensorFlow cannot stop a server; it cannot become {_name(cluster)} of {cluster.jobs}. Start a new "
+                "process for that."
+            )
+        elif cpu_devices > _running.cpu_devices:
+            raise ConfigError(
+                f"the server of this process has {_running.cpu_devices} CPU devices, and {cpu_devices} are wanted now; "
+                "TensorFlow cannot add any. Let the first training of the process have as many devices as the others."
+            )
+        _running.trainings += 1
+        return _running
+
+
+def _start(cluster: Cluster, config: Any) -> str:
+    try:
+        server = tf.compat.v1.train.Server(
+            tf.train.ClusterSpec({job: list(addresses) for job, addresses in cluster.jobs.items()}),
+            job_name=cluster.job,
+            task_index=cluster.index,
+            config=config,
+        )
+    except tf.errors.OpError as error:
+        raise ConfigError(
+            f"{_name(cluster)} cannot listen at port {cluster.port}: {error.message}. Probably another process does, "
+            f"maybe one that an earlier training has left behind: `ss -ltnp 'sport = :{cluster.port}'` tells. End "
+            "it, or give the cluster other ports."
+        ) from error
+    # The destructor of a server waits for all who are connected, so that a process would hang in its exit.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(server._server))
+    logger.info("%s listens", _name(cluster))
+    _close_to_others(cluster)
+    return str(server.target)
+
+
+def _close_to_others(cluster: Cluster) -> None:
+    """Let only those of the cluster reach the server, where that is possible: TensorFlow has it listen everywhere."""
+    members = [address for addresses in cluster.jobs.values() for address in addresses]
+    if not are_on_loopback(members) or not confine_to_loopback(cluster.port):
+        logger.warning(
+            "TensorFlow's server listens at port %d of all network interfaces, and asks nobody who they are: whoever "
+            "reaches it can run code in this process. Train within a private network, or let a firewall admit nobody "
+            "to the port but the hosts of the cluster",
+            cluster.port,
+        )
+
+
+def _name(cluster: Cluster) -> str:
+    return cluster.name_of(cluster.job, cluster.index)

@@ -1,0 +1,1 @@
+"""Datapoints over ZeroMQ: sender, receiver, their sockets, keys and messages."""

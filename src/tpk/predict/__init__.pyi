@@ -1,0 +1,17 @@
+from .batching import MultiThreadAsyncPredictor as MultiThreadAsyncPredictor
+from .config import PredictConfig as PredictConfig
+from .dataset import (
+    DatasetPredictor as DatasetPredictor,
+    MultiProcessDatasetPredictor as MultiProcessDatasetPredictor,
+    SimpleDatasetPredictor as SimpleDatasetPredictor,
+)
+from .export import ModelExporter as ModelExporter
+from .export_signature import ExportedSignature as ExportedSignature
+from .feedfree import FeedfreePredictor as FeedfreePredictor
+from .multi_tower import MultiTowerOfflinePredictor as MultiTowerOfflinePredictor
+from .offline import OfflinePredictor as OfflinePredictor
+from .online import OnlinePredictor as OnlinePredictor
+from .weights import (
+    AveragedWeights as AveragedWeights,
+    InitialValues as InitialValues,
+)

@@ -1,0 +1,8 @@
+from .creator import (
+    NewSessionCreator as NewSessionCreator,
+    ReuseSessionCreator as ReuseSessionCreator,
+    SessionCreator as SessionCreator,
+    default_session_config as default_session_config,
+)
+from .hooked import HookedSession as HookedSession
+from .progress import Progress as Progress

@@ -1,0 +1,1 @@
+"""Training in several processes by TensorFlow's collective ops."""

@@ -1,0 +1,1 @@
+"""Training in several workers whose variables are on parameter servers."""

@@ -1,0 +1,124 @@
+"""Workers that share the variables on parameter servers, and update them without waiting for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.objective import Objective
+from tpk.strategies.all_reduce import mean_of
+from tpk.strategies.base import GetInputs
+from tpk.strategies.parameter_servers.base import DistributedStrategy
+from tpk.strategies.towers import build_on_multi_tower, check_gradients_alike, in_turn
+from tpk.strategies.update_order import after_reads, apply_in_groups
+from tpk.tower.tower_func import TowerFunc
+
+
+class DistributedParameterServerStrategy(DistributedStrategy):
+    """Workers whose towers read all variables from parameter servers, and update them as soon as they can.
+
+    In each step a worker fetches the trainable variables once, all of its towers compute their gradients from these
+    values, and the means of the gradients over the towers are applied on the parameter servers. Workers do not wait for
+    each other: their updates mix, so two runs are never alike, unless there is one worker. `steps_per_epoch` and
+    `global_step` count the steps of each worker. Only to end or to save together do they meet: about every ten seconds,
+    and at the end of each epoch. While the chief evaluates or saves, the others go on.
+
+    All variables of the model, of its optimizers too, are on the parameter servers, spread over them by their sizes;
+    non-trainable ones, such as the moving averages of batch normalization, are updated by all workers.
+
+    Args:
+        devices: the devices of this worker: a count, indices, or device strings; see `resolve_devices`.
+        cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
+            `tf.compat.v1.train.Server`; None to look into the environment.
+        caching_device: where the values that were fetched are kept during the step. Variables with a constraint are not
+            kept, but fetched by each op that reads them.
+        shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
+        options: ``start_timeout``, ``timeout``, ``late_after``, ``patience`` and ``server_config``; see
+            `DistributedStrategy`.
+
+    Raises:
+        ConfigError: if a device does not exist, or the cluster is not as it should be.
+
+    Example:
+        ```python
+        # tpk launch -n 2 --ps 1 train.py
+        trainer = tpk.SingleCostTrainer(tpk.use("distributed_parameter_server", devices=4))
+        ```
+    """
+
+    is_reproducible = False
+
+    def __init__(
+        self, devices: Any = None, cluster: Any = None, caching_device: str = "/cpu:0", **options: Any
+    ) -> None:
+        super().__init__(devices, cluster, **options)
+        self._caching_device = f"{self.cluster.device}{caching_device}"
+
+    def join(self) -> None:
+        """Meet the other processes. Within an epoch the workers meet less often than those that are in step."""
+        super().join()
+        self.process_group.seconds_between_meetings = 10.0
+
+    def build(
+        self,
+        tower_func: TowerFunc,
+        get_inputs: GetInputs,
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]] = ((0,),),
+    ) -> list[Any]:
+        """Build the towers of this worker, the means of their gradients, and the train ops."""
+        self.begin_build()
+        take = in_turn(get_inputs)
+        with self._cached_variables():
+            towers = build_on_multi_tower(
+                self.devices, lambda: tower_func(*take()), place=lambda device: self.placement.for_worker(device)
+            )
+        with tf.compat.v1.device(self.placement):
+            optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
+        gradients: list[Gradients] = []
+        for objective, optimizer in zip(objectives, optimizers, strict=True):
+            rows = []
+            for index, tower in enumerate(towers):
+                with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
+                    cost = objective.cost_in(tower.output)
+                    chosen = objective.select(tower.variables)
+                    rows.append(compute_gradients(optimizer, cost, chosen))
+            check_gradients_alike(towers, rows)
+            with tf.name_scope("average_gradients"):
+                gradients.append([self._mean(turn, pairs) for turn, pairs in enumerate(zip(*rows, strict=True))])
+
+        def apply(position: int, name: str) -> Any:
+            costs = [objectives[position].cost_in(tower.output) for tower in towers]
+            tower_ops = [op for tower in towers for op in tower.ops]
+            with (
+                tf.compat.v1.device(self.placement.for_worker(self.placement.ps_devices[0])),
+                after_reads(tower_ops, costs, gradients[position]),
+            ):
+                return optimizers[position].apply_gradients(gradients[position], name=name)
+
+        return apply_in_groups(groups, gradients, apply)
+
+    def _mean(self, turn: int, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+        """The mean over the towers; it is computed here, so that only one gradient is sent."""
+        with tf.device(self.devices[turn % len(self.devices)]):
+            return mean_of([gradient for gradient, _ in pairs]), pairs[0][1]
+
+    @contextmanager
+    def _cached_variables(self) -> Iterator[None]:
+        """Within the context, what towers read of a trainable variable is fetched once in each step.
+
+        Not so with a constraint: optimizers would compute the new value from what was fetched before their update.
+        """
+
+        def creator(next_creator: Any, **options: Any) -> Any:
+            is_cached = options.get("trainable") is not False and options.get("constraint") is None
+            if is_cached and options.get("caching_device") is None:
+                options["caching_device"] = self._caching_device
+            return next_creator(**options)
+
+        with tf.variable_creator_scope(creator):
+            yield

@@ -1,0 +1,242 @@
+"""Workers with replicates of the model on each device, whose gradients parameter servers apply together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk.errors import TowerError
+from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.objective import Objective
+from tpk.graph.variable_creation import make_local
+from tpk.graph.variables import variable_name
+from tpk.plugin import Callback
+from tpk.strategies.all_reduce import mean_of
+from tpk.strategies.base import GetInputs
+from tpk.strategies.parameter_servers.base import DistributedStrategy
+from tpk.strategies.parameter_servers.queues import StepQueues
+from tpk.strategies.replicated import POST_INIT_OPS_KEY, Synchronize, get_post_init_ops
+from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
+from tpk.strategies.update_order import after_reads, apply_in_groups
+from tpk.tower.context import PredictTowerContext
+from tpk.tower.tower_func import TowerFunc
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+GraphKeys = tf.compat.v1.GraphKeys
+
+_MAIN = "tower0"
+
+
+class DistributedReplicatedStrategy(DistributedStrategy):
+    """Workers and parameter servers that train in step, with a replicate of the model on each device of each worker.
+
+    Every tower takes its own datapoint. The means of the gradients over the towers of a worker go to the parameter
+    servers. There the optimizer of the chief applies the means over all workers to the global variables, once for all;
+    then each worker copies them to its devices. So N workers with M devices train as one process does on the
+    concatenated batch, all replicates stay identical, bit by bit, and no two runs with one seed differ.
+
+    The global variables are called what the user calls them, and are saved; so are the slots of the optimizer, which
+    are with them on the parameter servers, and the optimizer's own variables, such as a learning rate. Those of the
+    towers are local variables. Variables are spread over several parameter servers by their sizes.
+
+    Non-trainable variables, such as the moving averages of batch normalization, are each tower's own. Those of the
+    chief's first tower are saved; at the end of each epoch all other first towers get their values.
+
+    Args:
+        devices: the devices of this worker: a count, indices, or device strings; see `resolve_devices`.
+        cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
+            `tf.compat.v1.train.Server`; None to look into the environment.
+        shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
+        options: ``start_timeout``, ``timeout``, ``late_after``, ``patience`` and ``server_config``; see
+            `DistributedStrategy`.
+
+    Raises:
+        ConfigError: if a device does not exist, or the cluster is not as it should be.
+
+    Example:
+        ```python
+        # tpk launch -n 2 --ps 1 train.py
+        trainer = tpk.SingleCostTrainer(tpk.use("distributed_replicated", devices=4))
+        ```
+    """
+
+    _untrained: list[Any]
+    _copies: dict[str, list[Any]]
+    _make_alike: Any = None
+
+    def build(
+        self,
+        tower_func: TowerFunc,
+        get_inputs: GetInputs,
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]] = ((0,),),
+    ) -> list[Any]:
+        """Build the towers of this worker, and the train ops, which make a step together with those of the others."""
+        self.begin_build()
+        take = in_turn(get_inputs)
+        vs_names = [f"tower{index}" for index in range(len(self.devices))]
+        towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
+        shared = self._share_trained_variables(towers)
+        with tf.compat.v1.device(self.placement):
+            optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
+        gradients = [
+            self._mean_gradients(objective, optimizer, towers, shared)
+            for objective, optimizer in zip(objectives, optimizers, strict=True)
+        ]
+
+        def apply(position: int, name: str) -> Any:
+            costs = [objectives[position].cost_in(tower.output) for tower in towers]
+            return self._apply_together(optimizers[position], gradients[position], name, towers, costs)
+
+        return apply_in_groups(groups, gradients, apply)
+
+    def callbacks(self) -> list[Callback]:
+        """Return what tells of failures elsewhere, and what gives all workers the same non-trainable variables."""
+        return [*super().callbacks(), WatchSteps(self), Synchronize(self.synchronize)]
+
+    def complete_graph(self) -> None:
+        """Make one op of the post-init ops that the graph has by now."""
+        self._make_alike = tf.group(*get_post_init_ops())
+
+    def after_restore(self, sess: Any) -> None:
+        """Give the other workers the values of the chief's own variables, and all towers those of the global ones."""
+        super().after_restore(sess)
+        with self.explained():
+            sess.run(self._make_alike)
+
+    def synchronize(self, sess: Any) -> None:
+        """Give the first towers of the other workers the non-trainable variables of the chief's."""
+        self.share(sess, self._untrained)
+
+    def predict_context(self, ns_name: str) -> PredictTowerContext:
+        """Return the context of an inference tower: it reads the variables of this worker's first tower."""
+        return PredictTowerContext(ns_name=ns_name, vs_name=_MAIN)
+
+    def _share_trained_variables(self, towers: Sequence[Tower]) -> dict[str, Any]:
+        """Create a global variable for each trainable one, and what copies it to the towers; return them by name."""
+        by_name = [{_plain_name(tower, each): each for each in tower.created} for tower in towers]
+        main = by_name[0]
+        for tower, own in zip(towers, by_name, strict=True):
+            differing = (own.keys() - main.keys()) | ({name for name in main if main[name].trainable} - own.keys())
+            if differing:
+                raise TowerError(
+                    f"the tower in {tower.vs_name!r} did not create the same variables as the first one: "
+                    f"{', '.join(sorted(differing))}. A tower function has to build the same model each time."
+                )
+        of_model = {variable.name for variable in tf.compat.v1.get_collection(GraphKeys.MODEL_VARIABLES)}
+        trained = {name: variable for name, variable in main.items() if variable.trainable}
+        self._untrained = [variable for variable in main.values() if not variable.trainable]
+        make_local([*trained.values(), *(variable for own in by_name[1:] for variable in own.values())])
+        shared = {}
+        for name, variable in trained.items():
+            with tf.name_scope(""), tf.compat.v1.device(self.placement):
+                shared[name] = _global_variable(name, variable, variable.name in of_model)
+        self._copies = {name: [own[name] for own in by_name] for name in trained}
+        with tf.name_scope("post_init"):
+            for name in main:
+                source = shared.get(name, main[name])
+                copies = [own[name] for own in by_name if name in own and own[name] is not source]
+                for op in self._copy(source, copies):
+                    tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
+        return shared
+
+    def _mean_gradients(
+        self, objective: Objective, optimizer: Any, towers: Sequence[Tower], shared: dict[str, Any]
+    ) -> Gradients:
+        """The means over the towers of this worker, with the global variables."""
+        rows: list[Gradients] = []
+        for index, tower in enumerate(towers):
+            with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
+                variables = objective.select(tower.variables, tower.vs_name)
+                cost = objective.cost_in(tower.output)
+                rows.append(compute_gradients(optimizer, cost, variables))
+        check_gradients_alike(towers, rows)
+        means = []
+        with tf.name_scope("average_gradients"):
+            for turn, pairs in enumerate(zip(*rows, strict=True)):
+                with tf.device(self.devices[turn % len(self.devices)]):
+                    mean = mean_of([gradient for gradient, _ in pairs])
+                means.append((mean, shared[_plain_name(towers[0], pairs[0][1])]))
+        return means
+
+    def _apply_together(
+        self, optimizer: Any, gradients: Gradients, name: str, towers: Sequence[Tower], costs: Sequence[Any]
+    ) -> Any:
+        """The op that makes one step together with the other workers."""
+        queues = StepQueues(f"{name}_{self.server.trainings}", self.rank, self.world_size, gradients)
+        with tf.name_scope(f"{name}_of_workers"):
+            pushed = queues.push()
+        # Those who are not the chief build it all the same, though nobody runs it: so all of them have one graph.
+        with tf.compat.v1.device(self.placement.for_worker(self.placement.ps_devices[0])):
+            with tf.name_scope("average_over_workers"):
+                means = queues.take_means()
+            applied = optimizer.apply_gradients(means, name=name)
+        with tf.name_scope(f"{name}_of_workers"):
+            if self.is_chief:
+                with tf.control_dependencies([applied]):
+                    done = tf.group(applied, queues.tell_others())
+            else:
+                done = queues.wait_for_chief()
+            copied = [(grad, variable, self._copies[variable_name(variable)]) for grad, variable in gradients]
+            of_towers = [(grad, replicate) for grad, _, replicates in copied for replicate in replicates]
+            tower_ops = [op for tower in towers for op in tower.ops]
+            with after_reads(tower_ops, costs, of_towers), tf.control_dependencies([done]):
+                copies = [op for _, variable, replicates in copied for op in self._copy(variable, replicates)]
+        return tf.group(pushed, done, *copies, name=f"{name}/all")
+
+    def _copy(self, source: Any, copies: Sequence[Any]) -> list[Any]:
+        """The ops that give the towers' variables the value of another one, which is sent to this worker once."""
+        value = source.read_value()
+        with tf.device(self.devices[0]):
+            value = tf.identity(value)
+        return [copy.assign(value, read_value=False) for copy in copies]
+
+
+def _plain_name(tower: Tower, variable: Any) -> str:
+    """What the user calls a variable of a tower."""
+    return variable_name(variable).removeprefix(f"{tower.vs_name}/")
+
+
+def _global_variable(name: str, local: Any, of_model: bool) -> Any:
+    """The global variable of which `local` is a copy."""
+    variable = tf.compat.v1.Variable(
+        local.initial_value,
+        trainable=True,
+        collections=[GraphKeys.GLOBAL_VARIABLES, *([GraphKeys.MODEL_VARIABLES] if of_model else [])],
+        name=name,
+        dtype=local.dtype.base_dtype,
+        constraint=local.constraint,
+        use_resource=hasattr(local, "handle"),
+    )
+    part = getattr(local, "_save_slice_info", None)
+    if part is not None:
+        whole = part.full_name.removeprefix(f"{_MAIN}/")
+        variable._set_save_slice_info(
+            tf.Variable.SaveSliceInfo(whole, part.full_shape, part.var_offset, part.var_shape)
+        )
+    return variable
+
+
+class WatchSteps(Callback):
+    """Says when this worker is in a step, in which it waits for the others."""
+
+    chief_only = False
+
+    def __init__(self, strategy: DistributedReplicatedStrategy) -> None:
+        self._strategy = strategy
+
+    def before_train(self, trainer: Trainer) -> None:
+        """Take what each step needs."""
+        self._begin, self._end = self._strategy.presence.begin_step, self._strategy.presence.end_step
+
+    def before_run(self, run_context: Any) -> None:
+        """A step begins."""
+        self._begin()
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """It is done."""
+        self._end()

@@ -1,0 +1,20 @@
+from .config import TrainConfig as TrainConfig
+from .launch import launch_train_with_config as launch_train_with_config
+from .model_desc import ModelDesc as ModelDesc
+from .multi_objective import MultiObjectiveTrainer as MultiObjectiveTrainer
+from .tower_trainer import (
+    SingleCostTrainer as SingleCostTrainer,
+    TowerTrainer as TowerTrainer,
+)
+from .trainer import Trainer as Trainer
+from .trainers import (
+    AsyncMultiGPUTrainer as AsyncMultiGPUTrainer,
+    CollectiveTrainer as CollectiveTrainer,
+    DistributedParameterServerTrainer as DistributedParameterServerTrainer,
+    DistributedReplicatedTrainer as DistributedReplicatedTrainer,
+    QueueInputTrainer as QueueInputTrainer,
+    SimpleTrainer as SimpleTrainer,
+    SyncMultiGPUTrainer as SyncMultiGPUTrainer,
+    SyncMultiGPUTrainerParameterServer as SyncMultiGPUTrainerParameterServer,
+    SyncMultiGPUTrainerReplicated as SyncMultiGPUTrainerReplicated,
+)

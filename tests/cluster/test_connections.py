@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tpk.cluster.connections import Connections, are_on_loopback, confine_to_loopback
+
+
+@pytest.fixture
+def listener():
+    """Something that accepts connections, at IPv4 addresses in any case, and never answers."""
+    both = socket.has_dualstack_ipv6()
+    with socket.create_server(
+        ("", 0), family=socket.AF_INET6 if both else socket.AF_INET, dualstack_ipv6=both
+    ) as server:
+        yield server.getsockname()[1]
+
+
+def connect(host, port, family=socket.AF_INET):
+    connection = socket.socket(family)
+    connection.settimeout(20)
+    connection.connect((host, port))
+    return connection
+
+
+def has_ended(connection):
+    connection.settimeout(0.0)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_who_waits_for_an_answer_is_freed(listener, name):
+    with connect("127.0.0.1", listener) as waiting:
+        assert Connections([f"{name}:{listener}"]).hang_up([f"{name}:{listener}"]) == 1
+        assert waiting.recv(1) == b""
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
+def test_a_connection_of_ipv6_to_an_address_of_ipv4_is_found(listener):
+    with connect("::ffff:127.0.0.1", listener, socket.AF_INET6) as mapped, connect("::1", listener, socket.AF_INET6):
+        assert Connections([f"127.0.0.1:{listener}"]).hang_up([f"127.0.0.1:{listener}"]) == 1
+        assert has_ended(mapped)
+
+
+def test_other_connections_are_left_alone(listener):
+    with socket.create_server(("127.0.0.1", 0)) as server, connect("127.0.0.1", listener) as ended:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with connect(*server.getsockname()) as other:
+            connections = Connections([f"127.0.0.1:{listener}", address])
+            assert connections.hang_up([f"127.0.0.1:{listener}"]) == 1
+            assert has_ended(ended)
+            assert not has_ended(other)
+
+
+def test_nothing_is_connected_to_a_host_that_nobody_knows():
+    address = "no-such-host.invalid:2222"
+    assert Connections([address]).hang_up([address]) == 0
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        (["127.0.0.1:2222", "127.0.0.5:2222", "localhost:2223"], True),
+        (["[::1]:2222"], True),
+        (["127.0.0.1:2222", "192.0.2.7:2222"], False),
+        (["localhost:2222", "no-such-host.invalid:2222"], False),
+    ],
+)
+def test_addresses_that_only_this_host_can_reach(addresses, expected):
+    assert are_on_loopback(addresses) is expected
+
+
+def test_a_port_that_cannot_be_confined_is_told(listener, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = closed.getsockname()[1]
+    assert not confine_to_loopback(nobody)
+    monkeypatch.delattr(socket, "SO_BINDTODEVICE", raising=False)
+    assert not confine_to_loopback(listener)
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_BINDTODEVICE"), reason="needs Linux")
+def test_a_port_that_is_confined_is_still_reached_by_loopback(listener):
+    with connect("127.0.0.1", listener) as before:
+        assert confine_to_loopback(listener)
+        before.sendall(b"x")
+        connect("127.0.0.1", listener).close()

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from tpk.cluster.spec import Cluster
+from tpk.errors import ConfigError, TrainerStateError
+from tpk.strategies.collective.strategy import CollectiveStrategy
+
+PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"communication": "pigeon"}, "no communication 'pigeon'; expected one of 'auto', 'ring', 'nccl'"),
+        ({"communication": "nccl"}, "'nccl' needs GPUs, but the first device is .*Use 'ring'"),
+        ({"compression": "zip"}, "compression='zip': expected one of None, 'fp16', 'bf16'"),
+        ({"timeout": 0}, "timeout=0: expected a positive number"),
+        ({"cluster": Cluster(workers=PAIR.workers, ps=["127.0.0.1:1"], job="ps")}, "has no parameter servers"),
+    ],
+)
+def test_wrong_options_are_told(options, message):
+    with pytest.raises(ConfigError, match=message):
+        CollectiveStrategy(**{"cluster": PAIR, **options})
+
+
+def test_what_needs_the_others_says_that_they_have_not_met():
+    strategy = CollectiveStrategy(cluster=PAIR)
+    with pytest.raises(TrainerStateError, match=r"before join\(\)"):
+        _ = strategy.peers
+    with tf.Graph().as_default(), pytest.raises(TrainerStateError, match=r"join\(\) has to come before"):
+        strategy.mean_over_processes([tf.ones([2])])

@@ -9,9 +9,9 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from tpk.dataflow import HDF5Serializer, LMDBSerializer, NumpySerializer, TFRecordSerializer
 from tpk.dataflow.memory import ALIGNMENT
 from tpk.dataflow.position import Position
-from tpk.dataflow.serialize import HDF5Serializer, LMDBSerializer, NumpySerializer, TFRecordSerializer
 from tpk.errors import ConfigError, InputError
 
 pytest.importorskip("tensorflow")

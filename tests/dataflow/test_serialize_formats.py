@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from tpk.dataflow.serialize import HDF5Serializer, LMDBSerializer, NumpySerializer, TFRecordSerializer
+from tpk.dataflow import HDF5Serializer, LMDBSerializer, NumpySerializer, TFRecordSerializer
 from tpk.dataflow.serialize.packing import DatapointPacker
 from tpk.errors import InputError
 

@@ -173,7 +173,7 @@ import sys, threading
 import numpy as np
 import tensorflow as tf
 import tpk
-from tpk.dataflow.parallel import MultiProcessRunner
+from tpk.dataflow import MultiProcessRunner
 
 class Model(tpk.ModelDesc):
     def inputs(self):

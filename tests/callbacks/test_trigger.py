@@ -181,12 +181,19 @@ def test_only_a_callback_can_be_wrapped(offered):
     "named", [Recorder, tpk.use("RunOp", op=None), "EstimatedTimeLeft", "tpk.callbacks:ModelSaver"]
 )
 def test_a_wrapped_callback_may_be_named_in_any_way(named):
-    assert isinstance(EnableCallbackIf(named, lambda self: True).cb, tpk.Callback)
+    wrapper = EnableCallbackIf(named, lambda self: True)
+    wrapper.resolve_plugins()
+    assert isinstance(wrapper.cb, tpk.Callback)
+    wrapped = wrapper.cb
+    wrapper.resolve_plugins()
+    assert wrapper.cb is wrapped
 
 
 def test_a_wrapped_name_that_leads_nowhere_is_an_error():
+    trigger = PeriodicTrigger(EnableCallbackIf("ModelSavr", lambda self: True), every_k_epochs=1)
+    assert repr(trigger) == "PeriodicTrigger(EnableCallbackIf('ModelSavr'))"
     with pytest.raises(UnknownPluginError, match="did you mean 'ModelSaver'"):
-        PeriodicTrigger("ModelSavr", every_k_epochs=1)
+        train(trigger)
 
 
 @pytest.mark.parametrize(

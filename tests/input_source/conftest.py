@@ -65,12 +65,8 @@ class Drive:
         self._default.__enter__()
         self.sess = tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={"CPU": len(self.towers)}))
         self.trainer = SimpleNamespace(sess=self.sess, graph=self.graph)
-        translators = [getattr(callback, "translate_error", None) for callback in self.callbacks]
         self.hooked_sess = HookedSession(
-            self.sess,
-            self.hooks.compile_step(),
-            Progress(),
-            translators=[translate for translate in translators if translate is not None],
+            self.sess, self.hooks.compile_step(), Progress(), translate=self.hooks.translate_error
         )
         try:
             self.hooks.hook.before_train(trainer=self.trainer)

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import tensorflow as tf
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 class TrainerStub:

@@ -6,7 +6,8 @@ import pytest
 
 from tpk.errors import ConfigError, HookError, StopTraining
 from tpk.monitors.base import Monitor
-from tpk.monitors.isolation import MAX_CONSECUTIVE_FAILURES, IsolatedMonitor
+from tpk.monitors.isolation import MAX_CONSECUTIVE_FAILURES
+from tpk.plugin import HookManager, hookimpl
 
 
 class Scripted(Monitor):
@@ -27,7 +28,7 @@ class Scripted(Monitor):
 
 
 def isolate(*script):
-    return IsolatedMonitor(Scripted(*script), "Scripted")
+    return Scripted(*script).isolation
 
 
 def report(isolated, times=1):
@@ -79,7 +80,7 @@ def test_successes_of_another_method_do_not_hide_that_one_always_fails():
         def flush(self):
             raise ConnectionError("no route")
 
-    isolated = IsolatedMonitor(CannotFlush(), "CannotFlush")
+    isolated = CannotFlush().isolation
     for _ in range(MAX_CONSECUTIVE_FAILURES):
         report(isolated)
         isolated.call("flush")
@@ -89,7 +90,7 @@ def test_successes_of_another_method_do_not_hide_that_one_always_fails():
 def test_a_disabled_monitor_may_still_close_what_it_opened():
     isolated = isolate(*[OSError("gone")] * 5)
     report(isolated, 5)
-    isolated.call("after_train", object())
+    isolated.monitor.hook_implementations()["after_train"]()
     assert isolated.monitor.closed
 
 
@@ -123,9 +124,9 @@ def test_a_wrong_option_is_an_error_before_training(hook):
     def fail(self, trainer):
         raise ConfigError("no place to write to")
 
-    isolated = IsolatedMonitor(type("Writer", (Monitor,), {hook: fail})(), "Writer")
+    writer = type("Writer", (Monitor,), {hook: fail})()
     with pytest.raises(ConfigError, match="no place"):
-        isolated.call(hook, object())
+        writer.hook_implementations()[hook](object())
 
 
 def test_any_other_error_before_training_is_isolated(caplog):
@@ -133,7 +134,7 @@ def test_any_other_error_before_training_is_isolated(caplog):
         def before_train(self):
             raise ConnectionError("no route")
 
-    IsolatedMonitor(NoNetwork(), "NoNetwork").call("before_train", object())
+    NoNetwork().hook_implementations()["before_train"]()
     assert "NoNetwork failed in before_train" in records(caplog)[0].getMessage()
 
 
@@ -142,9 +143,11 @@ def test_hooks_may_take_fewer_arguments():
         def after_run(self, run_values):
             self.got = run_values
 
-    isolated = IsolatedMonitor(Fewer(), "Fewer")
-    isolated.call("after_run", "context", "values")
-    assert isolated.monitor.got == "values"
+    fewer = Fewer()
+    hooks = HookManager()
+    hooks.register(fewer)
+    hooks.hook.after_run(run_context="context", run_values="values")
+    assert fewer.got == "values"
 
 
 def test_a_misspelled_hook_is_an_error():
@@ -153,4 +156,23 @@ def test_a_misspelled_hook_is_an_error():
             pass
 
     with pytest.raises(HookError, match="before_train"):
-        IsolatedMonitor(Misspelled(), "Misspelled")
+        HookManager().register(Misspelled())
+
+
+def test_a_misspelled_report_method_is_an_error():
+    class Misspelled(Monitor):
+        def proces_scalar(self, name, value):
+            pass
+
+    with pytest.raises(HookError, match="did you mean 'process_scalar'"):
+        HookManager().register(Misspelled())
+
+
+def test_a_monitor_is_no_wrapper_which_would_fail_in_what_it_wraps():
+    class Around(Monitor):
+        @hookimpl(wrapper=True)
+        def before_epoch(self):
+            yield
+
+    with pytest.raises(HookError, match=r"Around\.before_epoch is a hook wrapper"):
+        HookManager().register(Around())

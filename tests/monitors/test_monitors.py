@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from registered import RegisteredMonitors
 
 from tpk.checkpoint.encoding import decode, encode
-from tpk.errors import PluginError, StopTraining
-from tpk.monitors import Monitor, Monitors, ReportedValueError, UnknownScalarError
+from tpk.errors import StopTraining
+from tpk.monitors import Monitor, ReportedValueError, UnknownScalarError
+from tpk.plugin import Callback
 from tpk.plugin.implementations import implementations_of
 
 
@@ -50,15 +52,9 @@ class Broken(Monitor):
         raise OSError("gone")
 
 
-def make(trainer, *monitors, **options):
-    together = Monitors(monitors, **options)
-    together.trainer = trainer
-    return together
-
-
 def test_a_scalar_reaches_every_monitor_and_the_history(trainer):
     first, second = Recorder(), Recorder()
-    monitors = make(trainer, first, second)
+    monitors = RegisteredMonitors(trainer, first, second)
     trainer.global_step = 5
     monitors.put_scalar("val error, %", np.float32(0.5))
     trainer.global_step = 7
@@ -72,14 +68,14 @@ def test_a_scalar_reaches_every_monitor_and_the_history(trainer):
 
 def test_what_is_no_scalar_is_an_error_of_the_caller(trainer):
     with pytest.raises(ReportedValueError, match="'cost'"):
-        make(trainer, Recorder()).put_scalar("cost", [1, 2])
+        RegisteredMonitors(trainer, Recorder()).put_scalar("cost", [1, 2])
     with pytest.raises(UnknownScalarError, match="Reported so far: none"):
-        make(trainer).get_latest("cost")
+        RegisteredMonitors(trainer).get_latest("cost")
 
 
 def test_scalars_of_a_summary_arrive_as_scalars_too(trainer):
     recorder = Recorder()
-    monitors = make(trainer, recorder)
+    monitors = RegisteredMonitors(trainer, recorder)
     with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
         with tf.name_scope("tower0"):
             tf.compat.v1.summary.scalar("cost-summary", tf.constant(0.5))
@@ -94,7 +90,7 @@ def test_scalars_of_a_summary_arrive_as_scalars_too(trainer):
 
 def test_an_image_and_a_histogram_arrive_as_values_and_as_summaries(trainer):
     recorder = Recorder()
-    monitors = make(trainer, recorder)
+    monitors = RegisteredMonitors(trainer, recorder)
     monitors.put_image("digits", np.zeros((2, 8, 8, 1)))
     monitors.put_histogram("weights", np.arange(6).reshape(2, 3))
     assert recorder.images[0][1].shape == (2, 8, 8, 1)
@@ -105,7 +101,7 @@ def test_an_image_and_a_histogram_arrive_as_values_and_as_summaries(trainer):
 
 def test_what_is_not_finite_is_left_out_of_a_histogram_and_logged(trainer, caplog):
     recorder = Recorder()
-    monitors = make(trainer, recorder)
+    monitors = RegisteredMonitors(trainer, recorder)
     monitors.put_histogram("weights", [1.0, np.nan, np.inf])
     monitors.put_histogram("all bad", [np.nan])
     assert [(name, values.tolist()) for name, values in recorder.histograms] == [("weights", [1.0])]
@@ -118,24 +114,24 @@ def test_an_event_gets_step_and_time(trainer):
     trainer.global_step = 12
     event = tf.compat.v1.Event()
     event.tagged_run_metadata.tag = "step12"
-    make(trainer, recorder, clock=lambda: 1234.5).put_event(event)
+    RegisteredMonitors(trainer, recorder, clock=lambda: 1234.5).put_event(event)
     (arrived,) = recorder.events
     assert (arrived.step, arrived.wall_time, arrived.tagged_run_metadata.tag) == (12, 1234.5, "step12")
     assert event.step == 0, "the caller's event is not changed"
     with pytest.raises(ReportedValueError, match="put_event"):
-        make(trainer).put_event("now")
+        RegisteredMonitors(trainer).put_event("now")
 
 
 def test_one_broken_monitor_does_not_rob_the_others(trainer, caplog):
     recorder = Recorder()
-    monitors = make(trainer, Broken(), recorder)
+    monitors = RegisteredMonitors(trainer, Broken(), recorder)
     for _ in range(7):
         monitors.put_scalar("cost", 1)
-        monitors.trigger_epoch(trainer)
+        monitors.call("trigger_epoch")
     assert len(recorder.scalars) == recorder.flushes == 7
-    monitors.after_train(trainer)
+    monitors.call("after_train")
     assert "Broken is disabled" in caplog.text
-    assert "Broken failed in 9 of 9 calls and was disabled" in caplog.records[-1].getMessage()
+    assert "Broken failed in 9 of 10 calls and was disabled" in caplog.records[-1].getMessage()
 
 
 def test_a_request_to_stop_is_raised_after_all_have_got_the_report(trainer):
@@ -145,16 +141,16 @@ def test_a_request_to_stop_is_raised_after_all_have_got_the_report(trainer):
 
     recorder = Recorder()
     with pytest.raises(StopTraining, match="good enough"):
-        make(trainer, Stop(), recorder).put_scalar("cost", 0)
+        RegisteredMonitors(trainer, Stop(), recorder).put_scalar("cost", 0)
     assert recorder.scalars == [(0, "cost", 0)]
 
 
 def test_only_the_chief_hands_on_but_every_process_keeps_the_history(trainer):
     recorder = Recorder()
-    monitors = make(trainer, recorder, is_chief=False)
+    monitors = RegisteredMonitors(trainer, recorder, is_chief=False)
     monitors.put_scalar("cost", 0.5)
-    monitors.trigger_epoch(trainer)
-    monitors.after_train(trainer)
+    monitors.call("trigger_epoch")
+    monitors.call("after_train")
     assert recorder.scalars == []
     assert recorder.flushes == 0
     assert monitors.get_latest("cost") == 0.5
@@ -165,40 +161,42 @@ def test_only_hooks_that_a_monitor_implements_are_registered():
         def trigger_step(self, trainer):
             pass
 
-    assert set(Monitors([]).hook_implementations()) == {"trigger_epoch", "after_train"}
-    assert set(Monitors([EachStep()]).hook_implementations()) == {
-        "trigger_step",
-        "trigger_epoch",
-        "after_train",
-    }
-    assert set(Monitors([EachStep()], is_chief=False).hook_implementations()) == {
-        "trigger_epoch",
-        "after_train",
-    }
+    # At the end it tells how often it has failed.
+    assert set(EachStep().hook_implementations()) == {"trigger_step", "after_train"}
+    assert set(Recorder().hook_implementations()) == {"trigger_epoch", "after_train"}
 
 
 def test_they_begin_first_and_end_last():
-    class All(Monitor):
+    class All(Recorder):
         def before_train(self, trainer):
             pass
 
-    order = {each.hook: (each.tryfirst, each.trylast) for each in implementations_of(Monitors([All()]))}
+    order = {each.hook: (each.tryfirst, each.trylast) for each in implementations_of(All())}
     assert order["before_train"] == (True, False)
     assert order["trigger_epoch"] == order["after_train"] == (False, True)
 
 
-def test_monitors_are_named_after_their_classes(trainer):
+def test_what_is_reported_in_the_last_hooks_is_flushed(trainer):
+    class Reporting(Callback):
+        def trigger_epoch(self, trainer):
+            monitors.put_scalar("cost", 1)
+
+    class Flushing(Recorder):
+        def flush(self):
+            self.flushed = len(self.scalars)
+
+    flushing = Flushing()
+    monitors = RegisteredMonitors(trainer, flushing)
+    monitors.hooks.register(Reporting())
+    monitors.call("trigger_epoch")
+    assert flushing.flushed == 1
+
+
+def test_each_monitor_is_an_entry_under_its_own_name(trainer):
     first, second, other = Recorder(), Recorder(), Broken()
-    Monitors([first, second, other])
+    monitors = RegisteredMonitors(trainer, first, second, other)
+    assert monitors.hooks.plugins == {"Recorder": first, "Recorder#2": second, "Broken": other}
     assert [first.name, second.name, other.name] == ["Recorder", "Recorder#2", "Broken"]
-
-
-def test_what_is_no_monitor_is_refused():
-    with pytest.raises(PluginError, match="is no monitor"):
-        Monitors([object()])
-    recorder = Recorder()
-    with pytest.raises(PluginError, match="listed twice"):
-        Monitors([recorder, recorder])
 
 
 def test_the_state_survives_a_restart(trainer):
@@ -215,15 +213,15 @@ def test_the_state_survives_a_restart(trainer):
             self.count = state["count"]
 
     recorder = Recorder()
-    monitors = make(trainer, Counting(), recorder)
+    monitors = RegisteredMonitors(trainer, Counting(), recorder)
     monitors.put_scalar("cost", float("nan"))
     state = decode(json.loads(json.dumps(encode(monitors.state_dict()), allow_nan=False)))
     assert recorder.flushes == 1, "what the state takes for reported is brought to the disk first"
 
     counting = Counting()
-    resumed = make(trainer, counting)
+    resumed = RegisteredMonitors(trainer, counting)
     resumed.load_state_dict(state)
     resumed.put_scalar("cost", 0.5)
     assert counting.count == 2
     np.testing.assert_array_equal(resumed.get_history("cost"), [(0, np.nan), (0, 0.5)])
-    make(trainer).load_state_dict(state)
+    RegisteredMonitors(trainer).load_state_dict(state)

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 import tensorflow as tf
+from registered import RegisteredMonitors
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from tpk.checkpoint.encoding import decode, encode
@@ -176,8 +177,7 @@ def test_while_muted_nothing_is_recorded(trainer):
             self.calls += 1
 
     monitor = Count()
-    monitors = Monitors([monitor])
-    monitors.trainer = trainer
+    monitors = RegisteredMonitors(trainer, monitor)
     monitors.muted = True
     monitors.put_scalar("cost", 1)
     monitors.muted = False
@@ -205,9 +205,7 @@ def test_a_monitor_that_was_failing_at_the_checkpoint_keeps_what_it_wrote(traine
 
     def monitors():
         writer = JSONWriter(clock=lambda: 5.0)
-        it = Monitors([writer])
-        it.trainer = writer.trainer = trainer
-        return it, writer
+        return RegisteredMonitors(trainer, writer), writer
 
     killed, writer = monitors()
     killed.put_scalar("cost", 1)

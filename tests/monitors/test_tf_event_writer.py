@@ -3,18 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from registered import RegisteredMonitors
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tpk.errors import ConfigError
-from tpk.monitors import Monitors, TFEventWriter
+from tpk.monitors import TFEventWriter
 
 
 def start(trainer, **options):
     """Return monitors with one writer, as they are when training begins."""
-    monitors = Monitors([TFEventWriter(clock=lambda: 1000.0, **options)])
-    monitors.trainer = trainer
-    monitors.setup_graph(trainer)
-    monitors.before_train(trainer)
+    monitors = RegisteredMonitors(trainer, TFEventWriter(clock=lambda: 1000.0, **options))
+    monitors.call("setup_graph")
+    monitors.call("before_train")
     return monitors
 
 
@@ -33,7 +33,7 @@ def test_tensorboard_shows_scalars_images_histograms_and_the_graph(trainer):
         monitors.put_scalar("cost", 1 / trainer.global_step)
     monitors.put_image("sample", image)
     monitors.put_histogram("weights", np.arange(100.0))
-    monitors.after_train(trainer)
+    monitors.call("after_train")
 
     board = read(trainer.run_dir)
     assert [(each.step, each.wall_time) for each in board.Scalars("cost")] == [(10, 1000.0), (20, 1000.0)]
@@ -54,7 +54,7 @@ def test_summaries_of_the_graph_arrive_as_they_are(trainer):
         serialized = sess.run(tf.compat.v1.summary.merge_all())
     monitors = start(trainer, save_graph=False)
     monitors.put_summary(serialized)
-    monitors.after_train(trainer)
+    monitors.call("after_train")
     tags = read(trainer.run_dir).Tags()
     assert tags["images"] == ["digits/image/0", "digits/image/1"]
     assert tags["histograms"] == ["weights"]
@@ -67,7 +67,7 @@ def test_run_metadata_arrives(trainer):
     event.tagged_run_metadata.tag = "step5"
     event.tagged_run_metadata.run_metadata = tf.compat.v1.RunMetadata().SerializeToString()
     monitors.put_event(event)
-    monitors.after_train(trainer)
+    monitors.call("after_train")
     assert read(trainer.run_dir).Tags()["run_metadata"] == ["step5"]
 
 
@@ -75,12 +75,12 @@ def test_a_resumed_run_is_one_curve(trainer):
     first = start(trainer)
     for trainer.global_step in (1, 2, 3, 4):
         first.put_scalar("cost", trainer.global_step)
-    first.after_train(trainer)
+    first.call("after_train")
     trainer.global_step = 2  # killed after step 4, resumed from the checkpoint of step 2
     second = start(trainer)
     for trainer.global_step in (3, 4, 5):
         second.put_scalar("cost", 10 * trainer.global_step)
-    second.after_train(trainer)
+    second.call("after_train")
     curve = [(each.step, each.value) for each in read(trainer.run_dir).Scalars("cost")]
     assert curve == [(1, 1.0), (2, 2.0), (3, 30.0), (4, 40.0), (5, 50.0)]
 
@@ -88,15 +88,15 @@ def test_a_resumed_run_is_one_curve(trainer):
 def test_a_flush_makes_it_visible(trainer):
     monitors = start(trainer)
     monitors.put_scalar("cost", 1)
-    monitors.trigger_epoch(trainer)
+    monitors.call("trigger_epoch")
     assert len(read(trainer.run_dir).Scalars("cost")) == 1
-    monitors.after_train(trainer)
+    monitors.call("after_train")
 
 
 def test_a_folder_of_its_own_needs_no_run_dir(trainer_without_run_dir, tmp_path):
     monitors = start(trainer_without_run_dir, logdir=tmp_path / "events")
     monitors.put_scalar("cost", 1)
-    monitors.after_train(trainer_without_run_dir)
+    monitors.call("after_train")
     assert read(tmp_path / "events").Tags()["scalars"] == ["cost"]
 
 

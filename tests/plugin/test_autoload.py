@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import tpk.errors
+from tpk.plugin import HookManager
 
 GOOD = """
 import tpk.plugin
@@ -35,6 +36,12 @@ def good_catalog(catalog, monkeypatch):
     return catalog
 
 
+def autoload():
+    hooks = HookManager()
+    hooks.autoload()
+    return list(hooks.plugins.values())
+
+
 def names_of(plugins):
     return [plugin.__name__ for plugin in plugins]
 
@@ -44,13 +51,13 @@ def statuses(catalog):
 
 
 def test_installed_plugins_are_loaded(good_catalog):
-    assert names_of(good_catalog.autoload()) == ["good_plugin"]
+    assert names_of(autoload()) == ["good_plugin"]
     assert statuses(good_catalog) == {"good": "loaded", "broken": "blocked", "hookless": "blocked"}
     assert "broken_plugin" not in sys.modules
 
 
 def test_a_broken_one_is_a_loud_warning(catalog, caplog):
-    assert names_of(catalog.autoload()) == ["good_plugin"]
+    assert names_of(autoload()) == ["good_plugin"]
     assert statuses(catalog) == {"good": "loaded", "broken": "failed", "hookless": "failed"}
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 2
@@ -62,57 +69,96 @@ def test_a_broken_one_is_a_loud_warning(catalog, caplog):
 def test_strict_makes_a_broken_one_an_error(catalog, monkeypatch):
     monkeypatch.setenv("TPK_STRICT", "1")
     with pytest.raises(tpk.errors.PluginImportError, match=r"'broken' .*tpk-broken 0.3.*ZeroDivisionError"):
-        catalog.autoload()
+        autoload()
 
 
 def test_loading_may_be_disabled(catalog, monkeypatch):
     monkeypatch.setenv("TPK_DISABLE_AUTOLOAD", "1")
-    assert catalog.autoload() == []
+    assert autoload() == []
     assert statuses(catalog) == dict.fromkeys(("good", "broken", "hookless"), "available")
 
 
 def test_a_named_one_is_loaded_although_loading_is_disabled(catalog, monkeypatch):
     monkeypatch.setenv("TPK_DISABLE_AUTOLOAD", "1")
     monkeypatch.setenv("TPK_PLUGINS", "good")
-    assert names_of(catalog.autoload()) == ["good_plugin"]
+    assert names_of(autoload()) == ["good_plugin"]
 
 
 def test_a_named_one_is_loaded_first_and_once(good_catalog, fake_distribution, monkeypatch):
     fake_distribution("tpk-more", modules={"another": GOOD})
     monkeypatch.setenv("TPK_PLUGINS", "another,good")
-    assert names_of(good_catalog.autoload()) == ["another", "good_plugin"]
+    assert names_of(autoload()) == ["another", "good_plugin"]
     monkeypatch.setenv("TPK_PLUGINS", "good_plugin")
-    assert names_of(good_catalog.autoload()) == ["good_plugin"]
+    assert names_of(autoload()) == ["good_plugin"]
 
 
 def test_a_named_one_may_be_an_attribute_of_a_module(good_catalog, fake_distribution, monkeypatch):
     source = "class Plugin:\n    def before_train(self, trainer): ...\nplugin = Plugin()\n"
     fake_distribution("tpk-more", modules={"another": source})
     monkeypatch.setenv("TPK_PLUGINS", "another:plugin,another:Plugin")
-    first, second, _ = good_catalog.autoload()
+    first, second, _ = autoload()
     assert type(first).__name__ == type(second).__name__ == "Plugin"
 
 
 def test_a_named_one_that_is_missing_is_an_error(good_catalog, monkeypatch):
     monkeypatch.setenv("TPK_PLUGINS", "god")
-    with pytest.raises(tpk.errors.UnknownPluginError, match="no plugin 'god'; did you mean 'good'"):
-        good_catalog.autoload()
+    with pytest.raises(
+        tpk.errors.UnknownPluginError, match="TPK_PLUGINS=god: there is no plugin 'god'; did you mean 'good'"
+    ):
+        autoload()
 
 
 @pytest.mark.parametrize("name", ["broken", "hookless"])
 def test_a_named_one_that_is_broken_is_an_error(catalog, monkeypatch, name):
     monkeypatch.setenv("TPK_PLUGINS", name)
     with pytest.raises(tpk.errors.PluginError, match=name):
-        catalog.autoload()
+        autoload()
 
 
 def test_a_named_one_that_is_blocked_is_an_error(good_catalog, monkeypatch):
     monkeypatch.setenv("TPK_PLUGINS", "broken")
     with pytest.raises(tpk.errors.PluginError, match="is blocked by TPK_BLOCK"):
-        good_catalog.autoload()
+        autoload()
 
 
 def test_two_of_one_name_are_both_left_out_with_a_warning(good_catalog, fake_distribution, caplog):
     fake_distribution("tpk-better", entry_points={"tpk.plugins": {"good": "better_plugin"}})
-    assert good_catalog.autoload() == []
+    assert autoload() == []
     assert "more than one distribution offers the plugin 'good'" in caplog.text
+
+
+SPECS = """
+import tpk.plugin
+
+class EpisodeSpecs:
+    @tpk.plugin.hookspec
+    def after_episode(self, reward):
+        "Called at the end of each episode."
+
+@tpk.plugin.hookimpl
+def tpk_add_hookspecs(hooks):
+    hooks.add_hookspecs(EpisodeSpecs)
+"""
+FIRST_OF_ALL = """
+import tpk.plugin
+
+rewards = []
+
+@tpk.plugin.hookimpl
+def after_episode(reward):
+    rewards.append(reward)
+
+def recover(error):
+    1 / 0
+"""
+
+
+def test_a_plugin_may_implement_the_hooks_of_one_that_comes_later(fake_distribution, isolated_catalog):
+    for name, source in [("a-listener", FIRST_OF_ALL), ("b-episodes", SPECS)]:
+        module = name.replace("-", "_")
+        fake_distribution(f"tpk-{name}", entry_points={"tpk.plugins": {name: module}}, modules={module: source})
+    hooks = HookManager()
+    hooks.autoload()
+    hooks.hook.after_episode(reward=3)
+    assert sys.modules["a_listener"].rewards == [3]
+    assert hooks.hook.recover(error=ValueError()) is None  # A function that is not marked is not called.

@@ -42,6 +42,7 @@ def hello(fake_distribution, isolated_catalog):
         "hello": "hello_module:Hello",
         "demanding": "hello_module:Demanding",
         "loud": "hello_module:loud",
+        "ready": "hello_module:ready",
     }
     fake_distribution("tpk-hello", "1.2", entry_points={"tpk.callbacks": names}, modules={"hello_module": HELLO})
     return isolated_catalog
@@ -212,9 +213,33 @@ def test_two_distributions_with_one_name_are_an_error_that_names_both(hello, fak
 
 
 def test_one_name_in_two_kinds_is_no_conflict(hello, fake_distribution):
-    fake_distribution("tpk-other", entry_points={"tpk.monitors": {"hello": "hello_module:Hello"}})
+    fake_distribution("tpk-other", entry_points={"tpk.monitors": {"hello": "tpk.monitors:JSONWriter"}})
     assert hello.resolve("callback", "hello").greeting == "hello"
-    assert hello.resolve("monitor", "hello").greeting == "hello"
+    assert type(hello.resolve("monitor", "hello")).__name__ == "JSONWriter"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "message"),
+    [
+        ("callback", "tpk.monitors:JSONWriter", "is no callback but a monitor: it belongs in the monitors"),
+        ("monitor", "hello_module:Hello", "is no monitor but a callback: it belongs in the callbacks"),
+        ("monitor", object(), "is no monitor: expected an instance of tpk.Monitor"),
+        ("strategy", "hello_module:Hello", "is no strategy but a callback"),
+        ("callback", "ready", r"'ready' .*from tpk-hello 1.2.* leads to a class or a factory"),
+    ],
+)
+def test_what_is_of_another_kind_is_an_error_that_says_where_it_belongs(hello, kind, spec, message):
+    with pytest.raises(tpk.errors.PluginError, match=message):
+        hello.resolve(kind, spec)
+
+
+def test_a_third_party_that_has_the_name_of_a_builtin_is_told_of(fake_distribution, isolated_catalog, caplog):
+    fake_distribution("tpk-other", entry_points={"tpk.monitors": {"JSONWriter": "other:JSONWriter"}})
+    isolated_catalog.resolve("monitor", "JSONWriter")
+    assert (
+        "'JSONWriter' means the monitor of tpk; that of tpk-other 1.0 is got by its target, 'other:JSONWriter'"
+        in caplog.text
+    )
 
 
 def test_no_third_party_shadows_a_builtin(fake_distribution, isolated_catalog):

@@ -82,9 +82,7 @@ def compiled(kinds, calls):
 
 
 def test_without_implementers_there_is_nothing_to_call():
-    manager = HookManager()
-    manager.register_all([Callback()])
-    hooks = manager.compile_step()
+    hooks = HookManager().compile_step()
     assert (hooks.before_run, hooks.after_run, hooks.trigger_step) == ((), (), ())
 
 

@@ -144,8 +144,19 @@ def test_a_callback_that_forwards_by_getattr_may_say_what_its_hooks_are():
     assert hooks_of(ForwardingCallback(Undecorated())) == {"before_run", "trigger_epoch"}
 
 
-def test_a_callback_without_hooks_is_fine():
-    assert hooks_of(Callback()) == set()
+def test_a_callback_without_hooks_would_never_be_called():
+    with pytest.raises(tpk.errors.HookError, match="Callback implements no hook, so nothing would ever call it"):
+        implementations_of(Callback())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("on_epoch_end", "trigger_epoch"), ("on_train_batch_start", "before_run"), ("_setup_graph", "setup_graph")],
+)
+def test_the_names_of_other_frameworks_are_answered_by_ours(theirs, ours):
+    plugin_class = type("Foreign", (Callback,), {theirs: lambda self: None, "before_train": lambda self: None})
+    with pytest.raises(tpk.errors.HookError, match=f"Foreign defines {theirs}.*'{ours}'"):
+        implementations_of(plugin_class())
 
 
 def test_the_decorated_functions_of_a_module_count():
@@ -228,8 +239,8 @@ def test_names_that_mean_something_else_are_no_errors(name):
 
 
 def test_a_near_miss_among_the_data_of_a_class_is_no_error():
-    plugin_class = type("Data", (Callback,), {"befor_run": 3, "triggers": property(lambda self: 1 / 0)})
-    assert hooks_of(plugin_class()) == set()
+    data = {"befor_run": 3, "triggers": property(lambda self: 1 / 0), "before_train": lambda self: None}
+    assert hooks_of(type("Data", (Callback,), data)()) == {"before_train"}
 
 
 def test_a_decorated_function_that_is_no_hook_is_an_error():
@@ -264,7 +275,7 @@ def test_a_callback_cannot_configure():
         def tpk_configure(self, config):
             pass
 
-    with pytest.raises(tpk.errors.HookError, match=r"before callbacks are registered.*tpk.plugins"):
+    with pytest.raises(tpk.errors.HookError, match=r"before any of them is registered.*tpk.plugins"):
         implementations_of(Configuring())
 
 

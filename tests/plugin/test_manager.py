@@ -4,12 +4,11 @@ import logging
 import types
 
 import attrs
-import pluggy
 import pytest
 from hypothesis import given, strategies as st
 
 import tpk.errors
-from tpk.plugin import Callback, HookManager, hookimpl
+from tpk.plugin import Callback, HookManager, hookimpl, hookspec
 
 
 @attrs.define(eq=False, slots=False)
@@ -89,19 +88,101 @@ def test_if_one_does_not_fit_none_is_registered():
     assert callback.calls == []
 
 
-def test_a_third_party_may_use_pluggys_own_register():
+def test_one_plugin_may_be_registered_under_a_name_of_its_own():
     manager, callback = HookManager(), Recorder()
     assert manager.register(callback) == "Recorder"
-    with pytest.raises(tpk.errors.HookError, match="cannot be registered as 'mine'"):
+    assert manager.register(Recorder(), "mine") == "mine"
+    with pytest.raises(tpk.errors.HookError, match="there is a plugin 'mine' already"):
         manager.register(Recorder(), "mine")
     manager.hook.before_epoch(trainer=1)
     assert callback.calls == [("Recorder", "before_epoch", 1)]
 
 
+def test_as_with_pluggy_a_plugin_is_the_users_object():
+    manager, callback, equal = HookManager(), Recorder(), Recorder()
+    manager.register(callback)
+    assert manager.is_registered(callback) and not manager.is_registered(equal)
+    assert (manager.get_name(callback), manager.get_name(equal)) == ("Recorder", None)
+    assert manager.get_plugin("Recorder") is callback and manager.get_plugin("mine") is None
+    assert manager.unregister(callback) is callback
+    assert not manager.is_registered(callback)
+    manager.hook.before_epoch(trainer=1)
+    assert callback.calls == []
+    with pytest.raises(tpk.errors.HookError, match="Recorder is not registered"):
+        manager.unregister(callback)
+
+
+class EpisodeSpecs:
+    @hookspec
+    def after_episode(self, reward, length):
+        """Called at the end of each episode."""
+
+    @hookspec(firstresult=True)
+    def choose_level(self, reward):
+        """Say which level comes next."""
+
+
+def test_callbacks_implement_the_hooks_of_third_parties():
+    class Listening(Callback):
+        def __init__(self):
+            self.rewards = []
+
+        def after_episode(self, reward):
+            self.rewards.append(reward)
+
+        def choose_level(self, reward):
+            return reward + 1
+
+    manager, first, second = HookManager(), Listening(), Listening()
+    manager.add_hookspecs(EpisodeSpecs)
+    manager.register_all([first, second])
+    manager.hook.after_episode(reward=2, length=5)
+    assert first.rewards == second.rewards == [2]
+    assert manager.hook.choose_level(reward=2) == 3
+
+
+def test_the_hooks_of_third_parties_are_checked():
+    class Misspelled(Callback):
+        def after_episod(self):
+            pass
+
+    class Wrong(Callback):
+        def after_episode(self, rewards):
+            pass
+
+    manager = HookManager()
+    manager.add_hookspecs(EpisodeSpecs)
+    with pytest.raises(tpk.errors.HookError, match="did you mean 'after_episode'"):
+        manager.register(Misspelled())
+    with pytest.raises(tpk.errors.HookError, match=r"takes 'rewards'.* it may take reward, length, or less"):
+        manager.register(Wrong())
+    with pytest.raises(tpk.errors.HookError, match="adds after_episode, choose_level once more"):
+        manager.add_hookspecs(EpisodeSpecs)
+    with pytest.raises(tpk.errors.HookError, match="has no function that is marked by"):
+        manager.add_hookspecs(Recorder)
+
+
+def test_failures_are_translated_by_the_first_that_knows():
+    class Translator(Callback):
+        def __init__(self, answer):
+            self.answer, self.asked = answer, 0
+
+        def translate_error(self, error):
+            self.asked += 1
+            return self.answer
+
+    silent, first, second = Translator(None), Translator(KeyError("a")), Translator(KeyError("b"))
+    manager = HookManager()
+    manager.register_all([silent, first, second])
+    assert manager.translate_error(ValueError()) is first.answer
+    assert (silent.asked, first.asked, second.asked) == (1, 1, 0)
+
+
 def test_a_frozen_callback_is_an_error_that_says_why():
     @attrs.frozen
     class Frozen(Callback):
-        pass
+        def before_train(self):
+            pass
 
     with pytest.raises(tpk.errors.HookError, match="cannot be frozen"):
         HookManager().register_all([Frozen()])
@@ -250,17 +331,8 @@ def test_after_train_runs_every_implementation_and_returns_the_failures(caplog):
 # What it is.
 
 
-def test_it_is_a_plugin_manager_of_pluggy_with_one_registry_each():
+def test_managers_have_nothing_in_common():
     one, other = HookManager(), HookManager()
-    assert isinstance(one, pluggy.PluginManager) and one.project_name == "tpk"
     one.register_all([Recorder()])
     assert other.plugins == {}
     assert other.hook.before_epoch.get_hookimpls() == []
-
-
-def test_pluggys_listing_names_plugin_and_hooks():
-    manager = HookManager()
-    manager.register_all([Recorder()])
-    assert [(name, repr(plugin)) for name, plugin in manager.list_name_plugin()] == [
-        ("Recorder", "<Recorder: before_epoch>")
-    ]

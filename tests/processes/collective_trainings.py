@@ -69,7 +69,7 @@ class Steps(tpk.Callback):
 
     def trigger_step(self, trainer):
         print("step", trainer.local_step, flush=True)
-        if (trainer.process_group.rank, trainer.local_step) == (self._rank, self._step):
+        if (trainer.strategy.process_group.rank, trainer.local_step) == (self._rank, self._step):
             self._act()
 
 

@@ -57,7 +57,7 @@ def gather_in_each_step():
         chief_only = False
 
         def trigger_step(self, trainer):
-            trainer.process_group.gather_object("something", None)
+            trainer.strategy.process_group.gather_object("something", None)
 
     stop = trainings.Steps(0, 3, lambda: os.kill(os.getpid(), signal.SIGSTOP))
     strategy = tpk.use("collective", **QUICK)

@@ -96,7 +96,9 @@ class Outputs(tpk.Callback):
 
     def setup_graph(self, trainer):
         self._predict = trainer.get_predictor(["x"], ["output"])
-        self._x = np.random.default_rng(trainer.process_group.rank).normal(size=(5 + trainer.process_group.rank, 3))
+        self._x = np.random.default_rng(trainer.strategy.process_group.rank).normal(
+            size=(5 + trainer.strategy.process_group.rank, 3)
+        )
         self.asked = []
 
     def trigger_epoch(self, trainer):

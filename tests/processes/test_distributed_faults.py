@@ -77,7 +77,7 @@ def fails_in_worker_1():
         chief_only = False
 
         def trigger_step(self, trainer):
-            if trainer.process_group.rank == 1 and trainer.global_step == 3:
+            if trainer.strategy.process_group.rank == 1 and trainer.global_step == 3:
                 raise ValueError("bad luck")
 
     train(STRATEGIES["replicated"](start_timeout=60, timeout=10), batches(4), steps=10**9, callbacks=[Fail()])

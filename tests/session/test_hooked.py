@@ -274,7 +274,7 @@ def test_an_error_in_a_hook_names_it(sess, hook):
 
 
 def test_the_cause_of_a_failed_run_is_raised_in_its_place(sess):
-    ours = hooked(sess, translators=[lambda error: None, lambda error: ZeroDivisionError("in the data")])
+    ours = hooked(sess, translate=lambda error: ZeroDivisionError("in the data"))
     for fetches in (t("total"), "total:0"):
         with pytest.raises(ZeroDivisionError) as raised:
             ours.run(fetches)
@@ -286,7 +286,7 @@ def test_a_cause_keeps_the_chain_that_it_has(sess):
     cause = ValueError("in the data")
     cause.__cause__ = own
     with pytest.raises(ValueError, match="in the data") as raised:
-        hooked(sess, translators=[lambda error: cause]).run(t("total"))
+        hooked(sess, translate=lambda error: cause).run(t("total"))
     assert raised.value.__cause__ is own
 
 

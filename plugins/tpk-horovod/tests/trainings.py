@@ -187,7 +187,7 @@ class Act(tpk.Callback):
         self.rank, self.step, self.act = rank, step, act
 
     def trigger_step(self):
-        if self.global_step == self.step and self.trainer.process_group.rank == self.rank:
+        if self.global_step == self.step and self.trainer.strategy.process_group.rank == self.rank:
             self.act()
 
 
@@ -254,7 +254,7 @@ class Journal(tpk.Callback):
     chief_only = False
 
     def trigger_step(self):
-        process_group = self.trainer.process_group
+        process_group = self.trainer.strategy.process_group
         with Path(os.environ["SHARED"], "journal").open("a") as journal:
             journal.write(f"{self.global_step} {process_group.rank} {process_group.world_size}\n")
 
@@ -270,7 +270,7 @@ def elastic(steps, event):
         if event == "join":
             happened.touch()
             (shared / "hosts").write_text("localhost:1\n127.0.0.1:1\n")
-        elif trainer.process_group.rank == int(event):
+        elif trainer.strategy.process_group.rank == int(event):
             happened.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -279,7 +279,7 @@ def elastic(steps, event):
 
         def trigger_step(self):
             act(self.trainer)
-            if event == "join" and self.trainer.process_group.world_size == 1:
+            if event == "join" and self.trainer.strategy.process_group.world_size == 1:
                 # So that there is something left to do when the other one has started.
                 time.sleep(0.5)
 

@@ -20,7 +20,7 @@ from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class MinSaver(Callback):
         return self._prefix if self._checkpoint_dir is None else str(self._checkpoint_dir / self._prefix)
 
     @hookimpl(trylast=True)
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Get ready to save, once every other callback has added its variables."""
         self._directory = CheckpointDirectory(self.checkpoint_dir, self._prefix, f"checkpoint-{self._prefix}")
         self._directory.prepare()
@@ -129,7 +129,7 @@ class MinSaver(Callback):
         except CheckpointError as error:
             self._failing(error)
 
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Let go of what it writes with."""
         if self._writer is not None:
             self._writer.close()

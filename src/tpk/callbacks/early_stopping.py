@@ -11,7 +11,7 @@ from tpk.errors import ConfigError, StopTraining
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 
 class EarlyStopping(Callback):
@@ -56,7 +56,7 @@ class EarlyStopping(Callback):
         """What tells it from others of its kind when a training is resumed."""
         return self._statistic.name
 
-    def before_epoch(self, trainer: Trainer) -> None:
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
         """End the training again, if it had been ended when the checkpoint was taken."""
         if self._reason:
             raise StopTraining(self._reason)
@@ -67,7 +67,7 @@ class EarlyStopping(Callback):
         trainer = self.trainer
         value = self._statistic.take_new(trainer.monitors) if trainer.is_chief else None
         # Only the chief has all statistics, but all processes have to end together.
-        value = trainer.process_group.broadcast_object(f"the statistic {self._statistic.name!r}", value)
+        value = trainer.strategy.process_group.broadcast_object(f"the statistic {self._statistic.name!r}", value)
         if value is None:
             return
         if self._is_better(value):

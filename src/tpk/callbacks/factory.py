@@ -25,6 +25,9 @@ class CallbackFactory(Callback):
         after_run: ``(self)``, ``(self, run_values)`` or ``(self, run_context, run_values)``.
         trigger_step: ``(self)`` or ``(self, trainer)``.
         after_epoch: ``(self)`` or ``(self, trainer)``.
+        translate_error: ``(self)`` or ``(self, error)``.
+        recover: ``(self)`` or ``(self, error)``.
+        before_checkpoint: ``(self)``.
         trigger: ``(self)``; called at the end of each epoch, or when `PeriodicTrigger` says.
 
     Raises:
@@ -48,6 +51,9 @@ class CallbackFactory(Callback):
         after_run: Callable[..., None] | None = None,
         trigger_step: Callable[..., None] | None = None,
         after_epoch: Callable[..., None] | None = None,
+        translate_error: Callable[..., BaseException | None] | None = None,
+        recover: Callable[..., bool | None] | None = None,
+        before_checkpoint: Callable[..., None] | None = None,
         trigger: Callable[..., None] | None = None,
     ) -> None:
         functions = {
@@ -60,6 +66,9 @@ class CallbackFactory(Callback):
             "after_epoch": after_epoch,
             "trigger_epoch": trigger_epoch,
             "after_train": after_train,
+            "translate_error": translate_error,
+            "recover": recover,
+            "before_checkpoint": before_checkpoint,
             "trigger": trigger,
         }
         for name, function in functions.items():

@@ -12,7 +12,7 @@ from tpk.errors import ConfigError
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class RunOp(Callback):
         self._verbose = verbose
         self.op: Any = None
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Build the op.
 
         Raises:
@@ -59,7 +59,7 @@ class RunOp(Callback):
         """
         self.op = as_operation(self._build())
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Run the op."""
         self._run()
 
@@ -112,7 +112,7 @@ class RunUpdateOps(Callback):
         self.collection = collection
         self.op: Any = None
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Group the ops that the collection holds by now."""
         ops = tf.compat.v1.get_collection(self.collection)
         if ops:

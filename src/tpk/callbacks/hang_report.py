@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tpk.callbacks.interruption import run_aside
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 _STATES = {"R": "running", "S": "waiting", "D": "waiting for a device", "T": "stopped", "Z": "ended"}
 
@@ -28,7 +28,7 @@ def stacks_of_threads() -> str:
     return "\n".join(stacks).rstrip()
 
 
-def describe_input(trainer: Trainer, queue_size: Any) -> list[str]:
+def describe_input(trainer: TrainerProtocol, queue_size: Any) -> list[str]:
     """Return lines on the input of a training.
 
     Args:

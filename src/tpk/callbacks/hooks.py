@@ -14,7 +14,7 @@ from tpk.graph.global_step import get_global_step_var
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 SessionRunHook = tf.compat.v1.train.SessionRunHook
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
@@ -63,7 +63,7 @@ class HookToCallback(Callback):
         self._coordination: _Coordination
 
     @hookimpl(trylast=True)
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Let the hook begin."""
         self._coordination = _coordination_of(trainer)
         self._coordination.join(self._stop_grace_period_secs)
@@ -74,16 +74,16 @@ class HookToCallback(Callback):
                 saver = tf.compat.v1.train.Saver(sharded=True, allow_empty=True)
                 tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVERS, saver)
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Tell the hook about the session."""
         self.hook.after_create_session(trainer.sess, self._coordination.coordinator)
 
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """End the training if that was asked of the coordinator."""
         if self._coordination.coordinator.should_stop():
             self._coordination.raise_stop()
 
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Let the hook end; the last hook that ends waits for the threads of all."""
         try:
             if trainer.failure is None or trainer.failure is self._coordination.error_of_thread:
@@ -145,10 +145,10 @@ class _Coordination:
                 raise
 
 
-_coordinations: WeakKeyDictionary[Trainer, _Coordination] = WeakKeyDictionary()
+_coordinations: WeakKeyDictionary[TrainerProtocol, _Coordination] = WeakKeyDictionary()
 
 
-def _coordination_of(trainer: Trainer) -> _Coordination:
+def _coordination_of(trainer: TrainerProtocol) -> _Coordination:
     return _coordinations.setdefault(trainer, _Coordination())
 
 

@@ -14,7 +14,7 @@ from tpk.errors import ConfigError
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +63,11 @@ class HyperParamSetter(Callback, abc.ABC):
         already, before the restart.
         """
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Let the hyperparameter add to the graph what it needs."""
         self.param.setup_graph()
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Set the value for the epoch to come."""
         self.last_epoch = trainer.starting_epoch - 1
         self._is_training = True
@@ -158,12 +158,12 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         self._set_last = scheduled
         return scheduled[1]
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Set the value that holds where the training starts."""
         self._epoch_of_last_call = None
         super().before_train(trainer)
 
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Set the value, in a schedule of steps."""
         if trainer.global_step >= self._next_step:
             self.trigger()
@@ -299,7 +299,7 @@ class StatMonitorParamSetter(HyperParamSetter):
     def get_value_to_set(self) -> float | None:
         """Return the new value if the statistic has not improved, or else None; all processes what the chief finds."""
         value = self._find_value() if self.trainer.is_chief else None
-        found: float | None = self.trainer.process_group.broadcast_object(
+        found: float | None = self.trainer.strategy.process_group.broadcast_object(
             f"the value of {self.param.readable_name}", value
         )
         return found

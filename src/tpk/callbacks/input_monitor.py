@@ -12,7 +12,7 @@ from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
     from tpk.input_source.meter import InputMeter
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class InputMonitor(Callback):
         self._began = 0.0
         self._seconds = 0.0
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Add to the graph what measures.
 
         Raises:
@@ -69,14 +69,14 @@ class InputMonitor(Callback):
         if self._meter is None:
             logger.info("InputMonitor: steps never wait for a %s, so nothing is reported", type(source).__name__)
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Begin to measure."""
         if self._meter is not None:
             self._meter.start(trainer.sess)
 
     # Last, and `after_epoch` first, so that what other callbacks do meanwhile is not counted.
     @hookimpl(trylast=True)
-    def before_epoch(self, trainer: Trainer) -> None:
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Look at the clock."""
         self._steps = 0
         self._began = self._clock()
@@ -85,16 +85,16 @@ class InputMonitor(Callback):
         """Return the op that measures, to be run along with the step."""
         return None if self._meter is None else self._meter.op_for(run_context.original_args.fetches)
 
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Count the step."""
         self._steps += 1
 
     @hookimpl(tryfirst=True)
-    def after_epoch(self, trainer: Trainer) -> None:
+    def after_epoch(self, trainer: TrainerProtocol) -> None:
         """Look at the clock."""
         self._seconds = self._clock() - self._began
 
-    def trigger_epoch(self, trainer: Trainer) -> None:
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Report."""
         if self._meter is None or not self._steps:
             return

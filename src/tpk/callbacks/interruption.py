@@ -17,7 +17,7 @@ from tensorflow.python.client.session import tf_session
 from tpk.errors import HangError, add_note
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Interruption:
         trainer: the trainer, in the thread that trains.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: TrainerProtocol) -> None:
         self._session = trainer.sess
         self._source = trainer.input_source
         self._thread = threading.get_ident()

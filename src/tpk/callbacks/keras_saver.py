@@ -13,7 +13,7 @@ from tpk.plugin import Callback
 from tpk.tower.keras_model import KerasModel, check_weight_file
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class KerasSaver(Callback):
         run_dir = self.trainer.run_dir
         return self._path if run_dir is None else run_dir / self._path
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the variables.
 
         Raises:

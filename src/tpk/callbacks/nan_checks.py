@@ -14,7 +14,7 @@ from tpk.graph.fetches import FetchDependencies
 from tpk.graph.gradients import recorded_gradients
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class StepChecks:
         ConfigError: if nothing could be checked in any run.
     """
 
-    def __init__(self, trainer: Trainer, wanted: Sequence[Checked], make_check: MakeCheck) -> None:
+    def __init__(self, trainer: TrainerProtocol, wanted: Sequence[Checked], make_check: MakeCheck) -> None:
         towers = getattr(trainer, "towers", ())
         inputs = [tensor.op for tower in towers if tower.is_training for tensor in tower.inputs]
         runs = [[getattr(op, "op", op) for op in tf.nest.flatten(train_op)] for train_op in trainer.train_ops]
@@ -90,7 +90,7 @@ class StepChecks:
         return checks[0] if len(checks) == 1 else checks or None
 
 
-def find_tensors(trainer: Trainer, wanted: Sequence[Any]) -> list[Checked]:
+def find_tensors(trainer: TrainerProtocol, wanted: Sequence[Any]) -> list[Checked]:
     """Return what the option `tensors` of a `NanGuard` stands for, in every tower.
 
     Raises:
@@ -117,7 +117,7 @@ def find_tensors(trainer: Trainer, wanted: Sequence[Any]) -> list[Checked]:
     return found
 
 
-def _find_costs(trainer: Trainer) -> list[Checked]:
+def _find_costs(trainer: TrainerProtocol) -> list[Checked]:
     costs: dict[str, Checked] = {}
     for record in recorded_gradients(trainer.graph):
         checked = costs.setdefault(record.cost.name, Checked(record.cost.name, record.cost, []))
@@ -131,7 +131,7 @@ def _find_costs(trainer: Trainer) -> list[Checked]:
     return list(costs.values())
 
 
-def _find_gradients(trainer: Trainer) -> list[Checked]:
+def _find_gradients(trainer: TrainerProtocol) -> list[Checked]:
     records = recorded_gradients(trainer.graph)
     if not records:
         raise ConfigError(
@@ -143,7 +143,7 @@ def _find_gradients(trainer: Trainer) -> list[Checked]:
     ]
 
 
-def _find_by_name(trainer: Trainer, name: str) -> list[Any]:
+def _find_by_name(trainer: TrainerProtocol, name: str) -> list[Any]:
     towers = getattr(trainer, "towers", None)
     if towers is not None:
         return [tower.get_tensor(name) for tower in towers.training()]

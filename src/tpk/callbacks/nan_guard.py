@@ -21,7 +21,7 @@ from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -110,13 +110,13 @@ class NanGuard(Callback):
 
     # Late, so that the variables of other callbacks are there.
     @hookimpl(trylast=True)
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Add the checks to the graph.
 
         Raises:
             ConfigError: if there is nothing to check, or nothing that could be done as asked.
         """
-        if self._on_nan == "rollback" and trainer.process_group.world_size > 1:
+        if self._on_nan == "rollback" and trainer.strategy.process_group.world_size > 1:
             raise ConfigError(
                 "NanGuard(on_nan='rollback') in a training of several processes: one alone cannot go back. Use 'skip', "
                 "or 'stop', and start the processes again with resume='auto'."
@@ -147,24 +147,24 @@ class NanGuard(Callback):
         consequence = f"{self._max_skips} updates in a row were skipped" if self._gates else ""
         return self._make_error(found, consequence, _datapoints_of_run(self.trainer, self._last[0]))
 
-    def recover(self, error: BaseException) -> bool:
+    def recover(self, error: BaseException) -> bool | None:
         """Go back to the last good checkpoint after a step that has failed, if that is what is wanted and possible.
 
         Args:
             error: what the step raised.
 
         Returns:
-            Whether the training can go on.
+            True if the training can go on.
         """
         if self._on_nan != "rollback" or not isinstance(error, NonFiniteError):
-            return False
+            return None
         if self._rollbacks >= self._max_rollbacks:
             add_note(error, f"it has gone back {self._rollbacks} times already (max_rollbacks)")
-            return False
+            return None
         checkpoint = self.trainer.checkpoints.newest()
         if checkpoint is None:
             add_note(error, "there is no checkpoint yet that it could go back to")
-            return False
+            return None
         self._rollbacks += 1
         rate = None if self._learning_rate is None else self._learning_rate.get_value() * self._lr_factor
         self.trainer.checkpoints.restore_variables(checkpoint)
@@ -198,7 +198,7 @@ class NanGuard(Callback):
             if not self.recover(error):
                 raise error from failure
 
-    def trigger_epoch(self, trainer: Trainer) -> None:
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Tell how many updates were skipped."""
         counters = [gate.skipped for gate in self._gates if hasattr(gate, "skipped")]
         skipped = int(sum(trainer.sess.run(counters))) if counters else 0
@@ -224,7 +224,7 @@ class NanGuard(Callback):
         """Go on counting."""
         self._rollbacks, self._skipped = state.get("rollbacks", 0), state.get("skipped", 0)
 
-    def _find_gates(self, trainer: Trainer) -> None:
+    def _find_gates(self, trainer: TrainerProtocol) -> None:
         self._gates = trainer.graph.get_collection(GATES_KEY)
         if not self._gates:
             raise ConfigError(
@@ -240,7 +240,7 @@ class NanGuard(Callback):
         for key in (tf.compat.v1.GraphKeys.UPDATE_OPS, MOVING_SUMMARY_OPS_KEY):
             skip_non_finite(trainer.graph.get_collection(key))
 
-    def _get_ready_to_go_back(self, trainer: Trainer) -> None:
+    def _get_ready_to_go_back(self, trainer: TrainerProtocol) -> None:
         strategy = getattr(trainer, "strategy", None)
         if strategy is not None and strategy.world_size > 1:
             raise ConfigError(
@@ -275,7 +275,8 @@ class NanGuard(Callback):
         where = f"epoch {trainer.epoch_num}, step {trainer.local_step} (after global step {trainer.global_step})"
         if datapoints:
             where += f", with {_numbers(datapoints)} of {type(trainer.input_source).__name__}"
-            where += "" if trainer.process_group.world_size == 1 else f" in rank {trainer.process_group.rank}"
+            strategy = trainer.strategy
+            where += "" if strategy.world_size == 1 else f" in rank {strategy.rank}"
         good = "none yet" if checkpoint is None else checkpoint.prefix
         error = NonFiniteError(f"{'; '.join(what)}, in {where}. The last good checkpoint: {good}")
         error.tensors = tuple(found)
@@ -286,7 +287,7 @@ class NanGuard(Callback):
         return error
 
 
-def _datapoints_of_run(trainer: Trainer, fetches: Any) -> range:
+def _datapoints_of_run(trainer: TrainerProtocol, fetches: Any) -> range:
     """Return the numbers of the datapoints that the towers have taken in the last run, as far as the input can tell."""
     source, towers = trainer.input_source, getattr(trainer, "towers", None)
     if source is None or towers is None:
@@ -299,7 +300,8 @@ def _datapoints_of_run(trainer: Trainer, fetches: Any) -> range:
         taken = source.taken
     except tf.errors.OpError:  # The session is broken.
         return range(0)
-    return source.datapoints_of(range(taken - len(inputs), taken))
+    datapoints: range = source.datapoints_of(range(taken - len(inputs), taken))
+    return datapoints
 
 
 def _numbers(datapoints: range) -> str:
@@ -321,7 +323,7 @@ def _values_of_variables(graph: Any) -> NamedTensors:
     return named
 
 
-def _refuse_loss_scale(trainer: Trainer) -> None:
+def _refuse_loss_scale(trainer: TrainerProtocol) -> None:
     if any(isinstance(gate, DynamicLossScaleOptimizer) for gate in trainer.graph.get_collection(GATES_KEY)):
         raise ConfigError(
             "NanGuard(tensors='gradients'): with a DynamicLossScaleOptimizer some gradients are infinite by design, "

@@ -19,8 +19,8 @@ from tpk.errors import ConfigError, TowerError
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
     from tpk.tower.handle import TowerHandle
-    from tpk.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class ProgressBar(Callback):
         self._postfix = ""
         self._has_news = False
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Find the tensors, and whether there is a terminal.
 
         Raises:
@@ -103,7 +103,7 @@ class ProgressBar(Callback):
         else:
             self._shown, self._seconds = _LogLines(self._clock), self._log_seconds
 
-    def before_epoch(self, trainer: Trainer) -> None:
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Begin a bar."""
         assert self._shown is not None
         self._shown.close()
@@ -133,7 +133,7 @@ class ProgressBar(Callback):
             self._has_news = True
             self._due = -math.inf
 
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Count the step, and show the progress if it is time."""
         self._step += 1
         if self._clock() >= self._due:
@@ -141,11 +141,11 @@ class ProgressBar(Callback):
         if self._step == self._last_but_one:
             self._request = self._fetches
 
-    def after_epoch(self, trainer: Trainer) -> None:
+    def after_epoch(self, trainer: TrainerProtocol) -> None:
         """Finish the bar."""
         self._close()
 
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Finish the bar of an epoch that was broken off."""
         self._close()
 
@@ -239,12 +239,12 @@ class _LogLines:
         pass
 
 
-def _title(trainer: Trainer) -> str:
+def _title(trainer: TrainerProtocol) -> str:
     has_end = trainer.max_epoch != sys.maxsize
     return f"epoch {trainer.epoch_num}/{trainer.max_epoch}" if has_end else f"epoch {trainer.epoch_num}"
 
 
-def _find_tensors(names: Sequence[Any] | None, trainer: Trainer) -> dict[str, Any]:
+def _find_tensors(names: Sequence[Any] | None, trainer: TrainerProtocol) -> dict[str, Any]:
     """Return the tensors to show, by the labels that they are shown with."""
     towers = getattr(trainer, "towers", None)
     main_tower = next(iter(towers.training()), None) if towers is not None else None

@@ -1,4 +1,4 @@
-"""Callbacks that stand in for another callback."""
+"""Proxies: callbacks that stand in for another callback."""
 
 from __future__ import annotations
 
@@ -6,44 +6,63 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpk.errors import PluginError
-from tpk.plugin import Callback, get_catalog
+from tpk.plugin.callback import Callback
+from tpk.plugin.catalog import get_catalog
+from tpk.plugin.creation import Use
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
-
-_BESIDES_HOOKS = frozenset({"before_checkpoint", "translate_error", "recover"})
+    from tpk.plugin.trainer import TrainerProtocol
 
 
 class ProxyCallback(Callback):
     """The base of callbacks that change when or whether another callback runs.
 
-    It has the hooks, the state, the name and the trainer of the callback that it stands for, and what that one has
-    besides (`before_checkpoint`, `translate_error`, `recover`). Subclasses override `hook_implementations` and return
-    fewer, more or changed ones.
+    It has the hooks, the state, the name and the trainer of the callback that it stands for. Subclasses override
+    `hook_implementations` and return fewer, more or changed ones.
 
     Args:
-        callback: the callback that it stands for: an instance, a class, a name, ``"module:attr"``, or `tpk.use`.
-
-    Attributes:
-        cb: that callback.
+        callback: the callback that it stands for: an instance, a class, a name, ``"module:attr"``, or `tpk.use`. It is
+            made of what it is named by when the training is set up.
 
     Raises:
-        PluginError: if `callback` leads to something else than a `Callback`, or to nothing.
+        PluginError: if `callback` is, or later leads to, something else than a `Callback`.
     """
 
     def __init__(self, callback: Any) -> None:
-        resolved = get_catalog().resolve("callback", callback)
-        if not isinstance(resolved, Callback):
-            raise PluginError(f"{type(self).__name__} stands in for a tpk.Callback, but got {resolved!r}.")
-        self.cb: Callback = resolved
+        self._given = callback
+        if not isinstance(callback, str | type | Use):
+            self._take(callback)
+
+    def resolve_plugins(self) -> None:
+        """Make the callback of what it was named by.
+
+        Raises:
+            PluginError: if it leads to something else than a `Callback`, or to nothing.
+        """
+        # An instance is resolved as well: it may hold what is not.
+        self._take(get_catalog().resolve("callback", vars(self).get("cb", self._given)))
+
+    def _take(self, callback: Any) -> None:
+        if not isinstance(callback, Callback):
+            raise PluginError(f"{type(self).__name__} stands in for a tpk.Callback, but got {callback!r}.")
+        self.cb = callback
+        # What is named within is not known before it is resolved.
+        if not isinstance(innermost(self), ProxyCallback):
+            self.check_callback(callback)
+
+    def check_callback(self, callback: Callback) -> None:
+        """See to it that a callback can be stood in for; raise an error if not."""
+
+    cb: Callback
+    """The callback that it stands for, once that is known."""
 
     @property
-    def trainer(self) -> Trainer:
+    def trainer(self) -> TrainerProtocol:
         """The trainer, which is that of the callback."""
         return self.cb.trainer
 
     @trainer.setter
-    def trainer(self, trainer: Trainer) -> None:
+    def trainer(self, trainer: TrainerProtocol) -> None:
         self.cb.trainer = trainer
 
     @property
@@ -80,17 +99,12 @@ class ProxyCallback(Callback):
         """Return the hooks of the callback."""
         return self.cb.hook_implementations()
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _BESIDES_HOOKS:
-            return getattr(self.cb, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.cb!r})"
+        return f"{type(self).__name__}({vars(self).get('cb', self._given)!r})"
 
 
 def innermost(callback: Callback) -> Callback:
     """Return the callback for which proxies, however many, stand in; or `callback` itself, if it is no proxy."""
-    while isinstance(callback, ProxyCallback):
+    while isinstance(callback, ProxyCallback) and "cb" in vars(callback):
         callback = callback.cb
     return callback

@@ -18,7 +18,7 @@ from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 
 class ModelSaver(Callback):
@@ -122,21 +122,21 @@ class ModelSaver(Callback):
         return hooks
 
     @hookimpl(trylast=True)
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Get ready to save, once every other callback has added its variables."""
         trainer.checkpoints.register(self)
         self._series = self._make_series(self.checkpoint_dir)
         self._series.prepare()
         self._variables = saveable_variables(trainer.graph) if self._var_list is None else self._var_list
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Begin to count steps and minutes."""
         self._saved_at = self._clock()
         if self._every_k_steps is not None:
             self._period_of_steps = trainer.global_step // self._every_k_steps
 
     @hookimpl(trylast=True)
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Save if so many steps or minutes have passed."""
         if self._every_k_steps is not None:
             # A step may run the session more than once, so `global_step` may jump over a multiple.
@@ -172,7 +172,7 @@ class ModelSaver(Callback):
         self._series.wait()
         return self._series.last_path
 
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Wait for what is being written."""
         self._series.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpk.monitors.monitors import Monitors
+    from tpk.plugin.trainer import MonitorsProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Statistic:
         self._seen = 0
         self._warned = False
 
-    def take_new(self, monitors: Monitors) -> float | None:
+    def take_new(self, monitors: MonitorsProtocol) -> float | None:
         """Return the latest value, or None if there has been none since the last call."""
         if self.name not in monitors.names:
             if not self._warned:

@@ -14,7 +14,7 @@ from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class MovingAverageSummary(Callback):
         self._train_op = train_op
         self._updates: Any = None
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Group the ops that the collection holds by now.
 
         Raises:
@@ -105,13 +105,13 @@ class MergeAllSummaries(Callback):
             unused = {"trigger_step", "trigger_epoch"}
         return {name: hook for name, hook in hooks.items() if name not in unused}
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Merge the summaries that the collection holds by now."""
         self._summary = tf.compat.v1.summary.merge_all(self._key)
         if self._summary is not None:
             self._request = SessionRunArgs(self._summary)
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Note which step is the last of an epoch."""
         self._last_step = trainer.steps_per_epoch
 
@@ -128,13 +128,13 @@ class MergeAllSummaries(Callback):
             self._evaluated_at = (self.trainer.epoch_num, self.trainer.local_step)
             self.trainer.monitors.put_summary(run_values.results)
 
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries if the period is over; those of the last step come with `trigger_epoch`."""
         step = trainer.local_step
         if step != self._last_step and step % self._period == 0:
             self.trigger()
 
-    def trigger_epoch(self, trainer: Trainer) -> None:
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries in a run of their own."""
         self.trigger()
 
@@ -177,7 +177,7 @@ class SimpleMovingAverage(Callback):
         """What tells it from others of its kind when a training is resumed."""
         return ", ".join(tensor if isinstance(tensor, str) else tensor.name for tensor in self._tensors)
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the tensors.
 
         Raises:
@@ -200,7 +200,7 @@ class SimpleMovingAverage(Callback):
         """Keep the values for the length of the window."""
         self._window.append([float(value) for value in run_values.results])
 
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Report the averages if the window is full, and begin the next one."""
         if len(self._window) >= self._window_size:
             for name, average in zip(self._names, np.mean(self._window, axis=0), strict=True):

@@ -16,7 +16,7 @@ from tpk.errors import ConfigError
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +51,11 @@ class EstimatedTimeLeft(Callback):
         self.seconds_left: float | None = None
         self.seconds_total: float | None = None
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Start the clock."""
         self._started = self._epoch_started = self._clock()
 
-    def trigger_epoch(self, trainer: Trainer) -> None:
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Estimate and log the time that is left."""
         now = self._clock()
         self._epoch_seconds.append(now - self._epoch_started)

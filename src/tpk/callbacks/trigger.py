@@ -49,14 +49,21 @@ class PeriodicTrigger(ProxyCallback):
         super().__init__(callback)
         if every_k_steps is None and every_k_epochs is None and not before_train:
             raise ConfigError(
-                f"PeriodicTrigger({self.cb!r}) would never trigger. "
+                f"PeriodicTrigger({callback!r}) would never trigger. "
                 "Give every_k_steps, every_k_epochs or before_train=True."
             )
-        _check_trigger(self.cb)
         self._every_k_steps = check_period("every_k_steps", every_k_steps)
         self._every_k_epochs = check_period("every_k_epochs", every_k_epochs)
         self._before_train = before_train
         self._period_of_steps = 0
+
+    def check_callback(self, callback: Callback) -> None:
+        """See to it that there is something to trigger.
+
+        Raises:
+            HookError: if the callback does not implement `trigger`.
+        """
+        _check_trigger(callback)
 
     def hook_implementations(self) -> dict[str, Implementation]:
         """Return the hooks of the callback, with `trigger` called at the chosen times only."""
@@ -201,7 +208,7 @@ class PeriodicCallback(EnableCallbackIf):
     def __init__(self, callback: Any, every_k_steps: int | None = None, every_k_epochs: int | None = None) -> None:
         super().__init__(callback, PeriodicCallback._is_due)
         if every_k_steps is None and every_k_epochs is None:
-            raise ConfigError(f"PeriodicCallback({self.cb!r}) would never run. Give every_k_steps or every_k_epochs.")
+            raise ConfigError(f"PeriodicCallback({callback!r}) would never run. Give every_k_steps or every_k_epochs.")
         self._every_k_steps = check_period("every_k_steps", every_k_steps)
         self._every_k_epochs = check_period("every_k_epochs", every_k_epochs)
 

@@ -16,7 +16,7 @@ from tpk.errors import ConfigError, HangError
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -111,14 +111,14 @@ class Watchdog(Callback):
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Add what tells the fill of the input's queue."""
         queue = attribute_of_source(trainer.input_source, "queue")
         if queue is not None:
             self._queue_size = queue.size(name="watchdog_queue_size")
 
     @hookimpl(tryfirst=True)
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Begin to watch, in a thread."""
         self._phase, self._seen, self._before_first_step = "first step", None, None
         self._interruption = Interruption(trainer) if self._raises else None
@@ -130,7 +130,7 @@ class Watchdog(Callback):
         self._thread.start()
 
     @hookimpl(trylast=True)
-    def before_epoch(self, trainer: Trainer) -> None:
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Watch the steps of the epoch."""
         if self._phase == "first step":
             self._before_first_step = (trainer.global_step, trainer.local_step)
@@ -138,12 +138,12 @@ class Watchdog(Callback):
             self._phase = "step"
 
     @hookimpl(tryfirst=True)
-    def after_epoch(self, trainer: Trainer) -> None:
+    def after_epoch(self, trainer: TrainerProtocol) -> None:
         """Watch what is done between two epochs."""
         self._phase = "time between epochs"
 
     @hookimpl(tryfirst=True)
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Stop to watch.
 
         Raises:
@@ -195,7 +195,7 @@ class Watchdog(Callback):
         global_step, local_step = self._before_first_step
         # Where steps do not run the session, only the beginning of the next one tells.
         progress = self.trainer.progress
-        return progress.global_step != global_step or progress.local_step > local_step + 1
+        return bool(progress.global_step != global_step or progress.local_step > local_step + 1)
 
     def _watch(self, period: float) -> None:
         """Look now and then (in the thread)."""

@@ -10,9 +10,10 @@ from tpk.callbacks.proxy import ProxyCallback
 from tpk.callbacks.saver import ModelSaver
 from tpk.errors import ConfigError, HookError
 from tpk.graph.weight_averages import WEIGHT_AVERAGES_KEY, averaged_weights
+from tpk.plugin.callback import Callback
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 
 class WithAveragedWeights(ProxyCallback):
@@ -44,21 +45,25 @@ class WithAveragedWeights(ProxyCallback):
         ```
     """
 
-    def __init__(self, callback: Any) -> None:
-        super().__init__(callback)
-        if isinstance(self.cb, ProxyCallback):
+    def check_callback(self, callback: Callback) -> None:
+        """See to it that `trigger` of the callback is what saves or evaluates.
+
+        Raises:
+            HookError, ConfigError: if it is not.
+        """
+        if isinstance(callback, ProxyCallback):
             raise ConfigError(
-                f"WithAveragedWeights({self.cb!r}) would not be asked when {self.cb.cb!r} is triggered. Put it inside: "
-                f"{type(self.cb).__name__}(WithAveragedWeights({self.cb.cb!r}), ...)."
+                f"WithAveragedWeights({callback!r}) would not be asked when {callback.cb!r} is triggered. Put it inside: "
+                f"{type(callback).__name__}(WithAveragedWeights({callback.cb!r}), ...)."
             )
         # Bound methods are equal if they are the same method of the same object.
-        if self.cb.hook_implementations().get("trigger_epoch") != self.cb.trigger:
+        if callback.hook_implementations().get("trigger_epoch") != callback.trigger:
             raise HookError(
-                f"WithAveragedWeights changes what `trigger` sees, but {self.cb!r} does not implement it, or does "
+                f"WithAveragedWeights changes what `trigger` sees, but {callback!r} does not implement it, or does "
                 "something else in `trigger_epoch`. Move what is to see the averages to `trigger`."
             )
-        if isinstance(self.cb, ModelSaver):
-            self.cb.weights_only = True
+        if isinstance(callback, ModelSaver):
+            callback.weights_only = True
 
     def trigger(self) -> None:
         """Trigger the callback with the averages in place."""
@@ -88,7 +93,7 @@ class WithAveragedWeights(ProxyCallback):
 
         return checked
 
-    def _check_averages(self, trainer: Trainer) -> None:
+    def _check_averages(self, trainer: TrainerProtocol) -> None:
         if not trainer.graph.get_collection(WEIGHT_AVERAGES_KEY):
             raise ConfigError(
                 f"{self!r}: the graph has no averages of weights. Let the model's optimizer maintain them: "

@@ -193,9 +193,7 @@ class InputSource(ABC):
 class InputCallback(Callback):
     """Base of the callbacks of input sources, which run in every process.
 
-    One that defines ``translate_error(error) -> BaseException | None`` is asked when a step has failed: if
-    the error is only how a failure of the data reached the graph, it returns that failure, which is then
-    raised in its place.
+    In ``translate_error`` it returns a failure of the data, if the error is only how that reached the graph.
     """
 
     chief_only = False

@@ -70,7 +70,7 @@ class StagingInput(ProxyInput):
         self._areas: list[StagingArea] = []
         self._source_tensors: list[Any] = []
         self._before_run: Sequence[Callable[[Any], Any]] = ()
-        self._translators: list[Callable[[BaseException], BaseException | None]] = []
+        self._translate: Callable[[BaseException], BaseException | None] = lambda error: None
         self._thread: StageThread | None = None
         self._session: Any = None
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
@@ -122,8 +122,7 @@ class StagingInput(ProxyInput):
         hooks = HookManager()
         hooks.register_all(callbacks)
         self._before_run = hooks.compile_step().before_run
-        translators = [getattr(callback, "translate_error", None) for callback in callbacks]
-        self._translators = [translate for translate in translators if translate is not None]
+        self._translate = hooks.translate_error
         self._callback = _StagingCallback(self)
         return [*(_OutsideOfSteps(callback) for callback in callbacks), self._callback]
 
@@ -162,11 +161,10 @@ class StagingInput(ProxyInput):
                 context = SessionRunContext(SessionRunArgs(None), self._session)
                 self._run_stage_ops([before_run(context) for before_run in self._before_run])
         except Exception as error:
-            for translate in self._translators:
-                cause = translate(error)
-                if cause is not None:
-                    raise cause from (cause.__cause__ or error)
-            raise
+            cause = self._translate(error)
+            if cause is None:
+                raise
+            raise cause from (cause.__cause__ or error)
 
     def _run_stage_ops(self, requests: Sequence[Any]) -> None:
         feeds: dict[Any, Any] = {}
@@ -219,6 +217,9 @@ class _StagingCallback(InputCallback):
         self._source.stop()
 
 
+_HOOKS_OF_RUNS = ("before_run", "after_run", "translate_error")
+
+
 class _OutsideOfSteps(InputCallback):
     """A callback of the source, without its part in the steps, which the staging thread has."""
 
@@ -237,4 +238,4 @@ class _OutsideOfSteps(InputCallback):
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks of the callback that are not called in a step."""
         hooks = self._callback.hook_implementations()
-        return {name: hook for name, hook in hooks.items() if name not in ("before_run", "after_run")}
+        return {name: hook for name, hook in hooks.items() if name not in _HOOKS_OF_RUNS}

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tpk.monitors.isolation import Isolation
 from tpk.plugin.callback import Callback
+
+_ORDER: dict[str, dict[str, bool]] = {
+    # Ready before other callbacks report, and done after them.
+    "before_train": {"tryfirst": True},
+    "before_epoch": {"tryfirst": True},
+    "trigger_step": {"trylast": True},
+    "after_epoch": {"trylast": True},
+    "trigger_epoch": {"trylast": True},
+    "after_train": {"trylast": True},
+}
 
 
 class Monitor(Callback):
@@ -33,6 +46,24 @@ class Monitor(Callback):
                     send_mail(f"the cost is {value} in step {self.global_step}")
         ```
     """
+
+    kind: ClassVar[str] = "monitor"
+
+    @cached_property
+    def isolation(self) -> Isolation:
+        """What calls the monitor, so that its failures stop nothing."""
+        return Isolation(self)
+
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks that the monitor implements, isolated; at the end of an epoch and of all, it flushes."""
+        own = {**super().hook_implementations(), "after_train": self.after_train}
+        if self._flushes:
+            own.setdefault("trigger_epoch", self.trigger_epoch)
+        hooks = {hook: self.isolation.guarded(hook, method, **_ORDER.get(hook, {})) for hook, method in own.items()}
+        if self._flushes:
+            hooks["trigger_epoch"] = self._flushing_after(hooks["trigger_epoch"])
+        hooks["after_train"] = self._ending(hooks["after_train"])
+        return hooks
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Take a number.
@@ -82,6 +113,30 @@ class Monitor(Callback):
         Called before `before_train` of a run that may be a second attempt. A monitor that writes files keeps in its
         `state_dict` how much of them counts, and takes back the rest in `load_state_dict`.
         """
+
+    @property
+    def _flushes(self) -> bool:
+        return "flush" in report_methods_of(self)
+
+    def _flushing_after(self, trigger_epoch: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(trigger_epoch)
+        def call(*arguments: Any) -> None:
+            trigger_epoch(*arguments)
+            self.isolation.call("flush")
+
+        return call
+
+    def _ending(self, after_train: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(after_train)
+        def call(*arguments: Any) -> None:
+            try:
+                if self._flushes:
+                    self.isolation.call("flush")
+            finally:
+                after_train(*arguments)
+                self.isolation.log_failures()
+
+        return call
 
 
 REPORT_METHODS = (

@@ -17,7 +17,7 @@ from tpk.monitors.append_file import AppendFile
 from tpk.monitors.row_writer import POSITION_COLUMNS, RowWriter
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class CSVWriter(RowWriter):
         self._columns: list[str] = []
         self._number_of_rows = 0
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Check that the file can be written, and that it is a table of this kind if it is there already.
 
         Raises:

@@ -1,10 +1,9 @@
-"""All monitors of a trainer, as one: what training reports goes here, and from here to each of them."""
+"""Reports of a training: what is reported goes here, and from here to the history and to each monitor."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.checkpoint.keys import state_keys
-from tpk.errors import PluginError, StopTraining
-from tpk.monitors.base import Monitor
+from tpk.errors import StopTraining
+from tpk.monitors.base import Monitor, report_methods_of
 from tpk.monitors.history import ScalarHistory
-from tpk.monitors.isolation import IsolatedMonitor
-from tpk.monitors.step_requests import StepRequests
 from tpk.monitors.summary_protos import (
     histogram_summary,
     image_summary,
@@ -25,22 +22,20 @@ from tpk.monitors.summary_protos import (
     scalars_in,
 )
 from tpk.monitors.values import ReportedValueError, as_distribution, as_images, as_scalar
-from tpk.plugin import HOOK_NAMES, Callback, hookimpl
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
 
-class Monitors(Callback):
+class Monitors:
     """What training reports goes through here: to the history, and, in the chief process, to every monitor.
 
-    It is a callback; the trainer registers it after all others, and it calls the hooks of the monitors. A
-    failing monitor is isolated, see `IsolatedMonitor`.
+    A failing monitor is isolated, see `Monitor`.
 
     Args:
-        monitors: instances of `Monitor`.
+        monitors: instances of `Monitor`, each once.
         is_chief: if false, the history is kept and nothing is handed on.
         clock: returns the time of an event, in seconds since 1970.
 
@@ -48,9 +43,7 @@ class Monitors(Callback):
         monitors: the monitors that are reported to.
         muted: while it is true, what is reported is dropped. A training that is resumed sets up callbacks that have
             reported it before.
-
-    Raises:
-        PluginError: if one of `monitors` is no `Monitor`, or is there twice.
+        trainer: the trainer that reports.
 
     Example:
         ```python
@@ -60,38 +53,19 @@ class Monitors(Callback):
         ```
     """
 
-    chief_only = False
+    trainer: TrainerProtocol
 
     def __init__(
-        self, monitors: Iterable[Monitor], is_chief: bool = True, *, clock: Callable[[], float] = time.time
+        self, monitors: Iterable[Monitor] = (), is_chief: bool = True, *, clock: Callable[[], float] = time.time
     ) -> None:
-        given = list(monitors)
-        _check(given)
-        self.monitors: tuple[Monitor, ...] = tuple(given) if is_chief else ()
-        self._isolated = [
-            IsolatedMonitor(monitor, name)
-            for monitor, name in zip(self.monitors, _unique_names(self.monitors), strict=True)
-        ]
-        self._keyed = dict(zip(state_keys(self.monitors), self._isolated, strict=True))
+        self.monitors: tuple[Monitor, ...] = tuple(monitors) if is_chief else ()
+        self._reports = [(monitor, frozenset(report_methods_of(monitor))) for monitor in self.monitors]
+        self._keyed = dict(zip(state_keys(self.monitors), self.monitors, strict=True))
         # The states of monitors that a resumed run does without; another resume may have them again.
         self._unused_states: dict[str, Any] = {}
-        for isolated in self._isolated:
-            isolated.monitor.name = isolated.name
-        self._step_requests = StepRequests(self._isolated)
         self._history = ScalarHistory()
         self._clock = clock
         self.muted = False
-
-    @property
-    def trainer(self) -> Trainer:
-        """The trainer that reports."""
-        return self._trainer
-
-    @trainer.setter
-    def trainer(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-        for monitor in self.monitors:
-            monitor.trainer = trainer
 
     # What training reports
 
@@ -108,7 +82,7 @@ class Monitors(Callback):
         number = as_scalar(name, value)
         if self.muted:
             return
-        self._history.add(name, self.global_step, number)
+        self._history.add(name, self.trainer.global_step, number)
         self._hand_on("process_scalar", name, number)
         self._hand_on_summary(scalar_summary, name, number)
 
@@ -148,7 +122,7 @@ class Monitors(Callback):
             logger.warning(
                 "histogram %r in step %d: %d of %d values are not finite and left out",
                 name,
-                self.global_step,
+                self.trainer.global_step,
                 len(array) - len(finite),
                 len(array),
             )
@@ -172,7 +146,7 @@ class Monitors(Callback):
         if self.muted:
             return
         for name, number in scalars_in(named):
-            self._history.add(name, self.global_step, number)
+            self._history.add(name, self.trainer.global_step, number)
             self._hand_on("process_scalar", name, number)
         self._hand_on("process_summary", named)
 
@@ -191,7 +165,7 @@ class Monitors(Callback):
             return
         stamped = tf.compat.v1.Event()
         stamped.CopyFrom(event)
-        stamped.step = self.global_step
+        stamped.step = self.trainer.global_step
         stamped.wall_time = self._clock()
         self._hand_on("process_event", stamped)
 
@@ -227,10 +201,10 @@ class Monitors(Callback):
 
         The state of a monitor that fails is None: it is not known how much of its files belongs to this moment.
         """
-        for isolated in self._isolated:
-            if not isolated.monitor._overrides("state_dict"):
-                isolated.call("flush")
-        states = {key: isolated.call("state_dict") for key, isolated in self._keyed.items()}
+        for monitor in self.monitors:
+            if not monitor._overrides("state_dict"):
+                monitor.isolation.call("flush")
+        states = {key: monitor.isolation.call("state_dict") for key, monitor in self._keyed.items()}
         return {
             "history": self._history.state_dict(),
             "monitors": {**self._unused_states, **{key: state for key, state in states.items() if state != {}}},
@@ -240,15 +214,16 @@ class Monitors(Callback):
         """Take back what `state_dict` returned, before `before_train`; what does not match is logged."""
         self._history.load_state_dict(state["history"])
         states = state["monitors"]
-        for key, isolated in self._keyed.items():
+        for key, monitor in self._keyed.items():
             if key not in states:
-                isolated.call("start_over")
+                monitor.isolation.call("start_over")
             elif states[key] is None:
                 logger.warning(
-                    "monitor %s was failing when the checkpoint was taken; what it wrote stays as it is", isolated.name
+                    "monitor %s was failing when the checkpoint was taken; what it wrote stays as it is",
+                    monitor.isolation.name,
                 )
             else:
-                isolated.call("load_state_dict", states[key])
+                monitor.isolation.call("load_state_dict", states[key])
         self._unused_states = {key: own for key, own in states.items() if key not in self._keyed}
         if self._unused_states and self.monitors:
             logger.warning(
@@ -259,109 +234,26 @@ class Monitors(Callback):
 
     def start_over(self) -> None:
         """Have every monitor remove what an attempt at this run has written that left no checkpoint."""
-        for isolated in self._isolated:
-            isolated.call("start_over")
-
-    # Hooks
-
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks that at least one monitor implements, and those that flush."""
-        flushing = ("trigger_epoch", "after_train")
-        return {
-            hook: getattr(self, hook)
-            for hook in HOOK_NAMES
-            if hook in flushing or any(isolated.implements(hook) for isolated in self._isolated)
-        }
-
-    def setup_graph(self, trainer: Trainer) -> None:
-        """Call the monitors' `setup_graph`."""
-        self._hand_on("setup_graph", trainer)
-
-    # First, so that the monitors are ready for what other callbacks report in the same hook.
-    @hookimpl(tryfirst=True)
-    def before_train(self, trainer: Trainer) -> None:
-        """Call the monitors' `before_train`."""
-        self._hand_on("before_train", trainer)
-
-    @hookimpl(tryfirst=True)
-    def before_epoch(self, trainer: Trainer) -> None:
-        """Call the monitors' `before_epoch`."""
-        self._hand_on("before_epoch", trainer)
-
-    def before_run(self, run_context: Any) -> Any:
-        """Return what the monitors want to run along with the step, as one request."""
-        return self._step_requests.merge(run_context)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Give each monitor its results."""
-        self._step_requests.distribute(run_context, run_values)
-
-    @hookimpl(trylast=True)
-    def trigger_step(self, trainer: Trainer) -> None:
-        """Call the monitors' `trigger_step`."""
-        self._hand_on("trigger_step", trainer)
-
-    @hookimpl(trylast=True)
-    def after_epoch(self, trainer: Trainer) -> None:
-        """Call the monitors' `after_epoch`."""
-        self._hand_on("after_epoch", trainer)
-
-    # Last, so that what other callbacks report in the same hook is flushed with the epoch it belongs to.
-    @hookimpl(trylast=True)
-    def trigger_epoch(self, trainer: Trainer) -> None:
-        """Call the monitors' `trigger_epoch`, then flush them."""
-        self._hand_on("trigger_epoch", trainer)
-        self.flush()
-
-    @hookimpl(trylast=True)
-    def after_train(self, trainer: Trainer) -> None:
-        """Flush the monitors, call their `after_train`, and log which of them failed."""
-        try:
-            self.flush()
-        finally:
-            self._hand_on("after_train", trainer)
-            for isolated in self._isolated:
-                isolated.log_failures()
+        for monitor in self.monitors:
+            monitor.isolation.call("start_over")
 
     def _hand_on_summary(self, make_summary: Callable[[str, Any], Any], name: str, value: Any) -> None:
         """Hand on a summary of `value`, made only if a monitor takes summaries."""
-        if any(isolated.implements("process_summary") for isolated in self._isolated):
+        if any("process_summary" in reports for _, reports in self._reports):
             self._hand_on("process_summary", make_summary(name, value))
 
     def _hand_on(self, method: str, *arguments: Any) -> None:
-        """Call `method`, a report method or a hook, of the monitors that implement it.
+        """Call a report method of the monitors that override it.
 
         A monitor that asks for the end of the training does not keep the call from those after it.
         """
         request: StopTraining | None = None
-        for isolated in self._isolated:
-            if not isolated.implements(method):
+        for monitor, reports in self._reports:
+            if method not in reports:
                 continue
             try:
-                isolated.call(method, *arguments)
+                monitor.isolation.call(method, *arguments)
             except StopTraining as stop:
                 request = request or stop
         if request is not None:
             raise request
-
-
-def _check(monitors: list[Any]) -> None:
-    for position, monitor in enumerate(monitors):
-        if not isinstance(monitor, Monitor):
-            raise PluginError(
-                f"{monitor!r} is no monitor: expected an instance of tpk.monitors.Monitor. "
-                "What only uses hooks is a callback, and belongs in `callbacks`."
-            )
-        if any(monitor is other for other in monitors[:position]):
-            raise PluginError(f"the monitor {monitor!r} is listed twice. List it once, or make a second instance.")
-
-
-def _unique_names(monitors: Iterable[Monitor]) -> list[str]:
-    """Name each monitor after its class: ``JSONWriter``, ``JSONWriter#2``."""
-    seen: Counter[str] = Counter()
-    names = []
-    for monitor in monitors:
-        name = type(monitor).__name__
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return names

@@ -15,7 +15,7 @@ from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class RowWriter(Monitor):
         """What tells it from other writers of its kind when a training is resumed."""
         return str(self.filename)
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Check that there is a place to write to.
 
         Raises:
@@ -111,7 +111,7 @@ class RowWriter(Monitor):
             logger.info("removing %s, of an attempt at this run that left no checkpoint", self.path)
             self.path.unlink()
 
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Write what is left, and close the file."""
         try:
             self.flush()

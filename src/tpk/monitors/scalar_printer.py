@@ -11,7 +11,7 @@ from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -58,16 +58,16 @@ class ScalarPrinter(Monitor):
         if _matches(name, self._whitelist) and not _matches(name, self._blacklist):
             self._values[name] = value
 
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Log what this step reported; the last step of an epoch is logged with the epoch."""
         if trainer.local_step != trainer.steps_per_epoch or not self._enable_epoch:
             self._log(trainer)
 
-    def trigger_epoch(self, trainer: Trainer) -> None:
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Log what was reported since the last time."""
         self._log(trainer)
 
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Log what was reported after the last epoch."""
         self._log(trainer)
 
@@ -79,7 +79,7 @@ class ScalarPrinter(Monitor):
         """Take back what `state_dict` returned."""
         self._values = dict(state["values"])
 
-    def _log(self, trainer: Trainer) -> None:
+    def _log(self, trainer: TrainerProtocol) -> None:
         if self._values:
             width = max(map(len, self._values))
             lines = [f"  {name:<{width}}  {_format(self._values[name])}" for name in sorted(self._values)]

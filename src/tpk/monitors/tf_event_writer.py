@@ -16,7 +16,7 @@ from tpk.monitors.event_files import Event, EventFiles
 from tpk.monitors.row_writer import in_run_dir
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class TFEventWriter(Monitor):
         """
         return in_run_dir(self, Path()) if self._logdir is None else Path(self._logdir)
 
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Check that there is a place to write to.
 
         Raises:
@@ -84,7 +84,7 @@ class TFEventWriter(Monitor):
         suffix = f".{(self.name or type(self).__name__).replace('#', '-')}"
         self._files = EventFiles(self.logdir, suffix, self._max_queue, self._flush_secs, self._clock)
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Write the graph, which is final by now, and at which step the session starts."""
         if self._save_graph and not self._graph_is_written:
             self._graph_is_written = True
@@ -135,7 +135,7 @@ class TFEventWriter(Monitor):
             logger.info("removing %s, of an attempt at this run that left no checkpoint", path)
             path.unlink()
 
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Write what is left, and close the file."""
         self._files.close()
 

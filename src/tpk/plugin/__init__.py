@@ -24,8 +24,8 @@ class CostCurve(tpk.Callback):
         self.trainer.monitors.put_scalar("lowest-cost", min(self.costs))
 ```
 
-The hooks, with arguments and examples, are in [`tpk.plugin.spec`][tpk.plugin.spec]; when they are called is
-drawn in `tpk.train.loop`. What holds for all of them:
+The hooks, with arguments and examples, are in `tpk.plugin.spec`; when they are called is drawn in `tpk.train.loop`;
+what a plugin may use of a trainer is in `tpk.plugin.trainer`. What holds for all of them:
 
 - A method may leave out arguments (``def before_run(self)``). It cannot have others, nor any with a default.
 - The order of the list is the order of the calls. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` put a
@@ -62,24 +62,29 @@ def tpk_default_callbacks(config):
 ```
 
 **Tools.** ``tpk plugins`` lists what is installed, ``tpk plugins new NAME`` writes a package to start from,
-and `tpk.testing` has pytest fixtures to test it with. [`tpk.plugin.environment`][tpk.plugin.environment]
-lists the environment variables that block, add and trace plugins.
+and `tpk.testing` has pytest fixtures to test it with. `tpk.plugin.environment` lists the environment variables that
+block, add and trace plugins.
 
-**Inside.** A process has one `Catalog`, which knows what names stand for; a trainer has one `HookManager`, a
-`pluggy.PluginManager`, which knows what is called when; the hooks of a step are compiled into `StepHooks`.
+**Hooks of your own.** Such a module may add hooks, by ``tpk_add_hookspecs(hooks)``; callbacks then implement them, and
+whoever has a trainer calls them, by ``trainer.hooks.hook.<name>(...)``.
+
+**Inside.** A process has one `Catalog`, which knows what names stand for. A trainer has one `HookManager`, its
+registry: the strategy, each monitor and each callback are in it under unique names, and each is called by the hooks
+that it implements, whatever its kind. The hooks of a step are compiled into `StepHooks`.
 """
 
 from __future__ import annotations
 
 import pluggy
 
-from tpk.plugin.callback import HOOK_NAMES, Callback
+from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
 from tpk.plugin.creation import Use, use
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.entry import CatalogEntry
 from tpk.plugin.implementations import order_of
 from tpk.plugin.manager import HookManager
+from tpk.plugin.spec import HOOK_NAMES, hookspec
 
 __all__ = [
     "HOOK_NAMES",
@@ -91,6 +96,7 @@ __all__ = [
     "Use",
     "get_catalog",
     "hookimpl",
+    "hookspec",
     "order_of",
     "use",
     "use_catalog",

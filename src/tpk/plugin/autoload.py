@@ -1,66 +1,72 @@
-"""The plugins that no script names: those of the group ``tpk.plugins``, and those in ``TPK_PLUGINS``."""
+"""Plugins that no script names: those of the group ``tpk.plugins``, and those in ``TPK_PLUGINS``."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tpk.errors import PluginError, add_note
 from tpk.plugin.environment import is_on, names_in
-from tpk.plugin.implementations import implementations_of
 
 if TYPE_CHECKING:
     from tpk.plugin.catalog import Catalog
     from tpk.plugin.entry import CatalogEntry
+    from tpk.plugin.manager import HookManager
 
 logger = logging.getLogger(__name__)
 
 
-def load_autoloaded(catalog: Catalog) -> list[object]:
-    """Import what the environment asks for and what installed distributions ask to load.
+def load_autoloaded(catalog: Catalog, hooks: HookManager) -> None:
+    """Import and register what the environment asks for, and what installed distributions ask to load.
 
-    First come those in ``TPK_PLUGINS``, in that order, then those of the entry-point group ``tpk.plugins``,
-    by name, unless ``TPK_DISABLE_AUTOLOAD`` is on.
-
-    Returns:
-        Modules and objects that implement hooks, ready to be registered.
+    First come those in ``TPK_PLUGINS``, in that order, then those of the entry-point group ``tpk.plugins``, by name,
+    unless ``TPK_DISABLE_AUTOLOAD`` is on.
 
     Raises:
-        PluginError: a plugin that ``TPK_PLUGINS`` names is missing or broken; or, with ``TPK_STRICT``, any
-            is. Without it, a broken installed one is logged as a warning, and has the status ``"failed"`` in
-            the catalog.
+        PluginError: a plugin that ``TPK_PLUGINS`` names is missing or broken; or, with ``TPK_STRICT``, any is. Without
+            it, a broken installed one is logged as a warning, and has the status ``"failed"`` in the catalog.
     """
-    entries = [catalog.find("plugin", name) for name in names_in("TPK_PLUGINS")]
-    plugins = [_load(catalog, entry) for entry in entries]
-    if is_on("TPK_DISABLE_AUTOLOAD"):
-        return plugins
-    named = {entry.target for entry in entries}
-    for entry in catalog.entries("plugin"):
-        if entry.status != "blocked" and entry.target not in named:
-            try:
-                plugins.append(_load(catalog, entry))
-            except Exception:
-                if is_on("TPK_STRICT"):
-                    raise
-                catalog.mark(entry, "failed")
-                _warn(entry)
-    return plugins
+    required, loaded = _required(catalog), []
+    named = {entry.target for entry in required}
+    others = [] if is_on("TPK_DISABLE_AUTOLOAD") else catalog.entries("plugin")
+    for entry in [*required, *(each for each in others if each.status != "blocked" and each.target not in named)]:
+        with _tolerated(catalog, entry, entry in required):
+            loaded.append((entry, catalog.resolve("plugin", entry.name)))
+    # All hooks first, so that each plugin may implement those of any other.
+    for work in (hooks.add_specs_of, hooks.register):
+        for entry, plugin in loaded:
+            if catalog.outcome(entry) != "failed":
+                with _tolerated(catalog, entry, entry in required):
+                    work(plugin)
 
 
-def _load(catalog: Catalog, entry: CatalogEntry) -> object:
-    plugin: object = catalog.resolve("plugin", entry.name)
-    # What could not be registered is as broken as what cannot be imported, and must not get as far as a
-    # trainer.
-    implementations_of(plugin)
-    return plugin
+def _required(catalog: Catalog) -> list[CatalogEntry]:
+    names = names_in("TPK_PLUGINS")
+    try:
+        return [catalog.find("plugin", name) for name in names]
+    except PluginError as error:
+        raise type(error)(f"TPK_PLUGINS={','.join(names)}: {error}") from error
 
 
-def _warn(entry: CatalogEntry) -> None:
-    logger.warning(
-        "%s is broken and was left out of this training. TPK_BLOCK=%s:%s blocks it, uninstalling %s "
-        "removes it, and TPK_STRICT=1 makes this an error.",
-        entry,
-        entry.kind,
-        entry.name,
-        entry.distribution,
-        exc_info=True,
-    )
+@contextmanager
+def _tolerated(catalog: Catalog, entry: CatalogEntry, is_required: bool) -> Iterator[None]:
+    """Leave out a plugin that fails within the context, loudly, unless the user wants it, or wants to know."""
+    try:
+        yield
+    except Exception as error:
+        catalog.mark(entry, "failed")
+        if is_required:
+            add_note(error, f"TPK_PLUGINS asks for {entry}")
+        if is_required or is_on("TPK_STRICT"):
+            raise
+        logger.warning(
+            "%s is broken and was left out of this training. TPK_BLOCK=%s:%s blocks it, uninstalling %s "
+            "removes it, and TPK_STRICT=1 makes this an error.",
+            entry,
+            entry.kind,
+            entry.name,
+            entry.distribution,
+            exc_info=True,
+        )

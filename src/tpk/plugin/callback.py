@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tpk.plugin.spec import HOOK_NAMES
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
-
-HOOK_NAMES = (
-    "setup_graph",
-    "before_train",
-    "before_epoch",
-    "before_run",
-    "after_run",
-    "trigger_step",
-    "after_epoch",
-    "trigger_epoch",
-    "after_train",
-)
-"""The hooks of a training that a callback can implement, in the order in which the loop first calls them."""
+    from tpk.plugin.trainer import TrainerProtocol
 
 
 class Callback:
@@ -29,18 +18,13 @@ class Callback:
     not use. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` move it before or after the others;
     otherwise the order in the list of callbacks is the order of calls.
 
-    Besides the hooks, a callback may have:
-
-    - ``state_dict()`` and ``load_state_dict(state)``: what a checkpoint holds of it. A resumed training gives the state
-      back after ``before_train`` (and after ``before_epoch``, if it goes on within an epoch), so that nothing which
-      these do is done twice. It belongs to the callback of the same class, and the same ``state_key``, if there is such
-      an attribute: a text that tells it from others of its class.
-    - ``before_checkpoint()``: called before a checkpoint is taken; an error that it raises prevents that.
-    - ``translate_error(error)``: asked when a run of the session has failed; returns the error that caused it, or None.
-    - ``recover(error)``: asked when a step has failed; returns true if it has put things right, and the step shall be
-      taken anew.
+    Besides the hooks, it may have ``state_dict()`` and ``load_state_dict(state)``: what a checkpoint holds of it. A
+    resumed training gives the state back after ``before_train`` (and after ``before_epoch``, if it goes on within an
+    epoch), so that nothing which these do is done twice. It belongs to the callback of the same class, and the same
+    `state_key`.
 
     Attributes:
+        kind: what it is: ``"callback"``, or ``"monitor"`` or ``"strategy"``, which are callbacks, too.
         trainer: the trainer that the callback was registered with; set before `setup_graph`.
         name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``.
         chief_only: if true (the default), only the chief of a multi-process training runs this callback. Set
@@ -60,17 +44,26 @@ class Callback:
         ```
     """
 
-    trainer: Trainer
+    kind: ClassVar[str] = "callback"
+    trainer: TrainerProtocol
     name: str = ""
     chief_only: bool = True
+    if TYPE_CHECKING:
 
-    def setup_graph(self, trainer: Trainer) -> None:
+        @property
+        def state_key(self) -> str:
+            """A text that tells it from others of its class when a training is resumed; empty if nothing has to."""
+
+    else:  # As a subclass likes: an attribute or a property.
+        state_key = ""
+
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Add what the callback needs to the graph; the last chance before the graph is finalized."""
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Called once, with the session initialized, before the first epoch."""
 
-    def before_epoch(self, trainer: Trainer) -> None:
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Called before the first step of each epoch."""
 
     def before_run(self, run_context: Any) -> Any:
@@ -93,18 +86,35 @@ class Callback:
                 callback asked for in `before_run`.
         """
 
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Called after each step, whatever a step is."""
 
-    def after_epoch(self, trainer: Trainer) -> None:
+    def after_epoch(self, trainer: TrainerProtocol) -> None:
         """Called after the last step of each epoch, before any `trigger_epoch`."""
 
-    def trigger_epoch(self, trainer: Trainer) -> None:
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Called once an epoch is over; does what `trigger` does unless overridden."""
         self.trigger()
 
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Called once at the end, however the training ends; the session is still open."""
+
+    def translate_error(self, error: BaseException) -> BaseException | None:
+        """Called when a run of the session has failed; returns the error that caused it, or None."""
+        return None
+
+    def recover(self, error: Exception) -> bool | None:
+        """Called when a step has failed; returns True if it has put things right, and the step shall be taken anew."""
+        return None
+
+    def before_checkpoint(self) -> None:
+        """Called before a checkpoint is taken; an error that it raises prevents that."""
+
+    def resolve_plugins(self) -> None:
+        """Turn what the callback was given by name into plugins; called before the graph is built.
+
+        What holds other callbacks overrides it; see `ProxyCallback`.
+        """
 
     def trigger(self) -> None:
         """What the callback does each time that its time has come: by default at the end of each epoch.

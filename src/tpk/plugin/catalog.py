@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import importlib.util
 import inspect
+import logging
 import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,13 +15,15 @@ from typing import Any
 import attrs
 
 from tpk.errors import PluginError, PluginImportError, UnknownPluginError
-from tpk.plugin.autoload import load_autoloaded
 from tpk.plugin.blocking import blocked_entries
 from tpk.plugin.builtins import BUILTINS, builtin_entries
+from tpk.plugin.callback import Callback
 from tpk.plugin.creation import Use, create
 from tpk.plugin.entry import CatalogEntry
 from tpk.plugin.environment import names_in
 from tpk.plugin.installed import installed_entries
+
+logger = logging.getLogger(__name__)
 
 
 class Catalog:
@@ -55,17 +58,26 @@ class Catalog:
         Raises:
             UnknownPluginError: nothing has this name.
             PluginImportError: what has this name cannot be imported.
-            PluginError: it is blocked, two distributions offer it, or the options are not those that it
-                takes.
+            PluginError: it is blocked, two distributions offer it, the options are not those that it takes, or it is a
+                plugin of another kind.
         """
-        if inspect.isclass(spec):
-            return create(spec, {}, f"{kind} {spec.__name__!r} ({spec.__module__}:{spec.__qualname__})")
         if isinstance(spec, str):
             spec = Use(spec)
-        if not isinstance(spec, Use):
-            return spec
-        entry = self.find(kind, spec.name)
-        return create(self.load(entry), spec.options, str(entry))
+        if isinstance(spec, Use):
+            entry = self.find(kind, spec.name)
+            target = self.load(entry)
+            if entry.distribution and kind != "plugin" and not callable(target):
+                raise PluginError(f"{entry} is {target!r}: an entry point of tpk.{kind}s leads to a class or a factory")
+            plugin, what = create(target, spec.options, str(entry)), str(entry)
+        elif inspect.isclass(spec):
+            what = f"{kind} {spec.__name__!r} ({spec.__module__}:{spec.__qualname__})"
+            plugin = create(spec, {}, what)
+        else:
+            plugin, what = spec, repr(spec)
+        _check_kind(kind, plugin, what)
+        if isinstance(plugin, Callback):
+            plugin.resolve_plugins()
+        return plugin
 
     def find(self, kind: str, name: str) -> CatalogEntry:
         """Return what `name` stands for: ``"module:attr"`` itself, a built-in, or an installed plugin.
@@ -82,6 +94,14 @@ class Catalog:
         if not found:
             raise unknown_plugin(kind, name, self.entries())
         # Built-ins come first, and nothing shadows them.
+        if len(found) > 1 and found[0].target == BUILTINS[kind].get(name):
+            logger.warning(
+                "%r means the %s of tpk; that of %s is got by its target, %s",
+                name,
+                kind,
+                " and ".join(f"{each.distribution} {each.version}" for each in found[1:]),
+                " or ".join(repr(each.target) for each in found[1:]),
+            )
         if found[0].status == "conflict":
             raise PluginError(
                 f"more than one distribution offers the {kind} {name!r}: {', '.join(map(str, found))}. Name "
@@ -121,10 +141,6 @@ class Catalog:
             if kind is None or entry.kind == kind
         ]
 
-    def autoload(self) -> list[object]:
-        """Import the plugins that no script names, as `tpk.plugin.autoload` says; return them."""
-        return load_autoloaded(self)
-
     def loaded(self) -> list[CatalogEntry]:
         """Return what was named and imported, by kind and name: the ranks of a training must agree on it."""
         outcomes = self._outcomes.items()
@@ -134,6 +150,10 @@ class Catalog:
     def mark(self, entry: CatalogEntry, outcome: str) -> None:
         """Remember that `entry` is ``"loaded"`` or ``"failed"``."""
         self._outcomes[entry] = outcome
+
+    def outcome(self, entry: CatalogEntry) -> str | None:
+        """Return ``"loaded"`` or ``"failed"`` of what was named; None of what was not."""
+        return self._outcomes.get(entry)
 
     def refresh(self) -> None:
         """Look for installed distributions anew, when a name is next needed."""
@@ -177,6 +197,23 @@ def unknown_plugin(kind: str | None, name: str, known: Sequence[CatalogEntry]) -
             message += f"; there is a {entry.kind} of that name"
     message += f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else "."
     return UnknownPluginError(f"{message} Known are: {', '.join(names) or 'none'}")
+
+
+_LISTS = {"callback": "callbacks", "monitor": "monitors", "strategy": "strategy of a trainer"}
+
+
+def _check_kind(kind: str, plugin: object, what: str) -> None:
+    """Refuse what is a plugin, but not of this kind; what a trainer is, who makes trainers knows."""
+    if kind not in _LISTS:
+        return
+    found = plugin.kind if isinstance(plugin, Callback) else ""
+    if found and found != kind:
+        raise PluginError(f"{what} is no {kind} but a {found}: it belongs in the {_LISTS[found]}")
+    if not found and kind != "callback":
+        raise PluginError(
+            f"{what} is no {kind}: expected an instance of tpk.{kind.capitalize()}, but it is {plugin!r}"
+            + (". What only uses hooks is a callback, and belongs in the callbacks" if kind == "monitor" else "")
+        )
 
 
 def _is_module(name: str) -> bool:

@@ -17,7 +17,7 @@ from tpk.plugin.registration import Registration, note_failure
 from tpk.plugin.spec import HOOK_ARGUMENTS, STEP_HOOKS
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 Method = Callable[..., Any]
 
@@ -50,7 +50,7 @@ class StepHooks:
     trigger_step: tuple[Method, ...] = ()
     names: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
 
-    def trigger(self, trainer: Trainer) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Call every `trigger_step`; an error gets a note that names the callback."""
         try:
             for method in self.trigger_step:

@@ -1,9 +1,9 @@
-"""Which hooks an object implements, and how, whatever kind of object it is."""
+"""Implementations of hooks: which ones an object has, and how, whatever kind of object it is."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -11,7 +11,7 @@ import attrs
 
 from tpk.errors import HookError
 from tpk.plugin.callback import Callback
-from tpk.plugin.near_miss import check_names, check_not_lost, describe, namespaces_of
+from tpk.plugin.hook_names import check_names, check_not_lost, describe, namespaces_of
 from tpk.plugin.spec import HOOK_ARGUMENTS, STEP_HOOKS
 
 
@@ -36,11 +36,16 @@ class Implementation:
     trylast: bool
 
 
-def implementations_of(plugin: object) -> list[Implementation]:
+def implementations_of(plugin: object, hooks: Mapping[str, tuple[str, ...]] = HOOK_ARGUMENTS) -> list[Implementation]:
     """Return the hooks that `plugin` implements.
 
-    A `Callback` says so itself (`Callback.hook_implementations`). Of a module, the functions decorated by
-    ``tpk.hookimpl`` count; of any other object, every method that has the name of a hook.
+    A `Callback` says so itself (`Callback.hook_implementations`), but for hooks that third parties have added. Of a
+    module, the functions decorated by ``tpk.hookimpl`` count; of any other object, every method that has the name of a
+    hook.
+
+    Args:
+        plugin: a callback, a monitor, a strategy, a module, or another object.
+        hooks: the arguments of each hook that there is, by its name.
 
     Raises:
         HookError: `plugin` implements no hook, or one of its methods does not fit: its name is nearly that of
@@ -48,33 +53,35 @@ def implementations_of(plugin: object) -> list[Implementation]:
     """
     if isinstance(plugin, type):
         raise HookError(f"{plugin.__name__} is a class where a plugin is expected: give an instance of it")
-    check_names(plugin)
-    methods = _methods_of(plugin)
+    check_names(plugin, hooks)
+    methods = _methods_of(plugin, hooks)
     check_not_lost(plugin, methods)
-    return [_implementation(plugin, hook, method) for hook, method in methods.items()]
+    return [_implementation(plugin, hook, method, hooks) for hook, method in methods.items()]
 
 
-def _methods_of(plugin: object) -> Mapping[str, Any]:
+def _methods_of(plugin: object, hooks: Mapping[str, tuple[str, ...]]) -> Mapping[str, Any]:
     if isinstance(plugin, Callback):
-        return plugin.hook_implementations()
+        defined = {name for namespace in namespaces_of(plugin) for name in namespace}
+        added = {name: getattr(plugin, name) for name in hooks if name not in HOOK_ARGUMENTS and name in defined}
+        return {**plugin.hook_implementations(), **added}
     if isinstance(plugin, ModuleType):
         (functions,) = namespaces_of(plugin)
-        return {name: functions[name] for name in HOOK_ARGUMENTS if name in functions}
+        return {name: functions[name] for name in hooks if hasattr(functions.get(name), "tpk_impl")}
     # getattr rather than the class's methods, so that whatever forwards by `__getattr__` keeps its hooks.
-    methods = {name: getattr(plugin, name, None) for name in HOOK_ARGUMENTS}
+    methods = {name: getattr(plugin, name, None) for name in hooks}
     return {name: method for name, method in methods.items() if inspect.isroutine(method)}
 
 
-def _implementation(plugin: object, hook: str, method: Any) -> Implementation:
+def _implementation(plugin: object, hook: str, method: Any, hooks: Mapping[str, tuple[str, ...]]) -> Implementation:
     """Check one implementation against the specification of its hook."""
     where = f"{describe(plugin)}.{hook}"
-    if hook not in HOOK_ARGUMENTS:
-        raise HookError(f"{where}: tpk has no such hook; the hooks are {', '.join(HOOK_ARGUMENTS)}")
+    if hook not in hooks:
+        raise HookError(f"{where}: tpk has no such hook; the hooks are {', '.join(hooks)}")
     if not isinstance(method, (FunctionType, MethodType)):
         raise HookError(f"{where} must be a function or a method, but is {method!r}")
     options = _options_of(where, plugin, method)
     _check_kind(where, hook, method, is_wrapper=options["wrapper"])
-    return Implementation(hook, method, _arguments_of(where, hook, method), **options)
+    return Implementation(hook, method, _arguments_of(where, hooks[hook], method), **options)
 
 
 def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper: bool) -> None:
@@ -89,18 +96,18 @@ def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper
         raise HookError(f"{where} is a generator or coroutine, so calling it would run nothing of it")
 
 
-def _arguments_of(where: str, hook: str, method: Callable[..., Any]) -> tuple[str, ...]:
+def _arguments_of(where: str, given: Sequence[str], method: Callable[..., Any]) -> tuple[str, ...]:
     arguments = inspect.signature(method).parameters
     for argument in arguments.values():
         if argument.kind not in (argument.POSITIONAL_ONLY, argument.POSITIONAL_OR_KEYWORD):
             problem = f"takes {argument}, but hooks are called with positional arguments"
         elif argument.default is not argument.empty:
             problem = f"gives {argument.name!r} a default: it would never be used, or always"
-        elif argument.name not in HOOK_ARGUMENTS[hook]:
+        elif argument.name not in given:
             problem = f"takes {argument.name!r}, which this hook does not give"
         else:
             continue
-        raise HookError(f"{where} {problem}; it may take {', '.join(HOOK_ARGUMENTS[hook])}, or less")
+        raise HookError(f"{where} {problem}; it may take {', '.join(given) or 'none'}, or less")
     return tuple(arguments)
 
 

@@ -4,40 +4,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pluggy
 
 from tpk.errors import HookError
+from tpk.plugin.autoload import load_autoloaded
 from tpk.plugin.callback import Callback
+from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks, call_order, compile_step, direct
 from tpk.plugin.environment import is_on
+from tpk.plugin.hook_names import describe
 from tpk.plugin.implementations import Implementation, implementations_of
-from tpk.plugin.near_miss import describe
 from tpk.plugin.registration import Registration, note_failure
-from tpk.plugin.spec import SPECS
+from tpk.plugin.spec import SPECS, arguments_of_specs
 from tpk.plugin.trace import TracedStep
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
 
-@attrs.frozen(eq=False)
-class _Plugin:
-    name: str
-    plugin: object
-    implementations: list[Implementation]
+class HookManager:
+    """The plugins of a trainer, each under a unique name, and the hooks by which all of them are called.
 
+    Plugins are called in the order in which they were registered; those marked `tryfirst` before all others, and those
+    marked `trylast` after them, in the order of registration in either case. What it has in common with a
+    `pluggy.PluginManager` has the same name and means the same; the plugins are the user's own objects.
 
-class HookManager(pluggy.PluginManager):
-    """A `pluggy.PluginManager` that calls plugins in the order in which they were registered.
-
-    Plugins marked `tryfirst` are called before all others and those marked `trylast` after them, in the order of
-    registration in either case. pluggy's own listings show what stands for the plugins there; `plugins` has the
-    plugins themselves.
+    Attributes:
+        hook: calls a hook of all plugins: ``hooks.hook.before_epoch(trainer=trainer)``.
 
     Example:
         ```python
@@ -50,22 +49,58 @@ class HookManager(pluggy.PluginManager):
     """
 
     def __init__(self) -> None:
-        super().__init__("tpk")
+        self._pluggy = _Registrations("tpk")
+        self.hook = self._pluggy.hook
+        self._arguments: dict[str, tuple[str, ...]] = {}
         for specs in SPECS:
             self.add_hookspecs(specs)
         self._plugins: list[_Plugin] = []
-        self._traced_step = TracedStep(self) if is_on("TPK_TRACE") else None
+        self._asked_for_specs: list[object] = []
+        self._is_autoloaded = False
+        self._traced_step = TracedStep(self._pluggy) if is_on("TPK_TRACE") else None
 
     @property
     def plugins(self) -> dict[str, object]:
-        """The registered plugins, as they were given, by their unique names, in order of registration."""
+        """The registered plugins, by their unique names, in order of registration."""
         return {each.name: each.plugin for each in self._plugins}
+
+    def add_hookspecs(self, module_or_class: ModuleType | type) -> None:
+        """Add hooks: the functions of a module or class that `tpk.hookspec` marks.
+
+        A ``tpk.plugins`` plugin does that in its ``tpk_add_hookspecs``.
+
+        Raises:
+            HookError: none is marked, or one of them is there already.
+        """
+        added = arguments_of_specs(module_or_class)
+        twice = sorted(added.keys() & self._arguments.keys())
+        if twice or not added:
+            problem = (
+                f"adds {', '.join(twice)} once more" if twice else "has no function that is marked by @tpk.hookspec"
+            )
+            raise HookError(f"{describe(module_or_class)} {problem}; a hook is specified once, by a name of its own")
+        self._pluggy.add_hookspecs(module_or_class)
+        self._arguments.update(added)
+
+    def autoload(self) -> None:
+        """Register the plugins that no script names, unless that was done; see `load_autoloaded`."""
+        if not self._is_autoloaded:
+            self._is_autoloaded = True
+            load_autoloaded(get_catalog(), self)
+
+    def register(self, plugin: object, name: str | None = None) -> str:
+        """Register one plugin, as `register_all` does; return its name.
+
+        Raises:
+            HookError: as `register_all` does, or the name is taken.
+        """
+        return self._register([(plugin, name)])[0]
 
     def register_all(self, plugins: Iterable[object]) -> list[str]:
         """Register `plugins` after those that are there already; all of them, or none if one does not fit.
 
         Args:
-            plugins: callbacks, modules of hook implementations, or other objects that have some.
+            plugins: callbacks, monitors, strategies, modules of hook implementations, or other objects that have some.
 
         Returns:
             Their names: that of the class or module, with ``#2`` and so on if it is taken. A `Callback` has
@@ -75,37 +110,31 @@ class HookManager(pluggy.PluginManager):
             HookError: a plugin is registered already, implements no hook, or implements one in a way that
                 does not fit its specification.
         """
-        known = list(self._plugins)
-        for plugin in plugins:
-            for other in known:
-                if other.plugin is plugin:
-                    raise HookError(f"{other.name} is listed twice: one object can be registered once only")
-            name = _unique_name(describe(plugin), {other.name for other in known})
-            known.append(_Plugin(name, plugin, implementations_of(plugin)))
-        added = known[len(self._plugins) :]
-        for each in added:
-            if isinstance(each.plugin, Callback):
-                _set_name(each.plugin, each.name)
-        self._replace_registrations(known)
-        return [each.name for each in added]
+        return self._register([(plugin, None) for plugin in plugins])
 
-    def register(self, plugin: object, name: str | None = None) -> str:
-        """Register one plugin, as `register_all` does; it cannot choose its name."""
-        if name is not None:
-            raise HookError(f"{describe(plugin)} cannot be registered as {name!r}: names come from classes and modules")
-        return self.register_all([plugin])[0]
+    def unregister(self, plugin: object) -> object:
+        """Take a plugin out of the list; return it.
 
-    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
-        """Tell pluggy what it is to know of the attribute `name` of a registration."""
-        implementation = plugin.implementations[name]
-        return {
-            "wrapper": implementation.wrapper,
-            "hookwrapper": False,
-            "optionalhook": False,
-            "tryfirst": implementation.tryfirst,
-            "trylast": implementation.trylast,
-            "specname": None,
-        }
+        Raises:
+            HookError: it is not registered.
+        """
+        kept = [each for each in self._plugins if each.plugin is not plugin]
+        if len(kept) == len(self._plugins):
+            raise HookError(f"{describe(plugin)} is not registered: known are {', '.join(self.plugins) or 'none'}")
+        self._replace_registrations(kept)
+        return plugin
+
+    def is_registered(self, plugin: object) -> bool:
+        """Whether this very object is registered."""
+        return self.get_name(plugin) is not None
+
+    def get_name(self, plugin: object) -> str | None:
+        """Return the name under which an object is registered, or None."""
+        return next((each.name for each in self._plugins if each.plugin is plugin), None)
+
+    def get_plugin(self, name: str) -> object | None:
+        """Return the plugin of this name, or None."""
+        return self.plugins.get(name)
 
     def compile_step(self) -> StepHooks:
         """Return the hooks of the step, compiled; to be called once all plugins are registered.
@@ -115,7 +144,12 @@ class HookManager(pluggy.PluginManager):
         """
         return self._traced_step.compile() if self._traced_step else compile_step(self.hook)
 
-    def after_train(self, trainer: Trainer) -> list[BaseException]:
+    def translate_error(self, error: BaseException) -> BaseException | None:
+        """Return the error by which a run has really failed, as the first plugin that knows says; or None."""
+        cause: BaseException | None = self.hook.translate_error(error=error)
+        return cause
+
+    def after_train(self, trainer: TrainerProtocol) -> list[BaseException]:
         """Call every `after_train`, whatever happens in the others, and return what they raised.
 
         Each failure is logged with its traceback.
@@ -130,14 +164,42 @@ class HookManager(pluggy.PluginManager):
                 failures.append(error)
         return failures
 
+    def _register(self, plugins: Iterable[tuple[object, str | None]]) -> list[str]:
+        known = list(self._plugins)
+        for plugin, name in plugins:
+            for other in known:
+                if other.plugin is plugin:
+                    raise HookError(f"{other.name} is listed twice: one object can be registered once only")
+            taken = {other.name for other in known}
+            if name in taken:
+                raise HookError(f"there is a plugin {name!r} already: names are unique")
+            self.add_specs_of(plugin)
+            implementations = implementations_of(plugin, self._arguments)
+            known.append(_Plugin(name or _unique_name(describe(plugin), taken), plugin, implementations))
+        added = known[len(self._plugins) :]
+        for each in added:
+            if isinstance(each.plugin, Callback):
+                _set_name(each.plugin, each.name)
+        self._replace_registrations(known)
+        return [each.name for each in added]
+
+    def add_specs_of(self, plugin: object) -> None:
+        """Let a plugin add the hooks that it has, once, before its own methods and those of others are checked."""
+        if isinstance(plugin, Callback) or any(plugin is other for other in self._asked_for_specs):
+            return
+        self._asked_for_specs.append(plugin)
+        add = getattr(plugin, "tpk_add_hookspecs", None)
+        if add is not None and (hasattr(add, "tpk_impl") or not isinstance(plugin, ModuleType)):
+            add(self)
+
     def _replace_registrations(self, plugins: list[_Plugin]) -> None:
         """Register everything anew, so that pluggy calls it in this order.
 
         pluggy calls first what was registered last; but of those marked `trylast` it calls last what was registered
         last, so these are registered apart.
         """
-        for registration in self.get_plugins():
-            self.unregister(registration)
+        for registration in self._pluggy.get_plugins():
+            self._pluggy.unregister(registration)
         for each in reversed(plugins):
             self._register_part(each, trylast=False)
         for each in plugins:
@@ -149,7 +211,29 @@ class HookManager(pluggy.PluginManager):
         if implementations:
             step_function = self._traced_step.step_function if self._traced_step else None
             registration = Registration(plugin.name, implementations, step_function)
-            super().register(registration, name=f"{plugin.name} (trylast)" if trylast else plugin.name)
+            self._pluggy.register(registration, name=f"{plugin.name} (trylast)" if trylast else plugin.name)
+
+
+@attrs.frozen(eq=False)
+class _Plugin:
+    name: str
+    plugin: object
+    implementations: list[Implementation]
+
+
+class _Registrations(pluggy.PluginManager):
+    """pluggy, which holds a `Registration` or two in place of each plugin."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
+        implementation = plugin.implementations[name]
+        return {
+            "wrapper": implementation.wrapper,
+            "hookwrapper": False,
+            "optionalhook": False,
+            "tryfirst": implementation.tryfirst,
+            "trylast": implementation.trylast,
+            "specname": None,
+        }
 
 
 def _set_name(callback: Callback, name: str) -> None:

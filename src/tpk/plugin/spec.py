@@ -13,17 +13,44 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from tpk.train.config import TrainConfig
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.manager import HookManager
+    from tpk.plugin.trainer import TrainerProtocol
 
 hookspec = pluggy.HookspecMarker("tpk")
+"""Marks a hook specification: a method of a class that is given to `HookManager.add_hookspecs`."""
 
 
 class ConfigurationSpecs:
     """Before there is a trainer: for ``tpk.plugins`` only, since no callback is registered yet."""
 
     @hookspec
-    def tpk_configure(self, config: TrainConfig) -> None:
+    def tpk_add_hookspecs(self, hooks: HookManager) -> None:
+        """Add hooks of one's own, which the callbacks of a training may then implement.
+
+        Called when the plugin is registered, before anything else is. A callback implements such a hook by a method of
+        its name; it is called by ``trainer.hooks.hook.<name>(...)``, with keyword arguments.
+
+        Args:
+            hooks: the hook manager of a training.
+
+        Returns:
+            Nothing; what is returned is not used.
+
+        Example:
+            ```python
+            class EpisodeSpecs:
+                @tpk.hookspec
+                def after_episode(self, reward):
+                    "Called at the end of each episode."
+
+            @tpk.hookimpl
+            def tpk_add_hookspecs(hooks):
+                hooks.add_hookspecs(EpisodeSpecs)
+            ```
+        """
+
+    @hookspec
+    def tpk_configure(self, config: Any) -> None:
         """Adjust the config of a run, before anything in it is resolved.
 
         Args:
@@ -42,7 +69,7 @@ class ConfigurationSpecs:
         """
 
     @hookspec
-    def tpk_default_callbacks(self, config: TrainConfig) -> list[Any]:  # type: ignore[empty-body]
+    def tpk_default_callbacks(self, config: Any) -> list[Any]:  # type: ignore[empty-body]
         """Give callbacks that every run shall have, besides those that the user lists.
 
         Args:
@@ -65,7 +92,7 @@ class TrainingSpecs:
     """Over the life of a training, in the order in which the loop calls them."""
 
     @hookspec
-    def setup_graph(self, trainer: Trainer) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Add what the plugin needs to the graph; the last chance before the graph is finalized.
 
         Args:
@@ -83,7 +110,7 @@ class TrainingSpecs:
         """
 
     @hookspec
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Called once before the first epoch, with the session created and all variables initialized or restored.
 
         Args:
@@ -100,7 +127,7 @@ class TrainingSpecs:
         """
 
     @hookspec
-    def before_epoch(self, trainer: Trainer) -> None:
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Called before the first step of each epoch; `trainer.epoch_num` is already that of the epoch.
 
         Args:
@@ -117,7 +144,7 @@ class TrainingSpecs:
         """
 
     @hookspec
-    def after_epoch(self, trainer: Trainer) -> None:
+    def after_epoch(self, trainer: TrainerProtocol) -> None:
         """Called after the last step of each epoch, before any `trigger_epoch`.
 
         Finish here what was done step by step, so that it is complete when other plugins' `trigger_epoch`
@@ -137,7 +164,7 @@ class TrainingSpecs:
         """
 
     @hookspec
-    def trigger_epoch(self, trainer: Trainer) -> None:
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Called once an epoch is over: evaluate, save, report.
 
         Args:
@@ -154,7 +181,7 @@ class TrainingSpecs:
         """
 
     @hookspec
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Called once at the end, however the training ends; the session is still open.
 
         Each implementation runs whatever happens in the others; a failure is logged. Wrappers are not
@@ -218,7 +245,7 @@ class StepSpecs:
         """
 
     @hookspec
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Called after each step, whatever a step is; nothing runs along with it.
 
         Args:
@@ -236,15 +263,81 @@ class StepSpecs:
         """
 
 
-SPECS = (ConfigurationSpecs, TrainingSpecs, StepSpecs)
+class FailureSpecs:
+    """When something has gone wrong, and before what is there is saved."""
+
+    @hookspec(firstresult=True)
+    def translate_error(self, error: BaseException) -> BaseException | None:
+        """Say by which error a run of the session has really failed; the first answer is raised in its place.
+
+        Args:
+            error: what the run has raised.
+
+        Returns:
+            The error that caused it, or None if the plugin does not know.
+
+        Example:
+            ```python
+            def translate_error(self, error):
+                if isinstance(error, tf.errors.CancelledError):
+                    return self.failure_of_thread
+            ```
+        """
+
+    @hookspec(firstresult=True)
+    def recover(self, error: Exception) -> bool | None:
+        """Put things right after a step has failed; it is then taken anew. The first answer counts.
+
+        Args:
+            error: by what the step has failed.
+
+        Returns:
+            True if the step shall be taken anew; None to leave it to others; False to let it fail.
+
+        Example:
+            ```python
+            def recover(self, error):
+                if isinstance(error, SimulatorDied):
+                    self.simulator.restart()
+                    return True
+            ```
+        """
+
+    @hookspec
+    def before_checkpoint(self) -> None:
+        """Called before a checkpoint is taken; an error that it raises prevents that.
+
+        Returns:
+            Nothing; what is returned is not used.
+
+        Example:
+            ```python
+            def before_checkpoint(self):
+                if not math.isfinite(self.cost):
+                    raise tpk.NonFiniteError("a checkpoint of a model that has diverged is of no use")
+            ```
+        """
+
+
+SPECS = (ConfigurationSpecs, TrainingSpecs, StepSpecs, FailureSpecs)
+
+
+def arguments_of_specs(specs: object) -> dict[str, tuple[str, ...]]:
+    """Return the arguments of each hook that a class or module of specifications declares, by its name."""
+    skipped = 1 if inspect.isclass(specs) else 0
+    return {
+        name: tuple(inspect.signature(function).parameters)[skipped:]
+        for name, function in vars(specs).items()
+        if hasattr(function, "tpk_spec")
+    }
+
 
 HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {
-    name: tuple(inspect.signature(function).parameters)[1:]
-    for specs in SPECS
-    for name, function in vars(specs).items()
-    if hasattr(function, "tpk_spec")
+    name: arguments for specs in SPECS for name, arguments in arguments_of_specs(specs).items()
 }
-"""The arguments of each hook, by its name; an implementation may take fewer of them."""
+"""The arguments of each hook of tpk, by its name; an implementation may take fewer of them."""
 
-CONFIGURATION_HOOKS = ("tpk_configure", "tpk_default_callbacks")
-STEP_HOOKS = ("before_run", "after_run", "trigger_step")
+CONFIGURATION_HOOKS = tuple(arguments_of_specs(ConfigurationSpecs))
+STEP_HOOKS = tuple(arguments_of_specs(StepSpecs))
+HOOK_NAMES = tuple(name for name in HOOK_ARGUMENTS if name not in CONFIGURATION_HOOKS)
+"""The hooks that a callback can implement."""

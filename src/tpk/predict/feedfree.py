@@ -119,12 +119,11 @@ class FeedfreePredictor:
         self.graph.finalize()
         self._resources.callback(self._stop)
         self._hooks.hook.before_train(trainer=self)
-        translators = [getattr(plugin, "translate_error", None) for plugin in self._hooks.plugins.values()]
         self.hooked_sess = HookedSession(
             self.sess,
             self._hooks.compile_step(),
             Progress(),
-            translators=[translate for translate in translators if translate is not None],
+            translate=self._hooks.translate_error,
         )
 
     def _stop(self) -> None:

@@ -56,7 +56,7 @@ class HookedSession:
         hooks: the compiled step hooks.
         progress: its `global_step` is incremented each time that a run has completed.
         count_op: given the operations of a run, returns the op that counts the step in the graph, or None.
-        translators: asked, when a run fails, for the error that caused it; see `run`.
+        translate: asked, when a run fails, for the error that caused it; see `run`.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class HookedSession:
         progress: Progress,
         *,
         count_op: CountOp = lambda ops: None,
-        translators: Sequence[Callable[[Exception], Exception | None]] = (),
+        translate: Callable[[Exception], BaseException | None] = lambda error: None,
     ) -> None:
         self.sess = sess
         self._hooks = hooks
         self._progress = progress
         self._count_op = count_op
-        self._translators = tuple(translators)
+        self._translate = translate
         self._before_run = hooks.before_run
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
@@ -257,11 +257,10 @@ class HookedSession:
             self._hooks.note_failure(error, "before_run", self._before_run[request - 1])
 
     def _raise_cause(self, error: Exception) -> None:
-        for translate in self._translators:
-            cause = translate(error)
-            if cause is not None:
-                # A cause that data code chained itself stays.
-                raise cause from (cause.__cause__ or error)
+        cause = self._translate(error)
+        if cause is not None:
+            # A cause that data code chained itself stays.
+            raise cause from (cause.__cause__ or error)
 
 
 def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:

@@ -23,7 +23,7 @@ from tpk.strategies.workers import Workers
 from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 
 class AsyncStrategy(Strategy):
@@ -164,26 +164,26 @@ class _AsyncWorkers(Callback):
         others = [0] * (len(self._ops) - 1) if self._workers is None else self._workers.counts
         return [self._main_updates, *others]
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         runs = [trainer.sess.make_callable(op) for op in self._ops[1:]]
         self._workers = Workers(runs, ends=(tf.errors.OutOfRangeError, tf.errors.CancelledError))
 
     @hookimpl(trylast=True)
-    def before_epoch(self, trainer: Trainer) -> None:
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
         assert self._workers is not None
         self._workers.resume()
 
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         self._main_updates += 1
         assert self._workers is not None
         self._workers.raise_failure()
 
     @hookimpl(tryfirst=True)
-    def after_epoch(self, trainer: Trainer) -> None:
+    def after_epoch(self, trainer: TrainerProtocol) -> None:
         assert self._workers is not None
         self._workers.pause()
         self._workers.raise_failure()
 
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         if self._workers is not None:
             self._workers.stop()

@@ -1,12 +1,14 @@
-"""What a strategy is: how one step is replicated over devices and processes."""
+"""The base of strategies: how one step is replicated over devices and processes."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from tpk.errors import TowerError
 from tpk.graph.objective import Objective
+from tpk.plugin.callback import Callback
 from tpk.session.creator import NewSessionCreator, SessionCreator
 from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk.tower.context import PredictTowerContext
@@ -14,15 +16,17 @@ from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
-    from tpk.plugin.callback import Callback
 
 GetInputs = Callable[[], Sequence[Any]]
 
 
-class Strategy(abc.ABC):
+class Strategy(Callback, abc.ABC):
     """How one step is replicated over devices and processes.
 
-    A trainer asks a strategy, in this order: `join`, `prepare_input`, `build`, `callbacks`, and, when it is about to
+    It is a plugin like any other: what it does at moments of a training, it does in the hooks of a `Callback`, in every
+    process. It is called before all callbacks.
+
+    Besides, a trainer asks it, in this order: `join`, `prepare_input`, `build`, `callbacks`, and, when it is about to
     create the session, `complete_graph`, `session_config` and `session_creator`; at the very end `leave`. Checkpoints
     hold what `replicate_variables` returns besides the global variables, and `after_restore` follows whenever these
     have got their values: from their initializers, or from a checkpoint, which only the chief reads. Third parties ship
@@ -31,6 +35,8 @@ class Strategy(abc.ABC):
     In a training of several processes, each runs the same script. The one with `rank` 0, the chief, writes.
     """
 
+    kind: ClassVar[str] = "strategy"
+    chief_only = False
     is_reproducible: bool = True
     """Whether two runs with one seed train alike, as far as it depends on the strategy."""
 
@@ -63,7 +69,7 @@ class Strategy(abc.ABC):
         """How this process tells the others things, between `join` and `leave`."""
         return SingleProcess()
 
-    def join(self) -> None:  # noqa: B027 - nobody to join
+    def join(self) -> None:
         """Meet the other processes; called once, before anything is built. It waits for them.
 
         Raises:
@@ -80,7 +86,7 @@ class Strategy(abc.ABC):
         """
         return False
 
-    def leave(self) -> None:  # noqa: B027 - nobody to leave
+    def leave(self) -> None:
         """Part from the other processes; called once the session is closed, however the training ended."""
 
     def session_config(self, config: Any) -> Any:
@@ -130,10 +136,10 @@ class Strategy(abc.ABC):
         """
 
     def callbacks(self) -> list[Callback]:
-        """Return the callbacks that the strategy needs; called after `build`."""
+        """Return the callbacks that the strategy needs besides its own hooks; called after `build`."""
         return []
 
-    def complete_graph(self) -> None:  # noqa: B027 - most have nothing to add
+    def complete_graph(self) -> None:
         """Add to the default graph what concerns all variables, now that callbacks have added theirs, too."""
 
     def replicate_variables(self) -> list[Any]:
@@ -143,7 +149,7 @@ class Strategy(abc.ABC):
         """
         return []
 
-    def after_restore(self, sess: Any) -> None:  # noqa: B027 - nothing to do where variables are shared
+    def after_restore(self, sess: Any) -> None:
         """Make the replicates agree, once the variables of the first one have been initialized or restored.
 
         Args:
@@ -153,3 +159,21 @@ class Strategy(abc.ABC):
     def predict_context(self, ns_name: str) -> PredictTowerContext:
         """Return the context in which an inference tower with this name scope is built."""
         return PredictTowerContext(ns_name=ns_name)
+
+
+class NullStrategy(Strategy):
+    """The strategy of a trainer that has no towers: there is one process, and nothing is replicated."""
+
+    def build(
+        self,
+        tower_func: TowerFunc,
+        get_inputs: GetInputs,
+        objectives: Sequence[Objective],
+        groups: Sequence[Sequence[int]] = ((0,),),
+    ) -> list[Any]:
+        """Refuse.
+
+        Raises:
+            TowerError: always.
+        """
+        raise TowerError("a trainer without a strategy builds no towers. Derive it from tpk.TowerTrainer.")

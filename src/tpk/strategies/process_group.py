@@ -1,4 +1,4 @@
-"""How the processes of one training tell each other things that are no part of the graph."""
+"""Process groups: how the processes of one training tell each other things that are no part of the graph."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ProcessGroup(abc.ABC):
 
     Example:
         ```python
-        counts = trainer.process_group.gather_object("counts of MyCallback", my_count)
-        if trainer.process_group.rank == 0:
+        counts = trainer.strategy.process_group.gather_object("counts of MyCallback", my_count)
+        if trainer.is_chief:
             report(sum(counts))
         ```
     """
@@ -77,6 +77,17 @@ class ProcessGroup(abc.ABC):
                 "that talks to the others must not be chief_only, nor be triggered by time."
             )
         return [value for _, value in received]
+
+    def barrier(self, what: str) -> None:
+        """Wait until all processes have come here.
+
+        Args:
+            what: what for, in words; the same in each process.
+
+        Raises:
+            PeerError: as `gather_object` does.
+        """
+        self.gather_object(what, None)
 
     def broadcast_object(self, what: str, value: Any = None) -> Any:
         """Return the value that the chief gives; what the others give is not used.

@@ -24,7 +24,7 @@ from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -243,6 +243,6 @@ class Synchronize(Callback):
         self._synchronize = synchronize
 
     @hookimpl(tryfirst=True)
-    def trigger_epoch(self, trainer: Trainer) -> None:
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Do it."""
         self._synchronize(trainer.sess)

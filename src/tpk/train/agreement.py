@@ -14,12 +14,12 @@ import tensorflow as tf
 from tpk import __version__
 from tpk.errors import MismatchError, PeerError, StopTraining, add_note
 from tpk.graph.variables import saveable_variables, variable_name
-from tpk.plugin import get_catalog, hookimpl
+from tpk.plugin import Callback, get_catalog, hookimpl
 from tpk.train.checkpoints import Checkpoints
-from tpk.train.training_state import take_own_state
+from tpk.train.training_state import describe, take_own_state
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _MOST_STEPS_BETWEEN_MEETINGS = 10_000
 _SHOWN = 5
 
 
-def check_agreement(trainer: Trainer) -> None:
+def check_agreement(trainer: TrainerProtocol) -> None:
     """Make sure that all processes are about to train the same in the same way.
 
     Called when the graph is complete, before anything is run in which all of them take part.
@@ -35,9 +35,9 @@ def check_agreement(trainer: Trainer) -> None:
     Raises:
         MismatchError: in every process, if they differ; it says which of them differ, and in what.
     """
-    if trainer.process_group.world_size == 1:
+    if trainer.strategy.process_group.world_size == 1:
         return
-    chief, *others = trainer.process_group.gather_object(
+    chief, *others = trainer.strategy.process_group.gather_object(
         "what all processes must have in common", _common_facts(trainer)
     )
     differences = [_differences(facts, chief) for facts in others]
@@ -62,7 +62,7 @@ class AgreedCheckpoints(Checkpoints):
         clock: returns the time in seconds.
     """
 
-    def __init__(self, trainer: Trainer, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, trainer: TrainerProtocol, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(trainer)
         self._clock = clock
         self._met_at = clock()
@@ -85,18 +85,18 @@ class AgreedCheckpoints(Checkpoints):
         self._gather_states()
         path = super().save_now() if self.trainer.is_chief else None
         # Nobody leaves before the chief has read the variables.
-        self.trainer.process_group.gather_object("the last checkpoint", None)
+        self.trainer.strategy.process_group.barrier("the last checkpoint")
         return path
 
     @hookimpl(trylast=True)
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Meet the other processes, if it is time."""
         self._steps_since += 1
         if self._steps_since >= self._pace:
             self._meet_requests()
 
     @hookimpl(wrapper=True)
-    def trigger_epoch(self, trainer: Trainer) -> Generator[None, Any, Any]:  # type: ignore[override]
+    def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
         """Meet the other processes; also if the training of this one ends with the epoch."""
         self._check_run_dir()
         try:
@@ -109,7 +109,7 @@ class AgreedCheckpoints(Checkpoints):
         return result
 
     @hookimpl(tryfirst=True)
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Meet the other processes a last time, if the training ends in good order.
 
         Raises:
@@ -120,7 +120,7 @@ class AgreedCheckpoints(Checkpoints):
         except PeerError as error:
             add_note(
                 error,
-                f"the training of this process, rank {trainer.process_group.rank}, had come to its end: "
+                f"the training of this process, rank {trainer.strategy.process_group.rank}, had come to its end: "
                 f"{trainer.ended_by}. "
                 "All processes have to end in the same step: give each as much data, or data without an end.",
             )
@@ -140,7 +140,7 @@ class AgreedCheckpoints(Checkpoints):
             "signum": trainer.preemption.signum,
         }
         where = f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}"
-        wishes = trainer.process_group.gather_object(where, mine)
+        wishes = trainer.strategy.process_group.gather_object(where, mine)
         self._pace, self._steps_since = wishes[0]["pace"], 0
         stops = [(rank, wish) for rank, wish in enumerate(wishes) if wish["stop"] is not None]
         if stops and not self._is_agreed:
@@ -154,13 +154,13 @@ class AgreedCheckpoints(Checkpoints):
     def _next_pace(self) -> int:
         """Return after how many steps to meet again: those of the time between two, at most twice as many as last."""
         elapsed = max(self._clock() - self._met_at, 1e-6)
-        in_time = int(self._steps_since * self.trainer.process_group.seconds_between_meetings / elapsed)
+        in_time = int(self._steps_since * self.trainer.strategy.process_group.seconds_between_meetings / elapsed)
         return max(1, min(in_time, 2 * self._pace, _MOST_STEPS_BETWEEN_MEETINGS))
 
     def _agree_to_stop(self, rank: int, wish: Mapping[str, Any]) -> None:
         self._is_agreed = True
         trainer = self.trainer
-        if rank != trainer.process_group.rank:
+        if rank != trainer.strategy.process_group.rank:
             trainer.stop_reason = f"rank {rank} is to end: {wish['stop']}"
         self._signum = wish["signum"]
         if trainer.preemption.signum is None:
@@ -168,12 +168,15 @@ class AgreedCheckpoints(Checkpoints):
 
     def _gather_states(self) -> None:
         own = None if self.trainer.is_chief else take_own_state(self.trainer)
-        self._states_of_others = self.trainer.process_group.gather_object("the states for a checkpoint", own)[1:]
+        self._states_of_others = self.trainer.strategy.process_group.gather_object("the states for a checkpoint", own)[
+            1:
+        ]
 
 
-def _common_facts(trainer: Trainer) -> dict[str, str]:
-    described = {name: value for name, value in trainer.describe().items() if name != "num_replicas"}
-    plugins = [plugin for plugin in trainer.hooks.plugins.values() if not getattr(plugin, "chief_only", True)]
+def _common_facts(trainer: TrainerProtocol) -> dict[str, str]:
+    described = {name: value for name, value in describe(trainer).items() if name != "num_replicas"}
+    plugins = trainer.hooks.plugins.values()
+    everywhere = [plugin for plugin in plugins if isinstance(plugin, Callback) and not plugin.chief_only]
     return {
         "tpk": __version__,
         "TensorFlow": tf.__version__,
@@ -182,7 +185,7 @@ def _common_facts(trainer: Trainer) -> dict[str, str]:
         "steps_per_epoch": str(trainer.steps_per_epoch),
         "starting_epoch": str(trainer.starting_epoch),
         "max_epoch": str(trainer.max_epoch),
-        "the list of callbacks that run in all processes": ", ".join(type(plugin).__name__ for plugin in plugins),
+        "the list of callbacks that run in all processes": ", ".join(type(plugin).__name__ for plugin in everywhere),
         **{f"{entry.kind} {entry.name!r}": str(entry) for entry in get_catalog().loaded()},
         **{
             f"variable {variable_name(variable)!r}": f"{variable.dtype.base_dtype.name} of shape {variable.shape}"

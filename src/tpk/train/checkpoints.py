@@ -21,7 +21,7 @@ from tpk.train.run_dir import check_is_there
 from tpk.train.training_state import take_state
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Checkpoints(Callback):
         trainer: the trainer.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: TrainerProtocol) -> None:
         self.trainer = trainer
         self._savers: list[Saver] = []
         self._requests: list[Save] = []
@@ -75,7 +75,7 @@ class Checkpoints(Callback):
     @cached_property
     def variables(self) -> list[Any]:
         """Those, and what replicates of the model have of their own."""
-        return [*self.shared_variables, *self.trainer.replicate_variables()]
+        return [*self.shared_variables, *self.trainer.strategy.replicate_variables()]
 
     def register(self, saver: Saver) -> None:
         """Let a saver take part; called in its `setup_graph`.
@@ -98,11 +98,8 @@ class Checkpoints(Callback):
             self._requests.append(save)
 
     def before_saving(self) -> None:
-        """Call ``before_checkpoint()`` of the plugins that have it; it raises an error if nothing shall be saved."""
-        for plugin in self.trainer.hooks.plugins.values():
-            before_checkpoint = getattr(plugin, "before_checkpoint", None)
-            if before_checkpoint is not None:
-                before_checkpoint()
+        """Call the hook ``before_checkpoint``, which raises an error if nothing shall be saved."""
+        self.trainer.hooks.hook.before_checkpoint()
 
     def newest(self) -> Checkpoint | None:
         """Return the newest complete checkpoint of this training, once what is being written is on disk; or None."""
@@ -137,7 +134,7 @@ class Checkpoints(Callback):
     def assign(self, values: Mapping[str, Any]) -> None:
         """Give variables values, by their names; replicates of the model become copies of what they replicate."""
         assign_by_name(self.trainer.sess, values, self.shared_variables)
-        self.trainer.after_restore()
+        self.trainer.strategy.after_restore(self.trainer.sess)
         # What replicates have of their own comes on top of that.
         shared = {variable_name(variable) for variable in self.shared_variables}
         own = [variable for variable in self.variables if variable_name(variable) not in shared]
@@ -168,12 +165,14 @@ class Checkpoints(Callback):
 
     def stop_condition(self) -> Callable[[], bool]:
         """Return what tells, between two steps, whether the training shall end there."""
-        return self.trainer.hooked_sess.should_stop
+        should_stop: Callable[[], bool] = self.trainer.hooked_sess.should_stop
+        return should_stop
 
     @property
     def signum_of_stop(self) -> int | None:
         """The number of the signal by which the training ends, if it is one."""
-        return self.trainer.preemption.signum
+        signum: int | None = self.trainer.preemption.signum
+        return signum
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks; none in the step if there is no saver."""
@@ -183,7 +182,7 @@ class Checkpoints(Callback):
         return hooks
 
     @hookimpl(trylast=True)
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Take a checkpoint of the beginning, if that was requested."""
         self._epoch_that_is_over = trainer.starting_epoch - 1
         self._warn_of_savers_elsewhere(trainer)
@@ -192,13 +191,13 @@ class Checkpoints(Callback):
             self._meet_requests()
 
     @hookimpl(trylast=True)
-    def trigger_step(self, trainer: Trainer) -> None:
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Take a checkpoint, if one was requested in this step."""
         if self._requests:
             self._meet_requests()
 
     @hookimpl(wrapper=True)
-    def trigger_epoch(self, trainer: Trainer) -> Generator[None, Any, Any]:  # type: ignore[override]
+    def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
         """Take a checkpoint, if one was requested at the end of this epoch."""
         self._check_run_dir()
         try:
@@ -210,7 +209,7 @@ class Checkpoints(Callback):
         return result
 
     @hookimpl(tryfirst=True)
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Take the checkpoint that was requested last, if the training ends in good order."""
         try:
             if trainer.failure is None:
@@ -224,7 +223,7 @@ class Checkpoints(Callback):
     def _takes_part_in_steps(self) -> bool:
         return bool(self._savers)
 
-    def _end_epoch(self, trainer: Trainer) -> None:
+    def _end_epoch(self, trainer: TrainerProtocol) -> None:
         self._epoch_that_is_over = trainer.epoch_num
         self._meet_requests()
 
@@ -267,7 +266,7 @@ class Checkpoints(Callback):
         self._series.prepare()
         return _SaverOfRun(self._series, self)
 
-    def _warn_of_savers_elsewhere(self, trainer: Trainer) -> None:
+    def _warn_of_savers_elsewhere(self, trainer: TrainerProtocol) -> None:
         full = [saver for saver in self._savers if not saver.weights_only]
         run_dir = trainer.run_dir
         if run_dir is not None and full and all(saver.checkpoint_dir.resolve() != run_dir.resolve() for saver in full):

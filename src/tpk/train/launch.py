@@ -1,4 +1,4 @@
-"""From a description of a run to the run."""
+"""Launching: from a description of a run to the run, and from a name to a trainer."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.errors import ConfigError, UnknownPluginError
+from tpk.errors import ConfigError, PluginError, UnknownPluginError
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
 from tpk.input_source.base import InputSource
-from tpk.plugin import Use, get_catalog
+from tpk.plugin.catalog import get_catalog
+from tpk.plugin.creation import Use
 from tpk.train.config import TrainConfig
-from tpk.train.tower_trainer import SingleCostTrainer
+from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
+from tpk.train.trainer import DEFAULT_MONITORS, Trainer
+from tpk.train.training_state import describe
 
 
 def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> None:
     """Train as `config` says.
 
+    Everything that has a name is resolved before the first op is built, and before any other process is met.
+
     Args:
         config: the run.
-        trainer: who trains: a `SingleCostTrainer`, a class, the name of a trainer or ``"module:attr"``, the name of a
-            **strategy**, or `tpk.use(name, **options)` of either.
+        trainer: who trains, as `make_trainer` takes it: a `TowerTrainer` whose ``setup_graph`` takes what a config has
+            (input signature, input source, a function that returns the cost, one that returns the optimizer), such as
+            any `SingleCostTrainer`.
 
     Raises:
-        ConfigError: if something in the config is missing or contradictory.
+        ConfigError: if something in the config is missing or contradictory, or the trainer needs something else.
         PluginError: if something that it names cannot be used.
 
     Example:
@@ -36,29 +42,100 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         tpk.launch_train_with_config(config, tpk.use("single", devices=["/cpu:0"]))
         ```
     """
-    runner = resolve_trainer(trainer)
-    if runner.serve():
-        return
+    runner = _check_can_run(make_trainer(trainer))
+    runner.hooks.autoload()
     runner.hooks.hook.tpk_configure(config=config)
-    # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
-    dataflow = () if config.dataflow is None else config.dataflow
-    source = config.data if config.data is not None else runner.default_input(dataflow)
-    if config.seed is not None:
-        _seed_everything(config.seed, runner, source)
-    with deterministic_ops() if config.deterministic else nullcontext():
-        _train(config, runner, source)
+    extra = runner.default_callbacks(config) if config.extra_callbacks is None else config.extra_callbacks
+    monitors = DEFAULT_MONITORS if config.monitors is None else config.monitors
+    callbacks, monitors = runner.resolve_plugins([*config.callbacks, *extra], monitors)
+    runner.join()
+    if runner.serves_others:
+        return
+    with runner.leaving_if_it_fails():
+        # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
+        dataflow = () if config.dataflow is None else config.dataflow
+        source = config.data if config.data is not None else runner.default_input(dataflow)
+        if config.seed is not None:
+            _seed_everything(config.seed, runner, source)
+        with deterministic_ops() if config.deterministic else nullcontext():
+            _train(config, runner, source, callbacks, monitors)
 
 
-def _train(config: TrainConfig, runner: SingleCostTrainer, source: InputSource) -> None:
+def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
+    """Return a trainer, given what it is called.
+
+    Args:
+        trainer: the name of a trainer (``tpk plugins --kind trainer`` lists them), ``"module:attr"``, a class,
+            `tpk.use(name, **options)`, or the name of a **strategy**, which means a `SingleCostTrainer` with it; or a
+            trainer, which is returned as it is.
+        options: the keyword arguments of the trainer, or of the strategy.
+
+    Raises:
+        PluginError: if it means no trainer, or cannot be used.
+
+    Example:
+        ```python
+        trainer = tpk.make_trainer("MultiObjectiveTrainer", strategy="replicated")
+        trainer.setup_graph(signature, source, build_graph, objectives)
+        trainer.train_with_defaults(steps_per_epoch=100, max_epoch=10)
+        ```
+    """
+    if options and inspect.isclass(trainer):
+        return _check_trainer(trainer(**options))
+    if options and isinstance(trainer, str | Use):
+        named = Use(trainer) if isinstance(trainer, str) else trainer
+        trainer = Use(named.name, {**named.options, **options})
+    elif options:
+        raise PluginError(f"{trainer!r} is a trainer already, and takes no options: {options}")
+    if isinstance(trainer, str | Use) and _names_strategy(trainer if isinstance(trainer, str) else trainer.name):
+        return SingleCostTrainer(strategy=trainer)
+    return _check_trainer(get_catalog().resolve("trainer", trainer))
+
+
+def _check_trainer(trainer: Any) -> Trainer:
+    if not isinstance(trainer, Trainer):
+        raise PluginError(f"{trainer!r} is no trainer: expected a tpk.Trainer, or what leads to one.")
+    return trainer
+
+
+def _check_can_run(trainer: Trainer) -> TowerTrainer:
+    """Return the trainer, if its graph is made of what a config has.
+
+    Raises:
+        ConfigError: if it is not; it says what the trainer needs.
+    """
+    kind = type(trainer).__name__
+    setup_graph = getattr(trainer, "setup_graph", None)
+    if not isinstance(trainer, TowerTrainer) or setup_graph is None:
+        raise ConfigError(
+            f"a TrainConfig describes a single-cost model, and {kind} builds no towers of one. Get it by "
+            "tpk.make_trainer(...), and call its own train()."
+        )
+    try:
+        inspect.signature(setup_graph).bind("input_signature", "input_source", "get_cost", "get_optimizer")
+        needs = set(inspect.signature(setup_graph).parameters) - {"input_signature", "input_source"}
+    except TypeError:
+        needs = {"other arguments"}
+    if needs - {"get_cost", "get_optimizer"} and not isinstance(trainer, SingleCostTrainer):
+        raise ConfigError(
+            f"a TrainConfig describes a single-cost model, but {kind} needs more: {kind}.setup_graph"
+            f"{inspect.signature(setup_graph)}. Get it by tpk.make_trainer(...), call that, and then train()."
+        )
+    return trainer
+
+
+def _train(
+    config: TrainConfig, runner: TowerTrainer, source: InputSource, callbacks: list[Any], monitors: list[Any]
+) -> None:
     model = config.model
-    runner.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
+    runner.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)  # type: ignore[attr-defined]
     steps = _steps_per_epoch(config, runner)
     if config.deterministic:
         _check_determinism(runner)
     runner.train_with_defaults(
-        callbacks=config.callbacks,
-        extra_callbacks=config.extra_callbacks,
-        monitors=config.monitors,
+        callbacks=callbacks,
+        extra_callbacks=(),
+        monitors=monitors,
         session_creator=config.session_creator,
         session_config=config.session_config,
         session_init=config.session_init,
@@ -67,18 +144,16 @@ def _train(config: TrainConfig, runner: SingleCostTrainer, source: InputSource) 
         max_epoch=config.max_epoch,
         run_dir=config.run_dir,
         resume=config.resume,
-        config=config,
-        describe={**runner.describe(), **config.describe(), "steps_per_epoch": steps},
+        describe={**describe(runner), **config.describe(), "steps_per_epoch": steps},
     )
 
 
-def _steps_per_epoch(config: TrainConfig, runner: SingleCostTrainer) -> int:
+def _steps_per_epoch(config: TrainConfig, runner: TowerTrainer) -> int:
     """Return how many steps an epoch has; by default the length of the data, in the process that has the least."""
     if config.steps_per_epoch is not None:
         return config.steps_per_epoch
-    sizes = runner.process_group.gather_object(
-        "the lengths of the data", runner.input_source and runner.input_source.size
-    )
+    size = runner.input_source and runner.input_source.size
+    sizes = runner.strategy.process_group.gather_object("the lengths of the data", size)
     if not all(sizes):
         raise ConfigError(
             f"the data ({type(runner.input_source).__name__}) does not know its length, so an epoch has no natural "
@@ -87,41 +162,23 @@ def _steps_per_epoch(config: TrainConfig, runner: SingleCostTrainer) -> int:
     return int(min(sizes))
 
 
-def _seed_everything(seed: int, runner: SingleCostTrainer, source: InputSource) -> None:
+def _seed_everything(seed: int, runner: TowerTrainer, source: InputSource) -> None:
     with runner.graph.as_default():
         tf.compat.v1.set_random_seed(seed)
     source.seed(seed)
     # What data code draws differs between processes; in the first one it is what it would be alone.
-    own = seed + runner.process_group.rank
+    own = seed + runner.strategy.process_group.rank
     random.seed(own)
     np.random.seed(own % 2**32)
 
 
-def _check_determinism(runner: SingleCostTrainer) -> None:
+def _check_determinism(runner: TowerTrainer) -> None:
     if not runner.strategy.is_reproducible:
         raise ConfigError(
             f"{type(runner.strategy).__name__} cannot be deterministic: its towers do not wait for each other. Use "
             "'replicated' or 'parameter_server', or leave TrainConfig(deterministic=True) out."
         )
     check_updates_are_ordered(runner.train_ops)
-
-
-def resolve_trainer(trainer: Any) -> SingleCostTrainer:
-    """Return the trainer that `trainer` means; the name of a strategy means a `SingleCostTrainer` with it.
-
-    Raises:
-        PluginError: if it means none.
-        ConfigError: if it is no `SingleCostTrainer`.
-    """
-    if isinstance(trainer, str | Use) and _names_strategy(trainer if isinstance(trainer, str) else trainer.name):
-        return SingleCostTrainer(strategy=trainer)
-    resolved = get_catalog().resolve("trainer", trainer)
-    if not isinstance(resolved, SingleCostTrainer) or inspect.isclass(resolved):
-        raise ConfigError(
-            f"a TrainConfig describes a single-cost model, and {resolved!r} is no SingleCostTrainer. "
-            "Call its own train() instead."
-        )
-    return resolved
 
 
 def _names_strategy(name: str) -> bool:

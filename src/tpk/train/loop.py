@@ -1,22 +1,38 @@
-"""The core loop."""
+"""The core loop, and what it asks of a trainer."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import tensorflow as tf
 
 from tpk.errors import Preempted, StopTraining
-from tpk.train.steps import recovering_step
+from tpk.plugin.trainer import TrainerProtocol
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.dispatch import StepHooks
 
 logger = logging.getLogger(__name__)
 
 
-def run_loop(trainer: Trainer) -> None:
+class LoopTrainer(TrainerProtocol, Protocol):
+    """What the loop asks of a trainer."""
+
+    step_hooks: StepHooks
+
+    def run_step(self) -> None:
+        """Run one step."""
+
+    def stop(self) -> None:
+        """Raise what ends the training, since that was asked for."""
+
+    def finish(self) -> None:
+        """Let every callback do its `after_train`."""
+
+
+def run_loop(trainer: LoopTrainer) -> None:
     """Run the loop of a trainer that is set up.
 
     ```
@@ -62,11 +78,31 @@ def run_loop(trainer: Trainer) -> None:
         trainer.finish()
 
 
+def recovering_step(trainer: LoopTrainer) -> Callable[[], None]:
+    """Return what runs a step: the trainer's `run_step`, once more each time that a plugin recovers from its failure.
+
+    Without a plugin that has the hook ``recover``, this costs nothing.
+    """
+    recover = trainer.hooks.hook.recover
+    if not recover.get_hookimpls():
+        return trainer.run_step
+
+    def run_step() -> None:
+        while True:
+            try:
+                return trainer.run_step()
+            except Exception as error:
+                if not recover(error=error):
+                    raise
+
+    return run_step
+
+
 def _what_ended(end: StopIteration) -> str:
     return "; ".join(("a step has no more data (StopIteration)", *getattr(end, "__notes__", ())))
 
 
-def _log_failure(trainer: Trainer, failure: BaseException) -> None:
+def _log_failure(trainer: LoopTrainer, failure: BaseException) -> None:
     where = f"in epoch {trainer.epoch_num}, step {trainer.local_step}"
     if isinstance(failure, Preempted):
         logger.warning("training was ended by signal %d %s", failure.signum, where)

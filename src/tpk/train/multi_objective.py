@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, combinations
 from math import lcm
 from typing import Any
@@ -14,7 +14,6 @@ from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers import ProxyOptimizer
 from tpk.input_source.base import InputSource
-from tpk.input_source.queue import QueueInput
 from tpk.train.tower_trainer import TowerTrainer
 
 UPDATES = ("in_turn", "together")
@@ -78,10 +77,6 @@ class MultiObjectiveTrainer(TowerTrainer):
         self.update = update
         self._objectives: tuple[Objective, ...] = ()
         self._ops: dict[tuple[int, ...], Any] = {}
-
-    def default_input(self, dataflow: Iterable[Any]) -> InputSource:
-        """Return the input source for a plain dataflow: a `QueueInput`."""
-        return QueueInput(dataflow)
 
     def setup_graph(
         self,

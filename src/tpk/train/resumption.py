@@ -27,7 +27,7 @@ from tpk.train.training_state import (
 )
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -54,13 +54,13 @@ class Resumption(Callback):
         self._state: Mapping[str, Any] = checkpoint.state
         self._values: Mapping[str, np.ndarray] | None = None
 
-    def begin(self, trainer: Trainer) -> None:
+    def begin(self, trainer: TrainerProtocol) -> None:
         """Do the first part; called when the session is there.
 
         Raises:
             CheckpointError: if the checkpoint does not fit the trainer.
         """
-        process_group = trainer.process_group
+        process_group = trainer.strategy.process_group
         self._state = state_of_rank(self._checkpoint.state, process_group.rank, process_group.world_size)
         logger.info(
             "resuming from %s: epoch %d, step %d of it, global step %d",
@@ -81,12 +81,12 @@ class Resumption(Callback):
         trainer.monitors.muted = True
 
     @hookimpl(trylast=True)
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Do the second part, if the checkpoint was taken at the end of an epoch."""
         self._finish(trainer)
 
     @hookimpl(trylast=True)
-    def before_epoch(self, trainer: Trainer) -> None:
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Do the second part, if the checkpoint was taken within an epoch."""
         if self._values is not None:
             self._finish(trainer)
@@ -97,7 +97,7 @@ class Resumption(Callback):
             {"before_train": self.before_train} if self._state["epoch_is_over"] else {"before_epoch": self.before_epoch}
         )
 
-    def _finish(self, trainer: Trainer) -> None:
+    def _finish(self, trainer: TrainerProtocol) -> None:
         self._restore_variables(trainer)
         self._values = None
         trainer.progress.load_state_dict(self._state["progress"])
@@ -108,7 +108,7 @@ class Resumption(Callback):
         trainer.monitors.muted = False
         restore_random_state(self._state["random"])
 
-    def _check_run(self, trainer: Trainer) -> None:
+    def _check_run(self, trainer: TrainerProtocol) -> None:
         before, now = self._state["run"], run_facts(trainer)
         progress = self._state["progress"]
         if not self._state["epoch_is_over"] and progress["local_step"] > trainer.steps_per_epoch:
@@ -128,7 +128,7 @@ class Resumption(Callback):
                 "; ".join(changes),
             )
 
-    def _read_variables(self, trainer: Trainer) -> dict[str, np.ndarray]:
+    def _read_variables(self, trainer: TrainerProtocol) -> dict[str, np.ndarray]:
         if not trainer.is_chief:  # It gets them from the chief.
             return {}
         variables = trainer.checkpoints.variables
@@ -150,7 +150,7 @@ class Resumption(Callback):
             logger.warning("in %s, but not in the graph: %s", self._checkpoint.prefix, ", ".join(sorted(unused)))
         return values
 
-    def _restore_variables(self, trainer: Trainer) -> None:
+    def _restore_variables(self, trainer: TrainerProtocol) -> None:
         assert self._values is not None
         trainer.checkpoints.assign(self._values)
 
@@ -170,7 +170,9 @@ def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
         )
 
 
-def find_common_start(trainer: Trainer, resume: str, run_dir: str | os.PathLike[str] | None) -> Checkpoint | None:
+def find_common_start(
+    trainer: TrainerProtocol, resume: str, run_dir: str | os.PathLike[str] | None
+) -> Checkpoint | None:
     """Return the checkpoint that the chief finds, to all processes of the training; or None to start afresh.
 
     Raises:
@@ -186,7 +188,7 @@ def find_common_start(trainer: Trainer, resume: str, run_dir: str | os.PathLike[
         None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)},
         None if failure is None else str(failure),
     )
-    fields, message = trainer.process_group.broadcast_object("the checkpoint to go on from", told)
+    fields, message = trainer.strategy.process_group.broadcast_object("the checkpoint to go on from", told)
     if failure is not None:
         raise failure
     if message is not None:

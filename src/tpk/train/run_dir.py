@@ -18,10 +18,11 @@ from tpk.checkpoint.durable_files import open_no_link, replace_file
 from tpk.errors import CheckpointError, ConfigError
 from tpk.train.resumption import find_common_start, find_start
 from tpk.train.run_lock import run_lock
+from tpk.train.training_state import describe
 
 if TYPE_CHECKING:
     from tpk.checkpoint.files import Checkpoint
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +45,10 @@ def default_run_dir() -> Path:
 
 
 def open_run(
-    trainer: Trainer,
+    trainer: TrainerProtocol,
     path: str | os.PathLike[str] | None,
     resume: str,
-    describe: Mapping[str, Any] | None,
+    config: Mapping[str, Any] | None,
     resources: ExitStack,
 ) -> Checkpoint | None:
     """Open the directory of a run and its log, if this process is the chief; return the checkpoint to go on from.
@@ -56,7 +57,7 @@ def open_run(
         trainer: whose `run_dir` is set.
         path: where; None for nowhere.
         resume: ``"auto"``, ``"must"`` or ``"never"``.
-        describe: plain data for ``config.json``; by default what the trainer says of itself.
+        config: plain data for ``config.json``; by default what the trainer and its strategy are.
         resources: what all is closed with.
 
     Raises:
@@ -72,7 +73,7 @@ def open_run(
     if trainer.run_dir is not None:
         if resume == "auto" and start is None:
             logger.info("no complete checkpoint is there; starting afresh")
-        write_config(trainer.run_dir, describe or trainer.describe())
+        write_config(trainer.run_dir, config or describe(trainer))
     return start
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import attrs
 import tensorflow as tf
 
-from tpk.errors import InputError, TowerError, TrainerStateError
+from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
 from tpk.graph.loss_scale import with_loss_scale
 from tpk.graph.objective import Objective
 from tpk.graph.precision import check_precision, in_precision
@@ -19,12 +20,11 @@ from tpk.graph.step_keys import set_process_index
 from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source.base import InputSource
 from tpk.input_source.queue import QueueInput
-from tpk.plugin import get_catalog
+from tpk.plugin.catalog import get_catalog
+from tpk.plugin.hook_names import check_names
 from tpk.predict.on_tower import device_for, predictor_of
 from tpk.predict.online import OnlinePredictor
-from tpk.session.creator import SessionCreator
 from tpk.strategies.base import Strategy
-from tpk.strategies.process_group import ProcessGroup
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
 from tpk.train.trainer import Trainer
@@ -51,54 +51,68 @@ class TowerTrainer(Trainer):
         self.xla = xla
         if xla:
             check_xla()
-        self.strategy: Strategy = get_catalog().resolve("strategy", strategy)
+        self._given_strategy = strategy
+        self._has_joined = False
+        self._serves_others = False
+        self._tower_func: TowerFunc | None = None
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """How a step is replicated over devices and processes; made of what it was named by when it is first needed.
+
+        Raises:
+            PluginError: if what was named cannot be used.
+            ConfigError: if an option of it has a value that it cannot have.
+        """
+        strategy: Strategy = get_catalog().resolve("strategy", self._given_strategy)
+        return strategy
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
+        return {"precision": self.precision, "xla": self.xla}
+
+    @property
+    def serves_others(self) -> bool:
+        """Whether this process only serves the others, as a parameter server does; known after `join`."""
+        return self._serves_others
+
+    def resolve_plugins(
+        self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()
+    ) -> tuple[list[Any], list[Any]]:
+        """Turn what strategy, callbacks and monitors were named by into plugins; see `Trainer.resolve_plugins`."""
+        resolved = super().resolve_plugins(callbacks, monitors)
+        check_names(self.strategy)
+        return resolved
+
+    def join(self) -> None:
+        """Meet the other processes of the training, once; called by ``setup_graph``.
+
+        A process that only serves the others does so until they are done.
+
+        Raises:
+            PeerError: if they do not come in time.
+        """
+        if self._has_joined:
+            return
+        self._has_joined = True
         self.strategy.join()
-        self.is_chief = self.strategy.is_chief
-        self._has_served = False
+        self._resources.callback(self.strategy.leave)
+        with self.leaving_if_it_fails():
+            self._serves_others = self.strategy.serve()
+        if self._serves_others:
+            self._resources.close()
         if self.strategy.rank > 0:
             with self.graph.as_default():
                 set_process_index(self.strategy.rank)
-        self._tower_func: TowerFunc | None = None
 
-    def describe(self) -> dict[str, Any]:
-        """Return what this trainer is, as plain data for ``config.json``."""
-        return {
-            **super().describe(),
-            "strategy": type(self.strategy).__name__,
-            **self.strategy.describe(),
-            "num_replicas": self.strategy.num_replicas,
-            "precision": self.precision,
-            "xla": self.xla,
-        }
-
-    @property
-    def process_group(self) -> ProcessGroup:
-        """That of the strategy."""
-        return self.strategy.process_group
-
-    def replicate_variables(self) -> list[Any]:
-        """Return what replicates have of their own, as the strategy says."""
-        return self.strategy.replicate_variables()
-
-    def complete_graph(self) -> None:
-        """Let the strategy add what concerns all variables."""
-        self.strategy.complete_graph()
-
-    def after_restore(self) -> None:
-        """Make replicates agree, as the strategy does."""
-        self.strategy.after_restore(self.sess)
-
-    def serve(self) -> bool:
-        """Serve the other processes until they are done, if that is all that this one is for; return whether it was."""
-        if not self._has_served:
-            self._has_served = self.strategy.serve()
-            if self._has_served:
-                self.strategy.leave()
-        return self._has_served
-
-    def leave(self) -> None:
-        """Let the strategy leave the other processes."""
-        self.strategy.leave()
+    @contextmanager
+    def leaving_if_it_fails(self) -> Iterator[None]:
+        """Leave the other processes if what is done within the context fails: they should not wait for this one."""
+        with ExitStack() as failing:
+            failing.push(self._resources)
+            yield
+            failing.pop_all()
 
     @property
     def tower_func(self) -> TowerFunc:
@@ -170,14 +184,11 @@ class TowerTrainer(Trainer):
             raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
         signature = check_signature(input_signature)
         source = check_input_source(input_source)
-        if self.serve():
+        self.join()
+        if self.serves_others:
             return []
-        try:
+        with self.leaving_if_it_fails():
             return self._build_towers(signature, source, func, objectives, groups)
-        except BaseException:
-            # The training is over before it has begun, and the others should not wait for this process.
-            self.leave()
-            raise
 
     def _build_towers(
         self,
@@ -189,15 +200,19 @@ class TowerTrainer(Trainer):
     ) -> list[Any]:
         if self.strategy.world_size > 1 and self.graph.seed is None:
             # Shares of what is shuffled differently in each process would overlap.
-            source.seed(self.process_group.broadcast_object("the seed of the data", secrets.randbits(31)))
+            source.seed(self.strategy.process_group.broadcast_object("the seed of the data", secrets.randbits(31)))
         source = self.input_source = self.strategy.prepare_input(source)
         with self.graph.as_default():
             callbacks = source.setup(signature)
             self.tower_func = self.make_tower_func(func, signature)
             ops = self.strategy.build(self.tower_func, source.get_input_tensors, objectives, groups)
-            for callback in [*callbacks, *self.strategy.callbacks()]:
-                self.register_callback(callback)
-        return ops
+            if not isinstance(ops, Sequence) or len(ops) != len(groups):
+                raise PluginError(
+                    f"{type(self.strategy).__name__}.build returned {ops!r}; expected a list of train ops, one for "
+                    f"each of the {len(groups)} groups of objectives"
+                )
+            self.register_callback([*callbacks, *self.strategy.callbacks()])
+        return list(ops)
 
     def scale_loss(self, objective: Objective) -> Objective:
         """Return the objective with a dynamic loss scale if the precision needs one, else as it is."""
@@ -206,13 +221,9 @@ class TowerTrainer(Trainer):
         name = f"{objective.name}/LossScale" if objective.name else "LossScale"
         return attrs.evolve(objective, get_optimizer=lambda: with_loss_scale(objective.get_optimizer(), name))
 
-    def session_config(self, config: Any) -> Any:
-        """Return the session's config as the strategy wants it."""
-        return self.strategy.session_config(config)
-
-    def session_creator(self, config: Any) -> SessionCreator:
-        """Return what the strategy creates a session with."""
-        return self.strategy.session_creator(config)
+    def default_input(self, dataflow: Iterable[Any]) -> InputSource:
+        """Return the input source for a plain dataflow: a `QueueInput`."""
+        return QueueInput(dataflow)
 
     def get_predictor(
         self,
@@ -312,10 +323,6 @@ class SingleCostTrainer(TowerTrainer):
         trainer.train_with_defaults(callbacks=["ModelSaver"], steps_per_epoch=100, max_epoch=10)
         ```
     """
-
-    def default_input(self, dataflow: Iterable[Any]) -> InputSource:
-        """Return the input source for a plain dataflow: a `QueueInput`."""
-        return QueueInput(dataflow)
 
     def setup_graph(
         self,

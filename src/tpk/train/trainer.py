@@ -12,26 +12,28 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import StopTraining, TrainerStateError
+from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.model_overview import log_model_overview
 from tpk.graph.random import step_reads
 from tpk.monitors.monitors import Monitors
-from tpk.plugin import Callback, HookManager, StepHooks, get_catalog
+from tpk.plugin.callback import Callback
+from tpk.plugin.catalog import get_catalog
+from tpk.plugin.dispatch import StepHooks
+from tpk.plugin.hook_names import check_names
+from tpk.plugin.manager import HookManager
+from tpk.plugin.spec import HOOK_NAMES
 from tpk.session.creator import NewSessionCreator, SessionCreator
 from tpk.session.hooked import HookedSession
 from tpk.session.progress import Progress
-from tpk.strategies.process_group import ProcessGroup, SingleProcess
+from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
-from tpk.train.arguments import FOREVER, check_counts, choose_creator
 from tpk.train.checkpoints import Checkpoints
-from tpk.train.defaults import DEFAULT_CALLBACKS, DEFAULT_MONITORS
 from tpk.train.loop import run_loop
 from tpk.train.preemption import Preemption
 from tpk.train.resumption import Resumption, check_resume
 from tpk.train.run_dir import default_run_dir, open_run
-from tpk.train.steps import hooked_session
 
 if TYPE_CHECKING:
     import os
@@ -41,6 +43,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FOREVER = 2**63 - 1
+"""The `max_epoch` of a training that ends by itself."""
+
+DEFAULT_CALLBACKS = ("MovingAverageSummary", "ProgressBar", "MergeAllSummaries", "RunUpdateOps")
+DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
+
 
 class Trainer:
     """Trains anything that runs in a loop.
@@ -48,18 +56,27 @@ class Trainer:
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
     the active one, if there is one, else its own. It trains once.
 
+    To make one imports nothing, opens nothing, and meets no other process. `train` does all that, in phases which a
+    subclass may override, and which may be called by hand, in this order:
+
+    - `resolve_plugins`: names become plugins. The later phases do it themselves if they are given names.
+    - ``setup_graph``, of trainers that have it: the towers; other processes are met.
+    - `setup_callbacks`: the strategy, callbacks and monitors are registered, and add to the graph.
+    - `initialize`: the graph is complete; the session is created, and variables get their values.
+    - `main_loop`: the loop; see `tpk.train.loop`.
+
     Attributes:
         graph: the `tf.Graph` of the training.
         train_op: what a step runs: an op, or anything that `Session.run` takes.
-        hooks: the hook manager with everything that was registered.
+        hooks: the registry: the strategy, each monitor and each callback, under unique names, and what calls them.
         progress: the counters.
         input_source: where the data comes from, whose position checkpoints hold; None if the trainer has no such thing.
-        monitors: what takes scalars, summaries and images; see `tpk.Monitors`. Set by `setup`.
-        sess: the raw session; running it triggers no hook. Set by `setup`.
-        hooked_sess: the session whose `run` triggers the hooks of the step. Set by `setup`.
-        step_hooks: the hooks of the step, compiled. Set by `setup`.
+        monitors: what takes scalars, summaries and images; see `tpk.Monitors`. Set by `setup_callbacks`.
+        sess: the raw session; running it triggers no hook. Set by `initialize`.
+        hooked_sess: the session whose `run` triggers the hooks of the step. Set by `initialize`.
+        step_hooks: the hooks of the step, compiled. Set by `initialize`.
         run_dir: where the run keeps its files, or None.
-        is_chief: whether this process is the one that writes.
+        steps_per_epoch, starting_epoch, max_epoch: those of the loop; 0, 1 and `FOREVER` until they are given.
         failure: in `after_train`, the error by which the training ends; None if it ends in good order.
         ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` by which it ends before its last epoch, if so.
         stop_reason: why it was asked to end, if it was.
@@ -79,25 +96,26 @@ class Trainer:
         ```
     """
 
-    is_chief: bool = True
-
     def __init__(self) -> None:
         self.graph: Any = tf.Graph() if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         self.train_op: Any = None
         self.progress = Progress()
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
+        self.steps_per_epoch, self.starting_epoch, self.max_epoch = 0, 1, FOREVER
         self.failure: BaseException | None = None
         self.ended_by: Exception | None = None
         self.hooks = HookManager()
-        self.hooks.register_all(get_catalog().autoload())
-        self.monitors: Monitors
+        self.monitors = Monitors()
+        self.monitors.trainer = self
         self.sess: Any = None
         self.hooked_sess: HookedSession
         self.step_hooks: StepHooks
         self._callbacks: list[Any] = []
-        self._is_set_up = False
+        self._has_trained = False
+        self._has_callbacks = False
         self._start_from: Checkpoint | None = None
+        self._resumption: Resumption | None = None
         self._resume = "never"
         self.stop_reason = "a hook asked for the end of the training"
         self.preemption = Preemption(lambda: self.hooked_sess.request_stop())
@@ -126,18 +144,6 @@ class Trainer:
             )
         self.hooked_sess.run(self.train_op)
 
-    def session_config(self, config: Any) -> Any:
-        """Return the `tf.compat.v1.ConfigProto` of a new session, given the one that it would have had."""
-        return config
-
-    def session_creator(self, config: Any) -> SessionCreator:
-        """Return what creates a new session with this `tf.compat.v1.ConfigProto`."""
-        return NewSessionCreator(config=config)
-
-    def describe(self) -> dict[str, Any]:
-        """Return what this trainer is, as plain data for ``config.json``."""
-        return {"trainer": type(self).__name__}
-
     def state_dict(self) -> dict[str, Any]:
         """Return what the trainer itself must keep over a restart, as plain data; not variables, nor its callbacks'."""
         return {}
@@ -145,35 +151,25 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned."""
 
-    def replicate_variables(self) -> list[Any]:
-        """Return variables that a checkpoint must hold besides the global ones: what replicates have of their own."""
-        return []
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
+        return {}
 
-    def complete_graph(self) -> None:
-        """Add to the graph what concerns all variables, now that callbacks have added theirs, too."""
-
-    def after_restore(self) -> None:
-        """Make the replicates of the model agree, once the variables have their values: the chief's."""
-
-    def serve(self) -> bool:
-        """Serve the other processes until they are done, if that is all that this one is for; return whether it was.
-
-        Such a process, a parameter server, trains nothing itself.
-        """
-        return False
-
-    def leave(self) -> None:
-        """Part from the other processes of the training, once the session is closed, however it has ended."""
+    @cached_property
+    def strategy(self) -> Strategy:
+        """How a step is replicated over devices and processes; without towers, it is not."""
+        return NullStrategy()
 
     @property
-    def process_group(self) -> ProcessGroup:
-        """How the processes of the training tell each other things that are no part of the graph."""
-        return SingleProcess()
+    def is_chief(self) -> bool:
+        """Whether this process is the one that writes: checkpoints, statistics, events."""
+        return self.strategy.is_chief
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
         """Takes checkpoints when all callbacks have done their part; see `tpk.train.checkpoints`."""
-        return Checkpoints(self) if self.process_group.world_size == 1 else AgreedCheckpoints(self)
+        return Checkpoints(self) if self.strategy.world_size == 1 else AgreedCheckpoints(self)
 
     # How far the training is.
 
@@ -198,17 +194,17 @@ class Trainer:
         """Add a callback before the training starts; it is called before those that are given to `train`.
 
         Args:
-            callback: an instance, a class, a name, ``"module:attr"``, or `tpk.use`.
+            callback: an instance, a class, a name, ``"module:attr"``, or `tpk.use`; or a list of such.
 
         Raises:
-            TrainerStateError: if the trainer is set up already.
+            TrainerStateError: if the graph is complete already.
         """
-        if self._is_set_up:
+        if self._has_callbacks:
             raise TrainerStateError(
                 f"{callback!r} comes too late: the graph of this trainer is complete. "
                 "Register callbacks before train()."
             )
-        self._callbacks.append(callback)
+        self._callbacks.extend(callback if isinstance(callback, list | tuple) else [callback])
 
     def train(
         self,
@@ -251,24 +247,21 @@ class Trainer:
         """
         check_counts(steps_per_epoch, starting_epoch, max_epoch)
         check_resume(resume, run_dir)
-        if self.serve():
+        if session_creator is not None and session_config is not None:
+            raise ConfigError(
+                "session_creator and session_config exclude each other. Give the config to the session creator."
+            )
+        if self.serves_others:
             return
         self._claim()
-        self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch
-        self.progress.epoch_num = starting_epoch - 1
+        self._set_counts(steps_per_epoch, starting_epoch, max_epoch)
         with self._resources:
-            self._resources.callback(self.leave)
+            callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             self._resume = resume
             self._start_from = open_run(self, run_dir, resume, describe, self._resources)
-            self.setup(
-                callbacks=callbacks,
-                monitors=monitors,
-                session_creator=choose_creator(self, session_creator, session_config),
-                session_init=session_init,
-            )
-            with self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
-                run_loop(self)
-                self.process_group.gather_object("the end of the training", None)
+            self.setup_callbacks(callbacks, monitors)
+            self.initialize(session_creator or NewSessionCreator(config=session_config), session_init)
+            self.main_loop(self.steps_per_epoch, self.starting_epoch, self.max_epoch)
 
     def train_with_defaults(
         self,
@@ -278,7 +271,6 @@ class Trainer:
         monitors: Sequence[Any] | None = None,
         run_dir: str | os.PathLike[str] | None = None,
         resume: str = "never",
-        config: Any = None,
         **options: Any,
     ) -> None:
         """Train as `train` does, with the default callbacks and monitors besides.
@@ -290,20 +282,26 @@ class Trainer:
             monitors: by default `TFEventWriter`, `JSONWriter` and `ScalarPrinter`.
             run_dir: by default ``runs/<script>/<timestamp>``.
             resume: as in `train`; it needs a `run_dir`.
-            config: the `TrainConfig`, if there is one, for plugins that add callbacks.
             options: the other arguments of `train`.
         """
         check_resume(resume, run_dir)
-        if extra_callbacks is None:
-            added = self.hooks.hook.tpk_default_callbacks(config=config)
-            extra_callbacks = [*DEFAULT_CALLBACKS, *(callback for some in added for callback in some)]
         self.train(
-            callbacks=[*callbacks, *extra_callbacks],
+            callbacks=[*callbacks, *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
             monitors=DEFAULT_MONITORS if monitors is None else monitors,
             run_dir=default_run_dir() if run_dir is None else run_dir,
             resume=resume,
             **options,
         )
+
+    def default_callbacks(self, config: Any = None) -> list[Any]:
+        """Return the callbacks that every training has unless told otherwise, and those that plugins add.
+
+        Args:
+            config: the `TrainConfig`, if there is one, for these plugins.
+        """
+        self.hooks.autoload()
+        added = self.hooks.hook.tpk_default_callbacks(config=config)
+        return [*DEFAULT_CALLBACKS, *(callback for some in added for callback in some)]
 
     def request_stop(self, reason: str) -> None:
         """End the training in good order when the step under way is over, or the epoch, if it is in its last hooks.
@@ -316,49 +314,122 @@ class Trainer:
         self.stop_reason = reason
         self.hooked_sess.request_stop()
 
-    # The parts of a training.
+    # The phases of a training.
 
-    def setup(
-        self,
-        *,
-        callbacks: Sequence[Any] = (),
-        monitors: Sequence[Any] = (),
-        session_creator: SessionCreator,
-        session_init: Any = None,
-    ) -> None:
-        """Turn names into plugins, complete and finalize the graph, create and initialize the session.
+    def resolve_plugins(
+        self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()
+    ) -> tuple[list[Any], list[Any]]:
+        """Turn what callbacks and monitors were named by into plugins, and load those that no script names.
 
-        Called by `train`.
+        An instance stays what it is, so it does no harm to do that twice. Nothing is added to the graph.
+
+        Args:
+            callbacks: as for `train`.
+            monitors: as for `train`.
+
+        Returns:
+            The callbacks and the monitors, as instances.
+
+        Raises:
+            PluginError: if something that is named cannot be used.
         """
-        self._register_plugins([*self._callbacks, *callbacks], monitors)
+        check_no_hooks(self)
+        self.hooks.autoload()
+        catalog = get_catalog()
+        self._callbacks = [catalog.resolve("callback", callback) for callback in self._callbacks]
+        return (
+            [catalog.resolve("callback", callback) for callback in callbacks],
+            [catalog.resolve("monitor", monitor) for monitor in monitors],
+        )
+
+    def setup_callbacks(self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()) -> None:
+        """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
+
+        Args:
+            callbacks: as for `train`; those of `register_callback` come before them.
+            monitors: as for `train`.
+
+        Raises:
+            PluginError: if one of them cannot be used.
+            TrainerStateError: if that was done already.
+        """
+        self._claim_callbacks()
+        callbacks, monitors = self.resolve_plugins(callbacks, monitors)
+        strategy = [] if isinstance(self.strategy, NullStrategy) else [self.strategy]
+        given = [*strategy, *self._callbacks, *callbacks, *monitors]
+        here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
+        self.hooks.register_all(here)
+        self.monitors = Monitors(monitors, is_chief=self.is_chief)
+        self.monitors.trainer = self
+        for plugin in self.hooks.plugins.values():
+            if isinstance(plugin, Callback):
+                plugin.trainer = self
+        logger.debug("plugins of this training: %s", ", ".join(self.hooks.plugins))
+        with self.graph.as_default():
+            get_global_step_var()
+            self.hooks.hook.setup_graph(trainer=self)
+            # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
+            last: list[Callback] = [self.checkpoints]
+            if self._start_from is not None:
+                self._resumption = Resumption(self._start_from)
+                last.insert(0, self._resumption)
+            self.hooks.register_all(last)
+            self.strategy.complete_graph()
+            warn_of_stateful_random_ops(self.train_ops)
+            log_model_overview(self.graph)
+
+    def initialize(self, session_creator: SessionCreator | None = None, session_init: Any = None) -> None:
+        """Finalize the graph, create the session, and give variables their values.
+
+        Args:
+            session_creator: where the session comes from; by default a new one, as the strategy wants it.
+            session_init: as for `train`.
+
+        Raises:
+            MismatchError: if other processes of the training are about to train something else.
+            CheckpointError: if values do not fit.
+        """
         initial = as_session_init(session_init) if self._start_from is None and self.is_chief else None
         if self._start_from is not None and session_init is not None:
             logger.info("session_init is not applied, since the run is resumed")
+        creator = self._adapted(session_creator)
         with self.graph.as_default():
             global_step = get_global_step_var()
-            self.hooks.hook.setup_graph(trainer=self)
-            resumption = None if self._start_from is None else Resumption(self._start_from)
-            # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
-            self.hooks.register_all([each for each in (resumption, self.checkpoints) if each is not None])
-            self.complete_graph()
-            warn_of_stateful_random_ops(self.train_ops)
-            log_model_overview(self.graph)
             counter = StepCounter(self.train_ops, global_step, step_reads())
             check_agreement(self)
-            self.sess = session_creator.create_session(self.graph)
-        if session_creator.owns_session:
+            self.sess = creator.create_session(self.graph)
+        if creator.owns_session:
             self._resources.callback(self.sess.close)
         if initial is not None:
             initial.run(self.sess)
-        self.after_restore()
+        self.strategy.after_restore(self.sess)
         self.graph.finalize()
         self.progress.global_step = int(self.sess.run(global_step))
         self.step_hooks = self.hooks.compile_step()
-        self.hooked_sess = hooked_session(self, counter)
-        if resumption is not None:
-            resumption.begin(self)
+        self.hooked_sess = HookedSession(
+            self.sess, self.step_hooks, self.progress, count_op=counter.op_for, translate=self.hooks.translate_error
+        )
+        if self._resumption is not None:
+            self._resumption.begin(self)
         elif self._resume == "auto":
             self.monitors.start_over()
+
+    def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
+        """Run the loop, and release what the training holds, however it ends.
+
+        Args:
+            steps_per_epoch: how many steps an epoch has.
+            starting_epoch: the number of the first epoch.
+            max_epoch: the number of the last epoch.
+
+        Raises:
+            ConfigError: if one of them is no number that it can be.
+        """
+        check_counts(steps_per_epoch, starting_epoch, max_epoch)
+        self._set_counts(steps_per_epoch, starting_epoch, max_epoch)
+        with self._resources, self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
+            run_loop(self)
+            self.strategy.process_group.barrier("the end of the training")
 
     def stop(self) -> None:
         """End the training between two steps or epochs; called by the loop when a hook or a signal has asked for it.
@@ -384,20 +455,67 @@ class Trainer:
             self.failure = failures[0]
             raise failures[0]
 
-    def _register_plugins(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> None:
-        catalog = get_catalog()
-        self.monitors = Monitors([catalog.resolve("monitor", monitor) for monitor in monitors], is_chief=self.is_chief)
-        resolved = [catalog.resolve("callback", callback) for callback in callbacks]
-        active = [each for each in resolved if self.is_chief or not getattr(each, "chief_only", True)]
-        self.hooks.register_all([*active, self.monitors])
-        for plugin in self.hooks.plugins.values():
-            if isinstance(plugin, Callback):
-                plugin.trainer = self
-        self._is_set_up = True
+    @property
+    def serves_others(self) -> bool:
+        """Whether this process only serves the others, as a parameter server does, and trains nothing itself."""
+        return False
+
+    def _set_counts(self, steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
+        self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch
+        if self._resumption is None:
+            self.progress.epoch_num = starting_epoch - 1
+
+    def _adapted(self, creator: SessionCreator | None) -> SessionCreator:
+        """Return what creates the session, with a config and on a target as the strategy wants them."""
+        creator = creator or NewSessionCreator()
+        if type(creator) is NewSessionCreator and not creator.target:
+            return self.strategy.session_creator(self.strategy.session_config(creator.config))
+        if isinstance(creator, NewSessionCreator):
+            creator.config = self.strategy.session_config(creator.config)
+        return creator
 
     def _claim(self) -> None:
-        if self._is_set_up or hasattr(self, "max_epoch"):
+        if self._has_trained or self._has_callbacks:
             raise TrainerStateError(
                 f"this {type(self).__name__} has trained already; a trainer trains once. Make a new one, and give it "
                 "session_init=<the checkpoint> to go on from there."
             )
+        self._has_trained = True
+
+    def _claim_callbacks(self) -> None:
+        if self._has_callbacks:
+            raise TrainerStateError(f"the callbacks of this {type(self).__name__} are set up already.")
+        self._has_callbacks = True
+
+
+def check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
+    """Check the counts of steps and epochs.
+
+    Raises:
+        ConfigError: if one of them is no number that it can be.
+    """
+    counts = {
+        "steps_per_epoch": steps_per_epoch,
+        "starting_epoch": starting_epoch,
+        "max_epoch": max_epoch,
+    }
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < (name != "max_epoch"):
+            raise ConfigError(f"{name}={count!r}: expected a positive whole number.")
+
+
+def check_no_hooks(trainer: Trainer) -> None:
+    """See to it that no method of a trainer looks like a hook, which nobody would call: a trainer is no callback.
+
+    Raises:
+        HookError: if one does; it names it.
+    """
+    hooks = [name for name in HOOK_NAMES if name != "setup_graph"]
+    for owner in type(trainer).__mro__:
+        found = [name for name in hooks if name in vars(owner)]
+        if found:
+            raise HookError(
+                f"{owner.__name__} defines {found[0]}, a hook of callbacks, which nobody calls of a trainer. Move it "
+                "to a tpk.Callback, or override run_step()."
+            )
+    check_names(trainer, HOOK_NAMES)

@@ -1,4 +1,4 @@
-"""The named trainers: each is a strategy with the input that suits it.
+"""Named trainers: each is a strategy with the input that suits it.
 
 All of them take `precision` and `xla`, which are those of `TowerTrainer`.
 """
@@ -11,12 +11,7 @@ from typing import Any
 from tpk.graph.devices import Devices
 from tpk.input_source.base import InputSource
 from tpk.input_source.feed import FeedInput
-from tpk.strategies.asynchronous import AsyncStrategy
-from tpk.strategies.collective.strategy import CollectiveStrategy
-from tpk.strategies.parameter_server import ParameterServerStrategy
-from tpk.strategies.parameter_servers.asynchronous import DistributedParameterServerStrategy
-from tpk.strategies.parameter_servers.replicated import DistributedReplicatedStrategy
-from tpk.strategies.replicated import ReplicatedStrategy
+from tpk.plugin.creation import use
 from tpk.train.tower_trainer import SingleCostTrainer
 
 
@@ -52,7 +47,7 @@ class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
     def __init__(
         self, devices: Devices = None, mode: str = "auto", precision: str = "float32", xla: bool = False
     ) -> None:
-        super().__init__(ReplicatedStrategy(devices, mode=mode), precision, xla)
+        super().__init__(use("replicated", devices=devices, mode=mode), precision, xla)
 
 
 class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
@@ -70,7 +65,7 @@ class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
         precision: str = "float32",
         xla: bool = False,
     ) -> None:
-        super().__init__(ParameterServerStrategy(devices, ps_device=ps_device), precision, xla)
+        super().__init__(use("parameter_server", devices=devices, ps_device=ps_device), precision, xla)
 
 
 SyncMultiGPUTrainer = SyncMultiGPUTrainerParameterServer
@@ -92,7 +87,7 @@ class AsyncMultiGPUTrainer(SingleCostTrainer):
         precision: str = "float32",
         xla: bool = False,
     ) -> None:
-        super().__init__(AsyncStrategy(devices, scale_gradient=scale_gradient), precision, xla)
+        super().__init__(use("async", devices=devices, scale_gradient=scale_gradient), precision, xla)
 
 
 class CollectiveTrainer(SingleCostTrainer):
@@ -100,20 +95,22 @@ class CollectiveTrainer(SingleCostTrainer):
 
     Args:
         devices: the devices of this process: a count, indices, or device strings.
-        communication: how gradients travel between processes: ``auto``, ``ring`` or ``nccl``.
         cluster: the processes: a `Cluster`, or a mapping with the structure of TF_CONFIG; None to look into the
             environment.
+        communication: how gradients travel between processes: ``auto``, ``ring`` or ``nccl``.
     """
 
     def __init__(
         self,
         devices: Devices = None,
-        communication: str = "auto",
         cluster: Any = None,
+        communication: str = "auto",
         precision: str = "float32",
         xla: bool = False,
     ) -> None:
-        super().__init__(CollectiveStrategy(devices, cluster, communication), precision, xla)
+        super().__init__(
+            use("collective", devices=devices, cluster=cluster, communication=communication), precision, xla
+        )
 
 
 class DistributedReplicatedTrainer(SingleCostTrainer):
@@ -121,14 +118,14 @@ class DistributedReplicatedTrainer(SingleCostTrainer):
 
     Args:
         devices: the devices of this worker: a count, indices, or device strings.
-        server: the `tf.compat.v1.train.Server` of this process, a `Cluster`, or a mapping with the structure of
-            TF_CONFIG; None to look into the environment.
+        cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or the
+            `tf.compat.v1.train.Server` of this process; None to look into the environment.
     """
 
     def __init__(
-        self, devices: Devices = None, server: Any = None, precision: str = "float32", xla: bool = False
+        self, devices: Devices = None, cluster: Any = None, precision: str = "float32", xla: bool = False
     ) -> None:
-        super().__init__(DistributedReplicatedStrategy(devices, server), precision, xla)
+        super().__init__(use("distributed_replicated", devices=devices, cluster=cluster), precision, xla)
 
 
 class DistributedParameterServerTrainer(SingleCostTrainer):
@@ -136,11 +133,11 @@ class DistributedParameterServerTrainer(SingleCostTrainer):
 
     Args:
         devices: the devices of this worker: a count, indices, or device strings.
-        server: the `tf.compat.v1.train.Server` of this process, a `Cluster`, or a mapping with the structure of
-            TF_CONFIG; None to look into the environment.
+        cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or the
+            `tf.compat.v1.train.Server` of this process; None to look into the environment.
     """
 
     def __init__(
-        self, devices: Devices = None, server: Any = None, precision: str = "float32", xla: bool = False
+        self, devices: Devices = None, cluster: Any = None, precision: str = "float32", xla: bool = False
     ) -> None:
-        super().__init__(DistributedParameterServerStrategy(devices, server), precision, xla)
+        super().__init__(use("distributed_parameter_server", devices=devices, cluster=cluster), precision, xla)

@@ -17,17 +17,21 @@ from tpk.checkpoint.encoding import encode
 from tpk.checkpoint.files import Checkpoint
 from tpk.checkpoint.keys import state_keys
 from tpk.errors import CheckpointError, add_note
+from tpk.monitors.base import Monitor
 from tpk.monitors.history import ScalarHistory
 from tpk.plugin import Callback
 from tpk.session.progress import Progress
+from tpk.strategies.base import NullStrategy
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
 
-def take_state(trainer: Trainer, epoch_is_over: bool, others: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def take_state(
+    trainer: TrainerProtocol, epoch_is_over: bool, others: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """Return the training state of this moment, encoded.
 
     Args:
@@ -49,7 +53,7 @@ def take_state(trainer: Trainer, epoch_is_over: bool, others: Sequence[Mapping[s
     }
 
 
-def take_own_state(trainer: Trainer) -> dict[str, Any]:
+def take_own_state(trainer: TrainerProtocol) -> dict[str, Any]:
     """Return the part of the training state that each process of a training has of its own, encoded.
 
     Raises:
@@ -124,7 +128,7 @@ def state_of_rank(state: Mapping[str, Any], rank: int, world_size: int) -> dict[
     return {**state, **(others[rank - 1] if rank else {})}
 
 
-def restore_callbacks(trainer: Trainer, states: Mapping[str, Any]) -> None:
+def restore_callbacks(trainer: TrainerProtocol, states: Mapping[str, Any]) -> None:
     """Give callbacks their states, by their keys, and report what does not match, both ways.
 
     Raises:
@@ -146,7 +150,7 @@ def restore_callbacks(trainer: Trainer, states: Mapping[str, Any]) -> None:
         logger.warning("callbacks of which the checkpoint has no state start anew: %s", ", ".join(new))
 
 
-def restore_input(trainer: Trainer, state: Mapping[str, Any] | None) -> None:
+def restore_input(trainer: TrainerProtocol, state: Mapping[str, Any] | None) -> None:
     """Let the data go on after what the training has used of it; before it starts.
 
     Raises:
@@ -196,14 +200,23 @@ def restore_random_state(state: Mapping[str, Any] | None) -> None:
         _set_random_state(state, random, np.random)
 
 
-def run_facts(trainer: Trainer) -> dict[str, Any]:
+def describe(trainer: TrainerProtocol) -> dict[str, Any]:
+    """Return what a trainer and its strategy are, as plain data for ``config.json``."""
+    strategy = trainer.strategy
+    described: dict[str, Any] = {"trainer": type(trainer).__name__}
+    if not isinstance(strategy, NullStrategy):
+        described |= {"strategy": type(strategy).__name__, **strategy.describe(), "num_replicas": strategy.num_replicas}
+    return {**described, **trainer.options}
+
+
+def run_facts(trainer: TrainerProtocol) -> dict[str, Any]:
     """Return what should be the same when a training is resumed."""
-    described = trainer.describe()
+    described = describe(trainer)
     kept = ("trainer", "strategy", "num_replicas", "precision")
     facts = {
         "steps_per_epoch": trainer.steps_per_epoch,
         "seed": trainer.graph.seed,
-        "world_size": trainer.process_group.world_size,
+        "world_size": trainer.strategy.process_group.world_size,
     }
     return {**facts, **{name: described[name] for name in kept if name in described}}
 
@@ -225,7 +238,7 @@ def _check_types(parts: Any, types: Mapping[str, Any]) -> None:
             raise TypeError(f"{name} is {reprlib.repr(parts[name])}")
 
 
-def _states(trainer: Trainer) -> dict[str, Any]:
+def _states(trainer: TrainerProtocol) -> dict[str, Any]:
     states = {}
     for key, callback in _keyed(trainer).items():
         try:
@@ -236,11 +249,11 @@ def _states(trainer: Trainer) -> dict[str, Any]:
     return states
 
 
-def _keyed(trainer: Trainer) -> dict[str, Callback]:
+def _keyed(trainer: TrainerProtocol) -> dict[str, Callback]:
     """Return the callbacks of a trainer by the keys of what they are, or stand in for."""
     callbacks = [
         plugin
         for plugin in trainer.hooks.plugins.values()
-        if isinstance(plugin, Callback) and plugin is not trainer.monitors
+        if isinstance(plugin, Callback) and not isinstance(plugin, Monitor)
     ]
     return dict(zip(state_keys(map(innermost, callbacks)), callbacks, strict=True))

@@ -77,13 +77,15 @@ class EvaluationData:
         seed = trainer.graph.seed
         if is_shared and seed is None:
             # Shares of what is shuffled differently in each process would overlap.
-            seed = trainer.process_group.broadcast_object("the seed of the data of an evaluation", secrets.randbits(31))
+            seed = trainer.strategy.process_group.broadcast_object(
+                "the seed of the data of an evaluation", secrets.randbits(31)
+            )
         if seed is not None:
             self.source.seed(int(seed) % 2**31)
         self._warn_of_what_is_left_out(trainer.tower_func.input_signature)
         if is_shared and shard:
             try:
-                self.source.shard(trainer.process_group.rank, trainer.process_group.world_size)
+                self.source.shard(trainer.strategy.process_group.rank, trainer.strategy.process_group.world_size)
             except ConfigError as error:
                 add_note(error, "or give the InferenceRunner shard_data=False: each process evaluates all it is given")
                 raise
@@ -113,7 +115,6 @@ class EvaluationData:
             ConfigError: if it has no end.
         """
         self._hooks.hook.before_train(trainer=trainer)
-        translators = [getattr(plugin, "translate_error", None) for plugin in self._hooks.plugins.values()]
         model = FailuresOfModel(tower_names)
         step_hooks = self._hooks.compile_step()
         self._before_run = step_hooks.before_run
@@ -121,7 +122,7 @@ class EvaluationData:
             trainer.sess,
             step_hooks,
             Progress(),
-            translators=[model, *(translate for translate in translators if translate is not None)],
+            translate=lambda error: model(error) or self._hooks.translate_error(error),
         )
 
     def stop(self, trainer: Any) -> None:

@@ -80,7 +80,7 @@ class DataParallelInferenceRunner(InferenceRunner):
         """Start the data."""
         super()._start(trainer)
         self._towers_session = HookedSession(
-            trainer.sess, StepHooks(), Progress(), translators=[FailuresOfModel(self._tower_names)]
+            trainer.sess, StepHooks(), Progress(), translate=FailuresOfModel(self._tower_names)
         )
 
     def _results(self, limit: int | None) -> Iterator[Any]:

@@ -12,8 +12,8 @@ import numpy as np
 from tpk.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
+    from tpk.plugin.trainer import TowerTrainerProtocol
     from tpk.tower.handle import TowerHandle
-    from tpk.train.tower_trainer import TowerTrainer
 
 
 class Inferencer(abc.ABC):
@@ -49,7 +49,7 @@ class Inferencer(abc.ABC):
         ```
     """
 
-    trainer: TowerTrainer
+    trainer: TowerTrainerProtocol
 
     @property
     def statistics(self) -> Sequence[str]:

@@ -98,7 +98,7 @@ class MetricInferencer(Inferencer):
         if self._value is None:
             self._value = value
         self._variables.append(variables)
-        if len(self._variables) > 1 or self.trainer.process_group.world_size > 1:
+        if len(self._variables) > 1 or self.trainer.strategy.process_group.world_size > 1:
             self._check_sums()
         return update.op if tf.is_tensor(update) else update
 

@@ -103,13 +103,13 @@ class InferenceRunner(Callback):
                 f"InferenceRunner needs a trainer with towers, but {type(trainer).__name__} is no TowerTrainer. "
                 "Evaluate in a callback of your own."
             )
-        self._is_shared = trainer.process_group.world_size > 1 and not self.chief_only
+        self._is_shared = trainer.strategy.process_group.world_size > 1 and not self.chief_only
         for inferencer in self._inferencers:
             inferencer.trainer = trainer
             if self._is_shared and not inferencer.can_merge():
                 raise ConfigError(
                     f"{type(inferencer).__name__} does not say how the statistics of "
-                    f"{trainer.process_group.world_size} processes become one. Define its methods "
+                    f"{trainer.strategy.process_group.world_size} processes become one. Define its methods "
                     "state() and merge(states), as tpk.Inferencer documents "
                     "them, or evaluate in the chief alone: set chief_only of the InferenceRunner to True."
                 )
@@ -234,7 +234,7 @@ class InferenceRunner(Callback):
 
     def _evaluate_together(self, limit: int | None) -> int:
         """Do that in all processes, and let the inferencers have what all of them have found."""
-        process_group = self.trainer.process_group
+        process_group = self.trainer.strategy.process_group
         count, failure = 0, None
         states: list[Any] = []
         try:

@@ -24,7 +24,7 @@ from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -265,7 +265,7 @@ class WatchPeers(Callback):
     def __init__(self, strategy: CollectiveStrategy) -> None:
         self._strategy = strategy
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Take what each step needs."""
         self._sess, self._begin, self._end = trainer.sess, self._strategy.peers.begin, self._strategy.peers.end
 
@@ -277,12 +277,12 @@ class WatchPeers(Callback):
         """It is done."""
         self._end()
 
-    def translate_error(self, error: Exception) -> Exception | None:
+    def translate_error(self, error: BaseException) -> BaseException | None:
         """Return the error that names who is to blame, if it is another process."""
         return self._strategy.peers.explain(error)
 
     @hookimpl(tryfirst=True)
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Let the others know why the training ends, if it fails."""
         if trainer.failure is not None:
             self._strategy.peers.note_failure(trainer.failure)

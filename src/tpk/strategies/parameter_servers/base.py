@@ -31,7 +31,7 @@ from tpk.strategies.parameter_servers.serving import serve_workers
 from tpk.strategies.process_group import ProcessGroup, SingleProcess
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -292,14 +292,14 @@ class TranslateErrors(Callback):
     def __init__(self, strategy: DistributedStrategy) -> None:
         self._strategy = strategy
 
-    def translate_error(self, error: Exception) -> Exception | None:
+    def translate_error(self, error: BaseException) -> BaseException | None:
         """Return the error that names who is to blame, if it is another process."""
         if isinstance(error, tf.errors.OutOfRangeError):
             self._strategy.presence.end()
         return self._strategy.explain(error)
 
     @hookimpl(tryfirst=True)
-    def after_train(self, trainer: Trainer) -> None:
+    def after_train(self, trainer: TrainerProtocol) -> None:
         """Tell the others; add to an error by which the training ends that another process has failed before."""
         self._strategy.presence.end()
         known = self._strategy.presence.failure

@@ -24,7 +24,7 @@ from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 GraphKeys = tf.compat.v1.GraphKeys
 
@@ -229,7 +229,7 @@ class WatchSteps(Callback):
     def __init__(self, strategy: DistributedReplicatedStrategy) -> None:
         self._strategy = strategy
 
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Take what each step needs."""
         self._begin, self._end = self._strategy.presence.begin_step, self._strategy.presence.end_step
 

@@ -48,14 +48,25 @@ def lint(session):
 @nox.session(python=NEWEST)
 def types(session):
     """Types of the library; TensorFlow itself counts as Any."""
-    session.install("mypy>=1.11", "attrs", "cloudpickle", "numpy", "pluggy>=1.6", "pytest>=8")
+    session.install(
+        "mypy>=1.11", "attrs", "cloudpickle", "lazy-loader", "numpy", "packaging", "pluggy>=1.6", "pytest>=8"
+    )
     session.run("mypy")
 
 
 @nox.session(python=OLDEST)
 def tests_oldest(session):
     """The tests, on the oldest of everything that is supported, with TensorFlow's CPU-only distribution."""
-    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", "attrs", "cloudpickle", "tqdm")
+    session.install(
+        "tensorflow-cpu==2.15.*",
+        "numpy==1.26.*",
+        "pluggy==1.6.0",
+        "attrs",
+        "cloudpickle",
+        "lazy-loader",
+        "packaging",
+        "tqdm",
+    )
     session.install(*DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     session.run("pytest", *IN_PARALLEL, *session.posargs)
@@ -103,7 +114,17 @@ def examples(session):
 @nox.session(python=NEWEST)
 def faults(session):
     """At least a hundred kills at random instants, and half as many preemptions; some ten minutes."""
-    session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", "attrs", "cloudpickle", "tqdm", *TEST_TOOLS)
+    session.install(
+        "tensorflow-cpu==2.21.*",
+        "numpy",
+        "pluggy>=1.6",
+        "attrs",
+        "cloudpickle",
+        "lazy-loader",
+        "packaging",
+        "tqdm",
+        *TEST_TOOLS,
+    )
     session.install("--no-deps", ".")
     session.run("pytest", "tests/faults", *session.posargs, env={"TPK_FAULTS": "100"})
 
@@ -111,7 +132,17 @@ def faults(session):
 @nox.session(python=NEWEST)
 def loaders(session):
     """Other people's data loaders as dataflows; that is some 3 GB, most of it CUDA for torch."""
-    session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", "attrs", "cloudpickle", "tqdm", *TEST_TOOLS)
+    session.install(
+        "tensorflow-cpu==2.21.*",
+        "numpy",
+        "pluggy>=1.6",
+        "attrs",
+        "cloudpickle",
+        "lazy-loader",
+        "packaging",
+        "tqdm",
+        *TEST_TOOLS,
+    )
     session.install("datasets>=4", "grain>=0.2.12", "torch>=2.6", "torchdata>=0.11")
     session.install("--no-deps", ".")
     session.run("pytest", "tests/dataflow/test_loaders.py", "tests/dataflow/test_loaders_train.py", *session.posargs)

@@ -30,7 +30,7 @@ def test_new_packages_pass_their_own_tests(tmp_path, capsys):
         text=True,
     )
     assert result.returncode == 0, result.stdout
-    assert "7 passed" in result.stdout
+    assert "9 passed" in result.stdout
 
 
 def test_a_new_package_announces_its_plugin(tmp_path):

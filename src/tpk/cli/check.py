@@ -1,4 +1,4 @@
-"""Whether plugins can be imported, found out in another process, which may crash, hang or print as it likes.
+"""Checks of plugins (``tpk plugins --check``), in another process, which may crash, hang or print as it likes.
 
 One process works through the list, since TensorFlow takes seconds to import; after a crash another one goes
 on with the rest.
@@ -6,21 +6,29 @@ on with the rest.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from importlib import metadata
+from typing import Any
 
 import attrs
+from packaging.requirements import Requirement
 
-from tpk.errors import TpkError
+from tpk import __version__
+from tpk.errors import PluginError, TpkError
 from tpk.plugin.catalog import Catalog
+from tpk.plugin.creation import create
 from tpk.plugin.entry import CatalogEntry
-from tpk.plugin.implementations import implementations_of
+from tpk.plugin.implementations import check_class
+from tpk.plugin.manager import HookManager
 
 
 def check_imports(entries: Sequence[CatalogEntry], timeout: float = 60.0) -> list[str | None]:
@@ -97,12 +105,56 @@ def _import_each() -> None:
 
 def _problem_of(entry: CatalogEntry) -> str | None:
     try:
-        plugin = Catalog(path=()).load(entry)
-        if entry.kind == "plugin":
-            implementations_of(plugin)
+        check_version(entry)
+        check_target(entry, Catalog(path=()).load(entry))
     except TpkError as error:
         return str(error)
     return None
+
+
+def check_version(entry: CatalogEntry) -> None:
+    """See to it that the distribution of a plugin asks for a tpk such as this one.
+
+    Raises:
+        PluginError: if it asks for another version.
+    """
+    try:
+        requirements = metadata.requires(entry.distribution) if entry.distribution else None
+    except metadata.PackageNotFoundError:
+        return
+    for requirement in map(Requirement, requirements or ()):
+        if requirement.name == "tpk" and not requirement.specifier.contains(__version__, prereleases=True):
+            raise PluginError(f"{entry} asks for {requirement}, but this is tpk {__version__}")
+
+
+def check_target(entry: CatalogEntry, target: Any) -> None:
+    """Find what would be an error in a training, as far as that shows without one.
+
+    Raises:
+        PluginError: if the target is no plugin of its kind, or something in it looks like a hook and is none.
+    """
+    if entry.kind == "plugin":
+        HookManager().register(create(target, {}, str(entry)))
+        return
+    base = pkgutil.resolve_name(_BASES[entry.kind])
+    if not callable(target):
+        raise PluginError(f"{entry} is {target!r}: an entry point of tpk.{entry.kind}s leads to a class or a factory")
+    if not inspect.isclass(target):  # A factory tells what it makes when it is called.
+        return
+    if not issubclass(target, base):
+        raise PluginError(f"{entry} is no {entry.kind}: it does not derive from {_BASES[entry.kind].replace(':', '.')}")
+    if entry.kind == "trainer":
+        pkgutil.resolve_name("tpk.train.trainer:check_no_hooks")(target)
+    else:
+        check_class(target)
+
+
+_BASES = {
+    "callback": "tpk:Callback",
+    "monitor": "tpk:Monitor",
+    "strategy": "tpk:Strategy",
+    "trainer": "tpk:Trainer",
+}
 
 
 if __name__ == "__main__":

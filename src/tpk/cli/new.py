@@ -1,4 +1,4 @@
-"""``tpk plugins new``: a package to start a plugin from, which passes its own tests."""
+"""Package templates (``tpk plugins new``): a package to start a plugin from, which passes its own tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tpk import __version__
 from tpk.errors import PluginError
 from tpk.plugin.entry import GROUPS
 
-TEMPLATE_KINDS = ("callback", "monitor", "strategy")
+TEMPLATE_KINDS = ("callback", "monitor", "strategy", "trainer")
 
 
 def write_package(name: str, kind: str, directory: Path) -> int:
@@ -45,7 +45,7 @@ def write_package(name: str, kind: str, directory: Path) -> int:
         "class_name": "".join(word.capitalize() for word in re.split(r"[-_.]", name)),
         "kind": kind,
         "group": GROUPS[kind],
-        "list": {"callback": "callbacks", "monitor": "monitors", "strategy": "trainer"}[kind],
+        "list": {"callback": "callbacks", "monitor": "monitors"}.get(kind, "trainer"),
         "version": __version__,
     }
     for path, template in _contents(module, kind).items():

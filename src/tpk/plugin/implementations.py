@@ -59,6 +59,19 @@ def implementations_of(plugin: object, hooks: Mapping[str, tuple[str, ...]] = HO
     return [_implementation(plugin, hook, method, hooks) for hook, method in methods.items()]
 
 
+def check_class(plugin_class: type) -> None:
+    """Check the hooks of a class without an instance of it.
+
+    Raises:
+        HookError: as `implementations_of` does.
+    """
+    check_names(plugin_class)
+    for hook in HOOK_ARGUMENTS:
+        function = getattr(plugin_class, hook, None)
+        if isinstance(function, FunctionType) and function is not getattr(Callback, hook, None):
+            _implementation(plugin_class, hook, MethodType(function, plugin_class), HOOK_ARGUMENTS)
+
+
 def _methods_of(plugin: object, hooks: Mapping[str, tuple[str, ...]]) -> Mapping[str, Any]:
     if isinstance(plugin, Callback):
         defined = {name for namespace in namespaces_of(plugin) for name in namespace}

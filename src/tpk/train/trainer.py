@@ -333,7 +333,7 @@ class Trainer:
         Raises:
             PluginError: if something that is named cannot be used.
         """
-        check_no_hooks(self)
+        check_no_hooks(type(self))
         self.hooks.autoload()
         catalog = get_catalog()
         self._callbacks = [catalog.resolve("callback", callback) for callback in self._callbacks]
@@ -504,18 +504,18 @@ def check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> N
             raise ConfigError(f"{name}={count!r}: expected a positive whole number.")
 
 
-def check_no_hooks(trainer: Trainer) -> None:
-    """See to it that no method of a trainer looks like a hook, which nobody would call: a trainer is no callback.
+def check_no_hooks(trainer_class: type) -> None:
+    """See to it that no method of a class of trainers looks like a hook, which nobody would call: a trainer is no callback.
 
     Raises:
         HookError: if one does; it names it.
     """
     hooks = [name for name in HOOK_NAMES if name != "setup_graph"]
-    for owner in type(trainer).__mro__:
+    for owner in trainer_class.__mro__:
         found = [name for name in hooks if name in vars(owner)]
         if found:
             raise HookError(
                 f"{owner.__name__} defines {found[0]}, a hook of callbacks, which nobody calls of a trainer. Move it "
                 "to a tpk.Callback, or override run_step()."
             )
-    check_names(trainer, HOOK_NAMES)
+    check_names(trainer_class, HOOK_NAMES)

@@ -17,7 +17,7 @@ import pytest
 
 from tpk.dataflow import DataFromGenerator, DataFromList, MapData, MultiProcessMapData, MultiProcessRunner
 from tpk.dataflow.base import close_dataflow
-from tpk.dataflow.parallel import block
+from tpk.dataflow.parallel.transport import block
 from tpk.errors import ConfigError, InputError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes need Unix sockets")

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hooked_sessions import STRUCTURES, Ask, assert_same, hooked, op, t
 
 from tpk.errors import SessionError
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import StandingFeeds
 from tpk.plugin import Callback, HookManager
 from tpk.session import HookedSession, Progress
 

@@ -30,10 +30,10 @@ from .mix import (
     RandomChooseData as RandomChooseData,
     RandomMixData as RandomMixData,
 )
-from .parallel.map import MultiProcessMapData as MultiProcessMapData
-from .parallel.runner import MultiProcessRunner as MultiProcessRunner
+from .parallel.process_map import MultiProcessMapData as MultiProcessMapData
+from .parallel.process_runner import MultiProcessRunner as MultiProcessRunner
 from .parallel.thread_map import MultiThreadMapData as MultiThreadMapData
-from .parallel.threads import MultiThreadRunner as MultiThreadRunner
+from .parallel.thread_runner import MultiThreadRunner as MultiThreadRunner
 from .position import Position as Position
 from .repeat import (
     RepeatedData as RepeatedData,

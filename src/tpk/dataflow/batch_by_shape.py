@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tpk.dataflow.base import DataFlow, shard
-from tpk.dataflow.holding import HoldingProxyDataFlow
+from tpk.dataflow.lookahead import HoldingProxyDataFlow
 from tpk.dataflow.map import describe_components
 from tpk.dataflow.stack import Stack
 from tpk.errors import ConfigError, InputError

@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any
 
 from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow
-from tpk.dataflow.holding import HoldingProxyDataFlow
+from tpk.dataflow.lookahead import HoldingProxyDataFlow
 from tpk.errors import ConfigError, InputError
 
 

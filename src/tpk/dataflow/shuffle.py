@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tpk.dataflow.base import RNGDataFlow, may_refill
-from tpk.dataflow.holding import HoldingProxyDataFlow
+from tpk.dataflow.lookahead import HoldingProxyDataFlow
 from tpk.dataflow.memory import copy_arrays
 from tpk.errors import ConfigError
 

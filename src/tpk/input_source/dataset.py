@@ -13,13 +13,13 @@ from tpk.dataflow.position import Position
 from tpk.dataflow.shares import length_of_share
 from tpk.errors import ConfigError, InputError
 from tpk.input_source.base import InputSource, InputStartStop
+from tpk.input_source.consumed import TakenCounter
 from tpk.input_source.flow_dataset import StreamElements, dataset_of
 from tpk.input_source.flow_facts import flow_size
 from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
 from tpk.input_source.meter import GraphMeter
 from tpk.input_source.origin import comes_from
 from tpk.input_source.stream import DatapointStream
-from tpk.input_source.taken import TakenCounter
 from tpk.input_source.tensors import match_tensors
 from tpk.plugin.callback import Callback
 

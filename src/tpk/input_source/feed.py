@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import StandingFeeds
 from tpk.input_source.base import InputCallback
 from tpk.input_source.flow_input import FlowInput
 from tpk.input_source.meter import StopwatchMeter

@@ -11,11 +11,11 @@ from tensorflow.core.protobuf import config_pb2
 
 from tpk.errors import ConfigError, InputError
 from tpk.input_source.base import InputSource, InputStartStop
+from tpk.input_source.consumed import TakenCounter
 from tpk.input_source.fill import FillThread
 from tpk.input_source.flow_input import FlowInput
 from tpk.input_source.meter import GraphMeter
 from tpk.input_source.origin import comes_from
-from tpk.input_source.taken import TakenCounter
 from tpk.plugin.callback import Callback
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import tensorflow as tf
 
 from tpk.graph.fetches import structure_key
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import StandingFeeds
 from tpk.session.plan import Call, CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
 from tpk.session.request import Feed, is_constant, merge_requests
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import SessionError
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import StandingFeeds
 
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 

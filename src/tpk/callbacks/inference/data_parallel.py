@@ -12,7 +12,7 @@ from tpk.callbacks.inference.data import FailuresOfModel
 from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.inference.runner import InferenceRunner
 from tpk.graph.devices import Devices, resolve_devices
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import StandingFeeds
 from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
 from tpk.session.hooked import HookedSession

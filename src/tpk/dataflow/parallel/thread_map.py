@@ -8,8 +8,8 @@ from typing import Any
 
 from tpk.dataflow.base import error_of_data, may_refill
 from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.parallel.flow_runner import check_positive
-from tpk.dataflow.parallel.parallel_map import ParallelMap
+from tpk.dataflow.parallel.map_base import ParallelMap
+from tpk.dataflow.parallel.runner_base import check_positive
 
 
 class MultiThreadMapData(ParallelMap):

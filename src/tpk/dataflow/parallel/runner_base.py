@@ -12,7 +12,7 @@ import attrs
 from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, reset_state, shard
 from tpk.dataflow.parallel.seeding import GlobalRandom
 from tpk.dataflow.parallel.team import MemberT, Team, TeamState, WorkerState
-from tpk.dataflow.parallel.wire import END_OF_PASS
+from tpk.dataflow.parallel.transport.wire import END_OF_PASS
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tpk.dataflow.parallel.flow_runner import FlowRunner, RunFlow, check_positive
-from tpk.dataflow.parallel.process import WorkerProcess, stop_all
+from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow, check_positive
 from tpk.dataflow.parallel.seeding import GlobalRandom, SeededWork
 from tpk.dataflow.parallel.team import Team, TeamState
+from tpk.dataflow.parallel.worker_process import WorkerProcess, stop_all
 
 
 class MultiProcessRunner(FlowRunner[WorkerProcess]):

@@ -12,8 +12,8 @@ import cloudpickle
 import numpy as np
 
 from tpk.dataflow.memory import ALIGNMENT
-from tpk.dataflow.parallel.block import BlockFile, block_size, give_back
-from tpk.dataflow.parallel.wire import (
+from tpk.dataflow.parallel.transport.block import BlockFile, block_size, give_back
+from tpk.dataflow.parallel.transport.wire import (
     ARRAYS,
     BLOCK,
     DROP,

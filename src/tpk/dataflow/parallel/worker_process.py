@@ -20,11 +20,11 @@ from typing import Any
 
 import cloudpickle
 
-from tpk.dataflow.parallel.block import BlockFile, create_file
-from tpk.dataflow.parallel.receiver import Receiver, RemoteFailure
-from tpk.dataflow.parallel.sender import Sender
-from tpk.dataflow.parallel.wire import LinkClosed
-from tpk.dataflow.parallel.worker import LENGTH, Job
+from tpk.dataflow.parallel.transport.block import BlockFile, create_file
+from tpk.dataflow.parallel.transport.receiver import Receiver, RemoteFailure
+from tpk.dataflow.parallel.transport.sender import Sender
+from tpk.dataflow.parallel.transport.wire import LinkClosed
+from tpk.dataflow.parallel.worker_main import LENGTH, Job
 from tpk.errors import ConfigError, InputError
 
 logger = logging.getLogger(__name__)
@@ -244,7 +244,7 @@ def _command_line(arguments: list[int]) -> list[str]:
     # What can be imported here can be imported there. The path is set before anything is imported.
     path = [entry for entry in sys.path if isinstance(entry, str)]
     code = (
-        f"import sys; sys.path[:] = {path!r}; from tpk.dataflow.parallel.worker import main; "
+        f"import sys; sys.path[:] = {path!r}; from tpk.dataflow.parallel.worker_main import main; "
         f"main({', '.join(map(str, arguments))})"
     )
     executable = spawn.get_executable()

@@ -11,12 +11,12 @@ from typing import Any
 import attrs
 
 from tpk.dataflow.base import RNGDataFlow
-from tpk.dataflow.parallel.flow_runner import check_positive, iteration_is_over
-from tpk.dataflow.parallel.parallel_map import ParallelMap
-from tpk.dataflow.parallel.process import WorkerProcess, stop_all
-from tpk.dataflow.parallel.receiver import Receiver
+from tpk.dataflow.parallel.map_base import ParallelMap
+from tpk.dataflow.parallel.runner_base import check_positive, iteration_is_over
 from tpk.dataflow.parallel.seeding import SeededWork
-from tpk.dataflow.parallel.sender import Sender
+from tpk.dataflow.parallel.transport.receiver import Receiver
+from tpk.dataflow.parallel.transport.sender import Sender
+from tpk.dataflow.parallel.worker_process import WorkerProcess, stop_all
 
 
 class MultiProcessMapData(ParallelMap, RNGDataFlow):

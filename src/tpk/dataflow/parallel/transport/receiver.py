@@ -13,9 +13,9 @@ import attrs
 import numpy as np
 
 from tpk.dataflow.memory import aligned_empty
-from tpk.dataflow.parallel.block import BlockFile
-from tpk.dataflow.parallel.sender import AHEAD_BYTES, AHEAD_MAX, Layout
-from tpk.dataflow.parallel.wire import (
+from tpk.dataflow.parallel.transport.block import BlockFile
+from tpk.dataflow.parallel.transport.sender import AHEAD_BYTES, AHEAD_MAX, Layout
+from tpk.dataflow.parallel.transport.wire import (
     ARRAYS,
     BLOCK,
     DROP,

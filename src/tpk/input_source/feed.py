@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.reusable_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import InputCallback
 from tpk.input_source.flow_input import FlowInput
 from tpk.input_source.meter import StopwatchMeter
@@ -91,7 +91,7 @@ class _FeedCallback(InputCallback):
         self._source = source
         self._stream = stream
         self._placeholders: list[Any] = []
-        self._feeds = StandingFeeds(self._placeholders)
+        self._feeds = ReusableFeeds(self._placeholders)
         self._request = _SessionRunArgs(None, self._feeds)
         self._towers = 0
         self.meter: StopwatchMeter | None = None

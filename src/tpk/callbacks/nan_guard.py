@@ -296,10 +296,10 @@ def _datapoints_of_run(trainer: Trainer, fetches: Any) -> range:
     if not all(FetchDependencies(ops).among(fetches) for ops in inputs):
         return range(0)
     try:
-        taken = source.taken
+        consumed = source.consumed
     except tf.errors.OpError:  # The session is broken.
         return range(0)
-    return source.datapoints_of(range(taken - len(inputs), taken))
+    return source.datapoints_of(range(consumed - len(inputs), consumed))
 
 
 def _numbers(datapoints: range) -> str:

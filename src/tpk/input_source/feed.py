@@ -51,8 +51,8 @@ class FeedInput(FlowInput):
         self._callback = _FeedCallback(self, self._stream)
 
     @property
-    def taken(self) -> int:
-        """How many datapoints have been taken from the flow."""
+    def consumed(self) -> int:
+        """How many datapoints have left the flow."""
         return self._stream.index
 
     def make_meter(self) -> StopwatchMeter:

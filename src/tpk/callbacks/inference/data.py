@@ -14,12 +14,11 @@ from tpk.checkpoint.encoding import encode
 from tpk.dataflow.base import check_iterable
 from tpk.dataflow.batch import BatchData
 from tpk.errors import CheckpointError, ConfigError, InputError, TowerError, add_note
-from tpk.input_source.base import InputSource
+from tpk.input_source.base import InputSource, ProxyInput
 from tpk.input_source.batch_queue import BatchQueueInput
 from tpk.input_source.feed import FeedInput
 from tpk.input_source.flow_facts import flow_size
 from tpk.input_source.flow_input import FlowInput
-from tpk.input_source.proxy import ProxyInput
 from tpk.input_source.tensor import TensorInput
 from tpk.plugin import HookManager
 from tpk.session.hooked import HookedSession

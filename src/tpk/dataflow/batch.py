@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, shard
+from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, check_at_least, shard
 from tpk.dataflow.stack import Stack
-from tpk.errors import ConfigError
 
 
 class BatchData(StatefulProxyDataFlow):
@@ -44,8 +43,7 @@ class BatchData(StatefulProxyDataFlow):
 
     def __init__(self, flow: Iterable[Any], batch_size: int, remainder: bool = False, use_list: bool = False) -> None:
         super().__init__(flow)
-        if batch_size < 1:
-            raise ConfigError(f"BatchData: batch_size must be 1 or more, not {batch_size}")
+        check_at_least(self, 1, batch_size=batch_size)
         self.batch_size = batch_size
         self.remainder = remainder
         self.use_list = use_list

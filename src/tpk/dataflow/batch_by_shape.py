@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.base import DataFlow, shard
+from tpk.dataflow.base import DataFlow, check_at_least, shard
 from tpk.dataflow.lookahead import HoldingProxyDataFlow
 from tpk.dataflow.map import describe_components
 from tpk.dataflow.stack import Stack
-from tpk.errors import ConfigError, InputError
+from tpk.errors import InputError
 
 
 class BatchDataByShape(HoldingProxyDataFlow):
@@ -36,8 +36,7 @@ class BatchDataByShape(HoldingProxyDataFlow):
 
     def __init__(self, flow: Iterable[Any], batch_size: int, idx: int | str, remainder: bool = False) -> None:
         super().__init__(flow)
-        if batch_size < 1:
-            raise ConfigError(f"BatchDataByShape: batch_size must be 1 or more, not {batch_size}")
+        check_at_least(self, 1, batch_size=batch_size)
         self.batch_size = batch_size
         self.idx = idx
         self.remainder = remainder

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tpk.dataflow.base import RNGDataFlow, may_refill
+from tpk.dataflow.base import RNGDataFlow, check_at_least, may_refill
 from tpk.dataflow.lookahead import HoldingProxyDataFlow
 from tpk.dataflow.memory import copy_arrays
-from tpk.errors import ConfigError
 
 
 class LocallyShuffleData(HoldingProxyDataFlow, RNGDataFlow):
@@ -34,8 +33,7 @@ class LocallyShuffleData(HoldingProxyDataFlow, RNGDataFlow):
     def __init__(self, flow: Iterable[Any], buffer_size: int, seed: int | None = None) -> None:
         HoldingProxyDataFlow.__init__(self, flow)
         RNGDataFlow.__init__(self, seed)
-        if buffer_size < 1:
-            raise ConfigError(f"LocallyShuffleData: buffer_size must be 1 or more, not {buffer_size}")
+        check_at_least(self, 1, buffer_size=buffer_size)
         self.buffer_size = buffer_size
 
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:

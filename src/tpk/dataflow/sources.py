@@ -13,9 +13,10 @@ from tpk.dataflow.base import (
     RNGDataFlow,
     StatefulDataFlow,
     check_iterable,
+    check_share,
+    length_of_share,
     reset_state,
 )
-from tpk.dataflow.shares import check_share, length_of_share
 from tpk.errors import ConfigError, InputError
 
 

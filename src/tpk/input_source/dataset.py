@@ -8,14 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.dataflow.base import seed_dataflow
+from tpk.dataflow.base import flow_length, length_of_share, seed_dataflow
 from tpk.dataflow.position import Position
-from tpk.dataflow.shares import length_of_share
 from tpk.errors import ConfigError, InputError
 from tpk.input_source.base import InputSource, InputStartStop, is_error_source
 from tpk.input_source.consumed import ConsumedCounter
 from tpk.input_source.flow_dataset import StreamElements, dataset_of
-from tpk.input_source.flow_facts import flow_size
 from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
 from tpk.input_source.meter import GraphMeter
 from tpk.input_source.stream import DatapointStream
@@ -70,7 +68,7 @@ class TFDatasetInput(InputSource):
         self._stream: DatapointStream | None = None
         if isinstance(dataset, Iterable) and not isinstance(dataset, tf.data.Dataset):
             self._stream = DatapointStream(dataset, infinite=infinite, owner=type(self).__name__)
-            size = flow_size(dataset) if size is None else size
+            size = flow_length(dataset) if size is None else size
         self._size = size
         self._share = (0, 1)
         self._must_end = False

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.reusable_feeds import ReusableFeeds
-from tpk.input_source.base import InputCallback
-from tpk.input_source.flow_input import FlowInput
+from tpk.input_source.base import FlowInput, InputCallback
 from tpk.input_source.meter import StopwatchMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback

@@ -11,10 +11,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.errors import ConfigError, InputError
-from tpk.input_source.base import InputSource, InputStartStop, is_error_source
+from tpk.dataflow.base import check_at_least
+from tpk.errors import InputError
+from tpk.input_source.base import FlowInput, InputSource, InputStartStop, is_error_source
 from tpk.input_source.consumed import ConsumedCounter
-from tpk.input_source.flow_input import FlowInput
 from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.meter import GraphMeter
 from tpk.input_source.stream import DatapointStream
@@ -73,8 +73,7 @@ class QueueInput(FlowInput):
         warn_after: float = 60.0,
     ) -> None:
         super().__init__(flow, infinite, warn_after)
-        if queue_size < 1:
-            raise ConfigError(f"{type(self).__name__}: queue_size must be 1 or more, not {queue_size}")
+        check_at_least(self, 1, queue_size=queue_size)
         self.queue = queue
         self._queue_size = queue_size
         self._patience = patience

@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.errors import ConfigError, InputError
+from tpk.dataflow.base import check_at_least
+from tpk.errors import InputError
 from tpk.graph.fetches import FetchDependencies
 from tpk.input_source.base import InputCallback, InputSource, ProxyInput
 from tpk.input_source.hang_watcher import ends_in_time
@@ -61,8 +62,7 @@ class StagingInput(ProxyInput):
     ) -> None:
         if not isinstance(source, InputSource):
             raise InputError(f"StagingInput stands on an input source, such as QueueInput(flow), not on {source!r}")
-        if nr_stage < 1:
-            raise ConfigError(f"StagingInput: nr_stage must be 1 or more, not {nr_stage}")
+        check_at_least(self, 1, nr_stage=nr_stage)
         super().__init__(source)
         self.nr_stage = nr_stage
         self._devices = None if devices is None else list(devices)

@@ -8,12 +8,20 @@ from functools import wraps
 from threading import get_ident
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tpk.dataflow.base import check_iterable, close_dataflow, error_of_data, may_refill, reset_state, shard
+from tpk.dataflow.base import (
+    DataFlow,
+    check_iterable,
+    close_dataflow,
+    error_of_data,
+    flow_length,
+    may_refill,
+    reset_state,
+    shard,
+)
 from tpk.dataflow.memory import copy_array
 from tpk.dataflow.position import Position, PositionTrail
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
-from tpk.input_source.flow_facts import describe_flow, flow_size
 from tpk.input_source.hang_watcher import stack_of
 
 logger = logging.getLogger(__name__)
@@ -206,7 +214,7 @@ class DatapointStream:
         Args:
             count: from `resumed_at` on; not more than `horizon` before `index`.
         """
-        facts = {"source": self.owner, "flow": describe_flow(self.flow), "size": flow_size(self.flow)}
+        facts = {"source": self.owner, "flow": _structure_of(self.flow), "size": flow_length(self.flow)}
         if self._loaded is not None:
             return dict(self._loaded)
         if not self._is_started:
@@ -235,7 +243,7 @@ class DatapointStream:
                 f"{self.owner} cannot go on from a position of {state.get('source', 'something else')!r}: resume with "
                 "the kind of input source that the run began with, or begin a new run"
             )
-        flow, size = describe_flow(self.flow), flow_size(self.flow)
+        flow, size = _structure_of(self.flow), flow_length(self.flow)
         if (state["flow"], state["size"]) != (flow, size):
             raise InputError(
                 f"{self.owner} cannot go on: the position is one in {state['flow']}, {_of_size(state['size'])}, but "
@@ -290,6 +298,16 @@ class DatapointStream:
 
     def _note(self, error: Exception) -> None:
         add_note(error, f"raised while {self.owner} took datapoint {self.index} from {type(self.flow).__name__}")
+
+
+def _structure_of(flow: Iterable[Any]) -> str:
+    """Return of which classes a dataflow is composed, such as ``"BatchData(DataFromList)"``.
+
+    Two flows of which that differs cannot have a position in common.
+    """
+    kind = type(flow).__name__
+    sources = flow.sources if isinstance(flow, DataFlow) else ()
+    return f"{kind}({', '.join(map(_structure_of, sources))})" if sources else kind
 
 
 def _of_size(size: int | None) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 import attrs
 
-from tpk.dataflow.base import RNGDataFlow
+from tpk.dataflow.base import RNGDataFlow, check_positive
 from tpk.dataflow.parallel.map_base import ParallelMap
-from tpk.dataflow.parallel.runner_base import check_positive, iteration_is_over
+from tpk.dataflow.parallel.runner_base import iteration_is_over
 from tpk.dataflow.parallel.seeding import SeededWork
 from tpk.dataflow.parallel.transport.receiver import Receiver
 from tpk.dataflow.parallel.transport.sender import Sender

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow, check_positive
+from tpk.dataflow.base import check_positive
+from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
 from tpk.dataflow.parallel.seeding import GlobalRandom, SeededWork
 from tpk.dataflow.parallel.team import Team, TeamState
 from tpk.dataflow.parallel.worker_process import WorkerProcess, stop_all

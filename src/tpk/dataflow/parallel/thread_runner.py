@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, error_of_data, may_refill, seed_dataflow, shard
+from tpk.dataflow.base import DataFlow, check_positive, error_of_data, may_refill, seed_dataflow, shard
 from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow, check_positive
+from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
 from tpk.dataflow.parallel.team import Team, TeamState
 from tpk.dataflow.parallel.transport.wire import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
 from tpk.errors import ConfigError

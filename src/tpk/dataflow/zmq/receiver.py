@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from tpk.dataflow.base import DataFlow
+from tpk.dataflow.base import DataFlow, check_at_least
 from tpk.dataflow.optional import import_optional
 from tpk.dataflow.zmq.key import check_key
 from tpk.dataflow.zmq.message import HEARTBEAT, Kind, Message, unpack_datapoint
@@ -71,8 +71,7 @@ class RemoteDataZMQ(DataFlow):
         self._given_addresses = check_addresses(address, owner)
         self._key = check_key(key, owner)
         self._zmq = import_optional("zmq", "zmq", owner)
-        if senders < 1:
-            raise ConfigError(f"{owner}: senders must be 1 or more, not {senders}")
+        check_at_least(self, 1, senders=senders)
         if patience < 2 * HEARTBEAT:
             raise ConfigError(
                 f"{owner}: patience must be {2 * HEARTBEAT:g} s or more, not {patience:g}: "

@@ -1,4 +1,4 @@
-"""The bases of dataflows, and what whoever consumes an iterable as a dataflow may do with it."""
+"""Bases of the dataflows, and functions for whoever consumes any iterable as a dataflow."""
 
 from __future__ import annotations
 

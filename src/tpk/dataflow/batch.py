@@ -1,4 +1,4 @@
-"""Put consecutive datapoints together."""
+"""Batches of consecutive datapoints."""
 
 from __future__ import annotations
 

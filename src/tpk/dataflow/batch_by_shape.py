@@ -1,4 +1,4 @@
-"""Put datapoints of the same shape together."""
+"""Batches of datapoints of the same shape."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tpk.dataflow.base import DataFlow, check_at_least, shard
-from tpk.dataflow.lookahead import HoldingProxyDataFlow
+from tpk.dataflow.lookahead import LookaheadDataFlow
 from tpk.dataflow.map import describe_components
 from tpk.dataflow.stack import Stack
 from tpk.errors import InputError
 
 
-class BatchDataByShape(HoldingProxyDataFlow):
+class BatchDataByShape(LookaheadDataFlow):
     """Put `batch_size` datapoints together whose component `idx` has the same shape, as soon as there are as many.
 
     Otherwise as [`BatchData`][tpk.dataflow.BatchData]. The workers that share it put the datapoints of their shares
@@ -57,7 +57,7 @@ class BatchDataByShape(HoldingProxyDataFlow):
             if len(stack) == self.batch_size:
                 yield held.pop(shape).take()
                 if not held:
-                    self.holds_nothing()
+                    self.caught_up()
         if self.remainder:
             for stack in held.values():
                 yield stack.take()

@@ -1,4 +1,4 @@
-"""Several flows become one: one after the other, or side by side."""
+"""Combinations of several flows: one after the other, or side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show what datapoints look like."""
+"""Descriptions of datapoints, for the log."""
 
 from __future__ import annotations
 

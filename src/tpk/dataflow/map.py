@@ -1,4 +1,4 @@
-"""Apply a function to each datapoint, or to one component of it; select components."""
+"""Functions applied to each datapoint, or to one component of it; selection of components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draw from several flows at random."""
+"""Random mixtures of several flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an iteration over a dataflow stands, so that a resumed run goes on from there."""
+"""Position of an iteration over a dataflow, from which a resumed run goes on."""
 
 from __future__ import annotations
 

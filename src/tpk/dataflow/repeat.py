@@ -1,4 +1,4 @@
-"""Deliver a flow several times, or forever; deliver each datapoint several times."""
+"""Repetitions of a flow, or of each of its datapoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any
 
 from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, check_at_least, divides_evenly
-from tpk.dataflow.lookahead import HoldingProxyDataFlow
+from tpk.dataflow.lookahead import LookaheadDataFlow
 from tpk.errors import ConfigError, InputError
 
 
@@ -60,7 +60,7 @@ class RepeatedData(StatefulProxyDataFlow):
         return super().shard_blocks(index, count, block)
 
 
-class RepeatedDataPoint(HoldingProxyDataFlow):
+class RepeatedDataPoint(LookaheadDataFlow):
     """Deliver each datapoint `num` times, one after the other.
 
     Args:
@@ -87,7 +87,7 @@ class RepeatedDataPoint(HoldingProxyDataFlow):
             yield from repeat(datapoint, self.num)
             # Not each time: to ask a deep flow where it stands may cost more than the datapoint.
             if number % _DATAPOINTS_TO_REPLAY == 0:
-                self.holds_nothing()
+                self.caught_up()
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, unless a block would divide a datapoint's copies."""

@@ -1,4 +1,4 @@
-"""Where datapoints come from: a list, an iterable, a function that returns an iterable."""
+"""Sources of datapoints: a list, an iterable, a function that returns an iterable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a dataflow is, and which of its stages takes the time."""
+"""Speed of a dataflow, and of each of its stages."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class BatchQueueInput(QueueInput):
             default a FIFO queue is made.
         queue_size: how many single datapoints the queue that is made by default holds; by default five batches.
         infinite: as for `QueueInput`.
-        patience: as for `QueueInput`.
+        stop_timeout: as for `QueueInput`.
         warn_after: as for `QueueInput`.
 
     Raises:
@@ -51,12 +51,12 @@ class BatchQueueInput(QueueInput):
         queue: Any = None,
         queue_size: int | None = None,
         infinite: bool = True,
-        patience: float = 10.0,
+        stop_timeout: float = 10.0,
         warn_after: float = 60.0,
     ) -> None:
         check_at_least(self, 1, batch_size=batch_size)
         queue_size = _BATCHES_AHEAD * batch_size if queue_size is None else queue_size
-        super().__init__(flow, queue, queue_size, infinite, patience, warn_after)
+        super().__init__(flow, queue, queue_size, infinite, stop_timeout, warn_after)
         if queue is None and queue_size < batch_size:
             raise ConfigError(f"BatchQueueInput: a queue of {queue_size} never holds a batch of {batch_size}")
         self.batch_size = batch_size

@@ -1,4 +1,4 @@
-"""Data from `tf.data`."""
+"""`tf.data.Dataset` as a source of data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 # How far `tf.data` may have called the generator of a flow ahead of what the steps have taken.
 _READ_AHEAD = 64
-_PATIENCE = 10.0
+_STOP_TIMEOUT = 10.0
 """Seconds that the user's data code has to finish its datapoint when the data is to stop."""
 
 
@@ -217,7 +217,7 @@ class TFDatasetInput(InputSource):
         self._session = None
         if self._stream is not None and self._elements is not None:
             hang_watcher.unwatch(self._stream)
-            self._elements.halt(_PATIENCE)
+            self._elements.halt(_STOP_TIMEOUT)
             self._stream.finish()
 
     def translate_error(self, error: BaseException) -> BaseException | None:
@@ -234,8 +234,8 @@ class TFDatasetInput(InputSource):
         """Start the iterator from the state that was loaded, if one was, else from the first element."""
         assert self._counter is not None
         if self._stream is not None and self._elements is not None:
-            while not self._elements.halt(_PATIENCE):
-                logger.warning("TFDatasetInput: the dataflow has not finished its datapoint within %g s", _PATIENCE)
+            while not self._elements.halt(_STOP_TIMEOUT):
+                logger.warning("TFDatasetInput: the dataflow has not finished its datapoint within %g s", _STOP_TIMEOUT)
             self._stream.rewind(horizon=_READ_AHEAD + self.max_ahead)
             resumed_at, to_skip = self._stream.resumed_at, 0
         else:

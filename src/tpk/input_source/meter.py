@@ -1,4 +1,4 @@
-"""How long steps wait for their data."""
+"""Meters of how long steps wait for their data."""
 
 from __future__ import annotations
 

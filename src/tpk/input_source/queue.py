@@ -48,7 +48,7 @@ class QueueInput(FlowInput):
         queue_size: how many datapoints the queue that is made by default holds.
         infinite: whether the flow is started again when it is exhausted. Otherwise the training ends when its
             last datapoint has been used.
-        patience: seconds that the end of the training waits for the user's data code to finish the datapoint
+        stop_timeout: seconds that the end of the training waits for the user's data code to finish the datapoint
             that it is at; it is left behind then, with a warning that shows where it is.
         warn_after: seconds in which the data code has to deliver a datapoint; else a warning tells where it is,
             and again after twice that time.
@@ -69,14 +69,14 @@ class QueueInput(FlowInput):
         queue: Any = None,
         queue_size: int = 50,
         infinite: bool = True,
-        patience: float = 10.0,
+        stop_timeout: float = 10.0,
         warn_after: float = 60.0,
     ) -> None:
         super().__init__(flow, infinite, warn_after)
         check_at_least(self, 1, queue_size=queue_size)
         self.queue = queue
         self._queue_size = queue_size
-        self._patience = patience
+        self._stop_timeout = stop_timeout
         self._dequeue_ops: list[Any] = []
         self._thread: FillThread | None = None
         self._counter: ConsumedCounter | None = None
@@ -197,7 +197,7 @@ class QueueInput(FlowInput):
         if self._thread is not None:
             session = self._thread.session
             self._thread.stop()
-            while not self._thread.wait(self._patience):
+            while not self._thread.wait(self._stop_timeout):
                 pass
             self._warn_of_unseen_failure()
             session.run(self._destroy)
@@ -230,7 +230,7 @@ class QueueInput(FlowInput):
             assert self._counter is not None
             self._counter.stop()
             self._thread.stop()
-            if self._thread.wait(self._patience):
+            if self._thread.wait(self._stop_timeout):
                 self._stream.finish()
             self._unwatch()
             self._warn_of_unseen_failure()
@@ -312,16 +312,16 @@ class FillThread(threading.Thread):
         with _SESSION_MAY_BE_CLOSED:
             self._make_room()
 
-    def wait(self, patience: float) -> bool:
+    def wait(self, timeout: float) -> bool:
         """Wait for the end of the thread.
 
         Args:
-            patience: seconds to wait before a warning tells where the thread is.
+            timeout: seconds to wait before a warning tells where the thread is.
 
         Returns:
             Whether it has ended.
         """
-        return ends_in_time(self, patience, f"{self._stream.owner}: the dataflow has not finished its datapoint")
+        return ends_in_time(self, timeout, f"{self._stream.owner}: the dataflow has not finished its datapoint")
 
     def _fill(self) -> None:
         with closing(self._stream):

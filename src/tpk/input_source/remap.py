@@ -1,4 +1,4 @@
-"""A source that provides some of a model's inputs, where others are fed by somebody else."""
+"""Provision of some of a model's inputs by a source, where others are fed by somebody else."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class StagingInput(ProxyInput):
         source: where the datapoints come from.
         nr_stage: for how many steps it stages ahead.
         devices: a device string for each tower; by default the devices of the strategy. Text stays on the CPU.
-        patience: seconds that the end of the training waits for the source to deliver what was asked of it.
+        stop_timeout: seconds that the end of the training waits for the source to deliver what was asked of it.
 
     Attributes:
         source: where the datapoints come from.
@@ -58,7 +58,7 @@ class StagingInput(ProxyInput):
     """
 
     def __init__(
-        self, source: InputSource, nr_stage: int = 1, devices: Sequence[str] | None = None, patience: float = 10.0
+        self, source: InputSource, nr_stage: int = 1, devices: Sequence[str] | None = None, stop_timeout: float = 10.0
     ) -> None:
         if not isinstance(source, InputSource):
             raise InputError(f"StagingInput stands on an input source, such as QueueInput(flow), not on {source!r}")
@@ -66,7 +66,7 @@ class StagingInput(ProxyInput):
         super().__init__(source)
         self.nr_stage = nr_stage
         self._devices = None if devices is None else list(devices)
-        self._patience = patience
+        self._stop_timeout = stop_timeout
         self._areas: list[StagingArea] = []
         self._source_tensors: list[Any] = []
         self._before_run: Sequence[Callable[[Any], Any]] = ()
@@ -108,7 +108,7 @@ class StagingInput(ProxyInput):
             self._used = thread.used
             thread.stop()
             self.source.interrupt()
-            thread.wait(self._patience)
+            thread.wait(self._stop_timeout)
             self._warn_of_unseen_failure(thread)
 
     def take(self) -> None:
@@ -148,7 +148,7 @@ class StagingInput(ProxyInput):
         if self._thread is None:
             return
         self._thread.stop()
-        while not self._thread.wait(self._patience):
+        while not self._thread.wait(self._stop_timeout):
             pass
         self._warn_of_unseen_failure(self._thread)
         self.source.reset_state()
@@ -352,13 +352,13 @@ class StageThread(threading.Thread):
         self._is_stopping = True
         self._room.put(None)
 
-    def wait(self, patience: float) -> bool:
+    def wait(self, timeout: float) -> bool:
         """Wait for the end of the thread.
 
         Args:
-            patience: seconds to wait before a warning tells where the thread is.
+            timeout: seconds to wait before a warning tells where the thread is.
 
         Returns:
             Whether it has ended.
         """
-        return ends_in_time(self, patience, f"{self._owner}: its source has not delivered a datapoint")
+        return ends_in_time(self, timeout, f"{self._owner}: its source has not delivered a datapoint")

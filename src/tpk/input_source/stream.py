@@ -1,4 +1,4 @@
-"""The datapoints of a dataflow as an input source consumes them: pass after pass, checked and counted."""
+"""Stream of the datapoints of a dataflow, as an input source consumes them: pass after pass, checked and counted."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class _PredictedFlow(MultiProcessMapData):
                 name = f"worker {index + 1} of {self.num_proc} of {MultiProcessDatasetPredictor.__name__}"
                 config = attrs.evolve(self._config, device=self._devices[index % len(self._devices)])
                 work = ApplyFunction(_PredictInWorker(config))
-                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.patience))
+                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.warn_after))
         except BaseException:
             self.close()
             raise

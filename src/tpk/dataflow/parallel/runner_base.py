@@ -1,4 +1,4 @@
-"""What the runners of whole flows have in common: workers that deliver shares of it in turn."""
+"""Base of the flows that run whole flows in workers, which deliver shares of them in turn."""
 
 from __future__ import annotations
 

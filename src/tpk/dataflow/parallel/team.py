@@ -1,4 +1,4 @@
-"""Several workers that deliver the shares of one flow, in turn."""
+"""Team of workers that deliver the shares of one flow, in turn."""
 
 from __future__ import annotations
 

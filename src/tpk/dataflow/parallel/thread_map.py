@@ -1,4 +1,4 @@
-"""A function applied by threads to the datapoints of a flow."""
+"""Map by threads: a function applied to the datapoints of a flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in a worker process.
+"""Main function of a worker process.
 
 It is started as a fresh interpreter that imports neither the user's main module (which cloudpickle makes unnecessary)
 nor TensorFlow, unless the user's functions do.

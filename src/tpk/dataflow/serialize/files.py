@@ -1,4 +1,4 @@
-"""What all serializers share: a file appears when it is complete, and a flow that reads one at random."""
+"""Files of datapoints, which appear when they are complete, and flows that read them at random."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from tpk.dataflow.base import DataFlow
-from tpk.dataflow.memory import aligned_empty
+from tpk.dataflow.memory import aligned_copy
 from tpk.dataflow.serialize.columns import Column, ColumnLayout
 from tpk.dataflow.serialize.files import FileFlow, FileItems, datapoints_with_progress, written_atomically
 from tpk.errors import InputError
@@ -155,6 +155,4 @@ def _own_copy(value: Any) -> Any:
     """
     if not isinstance(value, np.ndarray) or value.dtype.hasobject:
         return str(value) if isinstance(value, np.str_) else value
-    copy = aligned_empty(value.shape, value.dtype)
-    copy[...] = value
-    return copy
+    return aligned_copy(value)

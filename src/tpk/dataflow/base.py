@@ -71,17 +71,19 @@ class DataFlow(ABC):
         """Return the share of worker `index` of `count`: together, the shares are this flow, each datapoint once.
 
         By default every `count`-th datapoint, from the one numbered `index` on. So each worker makes all of them;
-        override it where a share can be had for less.
+        override `shard_blocks` where a share can be had for less, or this one if it can be had for single datapoints
+        only.
         """
-        return Share(self, index, count)
+        return self.shard_blocks(index, count, 1)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the share of a worker that takes whole blocks: of each `count` blocks of `block` datapoints one.
 
         What puts `block` datapoints together asks for it, so that the workers make the same batches as one would.
         """
-        share = self.shard(index, count)  # one that cannot be divided says so
-        return share if block == 1 else Share(self, index, count, block)
+        if block > 1:
+            self.shard(index, count)  # one that cannot be divided says so
+        return Share(self, index, count, block)
 
 
 class ProxyDataFlow(DataFlow):
@@ -121,10 +123,6 @@ class ProxyDataFlow(DataFlow):
         same = copy.copy(self)
         same.flow = flow
         return same
-
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the same on top of a share of the flow beneath."""
-        return self.shard_blocks(index, count, 1)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath."""
@@ -178,21 +176,14 @@ class RNGDataFlow(DataFlow):
         self.epoch += 1
         return np.random.default_rng(entropy)
 
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the share of a worker.
-
-        Where the flow has a length, it is every `count`-th datapoint, as ever. Where it has none, there is nothing to
-        divide: each worker makes random numbers of its own.
-        """
-        return self.shard_blocks(index, count, 1)
-
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the share of a worker, in blocks where there is something to divide."""
-        check_share(index, count)
-        return self.with_worker(index) if flow_length(self) is None else Share(self, index, count, block)
+        """Return the share of a worker: where the flow has a length, as ever.
 
-    def with_worker(self, index: int) -> DataFlow:
-        """Return a copy with the random numbers of worker `index`."""
+        Where it has none, there is nothing to divide: each worker makes random numbers of its own.
+        """
+        check_share(index, count)
+        if flow_length(self) is not None:
+            return Share(self, index, count, block)
         share = copy.copy(self)
         share.worker = (*self.worker, index)
         return share

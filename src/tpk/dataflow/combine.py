@@ -112,10 +112,6 @@ class ConcatData(CombinedDataFlow):
             before += length or 0
         return self.with_sources(shares)
 
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the same on top of a share of each flow."""
-        return self.shard_blocks(index, count, 1)
-
 
 class JoinData(CombinedDataFlow):
     """Make one datapoint of one of each flow: all their components, one after the other, until a flow ends.

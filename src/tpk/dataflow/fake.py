@@ -75,10 +75,6 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
             yield [_array(rng, *component) for component in components] if self.random else fixed
         self.place = None
 
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return a flow of as many datapoints as the share of a worker has, with random numbers of its own."""
-        return self.shard_blocks(index, count, 1)
-
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return a flow of as many datapoints as the share of a worker has, with random numbers of its own."""
         check_share(index, count)

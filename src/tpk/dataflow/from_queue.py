@@ -81,14 +81,10 @@ class DataFromQueue(DataFlow):
                 number,
             )
 
-    def shard(self, index: int, count: int) -> DataFlow:
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return a flow from the same queue: each datapoint goes to one of the workers."""
         check_share(index, count)
         return copy.copy(self)
-
-    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return a flow from the same queue: each datapoint goes to one of the workers."""
-        return self.shard(index, count)
 
     def state_dict(self) -> dict[str, Any]:
         """Return nothing: a queue has no position."""

@@ -135,10 +135,6 @@ class RandomChooseData(CombinedDataFlow, RNGDataFlow):
             yield from np.searchsorted(bounds, rng.random(_DRAWS_AT_ONCE), side="right")[skip:].tolist()
             skip = 0
 
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the same on top of a share of each flow, with draws of its own."""
-        return self.shard_blocks(index, count, 1)
-
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of each flow, with draws of its own."""
         share = self.with_sources([shard(flow, index, count, block) for flow in self.sources])

@@ -73,10 +73,6 @@ class DataFromList(StatefulDataFlow, RNGDataFlow):
                 yield items[item]
         self.place = None
 
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return a flow of every `count`-th item of each epoch's order."""
-        return self.shard_blocks(index, count, 1)
-
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return a flow of some blocks of each epoch's order."""
         check_share(index, count)

@@ -6,8 +6,10 @@ from .base import (
     StatefulProxyDataFlow as StatefulProxyDataFlow,
     seed_dataflow as seed_dataflow,
 )
-from .batch import BatchData as BatchData
-from .batch_by_shape import BatchDataByShape as BatchDataByShape
+from .batch import (
+    BatchData as BatchData,
+    BatchDataByShape as BatchDataByShape,
+)
 from .cache import CacheData as CacheData
 from .combine import (
     ConcatData as ConcatData,

@@ -15,6 +15,7 @@ nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugin
 ROOT = Path(__file__).parent
 OLDEST, NEWEST = "3.10", "3.13"
 TEST_TOOLS = ["pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "scikit-learn", "tensorboard"]
+LIBRARIES = ["attrs", "cloudpickle", "lazy-loader", "packaging", "tqdm"]
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: one more worker than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile"]
@@ -48,9 +49,7 @@ def lint(session):
 @nox.session(python=NEWEST)
 def types(session):
     """Types of the library; TensorFlow itself counts as Any."""
-    session.install(
-        "mypy>=1.11", "attrs", "cloudpickle", "lazy-loader", "numpy", "packaging", "pluggy>=1.6", "pytest>=8"
-    )
+    session.install("mypy>=1.11", *LIBRARIES, "numpy", "pluggy>=1.6", "pytest>=8")
     session.run("mypy")
 
 

@@ -147,5 +147,5 @@ def test_nothing_prompts_prints_exits_or_sleeps():
         if isinstance(node, ast.Call)
     }
     # A worker process whose parent is gone ends, whatever the user's code in it is doing.
-    ends_itself = {("dataflow/parallel/worker.py", "os._exit")}
+    ends_itself = {("dataflow/parallel/worker_main.py", "os._exit")}
     assert {call for call in called if call[1] in forbidden} == ends_itself

@@ -87,7 +87,7 @@ def watchdog(**options):
 
 def test_a_step_that_waits_for_a_queue_is_ended_and_the_session_stays_open(hanging, caplog):
     ending = Ending()
-    source = tpk.QueueInput(DataFromGenerator(hanging), patience=0.1)
+    source = tpk.QueueInput(DataFromGenerator(hanging), stop_timeout=0.1)
     with pytest.raises(
         HangError, match=r"not gone on for .* s, longer than a step may take \(1 s\), in epoch 1, step 4"
     ):
@@ -169,7 +169,7 @@ class Dequeues(tpk.Callback):
 
 def test_a_callback_that_waits_for_the_queue_of_the_input_does_not_end_the_training_in_good_order(hanging):
     hanging.after = 10
-    source = tpk.QueueInput(DataFromGenerator(hanging), patience=0.1)
+    source = tpk.QueueInput(DataFromGenerator(hanging), stop_timeout=0.1)
     with pytest.raises(HangError, match="step 10 "):
         train(source, watchdog(between_epochs_timeout=1), Dequeues)
 
@@ -183,7 +183,7 @@ def test_the_error_of_a_cancelled_run_outside_of_the_steps_says_why():
     assert any("interrupted: the training has not gone on" in note for note in caught.value.__notes__)
 
 
-@pytest.mark.parametrize("make_source", [lambda flow: tpk.QueueInput(flow, patience=0.1), tpk.FeedInput])
+@pytest.mark.parametrize("make_source", [lambda flow: tpk.QueueInput(flow, stop_timeout=0.1), tpk.FeedInput])
 def test_in_another_thread_a_wait_in_python_has_to_end_first(hanging, make_source):
     caught = []
 

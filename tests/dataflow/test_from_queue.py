@@ -82,7 +82,7 @@ def test_workers_share_one_queue():
 def test_what_is_no_queue_or_time_is_refused():
     with pytest.raises(ConfigError, match="DataFromQueue: queue must have get"):
         DataFromQueue([1])
-    with pytest.raises(ConfigError, match="DataFromQueue: timeout must be above 0"):
+    with pytest.raises(ConfigError, match="DataFromQueue: timeout must be positive"):
         DataFromQueue(queue.Queue(), timeout=0)
-    with pytest.raises(ConfigError, match="DataFromQueue: warn_after must be above 0"):
+    with pytest.raises(ConfigError, match="DataFromQueue: warn_after must be positive"):
         DataFromQueue(queue.Queue(), warn_after=-1)

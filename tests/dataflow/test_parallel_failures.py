@@ -17,7 +17,7 @@ import pytest
 
 from tpk.dataflow import DataFromGenerator, DataFromList, MapData, MultiProcessMapData, MultiProcessRunner
 from tpk.dataflow.base import close_dataflow
-from tpk.dataflow.parallel import block
+from tpk.dataflow.parallel.transport import block
 from tpk.errors import ConfigError, InputError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes need Unix sockets")
@@ -183,7 +183,7 @@ def test_a_worker_that_hangs_is_reported_with_its_stack(tmp_path, caplog):
         return True
 
     caplog.handler.addFilter(on_record)
-    flow = run_generator(stuck_in_this_function, patience=0.1)
+    flow = run_generator(stuck_in_this_function, warn_after=0.1)
     assert list(flow) == [["there"]]
     assert "worker 1 of 1 of MultiProcessRunner" in caplog.text
     assert "has delivered nothing for 0.1 s; it is still starting" in caplog.text

@@ -226,7 +226,7 @@ def test_a_one_shot_iterator_cannot_go_to_a_worker():
 
 
 @pytest.mark.parametrize(
-    "options", [{"num_proc": 0}, {"num_proc": 1, "num_prefetch": 0}, {"num_proc": 1, "patience": -1}]
+    "options", [{"num_proc": 0}, {"num_proc": 1, "num_prefetch": 0}, {"num_proc": 1, "warn_after": -1}]
 )
 def test_what_is_not_positive_is_refused(options):
     with pytest.raises(ConfigError, match=r"MultiProcessRunner: .* must be positive"):
@@ -269,7 +269,7 @@ def test_a_thread_that_hangs_is_reported_with_its_stack(caplog):
         return True
 
     caplog.handler.addFilter(on_record)
-    flow = MultiThreadRunner(lambda: DataFromGenerator(stuck_in_this_function), 1, patience=0.05)
+    flow = MultiThreadRunner(lambda: DataFromGenerator(stuck_in_this_function), 1, warn_after=0.05)
     assert list(flow) == [["there"]]
     assert "thread 1 of 1 of MultiThreadRunner has delivered nothing for 0.05 s" in caplog.text
     assert "stuck_in_this_function" in caplog.text

@@ -122,7 +122,7 @@ def test_nothing_is_an_error():
         ({"size": None, "seconds": None}, "must have a limit"),
         ({"size": 0}, "size must be 1 or more, not 0"),
         ({"warmup": -1}, "warmup must be 0 or more, not -1"),
-        ({"seconds": 0}, "seconds must be above 0, not 0"),
+        ({"seconds": 0}, "seconds must be positive, not 0"),
     ],
 )
 def test_limits_are_numbers(arguments, message):

@@ -57,7 +57,7 @@ def test_a_killed_sender_is_an_error_that_names_it():
         iterator = iter(flow)
         assert [next(iterator), next(iterator)] == [[1], [2]]
         sender.kill()
-        flow.patience = 1
+        flow.timeout = 1
         with pytest.raises(InputError, match=r"'the one that dies' has given no sign of life for 1 s.*after 2"):
             next(iterator)
 
@@ -70,7 +70,7 @@ def test_a_slow_sender_is_not_taken_for_dead(threads, caplog):
         release.wait(10)
         yield [2]
 
-    with receiver(patience=1) as flow:
+    with receiver(timeout=1) as flow:
         threads.submit(send_dataflow_zmq, slow(), flow.addresses[0], name="slow one")
         iterator = iter(flow)
         assert next(iterator) == [1]
@@ -97,7 +97,7 @@ def test_a_sender_that_begins_again_takes_the_place_of_the_dead_one(threads, cap
 
 
 def test_nobody_comes():
-    with receiver(patience=1, senders=2) as flow, pytest.raises(InputError, match="only 0 of 2 senders came"):
+    with receiver(timeout=1, senders=2) as flow, pytest.raises(InputError, match="only 0 of 2 senders came"):
         list(flow)
 
 
@@ -126,7 +126,7 @@ def test_a_sender_without_receiver_says_so(tmp_path, threads, caplog):
     notice = Notice()
     logging.getLogger("tpk.dataflow.zmq.sender").addHandler(notice)
     try:
-        sent = threads.submit(send_dataflow_zmq, numbered(0, 10), address, hwm=1, patience=0.1)
+        sent = threads.submit(send_dataflow_zmq, numbered(0, 10), address, hwm=1, warn_after=0.1)
         assert warned.wait(10)
     finally:
         logging.getLogger("tpk.dataflow.zmq.sender").removeHandler(notice)
@@ -137,7 +137,7 @@ def test_a_sender_without_receiver_says_so(tmp_path, threads, caplog):
 
 
 def test_closing_ends_an_iteration_that_waits_in_another_thread(threads):
-    flow = RemoteDataZMQ(FREE_PORT, patience=60)
+    flow = RemoteDataZMQ(FREE_PORT, timeout=60)
     flow.reset_state()
     waiting = threads.submit(list, flow)
     flow.close()
@@ -213,7 +213,7 @@ def test_an_interrupted_sender_says_so_to_the_receiver():
         ({"address": []}, "takes one address or more"),
         ({"address": FREE_PORT, "key": ""}, "a key is text or bytes"),
         ({"address": FREE_PORT, "senders": 0}, "senders must be 1 or more"),
-        ({"address": FREE_PORT, "patience": 0.1}, "patience must be 1 s or more"),
+        ({"address": FREE_PORT, "timeout": 0.1}, "timeout must be 1 s or more"),
         ({"address": FREE_PORT, "hwm": 0}, "hwm must be 1 or more"),
         ({"address": "ipc:///no/such/directory/x", "key": "k"}, "RemoteDataZMQ cannot bind to 'ipc:///no/such/direc"),
         ({"address": "ipc:///tmp/" + "x" * 200, "key": "k"}, "RemoteDataZMQ cannot bind to 'ipc:///tmp/xxx"),
@@ -228,7 +228,7 @@ def test_wrong_options_of_the_receiver(arguments, message):
     ("options", "message"),
     [
         ({"hwm": 0}, "hwm must be 1 or more"),
-        ({"patience": 0}, "patience must be more than 0"),
+        ({"warn_after": 0}, "warn_after must be positive"),
         ({"bind": True}, "bind"),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_message_of_another_protocol_is_dropped(frames, tmp_path, caplog):
 
 
 def test_what_was_dropped_is_told_when_nobody_else_comes(tmp_path, caplog):
-    with receiver(f"ipc://{tmp_path}/socket", patience=1) as flow, stranger(flow.addresses[0]) as (one, _):
+    with receiver(f"ipc://{tmp_path}/socket", timeout=1) as flow, stranger(flow.addresses[0]) as (one, _):
         for _ in range(3):
             one.send(b"hello")
         with pytest.raises(InputError, match="only 0 of 1 senders came; 3 messages were not understood"):
@@ -130,7 +130,7 @@ def test_both_sides_say_that_their_keys_differ(caplog):
         logging.basicConfig(stream=sys.stdout)
         send_dataflow_zmq([[1]], sys.argv[1], key="another")
     """
-    with receiver(key="secret", patience=1) as flow, in_another_process(code, flow.addresses[0]) as sender:
+    with receiver(key="secret", timeout=1) as flow, in_another_process(code, flow.addresses[0]) as sender:
         try:
             assert TURNED_AWAY in sender.stdout.readline().decode()
             with pytest.raises(InputError, match=r"0 of 1 senders came; .* connections failed, as when the other side"):

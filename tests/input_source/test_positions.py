@@ -187,7 +187,7 @@ def test_towers_that_run_by_themselves_are_counted(drive, specs):
         first, _ = training.fetches
         assert training.sess.run(first) == [0]
         assert [training.sess.run(first) for _ in range(3)] == [[1], [2], [3]]
-        assert training.source.taken == 4
+        assert training.source.consumed == 4
         assert training.source.state_dict()["datapoints"] == 4
 
 

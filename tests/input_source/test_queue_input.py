@@ -187,7 +187,7 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
         go_on.wait(60)
         yield [1]
 
-    with drive(QueueInput(DataFromIterable(datapoints()), patience=0.01), specs("number")) as training:
+    with drive(QueueInput(DataFromIterable(datapoints()), stop_timeout=0.01), specs("number")) as training:
         training.step()
         assert asked.wait(60)
         thread = training.source._thread
@@ -218,7 +218,7 @@ def test_reset_state_waits_for_the_data_code(drive, specs, caplog):
     handler = Release()
     logging.getLogger("tpk.input_source.hang_watcher").addHandler(handler)
     try:
-        with drive(QueueInput(Flow(), patience=0.01), specs("number")) as training:
+        with drive(QueueInput(Flow(), stop_timeout=0.01), specs("number")) as training:
             training.step()
             training.source.reset_state()
             assert released.is_set()

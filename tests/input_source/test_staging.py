@@ -163,7 +163,7 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
         go_on.wait(60)
         yield [1]
 
-    source = StagingInput(FeedInput(DataFromGenerator(datapoints)), patience=0.01)
+    source = StagingInput(FeedInput(DataFromGenerator(datapoints)), stop_timeout=0.01)
     with drive(source, specs("x")) as training:
         training.step()
         assert asked.wait(60)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 import threading
 from contextlib import suppress
 
@@ -87,3 +90,14 @@ def test_a_failure_of_the_senders_data_reaches_the_step(drive, specs, send):
 def test_an_address_is_checked_at_once():
     with pytest.raises(ConfigError):
         ZMQInput("nowhere")
+
+
+def test_no_other_source_loads_zeromq():
+    code = """
+        import sys
+        from tpk.dataflow import BatchData, MultiProcessRunner
+        from tpk.input_source import BatchQueueInput, FeedInput, QueueInput, StagingInput, TensorInput, TFDatasetInput
+
+        sys.exit(", ".join(name for name in sys.modules if "zmq" in name) or 0)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=120)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hooked_sessions import STRUCTURES, Ask, assert_same, hooked, op, t
 
 from tpk.errors import SessionError
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.plugin import Callback, HookManager
 from tpk.session import HookedSession, Progress
 
@@ -192,10 +192,10 @@ def test_a_hook_feeds_and_the_step_gets_it(sess):
     assert ours.run(t("total")).tolist() == [[2.0, 2.0]]
 
 
-def test_standing_feeds_take_new_values_in_each_step(sess):
+def test_reusable_feeds_take_new_values_in_each_step(sess):
     class FeedsArange(Callback):
         def __init__(self):
-            self.feeds = StandingFeeds([t("a"), t("b")])
+            self.feeds = ReusableFeeds([t("a"), t("b")])
             self.request = v1.train.SessionRunArgs(None, self.feeds)
 
         def before_run(self, run_context):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hooked_sessions import Ask, assert_same, hooked
 
 import tpk
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.plugin import Callback
 from tpk.predict.online import OnlinePredictor
 
@@ -94,11 +94,11 @@ def test_a_fed_array_and_its_results_go_separate_ways(sess, name):
         array[:] = 1
 
 
-def test_standing_feeds_may_be_filled_anew(sess):
+def test_reusable_feeds_may_be_filled_anew(sess):
     fed, array = sess.graph.get_tensor_by_name("fed:0"), aligned(40, 2)
 
     class Feeds(Callback):
-        feeds = StandingFeeds([fed])
+        feeds = ReusableFeeds([fed])
         request = v1.train.SessionRunArgs(None, feeds)
 
         def before_run(self, run_context):

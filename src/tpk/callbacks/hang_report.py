@@ -39,9 +39,9 @@ def describe_input(trainer: TrainerProtocol, queue_size: Any) -> list[str]:
     if source is None:
         return []
     lines = [f"input: {type(source).__name__}"]
-    taken = run_aside(lambda: source.taken)
-    if taken is not None:
-        lines.append(f"datapoints that steps have asked for: {taken}")
+    consumed = run_aside(lambda: source.consumed)
+    if consumed is not None:
+        lines.append(f"datapoints that steps have asked for: {consumed}")
     if queue_size is not None:
         size = run_aside(lambda: trainer.sess.run(queue_size))
         lines.append(f"datapoints in its queue: {'the session does not answer' if size is None else size}")

@@ -297,10 +297,10 @@ def _datapoints_of_run(trainer: TrainerProtocol, fetches: Any) -> range:
     if not all(FetchDependencies(ops).among(fetches) for ops in inputs):
         return range(0)
     try:
-        taken = source.taken
+        consumed = source.consumed
     except tf.errors.OpError:  # The session is broken.
         return range(0)
-    datapoints: range = source.datapoints_of(range(taken - len(inputs), taken))
+    datapoints: range = source.datapoints_of(range(consumed - len(inputs), consumed))
     return datapoints
 
 

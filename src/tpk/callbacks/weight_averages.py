@@ -53,8 +53,8 @@ class WithAveragedWeights(ProxyCallback):
         """
         if isinstance(callback, ProxyCallback):
             raise ConfigError(
-                f"WithAveragedWeights({callback!r}) would not be asked when {callback.cb!r} is triggered. Put it inside: "
-                f"{type(callback).__name__}(WithAveragedWeights({callback.cb!r}), ...)."
+                f"WithAveragedWeights({callback!r}) would not be asked when {callback.cb!r} is triggered. Put it "
+                f"inside: {type(callback).__name__}(WithAveragedWeights({callback.cb!r}), ...)."
             )
         # Bound methods are equal if they are the same method of the same object.
         if callback.hook_implementations().get("trigger_epoch") != callback.trigger:

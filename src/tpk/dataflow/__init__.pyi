@@ -6,8 +6,10 @@ from .base import (
     StatefulProxyDataFlow as StatefulProxyDataFlow,
     seed_dataflow as seed_dataflow,
 )
-from .batch import BatchData as BatchData
-from .batch_by_shape import BatchDataByShape as BatchDataByShape
+from .batch import (
+    BatchData as BatchData,
+    BatchDataByShape as BatchDataByShape,
+)
 from .cache import CacheData as CacheData
 from .combine import (
     ConcatData as ConcatData,
@@ -30,10 +32,10 @@ from .mix import (
     RandomChooseData as RandomChooseData,
     RandomMixData as RandomMixData,
 )
-from .parallel.map import MultiProcessMapData as MultiProcessMapData
-from .parallel.runner import MultiProcessRunner as MultiProcessRunner
+from .parallel.process_map import MultiProcessMapData as MultiProcessMapData
+from .parallel.process_runner import MultiProcessRunner as MultiProcessRunner
 from .parallel.thread_map import MultiThreadMapData as MultiThreadMapData
-from .parallel.threads import MultiThreadRunner as MultiThreadRunner
+from .parallel.thread_runner import MultiThreadRunner as MultiThreadRunner
 from .position import Position as Position
 from .repeat import (
     RepeatedData as RepeatedData,

@@ -1,4 +1,4 @@
-"""The bases of dataflows, and what whoever consumes an iterable as a dataflow may do with it."""
+"""Bases of the dataflows, and functions for whoever consumes any iterable as a dataflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tpk.dataflow.position import Position
-from tpk.dataflow.shares import check_share, length_of_share
 from tpk.errors import ConfigError, InputError
 
 ProxyT = TypeVar("ProxyT", bound="ProxyDataFlow")
@@ -72,17 +71,19 @@ class DataFlow(ABC):
         """Return the share of worker `index` of `count`: together, the shares are this flow, each datapoint once.
 
         By default every `count`-th datapoint, from the one numbered `index` on. So each worker makes all of them;
-        override it where a share can be had for less.
+        override `shard_blocks` where a share can be had for less, or this one if it can be had for single datapoints
+        only.
         """
-        return Share(self, index, count)
+        return self.shard_blocks(index, count, 1)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the share of a worker that takes whole blocks: of each `count` blocks of `block` datapoints one.
 
         What puts `block` datapoints together asks for it, so that the workers make the same batches as one would.
         """
-        share = self.shard(index, count)  # one that cannot be divided says so
-        return share if block == 1 else Share(self, index, count, block)
+        if block > 1:
+            self.shard(index, count)  # one that cannot be divided says so
+        return Share(self, index, count, block)
 
 
 class ProxyDataFlow(DataFlow):
@@ -122,10 +123,6 @@ class ProxyDataFlow(DataFlow):
         same = copy.copy(self)
         same.flow = flow
         return same
-
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the same on top of a share of the flow beneath."""
-        return self.shard_blocks(index, count, 1)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath."""
@@ -179,25 +176,14 @@ class RNGDataFlow(DataFlow):
         self.epoch += 1
         return np.random.default_rng(entropy)
 
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the share of a worker.
-
-        Where the flow has a length, it is every `count`-th datapoint, as ever. Where it has none, there is nothing to
-        divide: each worker makes random numbers of its own.
-        """
-        return self.shard_blocks(index, count, 1)
-
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the share of a worker, in blocks where there is something to divide."""
-        check_share(index, count)
-        try:
-            len(self)  # type: ignore[arg-type]
-        except TypeError:
-            return self.with_worker(index)
-        return Share(self, index, count, block)
+        """Return the share of a worker: where the flow has a length, as ever.
 
-    def with_worker(self, index: int) -> DataFlow:
-        """Return a copy with the random numbers of worker `index`."""
+        Where it has none, there is nothing to divide: each worker makes random numbers of its own.
+        """
+        check_share(index, count)
+        if flow_length(self) is not None:
+            return Share(self, index, count, block)
         share = copy.copy(self)
         share.worker = (*self.worker, index)
         return share
@@ -421,6 +407,28 @@ def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> Iterab
     return flow.shard(index, count) if block == 1 else flow.shard_blocks(index, count, block)
 
 
+def check_share(index: int, count: int) -> None:
+    """Make sure that `index` is the number of one of `count` workers.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not 0 <= index < count:
+        raise ConfigError(f"a share must have a number from 0 to {count - 1}, not {index}")
+
+
+def length_of_share(length: int, index: int, count: int, block: int = 1) -> int:
+    """Return how many of `length` datapoints are in a share of theirs."""
+    rounds, rest = divmod(length, count * block)
+    return rounds * block + min(max(rest - index * block, 0), block)
+
+
+def divides_evenly(flow: Iterable[Any], parts: int) -> bool:
+    """Tell whether the length of a flow is known, and a multiple of `parts`."""
+    length = flow_length(flow)
+    return length is not None and length % parts == 0
+
+
 def seed_dataflow(flow: Iterable[Any], seed: int) -> None:
     """Give every `RNGDataFlow` in `flow` whose seed was not chosen one that is derived from `seed`.
 
@@ -442,6 +450,14 @@ def _seed(flow: Iterable[Any], entropy: np.random.SeedSequence) -> None:
         _seed(source, child)
 
 
+def flow_length(flow: Iterable[Any]) -> int | None:
+    """Return how many datapoints a pass over a flow has, or None where it has no length or knows none."""
+    try:
+        return len(flow)  # type: ignore[arg-type]
+    except (TypeError, NotImplementedError):
+        return None
+
+
 def check_iterable(flow: object, owner: str) -> None:
     """Make sure that `flow` can be iterated, without starting an iteration (which may start workers).
 
@@ -459,3 +475,34 @@ def check_iterable(flow: object, owner: str) -> None:
     if callable(flow):
         what += "; wrap a function that returns an iterable in DataFromGenerator"
     raise ConfigError(what)
+
+
+def check_at_least(owner: object, least: int, **numbers: int | None) -> None:
+    """Make sure that each of the numbers is `least` or more, or None.
+
+    Args:
+        owner: who was given them, for the message: an object, whose class is named, or a name.
+        least: the smallest one that is right.
+        numbers: by the names of the options.
+
+    Raises:
+        ConfigError: one is less.
+    """
+    for name, number in numbers.items():
+        if number is not None and number < least:
+            raise ConfigError(f"{_name_of(owner)}: {name} must be {least} or more, not {number}")
+
+
+def check_positive(owner: object, **numbers: float | None) -> None:
+    """Make sure that each of the numbers is positive, or None; see `check_at_least`.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for name, number in numbers.items():
+        if number is not None and not number > 0:
+            raise ConfigError(f"{_name_of(owner)}: {name} must be positive, not {number!r}")
+
+
+def _name_of(owner: object) -> str:
+    return owner if isinstance(owner, str) else type(owner).__name__

@@ -1,4 +1,4 @@
-"""Put consecutive datapoints together."""
+"""Batches of consecutive datapoints, or of datapoints of the same shape."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, shard
+import numpy as np
+
+from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, check_at_least, shard
+from tpk.dataflow.lookahead import LookaheadDataFlow
+from tpk.dataflow.map import describe_components
 from tpk.dataflow.stack import Stack
-from tpk.errors import ConfigError
+from tpk.errors import InputError
 
 
 class BatchData(StatefulProxyDataFlow):
@@ -44,8 +48,7 @@ class BatchData(StatefulProxyDataFlow):
 
     def __init__(self, flow: Iterable[Any], batch_size: int, remainder: bool = False, use_list: bool = False) -> None:
         super().__init__(flow)
-        if batch_size < 1:
-            raise ConfigError(f"BatchData: batch_size must be 1 or more, not {batch_size}")
+        check_at_least(self, 1, batch_size=batch_size)
         self.batch_size = batch_size
         self.remainder = remainder
         self.use_list = use_list
@@ -76,3 +79,69 @@ class BatchData(StatefulProxyDataFlow):
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, which has its datapoints in blocks of a batch."""
         return self.with_sources([shard(self.flow, index, count, block * self.batch_size)])
+
+
+class BatchDataByShape(LookaheadDataFlow):
+    """Put `batch_size` datapoints together whose component `idx` has the same shape, as soon as there are as many.
+
+    Otherwise as [`BatchData`][tpk.dataflow.BatchData]. The workers that share it put the datapoints of their shares
+    together, so each of them has a remainder of its own.
+
+    Args:
+        flow: any iterable of datapoints.
+        batch_size: how many.
+        idx: the index or the key of the component whose shape counts.
+        remainder: whether what is left of each shape at the end of a pass makes smaller batches; otherwise it is
+            dropped.
+
+    Raises:
+        ConfigError: the batch size is not 1 or more.
+        InputError: a datapoint has no such component, or datapoints of one batch do not fit together elsewhere.
+    """
+
+    refills_arrays = False
+
+    def __init__(self, flow: Iterable[Any], batch_size: int, idx: int | str, remainder: bool = False) -> None:
+        super().__init__(flow)
+        check_at_least(self, 1, batch_size=batch_size)
+        self.batch_size = batch_size
+        self.idx = idx
+        self.remainder = remainder
+
+    def __len__(self) -> int:
+        raise TypeError("how many batches there are of each shape is not known before the data was seen")
+
+    def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
+        """Deliver a pass, given what the flow beneath delivers."""
+        held: dict[tuple[int, ...], Stack] = {}
+        for number, datapoint in enumerate(datapoints, self.upstream.delivered):
+            shape = self._shape(datapoint, number)
+            stack = held.get(shape)
+            if stack is None:
+                stack = held[shape] = Stack(type(self).__name__, datapoint, number, self.batch_size, use_list=False)
+            else:
+                stack.add(datapoint, number)
+            if len(stack) == self.batch_size:
+                yield held.pop(shape).take()
+                if not held:
+                    self.caught_up()
+        if self.remainder:
+            for stack in held.values():
+                yield stack.take()
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the same on top of a share of the flow beneath."""
+        return self.with_sources([shard(self.flow, index, count)])
+
+    def _shape(self, datapoint: Any, number: int) -> tuple[int, ...]:
+        try:
+            return np.shape(datapoint[self.idx])
+        except (LookupError, TypeError) as error:
+            raise InputError(
+                f"BatchDataByShape: datapoint {number} has no component {self.idx!r}, but "
+                f"{describe_components(datapoint)}"
+            ) from error
+        except ValueError as error:
+            raise InputError(
+                f"BatchDataByShape: component {self.idx!r} of datapoint {number} has no shape: {error}"
+            ) from error

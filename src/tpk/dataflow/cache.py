@@ -1,4 +1,4 @@
-"""Keep the datapoints of the first pass for all others."""
+"""Cache of the datapoints of the first pass, for all others."""
 
 from __future__ import annotations
 

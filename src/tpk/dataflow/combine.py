@@ -1,4 +1,4 @@
-"""Several flows become one: one after the other, or side by side."""
+"""Combinations of several flows: one after the other, or side by side."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 
-from tpk.dataflow.base import DataFlow, RNGDataFlow, StatefulDataFlow, check_iterable, reset_state, shard
+from tpk.dataflow.base import (
+    DataFlow,
+    RNGDataFlow,
+    StatefulDataFlow,
+    check_iterable,
+    check_share,
+    flow_length,
+    reset_state,
+    shard,
+)
 from tpk.dataflow.position import Position, has_state
-from tpk.dataflow.shares import check_share
 from tpk.errors import ConfigError, InputError
 
 CombinedT = TypeVar("CombinedT", bound="CombinedDataFlow")
@@ -98,16 +106,11 @@ class ConcatData(CombinedDataFlow):
             if before % block:
                 return super().shard_blocks(index, count, block)
             shares.append(shard(flow, (index - before // block) % count, count, block))
-            try:
-                before += len(flow)  # type: ignore[arg-type]
-            except TypeError:
-                if block > 1:
-                    return super().shard_blocks(index, count, block)
+            length = flow_length(flow)
+            if length is None and block > 1:
+                return super().shard_blocks(index, count, block)
+            before += length or 0
         return self.with_sources(shares)
-
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the same on top of a share of each flow."""
-        return self.shard_blocks(index, count, 1)
 
 
 class JoinData(CombinedDataFlow):

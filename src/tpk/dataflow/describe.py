@@ -1,4 +1,4 @@
-"""Show what datapoints look like."""
+"""Descriptions of datapoints, for the log."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.base import StatefulProxyDataFlow
-from tpk.errors import ConfigError
+from tpk.dataflow.base import StatefulProxyDataFlow, check_at_least
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +41,7 @@ class PrintData(StatefulProxyDataFlow):
         self, flow: Iterable[Any], num: int = 1, name: str | None = None, max_depth: int = 3, max_items: int = 3
     ) -> None:
         super().__init__(flow)
-        for argument, value in (("num", num), ("max_depth", max_depth), ("max_items", max_items)):
-            if value < 1:
-                raise ConfigError(f"PrintData: {argument} must be 1 or more, not {value}")
+        check_at_least(self, 1, num=num, max_depth=max_depth, max_items=max_items)
         self.num = num
         self.name = name or type(flow).__name__
         self.max_depth = max_depth

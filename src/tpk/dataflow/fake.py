@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.base import DataFlow, RNGDataFlow, StatefulDataFlow
+from tpk.dataflow.base import DataFlow, RNGDataFlow, StatefulDataFlow, check_at_least, check_share, length_of_share
 from tpk.dataflow.memory import aligned_empty
-from tpk.dataflow.shares import check_share, length_of_share
 from tpk.errors import ConfigError
 
 
@@ -47,8 +46,7 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         seed: int | None = None,
     ) -> None:
         super().__init__(seed)
-        if size < 0:
-            raise ConfigError(f"FakeData: size must be a number from 0 on, not {size}")
+        check_at_least(self, 0, size=size)
         self.shapes = [_shape(shape) for shape in shapes]
         self.size = size
         self.random = random
@@ -76,10 +74,6 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
             self.place = number + 1
             yield [_array(rng, *component) for component in components] if self.random else fixed
         self.place = None
-
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return a flow of as many datapoints as the share of a worker has, with random numbers of its own."""
-        return self.shard_blocks(index, count, 1)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return a flow of as many datapoints as the share of a worker has, with random numbers of its own."""

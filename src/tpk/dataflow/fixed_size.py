@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, shard
-from tpk.errors import ConfigError, InputError
+from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, check_at_least, divides_evenly, shard
+from tpk.errors import InputError
 
 
 class FixedSizeData(StatefulProxyDataFlow):
@@ -27,8 +27,7 @@ class FixedSizeData(StatefulProxyDataFlow):
 
     def __init__(self, flow: Iterable[Any], size: int, keep_state: bool = True) -> None:
         super().__init__(flow)
-        if size < 1:
-            raise ConfigError(f"FixedSizeData: size must be 1 or more, not {size}")
+        check_at_least(self, 1, size=size)
         self.size = size
         self.keep_state = keep_state
         self._under_way: Iterator[Any] | None = None
@@ -73,17 +72,11 @@ class FixedSizeData(StatefulProxyDataFlow):
 
         Where the flow or the size cannot be divided evenly, it is a part of what this flow delivers.
         """
-        if self.size % (count * block) or not self._divides_evenly(count * block):
+        if self.size % (count * block) or not divides_evenly(self.flow, count * block):
             return Share(self, index, count, block)
         share = self.with_sources([shard(self.flow, index, count, block)])
         share.size = self.size // count
         return share
-
-    def _divides_evenly(self, parts: int) -> bool:
-        try:
-            return len(self.flow) % parts == 0  # type: ignore[arg-type]
-        except TypeError:
-            return False
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy, be it here or in another process, begins anew.

@@ -1,4 +1,4 @@
-"""Other people's loaders whose own state does not mean what a dataflow's means."""
+"""Adapters for loaders of other libraries whose state is not a position as a dataflow's is."""
 
 from __future__ import annotations
 

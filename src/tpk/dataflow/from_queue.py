@@ -8,8 +8,7 @@ import queue
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from tpk.dataflow.base import DataFlow
-from tpk.dataflow.shares import check_share
+from tpk.dataflow.base import DataFlow, check_positive, check_share
 from tpk.errors import ConfigError, InputError
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ class DataFromQueue(DataFlow):
         warn_after: seconds without a datapoint after which a warning is logged, and again each time that they pass.
 
     Raises:
-        ConfigError: `queue` has no ``get``, or a time is not above 0.
+        ConfigError: `queue` has no ``get``, or a time is not positive.
         InputError: no datapoint came for `timeout` seconds.
 
     Example:
@@ -50,9 +49,7 @@ class DataFromQueue(DataFlow):
     def __init__(self, queue: GetsItems, timeout: float | None = None, warn_after: float = 60.0) -> None:
         if not callable(getattr(queue, "get", None)):
             raise ConfigError(f"DataFromQueue: queue must have get(timeout=...) as queue.Queue has, not {queue!r}")
-        for name, seconds in (("timeout", timeout), ("warn_after", warn_after)):
-            if seconds is not None and not seconds > 0:
-                raise ConfigError(f"DataFromQueue: {name} must be above 0 seconds, not {seconds}")
+        check_positive(self, timeout=timeout, warn_after=warn_after)
         self.queue = queue
         self.timeout = timeout
         self.warn_after = warn_after
@@ -84,14 +81,10 @@ class DataFromQueue(DataFlow):
                 number,
             )
 
-    def shard(self, index: int, count: int) -> DataFlow:
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return a flow from the same queue: each datapoint goes to one of the workers."""
         check_share(index, count)
         return copy.copy(self)
-
-    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return a flow from the same queue: each datapoint goes to one of the workers."""
-        return self.shard(index, count)
 
     def state_dict(self) -> dict[str, Any]:
         """Return nothing: a queue has no position."""

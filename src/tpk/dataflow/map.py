@@ -1,4 +1,4 @@
-"""Apply a function to each datapoint, or to one component of it; select components."""
+"""Functions applied to each datapoint, or to one component of it; selection of components."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tpk.dataflow.base import StatefulProxyDataFlow
+from tpk.dataflow.base import StatefulProxyDataFlow, flow_length
 from tpk.errors import ConfigError, InputError, add_note
 
 logger = logging.getLogger(__name__)
@@ -59,9 +59,8 @@ class MapData(StatefulProxyDataFlow):
         if self._has_dropped:
             return
         self._has_dropped = True
-        try:
-            length = len(self)
-        except TypeError:
+        length = flow_length(self)
+        if length is None:
             return
         logger.warning(
             "%s: %s dropped datapoint %d, so that a pass delivers fewer than its length, %d, says",

@@ -42,6 +42,11 @@ def copy_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """
     if array.nbytes <= _FEW_BYTES:
         return array.copy()
+    return aligned_copy(array)
+
+
+def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a C-contiguous copy that starts on a multiple of `ALIGNMENT` bytes."""
     copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy

@@ -1,4 +1,4 @@
-"""Draw from several flows at random."""
+"""Random mixtures of several flows."""
 
 from __future__ import annotations
 
@@ -134,10 +134,6 @@ class RandomChooseData(CombinedDataFlow, RNGDataFlow):
         while True:
             yield from np.searchsorted(bounds, rng.random(_DRAWS_AT_ONCE), side="right")[skip:].tolist()
             skip = 0
-
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return the same on top of a share of each flow, with draws of its own."""
-        return self.shard_blocks(index, count, 1)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of each flow, with draws of its own."""

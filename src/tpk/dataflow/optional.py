@@ -1,4 +1,4 @@
-"""Packages that only some dataflows need."""
+"""Optional packages, which only some dataflows need."""
 
 from __future__ import annotations
 

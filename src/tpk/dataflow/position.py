@@ -1,4 +1,4 @@
-"""Where an iteration over a dataflow stands, so that a resumed run goes on from there."""
+"""Position of an iteration over a dataflow, from which a resumed run goes on."""
 
 from __future__ import annotations
 
@@ -194,6 +194,10 @@ class Position:
             close_iterator(iterator, self._source)
 
 
+_STATE_EVERY = 16
+"""Datapoints from one state that is kept to the next; those between are skipped when the run is resumed."""
+
+
 class PositionTrail:
     """The recent positions of a consumer that reads ahead of whoever uses the data.
 
@@ -202,13 +206,11 @@ class PositionTrail:
     Args:
         position: where the reading stands.
         horizon: how many datapoints the reader may be ahead.
-        every: a state is kept of every so many datapoints; those between are skipped when the run is resumed.
     """
 
-    def __init__(self, position: Position, horizon: int, every: int = 16) -> None:
+    def __init__(self, position: Position, horizon: int) -> None:
         self._position = position
-        self._every = every
-        self._states: deque[tuple[int, dict[str, Any]]] = deque(maxlen=horizon // every + 3)
+        self._states: deque[tuple[int, dict[str, Any]]] = deque(maxlen=horizon // _STATE_EVERY + 3)
         self.index = 0
 
     def start(self, index: int = 0) -> None:
@@ -220,7 +222,7 @@ class PositionTrail:
     def advance(self) -> None:
         """Note that one more datapoint has been delivered."""
         self.index += 1
-        if self.index % self._every == 0:
+        if self.index % _STATE_EVERY == 0:
             self._states.append((self.index, self._position.state_dict()))
 
     def state_at(self, index: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Deliver a flow several times, or forever; deliver each datapoint several times."""
+"""Repetitions of a flow, or of each of its datapoints."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow
-from tpk.dataflow.holding import HoldingProxyDataFlow
+from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, check_at_least, divides_evenly
+from tpk.dataflow.lookahead import LookaheadDataFlow
 from tpk.errors import ConfigError, InputError
 
 
@@ -55,12 +55,12 @@ class RepeatedData(StatefulProxyDataFlow):
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, unless blocks cross repetitions."""
-        if block > 1 and self.num not in (-1, 0, 1) and not _divides(count * block, self.flow):
+        if block > 1 and self.num not in (-1, 0, 1) and not divides_evenly(self.flow, count * block):
             return Share(self, index, count, block)
         return super().shard_blocks(index, count, block)
 
 
-class RepeatedDataPoint(HoldingProxyDataFlow):
+class RepeatedDataPoint(LookaheadDataFlow):
     """Deliver each datapoint `num` times, one after the other.
 
     Args:
@@ -68,15 +68,14 @@ class RepeatedDataPoint(HoldingProxyDataFlow):
         num: how many times.
 
     Raises:
-        ConfigError: `num` is not a number from 1 on.
+        ConfigError: `num` is not 1 or more.
     """
 
     refills_arrays = None
 
     def __init__(self, flow: Iterable[Any], num: int) -> None:
         super().__init__(flow)
-        if num < 1:
-            raise ConfigError(f"RepeatedDataPoint: num must be a number from 1 on, not {num}")
+        check_at_least(self, 1, num=num)
         self.num = num
 
     def __len__(self) -> int:
@@ -88,7 +87,7 @@ class RepeatedDataPoint(HoldingProxyDataFlow):
             yield from repeat(datapoint, self.num)
             # Not each time: to ask a deep flow where it stands may cost more than the datapoint.
             if number % _DATAPOINTS_TO_REPLAY == 0:
-                self.holds_nothing()
+                self.caught_up()
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, unless a block would divide a datapoint's copies."""
@@ -98,10 +97,3 @@ class RepeatedDataPoint(HoldingProxyDataFlow):
 
 
 _DATAPOINTS_TO_REPLAY = 16
-
-
-def _divides(number: int, flow: Iterable[Any]) -> bool:
-    try:
-        return len(flow) % number == 0  # type: ignore[arg-type]
-    except TypeError:
-        return False

@@ -1,17 +1,16 @@
-"""Shuffle a stream that is too long to shuffle as a whole."""
+"""Shuffling of a stream that is too long to shuffle as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tpk.dataflow.base import RNGDataFlow, may_refill
-from tpk.dataflow.holding import HoldingProxyDataFlow
+from tpk.dataflow.base import RNGDataFlow, check_at_least, may_refill
+from tpk.dataflow.lookahead import LookaheadDataFlow
 from tpk.dataflow.memory import copy_arrays
-from tpk.errors import ConfigError
 
 
-class LocallyShuffleData(HoldingProxyDataFlow, RNGDataFlow):
+class LocallyShuffleData(LookaheadDataFlow, RNGDataFlow):
     """Shuffle within a buffer: each datapoint that is delivered is a random one of those in the buffer.
 
     Each epoch delivers every datapoint of the flow once. A datapoint comes at most `buffer_size` - 1 places
@@ -32,10 +31,9 @@ class LocallyShuffleData(HoldingProxyDataFlow, RNGDataFlow):
     refills_arrays = False
 
     def __init__(self, flow: Iterable[Any], buffer_size: int, seed: int | None = None) -> None:
-        HoldingProxyDataFlow.__init__(self, flow)
+        LookaheadDataFlow.__init__(self, flow)
         RNGDataFlow.__init__(self, seed)
-        if buffer_size < 1:
-            raise ConfigError(f"LocallyShuffleData: buffer_size must be 1 or more, not {buffer_size}")
+        check_at_least(self, 1, buffer_size=buffer_size)
         self.buffer_size = buffer_size
 
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:

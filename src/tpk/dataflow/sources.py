@@ -1,4 +1,4 @@
-"""Where datapoints come from: a list, an iterable, a function that returns an iterable."""
+"""Sources of datapoints: a list, an iterable, a function that returns an iterable."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from tpk.dataflow.base import (
     RNGDataFlow,
     StatefulDataFlow,
     check_iterable,
+    check_share,
+    length_of_share,
     reset_state,
 )
-from tpk.dataflow.shares import check_share, length_of_share
 from tpk.errors import ConfigError, InputError
 
 
@@ -71,10 +72,6 @@ class DataFromList(StatefulDataFlow, RNGDataFlow):
                 self.place = place
                 yield items[item]
         self.place = None
-
-    def shard(self, index: int, count: int) -> DataFlow:
-        """Return a flow of every `count`-th item of each epoch's order."""
-        return self.shard_blocks(index, count, 1)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return a flow of some blocks of each epoch's order."""

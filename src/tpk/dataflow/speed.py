@@ -1,4 +1,4 @@
-"""How fast a dataflow is, and which of its stages takes the time."""
+"""Speed of a dataflow, and of each of its stages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tpk.dataflow.base import (
     RNGDataFlow,
     StatefulDataFlow,
     StatefulProxyDataFlow,
+    check_at_least,
     check_iterable,
+    check_positive,
     reset_state,
     shard,
 )
@@ -122,11 +124,9 @@ def measure_speed(
     check_iterable(flow, "measure_speed")
     if size is None and seconds is None:
         raise ConfigError("measure_speed must have a limit: size, seconds, or both")
-    for name, value, least in (("size", size, 1), ("warmup", warmup, 0)):
-        if value is not None and value < least:
-            raise ConfigError(f"measure_speed: {name} must be {least} or more, not {value}")
-    if seconds is not None and not seconds > 0:
-        raise ConfigError(f"measure_speed: seconds must be above 0, not {seconds}")
+    check_at_least("measure_speed", 1, size=size)
+    check_at_least("measure_speed", 0, warmup=warmup)
+    check_positive("measure_speed", seconds=seconds)
     timed = _timed(flow, clock)
     reset_state(timed)
     datapoints = _endless(timed)
@@ -178,9 +178,8 @@ class TestDataSpeed(StatefulProxyDataFlow):
 
     def __init__(self, flow: Iterable[Any], size: int = 5000, warmup: int = 0) -> None:
         super().__init__(flow)
-        for name, value, least in (("size", size, 1), ("warmup", warmup, 0)):
-            if value < least:
-                raise ConfigError(f"TestDataSpeed: {name} must be {least} or more, not {value}")
+        check_at_least(self, 1, size=size)
+        check_at_least(self, 0, warmup=warmup)
         self.test_size = size
         self.warmup = warmup
         self.report: SpeedReport | None = None

@@ -1,4 +1,4 @@
-"""Datapoints become one datapoint with a new first dimension."""
+"""Stack of datapoints: one datapoint, with a new first dimension, of several."""
 
 from __future__ import annotations
 

@@ -17,15 +17,17 @@ initial values of variables are the same, too. What is left:
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.fetches import ops_run_for
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +90,7 @@ def stateful_random_ops(fetches: Any) -> list[str]:
     names: list[str] = []
     bodies: dict[str, list[Any]] | None = None
     calls: dict[str, bool] = {}
-    for op in _reached(fetches):
+    for op in ops_run_for(fetches):
         if op.type in STATEFUL_RANDOM_OPS:
             names.append(op.name)
         if op.type not in calls:
@@ -127,7 +129,7 @@ def unordered_updates(fetches: Any) -> list[str]:
     Args:
         fetches: operations, tensors and variables of one graph, in any structure.
     """
-    ops = _reached(fetches)
+    ops = ops_run_for(fetches)
     users: dict[str, list[Any]] = defaultdict(list)
     for op in ops:
         for tensor in op.inputs:
@@ -138,7 +140,7 @@ def unordered_updates(fetches: Any) -> list[str]:
     before: dict[Any, int] = {}
     for op in ops:
         before[op] = 0
-        for source in _sources(op):
+        for source in [*(tensor.op for tensor in op.inputs), *op.control_inputs]:
             before[op] |= before.get(source, 0) | bits.get(source, 0)
 
     def is_ordered(one: Any, other: Any) -> bool:
@@ -178,24 +180,16 @@ def deterministic_ops() -> Iterator[None]:
             config.disable_op_determinism()
 
 
-def _reached(fetches: Any) -> list[Any]:
-    """The ops that a run of `fetches` runs, each after those that it waits for."""
-    ordered: list[Any] = []
-    seen: set[Any] = set()
-    pending = [(getattr(each, "op", each), False) for each in tf.nest.flatten(fetches)]
-    while pending:
-        op, is_done = pending.pop()
-        if is_done:
-            ordered.append(op)
-        elif op not in seen:
-            seen.add(op)
-            pending.append((op, True))
-            pending.extend((source, False) for source in _sources(op) if source not in seen)
-    return ordered
+def sum_in_order(tensors: Sequence[Any]) -> Any:
+    """Return the sum of tensors, added one after the other, so that its bits are the same each time.
 
+    `tf.add_n` may begin with whichever tensor's memory it can take for the sum, which is left to chance.
 
-def _sources(op: Any) -> list[Any]:
-    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+    Args:
+        tensors: one or more dense tensors of one shape and dtype.
+    """
+    # Of one or two there is only one order.
+    return tf.add_n(tensors) if len(tensors) < 3 else functools.reduce(tf.add, tensors)
 
 
 def _changes(op: Any) -> bool:

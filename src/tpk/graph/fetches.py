@@ -58,20 +58,37 @@ def rebuild(structure: Any, leaf: Callable[[Any], Any]) -> Any:
     return tuple(values) if kind is tuple else kind(*values)
 
 
-def ops_run_for(fetches: Any) -> set[Any]:
-    """Return the ops that run when `fetches` are fetched: those that they depend on, by data or by control.
+def ops_run_for(fetches: Any) -> list[Any]:
+    """Return the ops that run when `fetches` are fetched, by data or by control; each after those that it waits for.
 
     Args:
         fetches: operations, tensors and variables of one graph, in any structure.
     """
+    return _ops_from(fetches, lambda op: [*(tensor.op for tensor in op.inputs), *op.control_inputs])
+
+
+def ops_computing(fetches: Any) -> list[Any]:
+    """Return the ops from whose outputs `fetches` are computed; each after those whose outputs it takes.
+
+    Args:
+        fetches: as for `ops_run_for`.
+    """
+    return _ops_from(fetches, lambda op: [tensor.op for tensor in op.inputs])
+
+
+def _ops_from(fetches: Any, sources: Callable[[Any], list[Any]]) -> list[Any]:
+    ordered: list[Any] = []
     seen: set[Any] = set()
-    waiting = [getattr(each, "op", each) for each in tf.nest.flatten(fetches, expand_composites=True)]
+    waiting = [(getattr(each, "op", each), False) for each in tf.nest.flatten(fetches, expand_composites=True)]
     while waiting:
-        op = waiting.pop()
-        if op not in seen:
+        op, is_done = waiting.pop()
+        if is_done:
+            ordered.append(op)
+        elif op not in seen:
             seen.add(op)
-            waiting += [*(tensor.op for tensor in op.inputs), *op.control_inputs]
-    return seen
+            waiting.append((op, True))
+            waiting.extend((source, False) for source in sources(op) if source not in seen)
+    return ordered
 
 
 class FetchDependencies:
@@ -105,7 +122,7 @@ class FetchDependencies:
                 self._known.clear()
             graph = self._ops[0].graph
             parts = tf.nest.flatten([each for each in found if each is not None], expand_composites=True)
-            needed = ops_run_for([graph.as_graph_element(part) for part in parts])
+            needed = set(ops_run_for([graph.as_graph_element(part) for part in parts]))
             known = (found, [position for position, op in enumerate(self._ops) if op in needed])
             self._known[key] = known
         return known[1]

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.deprecations import without_deprecations
+from tpk.graph.fetches import ops_computing
 
 logger = logging.getLogger(__name__)
 
@@ -161,17 +162,8 @@ def _full_shape(tensor: Any, batch_size: int, shape: Sequence[int | None] | None
 
 
 def _placeholders_of(outputs: Sequence[Any]) -> list[Any]:
-    found: dict[str, Any] = {}
-    seen = set()
-    waiting = [each.op for each in outputs]
-    while waiting:
-        op = waiting.pop()
-        if op not in seen:
-            seen.add(op)
-            if op.type in ("Placeholder", "PlaceholderWithDefault"):
-                found[op.name] = op.outputs[0]
-            waiting.extend(tensor.op for tensor in op.inputs)
-    return [found[name] for name in sorted(found)]
+    found = [op for op in ops_computing(outputs) if op.type in ("Placeholder", "PlaceholderWithDefault")]
+    return [op.outputs[0] for op in sorted(found, key=lambda op: str(op.name))]
 
 
 def _forward_pass(graph: Any, outputs: Sequence[Any], inputs: Sequence[Any]) -> Any:

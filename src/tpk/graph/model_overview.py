@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import tensorflow as tf
 
+from tpk.graph.fetches import ops_computing
 from tpk.graph.gradients import recorded_costs, warn_of_untrained_variables
 from tpk.graph.step_keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import variable_name
@@ -118,7 +119,7 @@ def model_overview(graph: Any) -> ModelOverview:
     of_model = trainable | {variable_name(each) for each in graph.get_collection(GraphKeys.MODEL_VARIABLES)}
     keys = (GraphKeys.GLOBAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES, GraphKeys.MODEL_VARIABLES)
     variables = {variable_name(each): each for key in keys for each in graph.get_collection(key)}
-    used = _ops_behind([*recorded_costs(graph).values(), *graph.get_collection(GraphKeys.UPDATE_OPS)])
+    used = set(ops_computing([*recorded_costs(graph).values(), *graph.get_collection(GraphKeys.UPDATE_OPS)]))
     # Random ops read these two, so a cost with dropout depends on them; but they belong to the training.
     counters = {"global_step", SEED_VARIABLE_NAME}
     of_model |= {name for name, each in variables.items() if each.op in used and name not in counters}
@@ -137,18 +138,6 @@ def format_bytes(count: int) -> str:
     while value >= 1024 and len(units) > 1:
         value, units = value / 1024, units[1:]
     return f"{value:.1f} {units[0]}"
-
-
-def _ops_behind(fetches: Iterable[Any]) -> set[Any]:
-    """Return the ops whose outputs `fetches` are computed from."""
-    seen: set[Any] = set()
-    waiting = [getattr(each, "op", each) for each in fetches]
-    while waiting:
-        op = waiting.pop()
-        if op not in seen:
-            seen.add(op)
-            waiting.extend(tensor.op for tensor in op.inputs)
-    return seen
 
 
 def _describe(variable: Any, trainable: bool) -> ModelVariable:

@@ -1,4 +1,4 @@
-"""How data enters the graph.
+"""Input sources: how data enters the graph.
 
 - [`FeedInput`][tpk.input_source.FeedInput]: a dataflow, fed to placeholders; each step waits for its data.
 - [`QueueInput`][tpk.input_source.QueueInput]: a dataflow, put into a TensorFlow queue by a thread, ahead of

@@ -8,10 +8,7 @@ from .meter import (
     InputReading as InputReading,
 )
 from .queue import QueueInput as QueueInput
-from .remap import (
-    RemapInput as RemapInput,
-    remap_input_source as remap_input_source,
-)
+from .remap import remap_input_source as remap_input_source
 from .staging import StagingInput as StagingInput
 from .tensor import (
     DummyConstantInput as DummyConstantInput,

@@ -1,18 +1,21 @@
-"""The base of all input sources: what it owes, when it is called, and the checks that all of them share."""
+"""Bases of the input sources: of all, of those over a dataflow or over another source, and of their callbacks."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+import tensorflow as tf
+
+from tpk.dataflow.base import flow_length, seed_dataflow
+from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
 from tpk.graph.signature import check_signature
+from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
+from tpk.input_source.meter import InputMeter
+from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
-
-if TYPE_CHECKING:
-    from tpk.dataflow.position import Position
-    from tpk.input_source.meter import InputMeter
 
 
 class InputSource(ABC):
@@ -34,11 +37,11 @@ class InputSource(ABC):
 
     A subclass implements `_setup`, `_get_input_tensors` and, if it can start again, `_reset_state`; it may
     override `size`, `end_after_each_pass` and `make_meter`; one that knows its position in the data overrides
-    `taken`, `state_after` and `load_state_dict`. Its callbacks derive from `InputCallback`.
+    `consumed`, `state_after` and `load_state_dict`. Its callbacks derive from `InputCallback`.
 
     Attributes:
         signature: the `tf.TensorSpec`s given to `setup`; empty before.
-        max_ahead: how many of the datapoints that were taken from this source may be waiting to be used. A source
+        max_ahead: how many of the datapoints that have left this source may be waiting to be used. A source
             that stands on this one sets it before `before_train`.
     """
 
@@ -123,15 +126,15 @@ class InputSource(ABC):
         """
 
     @property
-    def taken(self) -> int:
-        """How many datapoints have been taken from the source since its data began; a resumed run counts on."""
+    def consumed(self) -> int:
+        """How many datapoints have left the source since its data began; a resumed run counts on."""
         return 0
 
     def datapoints_of(self, takes: range) -> range:
-        """Return the datapoints that were taken in some takes.
+        """Return the datapoints that towers consumed in some takes.
 
         Args:
-            takes: as `taken` counts them, the first one 0.
+            takes: as `consumed` counts them, the first one 0.
 
         Returns:
             The numbers by which messages call them: from 0 on, over all passes. Empty if the source does not know.
@@ -142,7 +145,7 @@ class InputSource(ABC):
         """Return the position in which `count` datapoints have been used, as plain JSON data.
 
         Args:
-            count: counted as `taken` does, and at most `max_ahead` less.
+            count: counted as `consumed` does, and at most `max_ahead` less.
 
         Returns:
             What `load_state_dict` takes; empty if the source keeps no position.
@@ -155,9 +158,9 @@ class InputSource(ABC):
         It is the position of what the training has used: what was read ahead comes again after a resume.
 
         Args:
-            ahead: how many of the datapoints that were taken from this source have not been used yet.
+            ahead: how many of the datapoints that have left this source have not been used yet.
         """
-        return self.state_after(self.taken - ahead)
+        return self.state_after(self.consumed - ahead)
 
     def interrupt(self) -> None:  # noqa: B027 - where nobody waits in the graph
         """Let whoever waits in the graph for a datapoint fail, because the training is over."""
@@ -188,6 +191,112 @@ class InputSource(ABC):
 
     def _reset_state(self) -> None:  # noqa: B027 - tensors come anew in each step
         """Do what `reset_state` promises, if the data has a beginning."""
+
+
+class FlowInput(InputSource):
+    """Base of the sources of a dataflow's datapoints: their length, seeds and positions.
+
+    Args:
+        flow: any iterable of datapoints.
+        infinite: whether the flow is started again when it is exhausted.
+        warn_after: seconds in which the data code has to deliver a datapoint; else a warning tells where it is.
+
+    Raises:
+        ConfigError: `flow` cannot be iterated, or `warn_after` is not positive.
+    """
+
+    def __init__(self, flow: Iterable[Any], infinite: bool, warn_after: float) -> None:
+        self._stream = DatapointStream(flow, infinite=infinite, owner=type(self).__name__)
+        self._warn_after = check_warn_after(warn_after, type(self).__name__)
+
+    @property
+    def flow(self) -> Iterable[Any]:
+        """The dataflow, or the share of it that this process has."""
+        return self._stream.flow
+
+    @property
+    def size(self) -> int | None:
+        """The length of the flow, or None if it has none."""
+        return flow_length(self.flow)
+
+    def end_after_each_pass(self) -> bool:
+        """Do not start the flow again when it is exhausted."""
+        self._stream.infinite = False
+        return True
+
+    @property
+    def position(self) -> Position:
+        """The position of the flow."""
+        return self._stream.position
+
+    def shard(self, index: int, count: int) -> None:
+        """Take only a share of the flow, as `tpk.dataflow.shard` makes it."""
+        self._stream.shard(index, count)
+
+    def seed(self, seed: int) -> None:
+        """Seed every `RNGDataFlow` in the flow whose seed was not chosen."""
+        seed_dataflow(self.flow, seed)
+
+    def state_after(self, count: int) -> dict[str, Any]:
+        """Return the position in the flow."""
+        return self._stream.state_after(count)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the data start from there; an empty state is the beginning."""
+        if state:
+            self._stream.load(state)
+
+    def _watch(self) -> None:
+        """Have a warning logged when the data code hangs, from now on until `_unwatch`."""
+        hang_watcher.watch(self._stream, self._warn_after)
+
+    def _unwatch(self) -> None:
+        hang_watcher.unwatch(self._stream)
+
+
+class ProxyInput(InputSource):
+    """Base of the sources that take their data from another source: size, end, seeds and positions are that one's.
+
+    Args:
+        source: the other one.
+    """
+
+    def __init__(self, source: InputSource) -> None:
+        self.source = source
+
+    @property
+    def size(self) -> int | None:
+        """The size of the source."""
+        return self.source.size
+
+    def end_after_each_pass(self) -> bool:
+        """Let the source end."""
+        return self.source.end_after_each_pass()
+
+    @property
+    def position(self) -> Position | None:
+        """The position of the source's dataflow."""
+        return self.source.position
+
+    def seed(self, seed: int) -> None:
+        """Seed the source."""
+        self.source.seed(seed)
+
+    def shard(self, index: int, count: int) -> None:
+        """Let the source deliver only a share."""
+        self.source.shard(index, count)
+
+    def datapoints_of(self, takes: range) -> range:
+        """Ask the source, which counts as this one does."""
+        return self.source.datapoints_of(takes)
+
+    def state_after(self, count: int) -> dict[str, Any]:
+        """Return the position of the source."""
+        return self.source.state_after(count)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give the source back its position."""
+        self.source.load_state_dict(state)
 
 
 class InputCallback(Callback):
@@ -233,3 +342,16 @@ class Startable(Protocol):
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return why the data failed, if `error` is how a step noticed."""
+
+
+def is_error_source(op_names: Collection[str], error: BaseException) -> bool:
+    """Tell whether one of these ops raised the error.
+
+    Args:
+        op_names: names of ops.
+        error: what a run of the session raised, by way of `Session.run` or of a callable.
+    """
+    if not isinstance(error, tf.errors.OpError):
+        return False
+    # Only the message tells in every case: the `op` of what a callable raises is None.
+    return any(mention in error.message for name in op_names for mention in (f"{{{{node {name}}}}}", f"[[{name}]]"))

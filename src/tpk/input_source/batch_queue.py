@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.dataflow.base import check_at_least, flow_length
 from tpk.errors import ConfigError, InputError
-from tpk.input_source.flow_facts import flow_size
 from tpk.input_source.queue import QueueInput
 
 _BATCHES_AHEAD = 5
@@ -31,7 +31,7 @@ class BatchQueueInput(QueueInput):
             default a FIFO queue is made.
         queue_size: how many single datapoints the queue that is made by default holds; by default five batches.
         infinite: as for `QueueInput`.
-        patience: as for `QueueInput`.
+        stop_timeout: as for `QueueInput`.
         warn_after: as for `QueueInput`.
 
     Raises:
@@ -51,13 +51,12 @@ class BatchQueueInput(QueueInput):
         queue: Any = None,
         queue_size: int | None = None,
         infinite: bool = True,
-        patience: float = 10.0,
+        stop_timeout: float = 10.0,
         warn_after: float = 60.0,
     ) -> None:
-        if batch_size < 1:
-            raise ConfigError(f"BatchQueueInput: batch_size must be 1 or more, not {batch_size}")
+        check_at_least(self, 1, batch_size=batch_size)
         queue_size = _BATCHES_AHEAD * batch_size if queue_size is None else queue_size
-        super().__init__(flow, queue, queue_size, infinite, patience, warn_after)
+        super().__init__(flow, queue, queue_size, infinite, stop_timeout, warn_after)
         if queue is None and queue_size < batch_size:
             raise ConfigError(f"BatchQueueInput: a queue of {queue_size} never holds a batch of {batch_size}")
         self.batch_size = batch_size
@@ -66,7 +65,7 @@ class BatchQueueInput(QueueInput):
     @property
     def size(self) -> int | None:
         """How many batches a pass over the flow makes, if its length is known; one that spans two passes is not one."""
-        length = flow_size(self.flow)
+        length = flow_length(self.flow)
         if length is None:
             return None
         last = length % self.batch_size > 0 and not self._stream.infinite and self._takes_less_at_the_end

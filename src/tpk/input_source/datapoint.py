@@ -1,4 +1,4 @@
-"""From what a dataflow delivers to the arrays that a signature asks for, or a clear error."""
+"""Conversion of what a dataflow delivers to the arrays that a signature asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data from `tf.data`."""
+"""`tf.data.Dataset` as a source of data."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.dataflow.base import seed_dataflow
+from tpk.dataflow.base import flow_length, length_of_share, seed_dataflow
 from tpk.dataflow.position import Position
-from tpk.dataflow.shares import length_of_share
 from tpk.errors import ConfigError, InputError
-from tpk.input_source.base import InputSource, InputStartStop
+from tpk.input_source.base import InputSource, InputStartStop, is_error_source
+from tpk.input_source.consumed import ConsumedCounter
 from tpk.input_source.flow_dataset import StreamElements, dataset_of
-from tpk.input_source.flow_facts import flow_size
 from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
 from tpk.input_source.meter import GraphMeter
-from tpk.input_source.origin import comes_from
 from tpk.input_source.stream import DatapointStream
-from tpk.input_source.taken import TakenCounter
-from tpk.input_source.tensors import match_tensors
+from tpk.input_source.tensor import match_tensors
 from tpk.plugin.callback import Callback
 
 logger = logging.getLogger(__name__)
 
 # How far `tf.data` may have called the generator of a flow ahead of what the steps have taken.
 _READ_AHEAD = 64
-_PATIENCE = 10.0
+_STOP_TIMEOUT = 10.0
 """Seconds that the user's data code has to finish its datapoint when the data is to stop."""
 
 
@@ -71,12 +68,12 @@ class TFDatasetInput(InputSource):
         self._stream: DatapointStream | None = None
         if isinstance(dataset, Iterable) and not isinstance(dataset, tf.data.Dataset):
             self._stream = DatapointStream(dataset, infinite=infinite, owner=type(self).__name__)
-            size = flow_size(dataset) if size is None else size
+            size = flow_length(dataset) if size is None else size
         self._size = size
         self._share = (0, 1)
         self._must_end = False
         self._loaded: Mapping[str, Any] | None = None
-        self._counter: TakenCounter | None = None
+        self._counter: ConsumedCounter | None = None
         self._get_next_ops: list[Any] = []
         self._session: Any = None
         self._elements: StreamElements | None = None
@@ -112,8 +109,8 @@ class TFDatasetInput(InputSource):
             seed_dataflow(self._stream.flow, seed)
 
     @property
-    def taken(self) -> int:
-        """How many elements have been taken."""
+    def consumed(self) -> int:
+        """How many elements steps have consumed."""
         return 0 if self._counter is None else self._counter.value
 
     def state_after(self, count: int) -> dict[str, Any]:
@@ -145,7 +142,7 @@ class TFDatasetInput(InputSource):
 
     def _setup(self) -> list[Callback]:
         with tf.device("/cpu:0"), tf.compat.v1.name_scope(type(self).__name__):
-            self._counter = TakenCounter("taken")
+            self._counter = ConsumedCounter("consumed")
             self._to_skip = tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="to_skip")
             if self._stream is not None:
                 dataset = self._dataset_of_flow(self._stream)
@@ -220,12 +217,12 @@ class TFDatasetInput(InputSource):
         self._session = None
         if self._stream is not None and self._elements is not None:
             hang_watcher.unwatch(self._stream)
-            self._elements.halt(_PATIENCE)
+            self._elements.halt(_STOP_TIMEOUT)
             self._stream.finish()
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return why the data failed, if `error` is how a step noticed."""
-        if not comes_from(error, [op.name for op in self._get_next_ops]):
+        if not is_error_source([op.name for op in self._get_next_ops], error):
             return None
         if self._elements is not None and self._elements.failure is not None:
             return self._elements.failure
@@ -237,14 +234,14 @@ class TFDatasetInput(InputSource):
         """Start the iterator from the state that was loaded, if one was, else from the first element."""
         assert self._counter is not None
         if self._stream is not None and self._elements is not None:
-            while not self._elements.halt(_PATIENCE):
-                logger.warning("TFDatasetInput: the dataflow has not finished its datapoint within %g s", _PATIENCE)
+            while not self._elements.halt(_STOP_TIMEOUT):
+                logger.warning("TFDatasetInput: the dataflow has not finished its datapoint within %g s", _STOP_TIMEOUT)
             self._stream.rewind(horizon=_READ_AHEAD + self.max_ahead)
-            origin, to_skip = self._stream.origin, 0
+            resumed_at, to_skip = self._stream.resumed_at, 0
         else:
-            origin = to_skip = self._take_loaded()
+            resumed_at = to_skip = self._take_loaded()
         self._session.run(self._iterator.initializer, {self._to_skip: to_skip})
-        self._counter.start(self._session, origin)
+        self._counter.start(self._session, resumed_at)
 
     def _take_loaded(self) -> int:
         """Return how many elements to skip."""

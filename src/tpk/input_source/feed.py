@@ -8,9 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.standing_feeds import StandingFeeds
-from tpk.input_source.base import InputCallback
-from tpk.input_source.flow_input import FlowInput
+from tpk.graph.reusable_feeds import ReusableFeeds
+from tpk.input_source.base import FlowInput, InputCallback
 from tpk.input_source.meter import StopwatchMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
@@ -51,8 +50,8 @@ class FeedInput(FlowInput):
         self._callback = _FeedCallback(self, self._stream)
 
     @property
-    def taken(self) -> int:
-        """How many datapoints have been taken from the flow."""
+    def consumed(self) -> int:
+        """How many datapoints have left the flow."""
         return self._stream.index
 
     def make_meter(self) -> StopwatchMeter:
@@ -91,7 +90,7 @@ class _FeedCallback(InputCallback):
         self._source = source
         self._stream = stream
         self._placeholders: list[Any] = []
-        self._feeds = StandingFeeds(self._placeholders)
+        self._feeds = ReusableFeeds(self._placeholders)
         self._request = _SessionRunArgs(None, self._feeds)
         self._towers = 0
         self.meter: StopwatchMeter | None = None

@@ -88,18 +88,18 @@ class StreamElements:
                 return
             yield tuple(arrays)
 
-    def halt(self, patience: float) -> bool:
+    def halt(self, timeout: float) -> bool:
         """Let nothing more be taken in this iteration, and wait for what is being taken.
 
         Args:
-            patience: seconds to wait.
+            timeout: seconds to wait.
 
         Returns:
             Whether nothing is being taken any more.
         """
         self._iteration += 1
         self.failure = None
-        is_over = self._taking.acquire(timeout=patience)
+        is_over = self._taking.acquire(timeout=timeout)
         if is_over:
             self._taking.release()
         return is_over

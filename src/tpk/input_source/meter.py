@@ -1,4 +1,4 @@
-"""How long steps wait for their data."""
+"""Meters of how long steps wait for their data."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class GraphMeter(InputMeter):
 
     def op_for(self, fetches: Any) -> Any:
         """Return the op that measures the last tower whose datapoint the run takes: it waits for those before."""
-        reached = self._dependencies.among(fetches)
-        return self._take[reached[-1]] if reached else self._only_size
+        needed = self._dependencies.among(fetches)
+        return self._take[needed[-1]] if needed else self._only_size
 
     def read(self, session: Any) -> InputReading:
         """Return the sums of the graph, and set them back."""

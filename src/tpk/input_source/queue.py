@@ -1,26 +1,32 @@
-"""Data that a thread puts into a TensorFlow queue, ahead of the steps."""
+"""TensorFlow queue as a source of data, filled by a thread ahead of the steps."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.errors import ConfigError, InputError
-from tpk.input_source.base import InputSource, InputStartStop
-from tpk.input_source.fill import FillThread
-from tpk.input_source.flow_input import FlowInput
+from tpk.dataflow.base import check_at_least
+from tpk.errors import InputError
+from tpk.input_source.base import FlowInput, InputSource, InputStartStop, is_error_source
+from tpk.input_source.consumed import ConsumedCounter
+from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.meter import GraphMeter
-from tpk.input_source.origin import comes_from
-from tpk.input_source.taken import TakenCounter
+from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
 
 logger = logging.getLogger(__name__)
 
 _UNBOUNDED_HORIZON = 2**20
+
+# A run in a closed session is a RuntimeError, one that the closing interrupts a CancelledError. Either way the
+# queue is gone, and nobody waits for it.
+_SESSION_MAY_BE_CLOSED = suppress(RuntimeError, tf.errors.OpError)
 
 
 class QueueInput(FlowInput):
@@ -42,7 +48,7 @@ class QueueInput(FlowInput):
         queue_size: how many datapoints the queue that is made by default holds.
         infinite: whether the flow is started again when it is exhausted. Otherwise the training ends when its
             last datapoint has been used.
-        patience: seconds that the end of the training waits for the user's data code to finish the datapoint
+        stop_timeout: seconds that the end of the training waits for the user's data code to finish the datapoint
             that it is at; it is left behind then, with a warning that shows where it is.
         warn_after: seconds in which the data code has to deliver a datapoint; else a warning tells where it is,
             and again after twice that time.
@@ -63,22 +69,21 @@ class QueueInput(FlowInput):
         queue: Any = None,
         queue_size: int = 50,
         infinite: bool = True,
-        patience: float = 10.0,
+        stop_timeout: float = 10.0,
         warn_after: float = 60.0,
     ) -> None:
         super().__init__(flow, infinite, warn_after)
-        if queue_size < 1:
-            raise ConfigError(f"{type(self).__name__}: queue_size must be 1 or more, not {queue_size}")
+        check_at_least(self, 1, queue_size=queue_size)
         self.queue = queue
         self._queue_size = queue_size
-        self._patience = patience
+        self._stop_timeout = stop_timeout
         self._dequeue_ops: list[Any] = []
         self._thread: FillThread | None = None
-        self._counter: TakenCounter | None = None
+        self._counter: ConsumedCounter | None = None
         self._said_that_no_position = False
 
     @property
-    def taken(self) -> int:
+    def consumed(self) -> int:
         """How many times a tower has taken from the queue."""
         return 0 if self._counter is None else self._counter.value
 
@@ -122,8 +127,8 @@ class QueueInput(FlowInput):
 
     def _used_after(self, count: int) -> int:
         """Return how many datapoints of the flow have been used after so many takes."""
-        origin = 0 if self._counter is None else self._counter.origin
-        return self._stream.origin + (count - origin) * self._per_take
+        resumed_at = 0 if self._counter is None else self._counter.resumed_at
+        return self._stream.resumed_at + (count - resumed_at) * self._per_take
 
     @property
     def _keeps_order(self) -> bool:
@@ -152,7 +157,7 @@ class QueueInput(FlowInput):
             if self.queue is None:
                 self.queue = self._make_queue(dtypes)
             self._check_queue(dtypes)
-            self._counter = TakenCounter("taken")
+            self._counter = ConsumedCounter("consumed")
             placeholders = [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in specs]
             enqueue = self.queue.enqueue(placeholders, name="enqueue")
             self._close = self.queue.close(name="close")
@@ -192,7 +197,7 @@ class QueueInput(FlowInput):
         if self._thread is not None:
             session = self._thread.session
             self._thread.stop()
-            while not self._thread.wait(self._patience):
+            while not self._thread.wait(self._stop_timeout):
                 pass
             self._warn_of_unseen_failure()
             session.run(self._destroy)
@@ -204,7 +209,7 @@ class QueueInput(FlowInput):
         room = _UNBOUNDED_HORIZON if self._capacity < 0 else self._capacity
         # Besides what is in the queue, one waits for room there.
         self._stream.rewind(horizon=room + 1 + self.max_ahead * self._per_take)
-        self._counter.start(session, -(-self._stream.origin // self._per_take))
+        self._counter.start(session, -(-self._stream.resumed_at // self._per_take))
         self._thread = FillThread(
             self._stream,
             session,
@@ -225,7 +230,7 @@ class QueueInput(FlowInput):
             assert self._counter is not None
             self._counter.stop()
             self._thread.stop()
-            if self._thread.wait(self._patience):
+            if self._thread.wait(self._stop_timeout):
                 self._stream.finish()
             self._unwatch()
             self._warn_of_unseen_failure()
@@ -234,7 +239,11 @@ class QueueInput(FlowInput):
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return why the data failed, if `error` is how a step noticed that the queue ended."""
         thread = self._thread
-        if thread is None or thread.failure is None or not comes_from(error, [op.name for op in self._dequeue_ops]):
+        if (
+            thread is None
+            or thread.failure is None
+            or not is_error_source([op.name for op in self._dequeue_ops], error)
+        ):
             return None
         thread.failure_was_seen = True
         return thread.failure
@@ -243,3 +252,84 @@ class QueueInput(FlowInput):
         thread = self._thread
         if thread is not None and thread.failure is not None and not thread.failure_was_seen:
             logger.warning("%s: the data failed ahead of what was used", type(self).__name__, exc_info=thread.failure)
+
+
+class FillThread(threading.Thread):
+    """Puts the datapoints of a stream into a queue until the stream ends or fails, or it is stopped.
+
+    However it ends, it closes the queue, so that no step waits for more: what is in the queue is still used,
+    then the step fails with `tf.errors.OutOfRangeError`.
+
+    Args:
+        stream: the datapoints, rewound; started and closed in the thread.
+        session: the session that has the queue.
+        enqueue: puts one datapoint, given as arrays, into the queue; waits for room.
+        make_room: takes a datapoint out of the queue if it is full.
+        close: closes the queue.
+
+    Attributes:
+        session: the session that has the queue.
+        failure: what the data raised; None while all is well.
+        failure_was_seen: whether a step has raised it.
+    """
+
+    def __init__(
+        self,
+        stream: DatapointStream,
+        session: Any,
+        enqueue: Callable[..., Any],
+        make_room: Callable[[], Any],
+        close: Callable[[], Any],
+    ) -> None:
+        super().__init__(name=f"tpk-{stream.owner}", daemon=True)
+        self.session = session
+        self.failure: BaseException | None = None
+        self.failure_was_seen = False
+        self._stream = stream
+        self._enqueue = enqueue
+        self._make_room = make_room
+        self._close = close
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Fill the queue (in the thread)."""
+        try:
+            self._fill()
+        except BaseException as error:  # a SystemExit, too, must reach the step, or it would wait forever
+            self.failure = error
+        finally:
+            self.close_queue()
+
+    def close_queue(self) -> None:
+        """Close the queue, unless it is gone."""
+        with _SESSION_MAY_BE_CLOSED:
+            self._close()
+
+    def stop(self) -> None:
+        """Ask the thread to end, which it does when the user's code has finished its datapoint."""
+        self._stopping.set()
+        # From now on it enqueues once more at most. Cancelling would do, too, but TensorFlow warns of that.
+        with _SESSION_MAY_BE_CLOSED:
+            self._make_room()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the end of the thread.
+
+        Args:
+            timeout: seconds to wait before a warning tells where the thread is.
+
+        Returns:
+            Whether it has ended.
+        """
+        return ends_in_time(self, timeout, f"{self._stream.owner}: the dataflow has not finished its datapoint")
+
+    def _fill(self) -> None:
+        with closing(self._stream):
+            self._stream.start()
+            for arrays in self._stream:
+                if self._stopping.is_set():
+                    return
+                try:
+                    self._enqueue(*arrays)
+                except tf.errors.CancelledError:  # somebody closed the queue or its session
+                    return

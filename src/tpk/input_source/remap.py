@@ -1,4 +1,4 @@
-"""A source that provides some of a model's inputs, where others are fed by somebody else."""
+"""Provision of some of a model's inputs by a source, where others are fed by somebody else."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import InputError
-from tpk.input_source.base import InputSource
+from tpk.input_source.base import InputSource, ProxyInput
 from tpk.input_source.meter import InputMeter
-from tpk.input_source.proxy import ProxyInput
 from tpk.plugin.callback import Callback
 
 
@@ -39,9 +38,9 @@ class RemapInput(ProxyInput):
         self.source.max_ahead = count
 
     @property
-    def taken(self) -> int:
-        """How many datapoints have been taken from the source."""
-        return self.source.taken
+    def consumed(self) -> int:
+        """How many datapoints have left the source."""
+        return self.source.consumed
 
     def state_dict(self, ahead: int = 0) -> dict[str, Any]:
         """Return the position of the source."""

@@ -1,22 +1,23 @@
-"""Data that is on the devices before a step needs it."""
+"""Staging of data on the devices, before a step needs it."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.errors import ConfigError, InputError
+from tpk.dataflow.base import check_at_least
+from tpk.errors import InputError
 from tpk.graph.fetches import FetchDependencies
-from tpk.input_source.base import InputCallback, InputSource
+from tpk.input_source.base import InputCallback, InputSource, ProxyInput
+from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.meter import StopwatchMeter
-from tpk.input_source.proxy import ProxyInput
-from tpk.input_source.stage_thread import StageThread
-from tpk.input_source.staging_area import StagingArea
 from tpk.plugin import HookManager, hookimpl
 from tpk.plugin.callback import Callback
 
@@ -40,7 +41,7 @@ class StagingInput(ProxyInput):
         source: where the datapoints come from.
         nr_stage: for how many steps it stages ahead.
         devices: a device string for each tower; by default the devices of the strategy. Text stays on the CPU.
-        patience: seconds that the end of the training waits for the source to deliver what was asked of it.
+        stop_timeout: seconds that the end of the training waits for the source to deliver what was asked of it.
 
     Attributes:
         source: where the datapoints come from.
@@ -57,16 +58,15 @@ class StagingInput(ProxyInput):
     """
 
     def __init__(
-        self, source: InputSource, nr_stage: int = 1, devices: Sequence[str] | None = None, patience: float = 10.0
+        self, source: InputSource, nr_stage: int = 1, devices: Sequence[str] | None = None, stop_timeout: float = 10.0
     ) -> None:
         if not isinstance(source, InputSource):
             raise InputError(f"StagingInput stands on an input source, such as QueueInput(flow), not on {source!r}")
-        if nr_stage < 1:
-            raise ConfigError(f"StagingInput: nr_stage must be 1 or more, not {nr_stage}")
+        check_at_least(self, 1, nr_stage=nr_stage)
         super().__init__(source)
         self.nr_stage = nr_stage
         self._devices = None if devices is None else list(devices)
-        self._patience = patience
+        self._stop_timeout = stop_timeout
         self._areas: list[StagingArea] = []
         self._source_tensors: list[Any] = []
         self._before_run: Sequence[Callable[[Any], Any]] = ()
@@ -74,7 +74,7 @@ class StagingInput(ProxyInput):
         self._thread: StageThread | None = None
         self._session: Any = None
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
-        self._origin = 0
+        self._resumed_at = 0
         self._used = 0
 
     def place_on(self, devices: Sequence[str]) -> None:
@@ -83,10 +83,10 @@ class StagingInput(ProxyInput):
             self._devices = list(devices)
 
     @property
-    def taken(self) -> int:
+    def consumed(self) -> int:
         """How many datapoints steps have used."""
         used = self._used if self._thread is None else self._thread.used
-        return self._origin + used * len(self._areas)
+        return self._resumed_at + used * len(self._areas)
 
     def make_meter(self) -> StopwatchMeter:
         """Return what measures how long steps wait for what is staged, and how full the source is."""
@@ -97,7 +97,7 @@ class StagingInput(ProxyInput):
         """Start to stage; called in `before_train`, after that of the source."""
         self._session = session
         self._callables = {}
-        self._origin = self.source.taken
+        self._resumed_at = self.source.consumed
         self._thread = StageThread(self._stage, self.nr_stage, type(self).__name__)
         self._thread.start()
 
@@ -108,7 +108,7 @@ class StagingInput(ProxyInput):
             self._used = thread.used
             thread.stop()
             self.source.interrupt()
-            thread.wait(self._patience)
+            thread.wait(self._stop_timeout)
             self._warn_of_unseen_failure(thread)
 
     def take(self) -> None:
@@ -147,7 +147,7 @@ class StagingInput(ProxyInput):
         if self._thread is None:
             return
         self._thread.stop()
-        while not self._thread.wait(self._patience):
+        while not self._thread.wait(self._stop_timeout):
             pass
         self._warn_of_unseen_failure(self._thread)
         self.source.reset_state()
@@ -239,3 +239,127 @@ class _OutsideOfSteps(InputCallback):
         """Return the hooks of the callback that are not called in a step."""
         hooks = self._callback.hook_implementations()
         return {name: hook for name, hook in hooks.items() if name not in _HOOKS_OF_RUNS}
+
+
+class StagingArea:
+    """TensorFlow's staging area on a device, and one on the CPU for text, which no other device holds.
+
+    Args:
+        tensors: what is put into it.
+        device: a device string; None for that of the scope around.
+        name: the scope of its ops.
+
+    Attributes:
+        tensors: what is taken out of it, in the order of those that are put in.
+        stage_ops: put one value of each tensor in.
+        take_ops: take one value of each tensor out; they wait for it.
+        clear_ops: throw away what is in it.
+    """
+
+    def __init__(self, tensors: Sequence[Any], device: str | None, name: str) -> None:
+        self.stage_ops: list[Any] = []
+        self.take_ops: list[Any] = []
+        self.clear_ops: list[Any] = []
+        self.tensors: list[Any] = [None] * len(tensors)
+        texts = [place for place, tensor in enumerate(tensors) if tensor.dtype == tf.string]
+        others = [place for place in range(len(tensors)) if place not in texts]
+        with tf.name_scope(name) as scope:
+            for places, where in ((others, device), (texts, "/cpu:0")):
+                if places and where is None:
+                    self._build([tensors[place] for place in places], places, scope)
+                elif places:
+                    with tf.device(where):
+                        self._build([tensors[place] for place in places], places, scope)
+
+    def _build(self, tensors: list[Any], places: list[int], scope: str) -> None:
+        # The name is what makes the ops share one area; that of an op is its alone in the graph.
+        shared_name = tf.compat.v1.get_default_graph().unique_name(f"{scope}area")
+        dtypes = [tensor.dtype for tensor in tensors]
+        stage = tf.raw_ops.Stage(values=tensors, shared_name=shared_name, name="stage")
+        with tf.compat.v1.colocate_with(stage):
+            taken = tf.raw_ops.Unstage(dtypes=dtypes, shared_name=shared_name, name="take")
+            clear = tf.raw_ops.StageClear(dtypes=dtypes, shared_name=shared_name, name="clear")
+        for place, tensor, given in zip(places, taken, tensors, strict=True):
+            tensor.set_shape(given.shape)
+            self.tensors[place] = tensor
+        self.stage_ops.append(stage)
+        self.take_ops.append(taken[0].op)
+        self.clear_ops.append(clear)
+
+
+class StageThread(threading.Thread):
+    """Stages datapoints as long as there is room, until the data ends or fails, or it is stopped.
+
+    A step waits in Python for what was staged, not in the graph: so it can be told of the end.
+
+    Args:
+        stage: stages a datapoint for each tower.
+        room: for how many steps it stages ahead.
+        owner: the name of the source, for messages.
+
+    Attributes:
+        used: how many steps have taken what was staged.
+        failure: what ended the data, other than its end; None while all is well.
+        failure_was_seen: whether a step has raised it.
+    """
+
+    def __init__(self, stage: Callable[[], None], room: int, owner: str) -> None:
+        super().__init__(name=f"tpk-{owner}", daemon=True)
+        self.used = 0
+        self.failure: BaseException | None = None
+        self.failure_was_seen = False
+        self._owner = owner
+        self._stage = stage
+        self._room: SimpleQueue[None] = SimpleQueue()
+        self._staged: SimpleQueue[bool] = SimpleQueue()
+        self._is_stopping = False
+        for _ in range(room):
+            self._room.put(None)
+
+    def run(self) -> None:
+        """Stage (in the thread)."""
+        try:
+            self._room.get()
+            while not self._is_stopping:
+                self._stage()
+                self._staged.put(True)
+                self._room.get()
+        except tf.errors.OutOfRangeError:
+            pass
+        except BaseException as error:  # a SystemExit, too, must reach the step, or it would wait forever
+            self.failure = error
+        finally:
+            self._staged.put(False)
+
+    def take(self) -> None:
+        """Wait for what the next step uses, and let the thread stage more.
+
+        Raises:
+            tf.errors.OutOfRangeError: the data has ended.
+            BaseException: the data has failed.
+        """
+        if self._staged.get():
+            self.used += 1
+            self._room.put(None)
+            return
+        self._staged.put(False)  # for the next one who asks
+        if self.failure is not None:
+            self.failure_was_seen = True
+            raise self.failure
+        raise tf.errors.OutOfRangeError(None, None, f"{self._owner}: the data ended after {self.used} steps")
+
+    def stop(self) -> None:
+        """Ask the thread to end, which it does when the source has delivered the datapoint that it waits for."""
+        self._is_stopping = True
+        self._room.put(None)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the end of the thread.
+
+        Args:
+            timeout: seconds to wait before a warning tells where the thread is.
+
+        Returns:
+            Whether it has ended.
+        """
+        return ends_in_time(self, timeout, f"{self._owner}: its source has not delivered a datapoint")

@@ -1,4 +1,4 @@
-"""The datapoints of a dataflow as an input source consumes them: pass after pass, checked and counted."""
+"""Stream of the datapoints of a dataflow, as an input source consumes them: pass after pass, checked and counted."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from functools import wraps
 from threading import get_ident
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tpk.dataflow.base import check_iterable, close_dataflow, error_of_data, may_refill, reset_state, shard
+from tpk.dataflow.base import (
+    DataFlow,
+    check_iterable,
+    close_dataflow,
+    error_of_data,
+    flow_length,
+    may_refill,
+    reset_state,
+    shard,
+)
 from tpk.dataflow.memory import copy_array
 from tpk.dataflow.position import Position, PositionTrail
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
-from tpk.input_source.flow_facts import describe_flow, flow_size
 from tpk.input_source.hang_watcher import stack_of
 
 logger = logging.getLogger(__name__)
@@ -63,8 +71,8 @@ class DatapointStream:
         position: where it stands.
         infinite: as above; it may change before the start, and to False at any time.
         owner: the name of the input source.
-        origin: how many datapoints had been used before the last start: 0, unless a state was loaded.
-        index: how many datapoints have been delivered; it goes on from `origin`.
+        resumed_at: how many datapoints had been used before the last start: 0, unless a state was loaded.
+        index: how many datapoints have been delivered; it goes on from `resumed_at`.
         busy_thread: the identifier of the thread that is in the flow's code, or 0.
 
     Raises:
@@ -76,7 +84,7 @@ class DatapointStream:
         self.flow = flow
         self.infinite = infinite
         self.owner = owner
-        self.origin = 0
+        self.resumed_at = 0
         self.index = 0
         self.busy_thread = 0
         self.position = Position(flow)
@@ -111,8 +119,8 @@ class DatapointStream:
         loaded, self._loaded = self._loaded, None
         self._is_started = False
         self._has_ended = loaded is not None and loaded["ended"] and not self.infinite
-        self.origin = 0 if loaded is None else loaded["datapoints"]
-        self.index = self.origin
+        self.resumed_at = 0 if loaded is None else loaded["datapoints"]
+        self.index = self.resumed_at
         self._trail = PositionTrail(self.position, horizon) if horizon else None
         if loaded is None:
             self.position.break_off()
@@ -181,7 +189,7 @@ class DatapointStream:
         """Let go of the flow's iterator, and of the files and workers behind it."""
         iterator, self._iterator = self._iterator, _NotStarted(self.owner)
         if isinstance(iterator, Generator):
-            self._was_iterated = self._was_iterated or self.index > self.origin
+            self._was_iterated = self._was_iterated or self.index > self.resumed_at
             iterator.close()
 
     @_in_data_code
@@ -194,7 +202,7 @@ class DatapointStream:
         try:
             if self._is_started and self._trail is None:
                 self._start_state = {key: self.state_after(self.index)[key] for key in _AT_THE_BEGINNING}
-                self.origin, self._is_started = self.index, False
+                self.resumed_at, self._is_started = self.index, False
         finally:
             self.close()
             close_dataflow(self.flow)
@@ -204,15 +212,15 @@ class DatapointStream:
         """Return the state in which `count` datapoints have been used, as plain data.
 
         Args:
-            count: from `origin` on; not more than `horizon` before `index`.
+            count: from `resumed_at` on; not more than `horizon` before `index`.
         """
-        facts = {"source": self.owner, "flow": describe_flow(self.flow), "size": flow_size(self.flow)}
+        facts = {"source": self.owner, "flow": _structure_of(self.flow), "size": flow_length(self.flow)}
         if self._loaded is not None:
             return dict(self._loaded)
         if not self._is_started:
-            return {**facts, "datapoints": self.origin, **self._start_state}
+            return {**facts, "datapoints": self.resumed_at, **self._start_state}
         # Whoever counts them counts too many when the source has ended. What is skipped has been used.
-        count = min(count, max(self.index, self.origin))
+        count = min(count, max(self.index, self.resumed_at))
         if self._trail is not None:
             where = self._trail.state_at(count)
         elif count == self.index:
@@ -235,7 +243,7 @@ class DatapointStream:
                 f"{self.owner} cannot go on from a position of {state.get('source', 'something else')!r}: resume with "
                 "the kind of input source that the run began with, or begin a new run"
             )
-        flow, size = describe_flow(self.flow), flow_size(self.flow)
+        flow, size = _structure_of(self.flow), flow_length(self.flow)
         if (state["flow"], state["size"]) != (flow, size):
             raise InputError(
                 f"{self.owner} cannot go on: the position is one in {state['flow']}, {_of_size(state['size'])}, but "
@@ -245,7 +253,7 @@ class DatapointStream:
 
     def _go_on(self, skip: int) -> None:
         """Begin to iterate at the position, and skip what was used after it."""
-        self.index = self.origin - skip
+        self.index = self.resumed_at - skip
         if self._trail is not None:
             self._trail.start(self.index)
         self._iterator = iter(self.position)
@@ -260,7 +268,7 @@ class DatapointStream:
         except StopIteration:
             if not self.infinite:
                 raise InputError(
-                    f"{self.owner} cannot go on after {self.origin} datapoints: the dataflow "
+                    f"{self.owner} cannot go on after {self.resumed_at} datapoints: the dataflow "
                     f"{type(self.flow).__name__} ended after {self.index}. Has the data changed?"
                 ) from None
             self._first_of_next_pass()
@@ -290,6 +298,16 @@ class DatapointStream:
 
     def _note(self, error: Exception) -> None:
         add_note(error, f"raised while {self.owner} took datapoint {self.index} from {type(self.flow).__name__}")
+
+
+def _structure_of(flow: Iterable[Any]) -> str:
+    """Return of which classes a dataflow is composed, such as ``"BatchData(DataFromList)"``.
+
+    Two flows of which that differs cannot have a position in common.
+    """
+    kind = type(flow).__name__
+    sources = flow.sources if isinstance(flow, DataFlow) else ()
+    return f"{kind}({', '.join(map(_structure_of, sources))})" if sources else kind
 
 
 def _of_size(size: int | None) -> str:

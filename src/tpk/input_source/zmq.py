@@ -1,4 +1,4 @@
-"""Data that other processes send."""
+"""Data that other processes send, as an input source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ZMQInput(QueueInput):
         queue_size: how many datapoints the queue holds.
         infinite: whether there is another pass when all senders have come to their end. Otherwise the training ends
             then.
-        patience: seconds; a wait for data that lasts so long, while a sender gives no sign of life, is an error.
+        timeout: seconds; a wait for data that lasts so long, while a sender gives no sign of life, is an error.
 
     Raises:
         ConfigError: an option has a value that it cannot have, or pyzmq is not installed.
@@ -46,12 +46,12 @@ class ZMQInput(QueueInput):
         senders: int = 1,
         queue_size: int = 50,
         infinite: bool = True,
-        patience: float = 60.0,
+        timeout: float = 60.0,
     ) -> None:
         # Nobody else needs what it imports.
         from tpk.dataflow.zmq.receiver import RemoteDataZMQ
 
-        self._receiver = RemoteDataZMQ(endpoint, hwm, bind, key=key, senders=senders, patience=patience)
+        self._receiver = RemoteDataZMQ(endpoint, hwm, bind, key=key, senders=senders, timeout=timeout)
         super().__init__(self._receiver, queue_size=queue_size, infinite=infinite)
 
     @property

@@ -21,7 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import TowerError
-from tpk.graph.sums import sum_in_order
+from tpk.graph.determinism import sum_in_order
 
 _current: ContextVar[tuple[CrossTowerSums, int] | None] = ContextVar("tpk_cross_tower_sums", default=None)
 

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from tpk.dataflow.base import check_iterable, reset_state
-from tpk.dataflow.parallel.map import ApplyFunction, MultiProcessMapData
-from tpk.dataflow.parallel.process import WorkerProcess
+from tpk.dataflow.parallel.process_map import ApplyFunction, MultiProcessMapData
+from tpk.dataflow.parallel.worker_process import WorkerProcess
 from tpk.errors import ConfigError, add_note
 from tpk.graph.devices import resolve_devices
 from tpk.predict.config import PredictConfig
@@ -185,7 +185,7 @@ class _PredictedFlow(MultiProcessMapData):
                 name = f"worker {index + 1} of {self.num_proc} of {MultiProcessDatasetPredictor.__name__}"
                 config = attrs.evolve(self._config, device=self._devices[index % len(self._devices)])
                 work = ApplyFunction(_PredictInWorker(config))
-                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.patience))
+                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.warn_after))
         except BaseException:
             self.close()
             raise

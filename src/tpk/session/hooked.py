@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import tensorflow as tf
 
 from tpk.graph.fetches import structure_key
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.session.plan import Call, CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
 from tpk.session.request import Feed, is_constant, merge_requests
 
@@ -30,7 +30,7 @@ SessionRunValues = tf.compat.v1.train.SessionRunValues
 MAX_PLANS = 64
 """How many structures of requests are kept compiled: each may hold an executor of the whole graph."""
 
-_NO_FEEDS = StandingFeeds(())
+_NO_FEEDS = ReusableFeeds(())
 _NO_PLAN = (None, _NO_FEEDS, None)
 
 _Outcome = tuple[list[Any], Any, Any]
@@ -80,7 +80,7 @@ class HookedSession:
         self._original_args = SessionRunArgs(None)
         # By identity, for requests that are the same objects each time; each entry keeps its requests alive, so
         # that their ids stay theirs. By structure, for all others.
-        self._constant_plans: dict[tuple[int, ...], tuple[RunPlan, StandingFeeds, tuple[Any, ...]]] = {}
+        self._constant_plans: dict[tuple[int, ...], tuple[RunPlan, ReusableFeeds, tuple[Any, ...]]] = {}
         self._plans: OrderedDict[Any, RunPlan] = OrderedDict()
         # Structures that came when there were plans enough, of late: who comes again is worth one.
         self._passed: OrderedDict[Any, None] = OrderedDict()
@@ -159,9 +159,9 @@ class HookedSession:
         """Run all requests at once; return the results of each, and the options and metadata of the run."""
         is_plain = feed_dict is None and options is None and run_metadata is None
         if is_plain:
-            plan, standing, _ = self._constant_plans.get(tuple(map(id, requests)), _NO_PLAN)
+            plan, reusable, _ = self._constant_plans.get(tuple(map(id, requests)), _NO_PLAN)
             if plan is not None:
-                return self._call(plan, standing.arrays), None, None
+                return self._call(plan, reusable.arrays), None, None
 
         fetches, feeds, options = merge_requests(requests, feed_dict, options, self._owner)
         plan = self._find_plan(fetches, feeds)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import SessionError
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import ReusableFeeds
 
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 
@@ -111,10 +111,10 @@ def merge_run_options(options: Iterable[Any]) -> Any | None:
 
 
 def is_constant(request: Any) -> bool:
-    """Whether `request` can be told by its identity alone, because nothing in it can change but standing feeds."""
+    """Whether `request` can be told by its identity alone, because nothing in it can change but reusable feeds."""
     if isinstance(request, tuple):
         return all(map(is_constant, request))
-    return request is None or isinstance(request, str | tf.Operation | tf.Tensor | StandingFeeds)
+    return request is None or isinstance(request, str | tf.Operation | tf.Tensor | ReusableFeeds)
 
 
 def own(value: Any) -> Any:

@@ -19,8 +19,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import is_gpu
-from tpk.graph.sums import sum_in_order
 
 Column = list[Any]
 """One tensor of each tower."""

@@ -44,8 +44,8 @@ def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradi
             is_free = is_read and not isinstance(gradient, tf.IndexedSlices)
             (certain if is_free else doubtful).append((op, is_read))
     if doubtful:
-        of_costs = ops_run_for(costs)
-        of_updates = ops_run_for(_update_ops())
+        of_costs = set(ops_run_for(costs))
+        of_updates = set(ops_run_for(_update_ops()))
         certain += [(op, is_read) for op, is_read in doubtful if op in of_costs or (is_read and op in of_updates)]
     reads = [op for op, _ in certain]
     return tf.control_dependencies([tf.group(*reads, name="reads")]) if reads else nullcontext()

@@ -505,7 +505,7 @@ def check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> N
 
 
 def check_no_hooks(trainer_class: type) -> None:
-    """See to it that no method of a class of trainers looks like a hook, which nobody would call: a trainer is no callback.
+    """See to it that no method of a class of trainers looks like a hook: nobody would call it.
 
     Raises:
         HookError: if one does; it names it.

@@ -11,15 +11,12 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.checkpoint.encoding import encode
-from tpk.dataflow.base import check_iterable
+from tpk.dataflow.base import check_iterable, flow_length
 from tpk.dataflow.batch import BatchData
 from tpk.errors import CheckpointError, ConfigError, InputError, TowerError, add_note
-from tpk.input_source.base import InputSource
+from tpk.input_source.base import FlowInput, InputSource, ProxyInput
 from tpk.input_source.batch_queue import BatchQueueInput
 from tpk.input_source.feed import FeedInput
-from tpk.input_source.flow_facts import flow_size
-from tpk.input_source.flow_input import FlowInput
-from tpk.input_source.proxy import ProxyInput
 from tpk.input_source.tensor import TensorInput
 from tpk.plugin import HookManager
 from tpk.session.hooked import HookedSession
@@ -254,11 +251,11 @@ class EvaluationData:
             return
         flow, left_out, remedy = source.flow, 0, ""
         if isinstance(source, BatchQueueInput):
-            left_out = (flow_size(flow) or 0) % source.batch_size
+            left_out = (flow_length(flow) or 0) % source.batch_size
             left_out *= any(spec.shape[0] is not None for spec in signature)
             remedy = "let the inputs' first dimension be None"
         elif isinstance(flow, BatchData) and not flow.remainder:
-            left_out = (flow_size(flow.flow) or 0) % flow.batch_size
+            left_out = (flow_length(flow.flow) or 0) % flow.batch_size
             remedy = "give BatchData remainder=True"
         if left_out:
             logger.warning(

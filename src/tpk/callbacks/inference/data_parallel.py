@@ -12,7 +12,7 @@ from tpk.callbacks.inference.data import FailuresOfModel
 from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.inference.runner import InferenceRunner
 from tpk.graph.devices import Devices, resolve_devices
-from tpk.graph.standing_feeds import StandingFeeds
+from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
 from tpk.session.hooked import HookedSession
@@ -60,7 +60,7 @@ class DataParallelInferenceRunner(InferenceRunner):
         self._devices = None if devices is None else resolve_devices(devices)
         self._take: tuple[Any, ...] = ()
         # For each number of towers what is fetched, and fed.
-        self._rounds: list[tuple[Any, StandingFeeds]] = []
+        self._rounds: list[tuple[Any, ReusableFeeds]] = []
         self._towers_session: HookedSession | None = None
 
     def _build(self, trainer: Any) -> None:
@@ -74,7 +74,7 @@ class DataParallelInferenceRunner(InferenceRunner):
         for index, device in enumerate(devices):
             fetches.append(self._build_tower(trainer, f"{name}/{index}", None, device))
             placeholders.extend(trainer.towers[f"{name}/{index}"].inputs)
-            self._rounds.append((tuple(fetches), StandingFeeds(list(placeholders))))
+            self._rounds.append((tuple(fetches), ReusableFeeds(list(placeholders))))
 
     def _start(self, trainer: Any) -> None:
         """Start the data."""

@@ -1,1 +1,1 @@
-"""Dataflows in other processes and threads."""
+"""Dataflows in worker processes and threads: ``*_map`` for a function, ``*_runner`` for a whole flow."""

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tpk.dataflow.parallel.receiver import Receiver
-from tpk.dataflow.parallel.sender import Sender
+from tpk.dataflow.parallel.transport.receiver import Receiver
+from tpk.dataflow.parallel.transport.sender import Sender
 
 
 @attrs.frozen

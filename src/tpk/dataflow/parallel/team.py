@@ -1,4 +1,4 @@
-"""Several workers that deliver the shares of one flow, in turn."""
+"""Team of workers that deliver the shares of one flow, in turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 
-from tpk.dataflow.parallel.wire import END_OF_PASS
+from tpk.dataflow.parallel.transport.wire import END_OF_PASS
 
 MemberT = TypeVar("MemberT", bound="Member")
 

@@ -1,4 +1,4 @@
-"""A function applied by threads to the datapoints of a flow."""
+"""Map by threads: a function applied to the datapoints of a flow."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from tpk.dataflow.base import error_of_data, may_refill
+from tpk.dataflow.base import check_positive, error_of_data, may_refill
 from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.parallel.flow_runner import check_positive
-from tpk.dataflow.parallel.parallel_map import ParallelMap
+from tpk.dataflow.parallel.map_base import ParallelMap
 
 
 class MultiThreadMapData(ParallelMap):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,54 @@ class ColumnLayout:
         if self.kind == "dict":
             return dict(zip(self.names, values, strict=True))
         return _KINDS[self.kind](values)
+
+
+class Columns:
+    """Collects datapoints that are all built alike, component by component.
+
+    Args:
+        owner: who collects, for messages.
+        names: of the columns; see `ColumnLayout.of`.
+
+    Attributes:
+        layout: how the datapoints are built; None before the first.
+        all: the columns; empty before the first datapoint.
+        count: how many datapoints have been collected.
+    """
+
+    def __init__(self, owner: str, names: Sequence[str] | None = None) -> None:
+        self.layout: ColumnLayout | None = None
+        self.all: list[Column] = []
+        self.count = 0
+        self._owner = owner
+        self._names = names
+
+    def add(self, datapoint: Any) -> int:
+        """Take one more datapoint; return its size in bytes.
+
+        Raises:
+            InputError: it does not fit those before, or cannot be stored.
+        """
+        if self.layout is None:
+            self.layout = ColumnLayout.of(datapoint, self._owner, self._names)
+            self.all = [Column(name, self._owner) for name in self.layout.names]
+        values = self.layout.values(datapoint, self.count, self._owner)
+        size = sum(column.add(value, self.count) for column, value in zip(self.all, values, strict=True))
+        self.count += 1
+        return size
+
+    def describe(self, flow: Iterable[Any]) -> str:
+        """Return the layout and the number of the datapoints, as `ColumnLayout.from_json` reads them.
+
+        Args:
+            flow: where they came from, for messages.
+
+        Raises:
+            InputError: there was no datapoint.
+        """
+        if self.layout is None:
+            raise InputError(f"{self._owner}: the flow {type(flow).__name__} has no datapoint, so nothing was saved")
+        return self.layout.to_json(self.count)
 
 
 class Column:

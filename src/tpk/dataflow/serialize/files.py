@@ -1,4 +1,4 @@
-"""What all serializers share: a file appears when it is complete, and a flow that reads one at random."""
+"""Files of datapoints, which appear when they are complete, and flows that read them at random."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from tpk.dataflow.base import check_iterable, reset_state
+from tpk.dataflow.base import check_iterable, flow_length, reset_state
 from tpk.dataflow.position import close_iterator
 from tpk.dataflow.sources import DataFromList
 from tpk.errors import ConfigError, InputError
@@ -51,10 +51,7 @@ def datapoints_with_progress(flow: Iterable[Any], path: str, owner: str) -> Iter
     """Iterate a flow once, from `reset_state` on; where its length is known, a bar shows how far it is."""
     check_iterable(flow, owner)
     reset_state(flow)
-    try:
-        total = len(flow)  # type: ignore[arg-type]
-    except (TypeError, NotImplementedError):
-        total = None
+    total = flow_length(flow)
     iterator = iter(flow)
     try:
         # With None, tqdm is silent where there is no terminal.

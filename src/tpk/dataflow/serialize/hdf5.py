@@ -11,7 +11,7 @@ import numpy as np
 from tpk.dataflow.base import DataFlow
 from tpk.dataflow.memory import aligned_empty
 from tpk.dataflow.optional import import_optional
-from tpk.dataflow.serialize.columns import Column, ColumnLayout
+from tpk.dataflow.serialize.columns import ColumnLayout, Columns
 from tpk.dataflow.serialize.files import FileFlow, FileItems, datapoints_with_progress, written_atomically
 from tpk.errors import InputError
 
@@ -51,23 +51,15 @@ class HDF5Serializer:
         h5py = import_optional("h5py", "hdf5", owner)
         path = os.fspath(path)
         with written_atomically(path, owner) as partial, h5py.File(partial, "w") as file:
-            layout = None
-            columns: list[Column] = []
-            count = held_bytes = 0
+            columns = Columns(owner, data_paths)
+            held_bytes = 0
             for datapoint in datapoints_with_progress(flow, path, owner):
-                if layout is None:
-                    layout = ColumnLayout.of(datapoint, owner, data_paths)
-                    columns = [Column(name, owner) for name in layout.names]
-                for column, value in zip(columns, layout.values(datapoint, count, owner), strict=True):
-                    held_bytes += column.add(value, count)
-                count += 1
+                held_bytes += columns.add(datapoint)
                 if held_bytes >= _BLOCK_BYTES:
                     _append(h5py, file, columns)
                     held_bytes = 0
-            if layout is None:
-                raise InputError(f"{owner}: the flow {type(flow).__name__} has no datapoint, so nothing was saved")
             _append(h5py, file, columns)
-            file.attrs[_LAYOUT] = layout.to_json(count)
+            file.attrs[_LAYOUT] = columns.describe(flow)
 
     @staticmethod
     def load(
@@ -150,8 +142,8 @@ def _row(dataset: Any, index: int) -> Any:
     return row
 
 
-def _append(h5py: Any, file: Any, columns: list[Column]) -> None:
-    for column in columns:
+def _append(h5py: Any, file: Any, columns: Columns) -> None:
+    for column in columns.all:
         block = column.take()
         if column.name not in file:
             row_bytes = max(1, block[:1].nbytes)

@@ -14,8 +14,8 @@ import attrs
 import numpy as np
 
 from tpk.dataflow.base import DataFlow
-from tpk.dataflow.memory import aligned_empty
-from tpk.dataflow.serialize.columns import Column, ColumnLayout
+from tpk.dataflow.memory import aligned_copy
+from tpk.dataflow.serialize.columns import ColumnLayout, Columns
 from tpk.dataflow.serialize.files import FileFlow, FileItems, datapoints_with_progress, written_atomically
 from tpk.errors import InputError
 
@@ -51,22 +51,14 @@ class NumpySerializer:
         owner = "NumpySerializer"
         path = os.fspath(path)
         with written_atomically(path, owner) as partial:
-            layout = None
-            columns: list[Column] = []
-            count = 0
+            columns = Columns(owner)
             for datapoint in datapoints_with_progress(flow, path, owner):
-                if layout is None:
-                    layout = ColumnLayout.of(datapoint, owner)
-                    columns = [Column(name, owner) for name in layout.names]
-                for column, value in zip(columns, layout.values(datapoint, count, owner), strict=True):
-                    column.add(value, count)
-                count += 1
-            if layout is None:
-                raise InputError(f"{owner}: the flow {type(flow).__name__} has no datapoint, so nothing was saved")
-            arrays = {f"column_{place}": column.take() for place, column in enumerate(columns)}
+                columns.add(datapoint)
+            layout = np.array(columns.describe(flow))
+            arrays = {f"column_{place}": column.take() for place, column in enumerate(columns.all)}
             text = {name: array.astype(str) for name, array in arrays.items() if array.dtype.hasobject}
             with open(partial, "wb") as file:  # by its name, NumPy would add .npz to it
-                np.savez(file, allow_pickle=False, **{**arrays, **text, _LAYOUT: np.array(layout.to_json(count))})
+                np.savez(file, allow_pickle=False, **{**arrays, **text, _LAYOUT: layout})
 
     @staticmethod
     def load(
@@ -155,6 +147,4 @@ def _own_copy(value: Any) -> Any:
     """
     if not isinstance(value, np.ndarray) or value.dtype.hasobject:
         return str(value) if isinstance(value, np.str_) else value
-    copy = aligned_empty(value.shape, value.dtype)
-    copy[...] = value
-    return copy
+    return aligned_copy(value)

@@ -1,4 +1,4 @@
-"""The key by which a sender and a receiver of datapoints know each other, and the pairs of keys for CURVE."""
+"""Key by which a sender and a receiver of datapoints know each other, and the pairs of keys for CURVE."""
 
 from __future__ import annotations
 

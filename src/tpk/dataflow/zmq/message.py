@@ -1,4 +1,4 @@
-"""What a sender and a receiver of datapoints say to each other over ZeroMQ."""
+"""Messages between a sender and a receiver of datapoints over ZeroMQ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tpk.dataflow.memory import aligned_empty
+from tpk.dataflow.memory import aligned_copy
 from tpk.errors import InputError
 
 HEARTBEAT = 0.5
@@ -101,12 +101,5 @@ def unpack_datapoint(parts: Sequence[Any]) -> Any:
     ZeroMQ puts what it receives at addresses that are no multiple of 64 bytes, so that TensorFlow would copy it
     under way; copied here, it can be changed in place, too, and keeps no message alive.
     """
-    buffers = [_aligned_copy(part) for part in parts[1:]]
+    buffers = [aligned_copy(np.frombuffer(part, np.uint8)) for part in parts[1:]]
     return pickle.loads(parts[0], buffers=buffers)
-
-
-def _aligned_copy(part: Any) -> np.ndarray[Any, Any]:
-    received = np.frombuffer(part, np.uint8)
-    copy = aligned_empty(received.shape, np.uint8)
-    np.copyto(copy, received)
-    return copy

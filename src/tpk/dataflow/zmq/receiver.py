@@ -1,4 +1,4 @@
-"""A dataflow whose datapoints come from other processes or machines."""
+"""Receiver of datapoints from other processes or machines, as a dataflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from tpk.dataflow.base import DataFlow
+from tpk.dataflow.base import DataFlow, check_at_least
 from tpk.dataflow.optional import import_optional
 from tpk.dataflow.zmq.key import check_key
 from tpk.dataflow.zmq.message import HEARTBEAT, Kind, Message, unpack_datapoint
@@ -41,7 +41,7 @@ class RemoteDataZMQ(DataFlow):
         key: a secret that sender and receiver share, by default that of this user; see `send_dataflow_zmq`. Nothing
             is unpickled of what those send who do not know it.
         senders: how many there are at least.
-        patience: seconds; when a wait for data has lasted so long and a sender has given no sign of life all
+        timeout: seconds; when a wait for data has lasted so long and a sender has given no sign of life all
             the while, this is an error. A slow sender gives signs of life.
 
     Raises:
@@ -65,23 +65,22 @@ class RemoteDataZMQ(DataFlow):
         *,
         key: bytes | str | None = None,
         senders: int = 1,
-        patience: float = 60.0,
+        timeout: float = 60.0,
     ) -> None:
         owner = type(self).__name__
         self._given_addresses = check_addresses(address, owner)
         self._key = check_key(key, owner)
         self._zmq = import_optional("zmq", "zmq", owner)
-        if senders < 1:
-            raise ConfigError(f"{owner}: senders must be 1 or more, not {senders}")
-        if patience < 2 * HEARTBEAT:
+        check_at_least(self, 1, senders=senders)
+        if timeout < 2 * HEARTBEAT:
             raise ConfigError(
-                f"{owner}: patience must be {2 * HEARTBEAT:g} s or more, not {patience:g}: "
+                f"{owner}: timeout must be {2 * HEARTBEAT:g} s or more, not {timeout:g}: "
                 f"senders give a sign of life each {HEARTBEAT:g} s"
             )
         self.hwm = hwm
         self.bind = bind
         self.senders = senders
-        self.patience = patience
+        self.timeout = timeout
         self._forget_sockets()
 
     def _forget_sockets(self) -> None:
@@ -245,7 +244,7 @@ class RemoteDataZMQ(DataFlow):
 
     def _check_signs_of_life(self, roll: Mapping[bytes, _Sender], ended: int, wait: _Wait) -> None:
         now = time.monotonic()
-        if now - wait.began < self.patience:
+        if now - wait.began < self.timeout:
             return
         me = f"{type(self).__name__} at {', '.join(self.addresses)}"
         strangers = 0 if self._sockets is None else self._sockets.strangers
@@ -253,17 +252,17 @@ class RemoteDataZMQ(DataFlow):
         hint += f"; {self._dropped} messages were not understood" if self._dropped else ""
         if not roll:
             raise InputError(
-                f"{me} waited {self.patience:g} s (its patience) for data, and only {ended} of {self.senders} "
-                f"senders came{hint}; start them, or give it more patience"
+                f"{me} waited {self.timeout:g} s (its timeout) for data, and only {ended} of {self.senders} "
+                f"senders came{hint}; start them, or give it a longer timeout"
             )
         for sender in roll.values():
-            if now - max(sender.heard, wait.began) >= self.patience:
+            if now - max(sender.heard, wait.began) >= self.timeout:
                 raise InputError(
-                    f"{me}: the sender {sender.name!r} has given no sign of life for {self.patience:g} s (the "
-                    f"patience), after {sender.expected} datapoints; it died, or the network did{hint}. A sender "
+                    f"{me}: the sender {sender.name!r} has given no sign of life for {self.timeout:g} s (the "
+                    f"timeout), after {sender.expected} datapoints; it died, or the network did{hint}. A sender "
                     "with the same name= that begins within that time takes its place"
                 )
-        if now - wait.warned >= self.patience:
+        if now - wait.warned >= self.timeout:
             wait.warned = now
             names = ", ".join(sender.name for sender in roll.values())
             logger.warning("%s has waited %.0f s for data; alive, but slow: %s", me, now - wait.began, names)

@@ -1,4 +1,4 @@
-"""Send a dataflow to another process or machine."""
+"""Sender of a dataflow to another process or machine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
-from tpk.dataflow.base import check_iterable, reset_state
+from tpk.dataflow.base import check_iterable, check_positive, reset_state
 from tpk.dataflow.optional import import_optional
 from tpk.dataflow.position import close_iterator
 from tpk.dataflow.zmq.key import check_key
 from tpk.dataflow.zmq.message import HEARTBEAT, Kind, Message, pack_datapoint
 from tpk.dataflow.zmq.sockets import Sockets, check_addresses
-from tpk.errors import ConfigError, InputError, add_note
+from tpk.errors import InputError, add_note
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def send_dataflow_zmq(
     *,
     key: bytes | str | None = None,
     name: str | None = None,
-    patience: float = 60.0,
+    warn_after: float = 60.0,
 ) -> None:
     """Send one pass over a flow to a [`RemoteDataZMQ`][tpk.dataflow.RemoteDataZMQ], and return when it has it all.
 
@@ -59,7 +59,7 @@ def send_dataflow_zmq(
         key: a secret that sender and receiver share, such as that of `secrets.token_hex`; see above.
         name: who this is, for the receiver's messages. A sender that begins again under a name takes the
             place of the one that died. By default host, process and thread.
-        patience: seconds after which a warning says that nobody takes the data; also how long an error waits to be
+        warn_after: seconds after which a warning says that nobody takes the data; also how long an error waits to be
             taken.
 
     Raises:
@@ -74,7 +74,7 @@ def send_dataflow_zmq(
         ```
     """
     check_iterable(flow, "send_dataflow_zmq")
-    with closing(_Outlet(address, hwm, bind, key, name, patience)) as outlet:
+    with closing(_Outlet(address, hwm, bind, key, name, warn_after)) as outlet:
         try:
             reset_state(flow)
             iterator = iter(flow)
@@ -84,7 +84,7 @@ def send_dataflow_zmq(
             finally:
                 close_iterator(iterator, flow)
         except Exception as error:
-            outlet.fail(error, patience)
+            outlet.fail(error, warn_after)
             raise
         except BaseException as error:  # Ctrl-C, say: nobody wants to wait for long
             outlet.fail(error, 2 * HEARTBEAT)
@@ -102,17 +102,16 @@ class _Outlet:
         bind: bool,
         key: bytes | str | None,
         name: str | None,
-        patience: float,
+        warn_after: float,
     ) -> None:
         owner = "send_dataflow_zmq"
         addresses = check_addresses(address, owner)
         own_key = check_key(key, owner)
         self._zmq = import_optional("zmq", "zmq", owner)
-        if patience <= 0:
-            raise ConfigError(f"{owner}: patience must be more than 0 s, not {patience:g}")
+        check_positive(owner, warn_after=warn_after)
         self._id = uuid.uuid4().bytes
         self._name = name or f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
-        self._patience = patience
+        self._warn_after = warn_after
         self._sockets = Sockets(self._zmq, "DEALER", addresses, hwm, bind, own_key, owner)
         self._addresses = dict(zip(self._sockets.all, addresses, strict=True))
         self._sent = dict.fromkeys(self._sockets.all, 0)
@@ -162,13 +161,13 @@ class _Outlet:
 
     def _wait_for_room(self) -> Any:
         while True:
-            ready = self._sockets.poll(self._zmq.POLLOUT, self._patience)
+            ready = self._sockets.poll(self._zmq.POLLOUT, self._warn_after)
             if ready:
                 return next(one for one in self._turns if one in ready)
             logger.warning(
                 "send_dataflow_zmq: nobody at %s has taken a datapoint for %g s; still waiting%s",
                 ", ".join(self._addresses.values()),
-                self._patience,
+                self._warn_after,
                 self._hint(),
             )
 
@@ -182,7 +181,7 @@ class _Outlet:
                     self._send_if_there_is_room(one, Message(kind, self._id, self._sent[one], self._name, [content]))
                 confirmed = self._sockets.poll(self._zmq.POLLIN, HEARTBEAT, waiting)
                 waiting = [one for one in waiting if one not in confirmed]
-                if waiting and time.monotonic() - warned >= self._patience:
+                if waiting and time.monotonic() - warned >= self._warn_after:
                     warned = time.monotonic()
                     logger.warning(
                         "send_dataflow_zmq: all is sent, but nobody at %s has taken the last of it; still waiting%s",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
-class StandingFeeds(Mapping[Any, Any]):
+class ReusableFeeds(Mapping[Any, Any]):
     """A feed dict that stays one object, in which the values of the next run are put before each.
 
     A hook that returns one and the same request with it in each step costs the session next to nothing: the merged

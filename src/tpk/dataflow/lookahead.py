@@ -1,4 +1,4 @@
-"""The base of dataflows that hold datapoints back, and yet can say where they stand."""
+"""Base of the dataflows that take datapoints ahead of what they deliver, and yet can say where they stand."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tpk.dataflow.base import StatefulProxyDataFlow
 logger = logging.getLogger(__name__)
 
 
-class HoldingProxyDataFlow(StatefulProxyDataFlow):
-    """A proxy that holds datapoints back: it goes on from where it held none, by delivering again in silence.
+class LookaheadDataFlow(StatefulProxyDataFlow):
+    """A proxy that takes datapoints ahead of what it delivers; a resumed one takes them again, and delivers in silence.
 
-    Its state is where the flow beneath stood when nothing was held, and how many datapoints were delivered since. It
-    holds nothing at the beginning of a pass; a subclass that holds nothing at other times too says so.
+    Its state is where the flow beneath stood when all that was taken had been delivered, and how many datapoints were
+    delivered since. So it is at the beginning of a pass; a subclass that has caught up at other times, too, says so.
 
     Example:
         ```python
-        class Pairs(HoldingProxyDataFlow):
+        class Pairs(LookaheadDataFlow):
             def deliver(self, datapoints):
                 for first in datapoints:
                     second = next(datapoints, None)
                     yield [first, second]
-                    self.holds_nothing()
+                    self.caught_up()
         ```
     """
 
@@ -34,9 +34,9 @@ class HoldingProxyDataFlow(StatefulProxyDataFlow):
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
         """Deliver a pass, given what the flow beneath delivers."""
 
-    def holds_nothing(self) -> None:
+    def caught_up(self) -> None:
         """Say that what was taken from the flow beneath so far has been delivered."""
-        self.place = {"held_nothing": self.upstream.state_dict(), "since": 0}
+        self.place = {"caught_up": self.upstream.state_dict(), "since": 0}
 
     def __iter__(self) -> Iterator[Any]:
         for datapoint in self._start():
@@ -48,7 +48,7 @@ class HoldingProxyDataFlow(StatefulProxyDataFlow):
         """Return what is to be delivered in this pass: all, or what comes after the place that was loaded."""
         place = self.begin()
         datapoints = iter(self.upstream)
-        self.holds_nothing()
+        self.caught_up()
         delivered = self.deliver(datapoints)
         if place is not None and place["since"]:
             for _ in islice(delivered, place["since"]):
@@ -70,11 +70,11 @@ class HoldingProxyDataFlow(StatefulProxyDataFlow):
         """Return where the iteration under way stands."""
         state = super().state_dict()
         if self.place is not None:
-            del state["upstreams"]  # it is further on, by what is held
+            del state["upstreams"]  # it is further on, by what was taken ahead
             state["place"] = dict(self.place)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on from there."""
         place = state["place"]
-        super().load_state_dict({"upstreams": [place["held_nothing"]], **state} if place is not None else state)
+        super().load_state_dict({"upstreams": [place["caught_up"]], **state} if place is not None else state)

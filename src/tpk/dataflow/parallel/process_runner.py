@@ -1,14 +1,15 @@
-"""A whole flow in worker processes."""
+"""Worker processes that run a whole flow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from tpk.dataflow.parallel.flow_runner import FlowRunner, RunFlow, check_positive
-from tpk.dataflow.parallel.process import WorkerProcess, stop_all
+from tpk.dataflow.base import check_positive
+from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
 from tpk.dataflow.parallel.seeding import GlobalRandom, SeededWork
 from tpk.dataflow.parallel.team import Team, TeamState
+from tpk.dataflow.parallel.worker_process import WorkerProcess, stop_all
 
 
 class MultiProcessRunner(FlowRunner[WorkerProcess]):
@@ -31,7 +32,7 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         flow: any iterable of datapoints that can be pickled.
         num_proc: how many workers.
         num_prefetch: how many datapoints each worker is ahead at most; by default up to 64 of them, in 64 MB.
-        patience: seconds without a datapoint until a warning tells at which line the worker is.
+        warn_after: seconds without a datapoint until a warning tells at which line the worker is.
         seed: what the global random numbers of Python and NumPy start from in each worker (those of the flow have
             their own seed); by default drawn, or derived from the run's.
 
@@ -52,14 +53,14 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         flow: Iterable[Any],
         num_proc: int,
         num_prefetch: int | None = None,
-        patience: float = 60.0,
+        warn_after: float = 60.0,
         seed: int | None = None,
     ) -> None:
-        check_positive(self, num_proc=num_proc, num_prefetch=num_prefetch, patience=patience)
+        check_positive(self, num_proc=num_proc, num_prefetch=num_prefetch, warn_after=warn_after)
         super().__init__(flow, num_proc, seed)
         self.num_proc = num_proc
         self.num_prefetch = num_prefetch
-        self.patience = patience
+        self.warn_after = warn_after
 
     def _start(self, state: TeamState) -> Team[WorkerProcess]:
         workers: list[WorkerProcess] = []
@@ -68,7 +69,7 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
                 name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
                 worker_key = (*self.worker, index)
                 work = SeededWork(RunFlow(self._share(index), start, GlobalRandom()), self.seed, worker_key)
-                workers.append(WorkerProcess(name, work, self.num_prefetch, self.patience))
+                workers.append(WorkerProcess(name, work, self.num_prefetch, self.warn_after))
         except BaseException:
             stop_all(workers)
             raise

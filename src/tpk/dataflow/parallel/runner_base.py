@@ -1,4 +1,4 @@
-"""What the runners of whole flows have in common: workers that deliver shares of it in turn."""
+"""Base of the flows that run whole flows in workers, which deliver shares of them in turn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 
-from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, reset_state, shard
+from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, flow_length, reset_state, shard
 from tpk.dataflow.parallel.seeding import GlobalRandom
 from tpk.dataflow.parallel.team import MemberT, Team, TeamState, WorkerState
-from tpk.dataflow.parallel.wire import END_OF_PASS
+from tpk.dataflow.parallel.transport.wire import END_OF_PASS
 from tpk.dataflow.position import Position
-from tpk.errors import ConfigError, InputError
+from tpk.errors import InputError
 
 STATE_EVERY, STATE_SECONDS = 16, 0.005
 """How many datapoints a worker delivers, and for how many seconds, between two reports of where its flow stands; a
@@ -119,7 +119,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         return self._start(state)
 
     def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
-        size, delivered = self._size_of_pass(team), 0
+        size, delivered = None if team.in_pass else flow_length(self), 0
         finished = False
         try:
             for datapoint in team:
@@ -143,12 +143,6 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
                 self.close()
         if not finished and delivered != size:
             raise iteration_is_over(self)
-
-    def _size_of_pass(self, team: Team[MemberT]) -> int | None:
-        try:
-            return None if team.in_pass else len(self)
-        except (TypeError, NotImplementedError):
-            return None
 
 
 class DatapointSender(Protocol):
@@ -225,14 +219,3 @@ def iteration_is_over(flow: object) -> InputError:
         f"this iteration of {kind} is over: the flow was iterated anew, or closed. Its workers serve one consumer at "
         f"a time; make another {kind} for a second one, such as a validation."
     )
-
-
-def check_positive(owner: object, **numbers: float | None) -> None:
-    """Make sure that each of the numbers is positive, or None.
-
-    Raises:
-        ConfigError: one is not.
-    """
-    for name, number in numbers.items():
-        if number is not None and not number > 0:
-            raise ConfigError(f"{type(owner).__name__}: {name} must be positive, not {number!r}")

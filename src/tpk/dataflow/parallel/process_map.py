@@ -1,4 +1,4 @@
-"""A function applied by worker processes to the datapoints of a flow."""
+"""Map by worker processes: a function applied to the datapoints of a flow."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import attrs
 
-from tpk.dataflow.base import RNGDataFlow
-from tpk.dataflow.parallel.flow_runner import check_positive, iteration_is_over
-from tpk.dataflow.parallel.parallel_map import ParallelMap
-from tpk.dataflow.parallel.process import WorkerProcess, stop_all
-from tpk.dataflow.parallel.receiver import Receiver
+from tpk.dataflow.base import RNGDataFlow, check_positive
+from tpk.dataflow.parallel.map_base import ParallelMap
+from tpk.dataflow.parallel.runner_base import iteration_is_over
 from tpk.dataflow.parallel.seeding import SeededWork
-from tpk.dataflow.parallel.sender import Sender
+from tpk.dataflow.parallel.transport.receiver import Receiver
+from tpk.dataflow.parallel.transport.sender import Sender
+from tpk.dataflow.parallel.worker_process import WorkerProcess, stop_all
 
 
 class MultiProcessMapData(ParallelMap, RNGDataFlow):
@@ -32,7 +32,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         map_func: takes a datapoint, returns one or None; may be a lambda or closure.
         buffer_size: how many datapoints are under way at most, each of them taken from the flow; by default 4 a worker.
         ordered: whether the results come in the order of the flow, or as soon as they are there.
-        patience: seconds without a result until a warning tells at which line the worker is.
+        warn_after: seconds without a result until a warning tells at which line the worker is.
         seed: what the global random numbers of Python and NumPy start from in each worker; by default drawn, or derived
             from the run's.
 
@@ -54,14 +54,14 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         map_func: Callable[[Any], Any],
         buffer_size: int | None = None,
         ordered: bool = True,
-        patience: float = 60.0,
+        warn_after: float = 60.0,
         seed: int | None = None,
     ) -> None:
-        check_positive(self, num_proc=num_proc, buffer_size=buffer_size, patience=patience)
+        check_positive(self, num_proc=num_proc, buffer_size=buffer_size, warn_after=warn_after)
         ParallelMap.__init__(self, flow, map_func, max(buffer_size or 4 * num_proc, num_proc), ordered)
         RNGDataFlow.__init__(self, seed)
         self.num_proc = num_proc
-        self.patience = patience
+        self.warn_after = warn_after
         self._workers: list[WorkerProcess] = []
         self._is_in_pass = False
 
@@ -123,7 +123,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         for task in oldest.values():
             if task[1].results.has_message:
                 return task
-        ready = wait([worker.fileno() for _, worker in oldest.values()], self.patience)
+        ready = wait([worker.fileno() for _, worker in oldest.values()], self.warn_after)
         for task in oldest.values():
             if task[1].fileno() in ready:
                 return task
@@ -134,7 +134,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
             for index in range(self.num_proc):
                 name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
                 work = SeededWork(ApplyFunction(self.func), self.seed, (*self.worker, index))
-                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.patience))
+                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.warn_after))
         except BaseException:
             self.close()
             raise

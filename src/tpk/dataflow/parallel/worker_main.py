@@ -1,4 +1,4 @@
-"""What runs in a worker process.
+"""Main function of a worker process.
 
 It is started as a fresh interpreter that imports neither the user's main module (which cloudpickle makes unnecessary)
 nor TensorFlow, unless the user's functions do.
@@ -24,10 +24,10 @@ from contextlib import suppress
 import attrs
 import cloudpickle
 
-from tpk.dataflow.parallel.block import BlockFile
-from tpk.dataflow.parallel.receiver import Receiver
-from tpk.dataflow.parallel.sender import Sender
-from tpk.dataflow.parallel.wire import LinkClosed
+from tpk.dataflow.parallel.transport.block import BlockFile
+from tpk.dataflow.parallel.transport.receiver import Receiver
+from tpk.dataflow.parallel.transport.sender import Sender
+from tpk.dataflow.parallel.transport.wire import LinkClosed
 
 if sys.platform != "win32":  # where there are no workers, but this module is imported all the same
     import fcntl

@@ -1,4 +1,4 @@
-"""The end of a link that receives datapoints: hands out views into shared memory, and tells when they are gone."""
+"""Receiving end of a link: hands out views into shared memory, and tells when they are gone."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tpk.dataflow.memory import aligned_empty
-from tpk.dataflow.parallel.block import BlockFile
-from tpk.dataflow.parallel.sender import AHEAD_BYTES, AHEAD_MAX, Layout
-from tpk.dataflow.parallel.wire import (
+from tpk.dataflow.memory import aligned_copy
+from tpk.dataflow.parallel.transport.block import BlockFile
+from tpk.dataflow.parallel.transport.wire import (
+    AHEAD_BYTES,
+    AHEAD_MAX,
     ARRAYS,
     BLOCK,
     DROP,
@@ -31,6 +32,7 @@ from tpk.dataflow.parallel.wire import (
     STATE,
     USED,
     WITH_PAYLOAD,
+    Layout,
     LinkClosed,
 )
 
@@ -209,7 +211,7 @@ class Receiver:
         whole = self._lease(number)
         arrays = [np.ndarray(shape, dtype, whole, offset) for shape, dtype, offset in layout.arrays]
         if self._kept > _MAX_KEPT:
-            arrays = [_copy(array) for array in arrays]
+            arrays = [aligned_copy(array) for array in arrays]
         if layout.container is list:
             return arrays
         return tuple(arrays) if layout.container is tuple else dict(zip(layout.names, arrays, strict=True))
@@ -221,13 +223,7 @@ class Receiver:
         whole = self._lease(number)
         buffers = [whole[offset : offset + length] for offset, length in spans]
         if self._kept > _MAX_KEPT:
-            buffers = [_copy(buffer) for buffer in buffers]
+            buffers = [aligned_copy(buffer) for buffer in buffers]
         if head is None:
             head = buffers.pop(0)
         return pickle.loads(head, buffers=buffers)
-
-
-def _copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    copy = aligned_empty(array.shape, array.dtype)
-    copy[...] = array
-    return copy

@@ -1,4 +1,4 @@
-"""A whole flow in threads."""
+"""Threads that run a whole flow."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, error_of_data, may_refill, seed_dataflow, shard
+from tpk.dataflow.base import DataFlow, check_positive, error_of_data, may_refill, seed_dataflow, shard
 from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.parallel.flow_runner import FlowRunner, RunFlow, check_positive
+from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
 from tpk.dataflow.parallel.team import Team, TeamState
-from tpk.dataflow.parallel.wire import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
+from tpk.dataflow.parallel.transport.wire import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
 from tpk.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
             iterate must have nothing in common.
         num_thread: how many threads.
         num_prefetch: how many datapoints each thread is ahead at most.
-        patience: seconds without a datapoint until a warning tells at which line the thread is.
+        warn_after: seconds without a datapoint until a warning tells at which line the thread is.
         seed: what the flows' randomness starts from, where they have not chosen a seed; by default drawn, or derived
             from the run's.
 
@@ -53,10 +53,10 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
         get_flow: Callable[[], Iterable[Any]],
         num_thread: int,
         num_prefetch: int = 4,
-        patience: float = 60.0,
+        warn_after: float = 60.0,
         seed: int | None = None,
     ) -> None:
-        check_positive(self, num_thread=num_thread, num_prefetch=num_prefetch, patience=patience)
+        check_positive(self, num_thread=num_thread, num_prefetch=num_prefetch, warn_after=warn_after)
         if not callable(get_flow):
             raise ConfigError(
                 f"MultiThreadRunner takes a function that returns a flow, not {get_flow!r}: each thread needs a flow "
@@ -65,7 +65,7 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
         super().__init__(get_flow(), num_thread, seed)
         self.get_flow = get_flow
         self.num_prefetch = num_prefetch
-        self.patience = patience
+        self.warn_after = warn_after
         self._shares: tuple[tuple[int, int, int], ...] = ()
 
     @property
@@ -90,7 +90,7 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
         threads = []
         for index, start in enumerate(state.workers):
             name = f"thread {index + 1} of {self.num_workers} of {type(self).__name__}"
-            threads.append(FlowThread(name, RunFlow(self._share(index), start), self.num_prefetch, self.patience))
+            threads.append(FlowThread(name, RunFlow(self._share(index), start), self.num_prefetch, self.warn_after))
         return Team(threads, state)
 
     def _stop(self, team: Team[FlowThread]) -> None:
@@ -109,13 +109,13 @@ class FlowThread:
         name: what messages call it.
         work: what it does.
         num_prefetch: how many datapoints it is ahead at most.
-        patience: seconds without a datapoint until a warning tells where the thread is.
+        warn_after: seconds without a datapoint until a warning tells where the thread is.
     """
 
-    def __init__(self, name: str, work: RunFlow, num_prefetch: int, patience: float) -> None:
+    def __init__(self, name: str, work: RunFlow, num_prefetch: int, warn_after: float) -> None:
         self.name = name
         self.owner = os.getpid()
-        self._patience = patience
+        self._warn_after = warn_after
         self._buffer = _Buffer(num_prefetch, may_refill(work.flow))
         self._state: Any = None
         self._items_since = 0
@@ -129,12 +129,12 @@ class FlowThread:
         Raises:
             Exception: what the flow raised.
         """
-        patience = self._patience
+        seconds = self._warn_after
         while True:
-            message = self._buffer.take(patience)
+            message = self._buffer.take(seconds)
             if message is None:
-                self._warn("has delivered nothing for", patience)
-                patience *= 2
+                self._warn("has delivered nothing for", seconds)
+                seconds *= 2
                 continue
             kind, value = message
             if kind == STATE:
@@ -151,9 +151,9 @@ class FlowThread:
 
     def wait(self) -> None:
         """Wait for the end of the thread after `stop`; but a thread that does not end in time is left behind."""
-        self._thread.join(self._patience)
+        self._thread.join(self._warn_after)
         if self._thread.is_alive():
-            self._warn("was told to end, and has not finished its datapoint for", self._patience)
+            self._warn("was told to end, and has not finished its datapoint for", self._warn_after)
 
     def _warn(self, what: str, seconds: float) -> None:
         frame = sys._current_frames().get(self._thread.ident or 0)
@@ -204,10 +204,10 @@ class _Buffer:
             self._messages.append((kind, value))
             self._changed.notify_all()
 
-    def take(self, patience: float) -> tuple[int, Any] | None:
+    def take(self, timeout: float) -> tuple[int, Any] | None:
         """Return the next message, or None if there is none in so many seconds."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._messages, patience):
+            if not self._changed.wait_for(lambda: self._messages, timeout):
                 return None
             message = self._messages.popleft()
             if message[0] in (OBJECT, END):

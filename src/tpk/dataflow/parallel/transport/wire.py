@@ -1,4 +1,4 @@
-"""What goes over the socket between two processes: short messages; the data itself is in shared memory.
+"""Messages over the socket between two processes: short ones; the data itself is in shared memory.
 
 Each message is a header (kind, number, value), followed by `value` bytes if its kind is one of `WITH_PAYLOAD`. From the
 sender of datapoints to the receiver:
@@ -20,6 +20,9 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import attrs
+import numpy as np
+
 HEADER = struct.Struct("<BxxxIQ")
 
 BLOCK, DROP, LAYOUT, FORGET, ARRAYS, OBJECT, END, STATE, LOG, ERROR, USED, FREE = range(1, 13)
@@ -27,8 +30,31 @@ WITH_PAYLOAD = frozenset({LAYOUT, OBJECT, STATE, LOG, ERROR})
 
 NO_BLOCK = 0xFFFFFFFF
 
+AHEAD_BYTES = 1 << 26
+"""How far a sender goes ahead unless told otherwise: so many bytes, but 2 to 64 datapoints."""
+AHEAD_MIN, AHEAD_MAX = 2, 64
+
 END_OF_PASS: Any = object()
 """What a receiver returns when the pass over the flow is over."""
+
+
+@attrs.frozen(eq=False)
+class Layout:
+    """How datapoints of one kind lie in a block.
+
+    Attributes:
+        number: what the wire calls it.
+        container: list, tuple or dict.
+        names: the keys of a dict, in order.
+        arrays: shape, dtype and offset in bytes of each component.
+        size: how many bytes all of them take.
+    """
+
+    number: int
+    container: type
+    names: tuple[Any, ...]
+    arrays: tuple[tuple[tuple[int, ...], np.dtype[Any], int], ...]
+    size: int
 
 
 class LinkClosed(Exception):

@@ -1,4 +1,4 @@
-"""A worker process, as its parent sees it."""
+"""Worker process, as its parent sees it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from typing import Any
 
 import cloudpickle
 
-from tpk.dataflow.parallel.block import BlockFile, create_file
-from tpk.dataflow.parallel.receiver import Receiver, RemoteFailure
-from tpk.dataflow.parallel.sender import Sender
-from tpk.dataflow.parallel.wire import LinkClosed
-from tpk.dataflow.parallel.worker import LENGTH, Job
+from tpk.dataflow.parallel.transport.block import BlockFile, create_file
+from tpk.dataflow.parallel.transport.receiver import Receiver, RemoteFailure
+from tpk.dataflow.parallel.transport.sender import Sender
+from tpk.dataflow.parallel.transport.wire import LinkClosed
+from tpk.dataflow.parallel.worker_main import LENGTH, Job
 from tpk.errors import ConfigError, InputError
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class WorkerProcess:
         work: what it does: called in the worker with a `Sender` and a `Receiver`. It and what belongs to it are sent
             there by cloudpickle.
         num_prefetch: how many results it is ahead at most; None for what fits.
-        patience: seconds without a result until a warning tells where the worker is.
+        warn_after: seconds without a result until a warning tells where the worker is.
 
     Attributes:
         owner: the process that started it, as `Member` has it.
@@ -64,11 +64,11 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, name: str, work: Callable[[Sender, Receiver], None], num_prefetch: int | None, patience: float
+        self, name: str, work: Callable[[Sender, Receiver], None], num_prefetch: int | None, warn_after: float
     ) -> None:
         self.name = name
         self.owner = os.getpid()
-        self._patience = self._next_patience = patience
+        self._warn_after = self._next_warning = warn_after
         job = _pickle_job(name, Job(work, num_prefetch))
         results, results_there = _socket_pair()
         tasks, tasks_there = _socket_pair()
@@ -100,7 +100,7 @@ class WorkerProcess:
             results.sendall(job)
         except OSError:
             self._raise_death()
-        results.settimeout(patience)
+        results.settimeout(warn_after)
 
     @property
     def pid(self) -> int:
@@ -128,7 +128,7 @@ class WorkerProcess:
             except RemoteFailure as failure:
                 self._raise(failure.payload)
             else:
-                self._next_patience = self._patience
+                self._next_warning = self._warn_after
                 return item
 
     def progress(self) -> tuple[Any, int]:
@@ -176,11 +176,11 @@ class WorkerProcess:
             "%s (process %d) has delivered nothing for %g s; it is %s",
             self.name,
             self.pid,
-            self._next_patience,
+            self._next_warning,
             self._ask_where_it_is(),
         )
-        self._next_patience *= 2
-        self._sockets[0].settimeout(self._next_patience)
+        self._next_warning *= 2
+        self._sockets[0].settimeout(self._next_warning)
 
     def _ask_where_it_is(self) -> str:
         # Before it is ready for the signal, that would kill it.
@@ -244,7 +244,7 @@ def _command_line(arguments: list[int]) -> list[str]:
     # What can be imported here can be imported there. The path is set before anything is imported.
     path = [entry for entry in sys.path if isinstance(entry, str)]
     code = (
-        f"import sys; sys.path[:] = {path!r}; from tpk.dataflow.parallel.worker import main; "
+        f"import sys; sys.path[:] = {path!r}; from tpk.dataflow.parallel.worker_main import main; "
         f"main({', '.join(map(str, arguments))})"
     )
     executable = spawn.get_executable()

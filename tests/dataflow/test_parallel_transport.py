@@ -19,10 +19,10 @@ import pytest
 
 from tpk.dataflow import DataFromGenerator, DataFromList, MultiProcessMapData, MultiProcessRunner
 from tpk.dataflow.base import close_dataflow
-from tpk.dataflow.parallel.block import BlockFile, create_file
-from tpk.dataflow.parallel.receiver import Receiver
-from tpk.dataflow.parallel.sender import Sender
-from tpk.dataflow.parallel.wire import LinkClosed
+from tpk.dataflow.parallel.transport.block import BlockFile, create_file
+from tpk.dataflow.parallel.transport.receiver import Receiver
+from tpk.dataflow.parallel.transport.sender import Sender
+from tpk.dataflow.parallel.transport.wire import LinkClosed
 
 Pair = namedtuple("Pair", "left right")
 

@@ -1,4 +1,4 @@
-"""The end of a link that sends datapoints: copies them into shared memory, once."""
+"""Sending end of a link: copies datapoints into shared memory, once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import cloudpickle
 import numpy as np
 
 from tpk.dataflow.memory import ALIGNMENT
-from tpk.dataflow.parallel.block import BlockFile, block_size, give_back
-from tpk.dataflow.parallel.wire import (
+from tpk.dataflow.parallel.transport.block import BlockFile, block_size, give_back
+from tpk.dataflow.parallel.transport.wire import (
+    AHEAD_BYTES,
+    AHEAD_MAX,
+    AHEAD_MIN,
     ARRAYS,
     BLOCK,
     DROP,
@@ -28,35 +31,13 @@ from tpk.dataflow.parallel.wire import (
     OBJECT,
     STATE,
     USED,
+    Layout,
     LinkClosed,
 )
-
-AHEAD_BYTES = 1 << 26
-"""How far a sender goes ahead unless told otherwise: so many bytes, but 2 to 64 datapoints."""
-AHEAD_MIN, AHEAD_MAX = 2, 64
 
 _MAX_LAYOUTS = 256
 _MAX_INLINE = 512
 """Bytes of a pickle that go over the socket. Two that send to each other would wait forever if its buffer got full."""
-
-
-@attrs.frozen(eq=False)
-class Layout:
-    """How datapoints of one kind lie in a block.
-
-    Attributes:
-        number: what the wire calls it.
-        container: list, tuple or dict.
-        names: the keys of a dict, in order.
-        arrays: shape, dtype and offset in bytes of each component.
-        size: how many bytes all of them take.
-    """
-
-    number: int
-    container: type
-    names: tuple[Any, ...]
-    arrays: tuple[tuple[tuple[int, ...], np.dtype[Any], int], ...]
-    size: int
 
 
 class _Block:

@@ -1,4 +1,4 @@
-"""How many datapoints the steps have taken, counted by the graph itself."""
+"""A count of the datapoints that steps have consumed, kept by the graph itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 
-class TakenCounter:
-    """A counter in the graph that goes on whenever a datapoint is taken, whoever runs the step, and in however many
+class ConsumedCounter:
+    """A counter in the graph that goes on whenever a datapoint is consumed, whoever runs the step, and in however many
     threads.
 
     It is counted before the datapoint is there; so an attempt that fails, as at the end of the data, is counted, too.
@@ -18,7 +18,7 @@ class TakenCounter:
         name: of its variable.
 
     Attributes:
-        origin: from where it was started.
+        resumed_at: from where it was started.
     """
 
     def __init__(self, name: str) -> None:
@@ -31,16 +31,16 @@ class TakenCounter:
             self._value = self._count.read_value()
         self._session: Any = None
         self._last = 0
-        self.origin = 0
+        self.resumed_at = 0
 
     def count(self, name: str) -> Any:
         """Return an op that counts one datapoint more; what takes it must depend on that."""
         return tf.raw_ops.AssignAddVariableOp(resource=self._count.handle, value=self._one, name=name)
 
-    def start(self, session: Any, origin: int) -> None:
-        """Start from `origin`."""
+    def start(self, session: Any, resumed_at: int) -> None:
+        """Start from `resumed_at`."""
         self._session = session
-        self.origin = self._last = origin
+        self.resumed_at = self._last = resumed_at
         session.run(self._count.initializer)
 
     def stop(self) -> None:
@@ -51,7 +51,7 @@ class TakenCounter:
 
     @property
     def value(self) -> int:
-        """How many datapoints have been taken."""
+        """How many datapoints have been consumed."""
         if self._session is None:
             return self._last
-        return self.origin + int(self._session.run(self._value))
+        return self.resumed_at + int(self._session.run(self._value))

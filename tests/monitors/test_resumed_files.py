@@ -13,8 +13,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from tpk.checkpoint.encoding import decode, encode
-from tpk.checkpoint.keys import state_keys
+from tpk.checkpoint.encoding import decode, encode, state_keys
 from tpk.errors import ConfigError
 from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter, event_files
 

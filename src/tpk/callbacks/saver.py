@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.period import check_period
 from tpk.checkpoint.directory import CheckpointDirectory
-from tpk.checkpoint.retention import Retention
-from tpk.checkpoint.series import CheckpointSeries
+from tpk.checkpoint.series import CheckpointSeries, Retention
 from tpk.errors import ConfigError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl

@@ -1,4 +1,4 @@
-"""The variables of a checkpoint: copied out of a session in one consistent picture, written, and given back."""
+"""Variables of a checkpoint: copied out of a session in one consistent picture, written, and given back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.errors import CheckpointError
+from tpk.checkpoint.reader import CheckpointReader
 from tpk.graph.variables import assign_values, variable_name
 
 
@@ -25,11 +25,6 @@ class Snapshot:
 
     variables: Sequence[Any]
     values: Sequence[Any]
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the values take."""
-        return sum(np.asarray(value).nbytes for value in self.values)
 
 
 def take_snapshot(sess: Any, variables: Sequence[Any]) -> Snapshot:
@@ -59,8 +54,8 @@ class VariableWriter:
             tensors = [tf.compat.v1.placeholder(variable.dtype.base_dtype) for variable in variables]
             save = tf.raw_ops.SaveV2(
                 prefix=path,
-                tensor_names=[_saved_name(variable) for variable in variables],
-                shape_and_slices=[_slice_of(variable) for variable in variables],
+                tensor_names=[saved_name(variable) for variable in variables],
+                shape_and_slices=[_spec_of_slice(variable) for variable in variables],
                 tensors=tensors,
             )
         config = tf.compat.v1.ConfigProto(
@@ -93,26 +88,12 @@ def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarra
     Raises:
         CheckpointError: if its files cannot be read.
     """
-    try:
-        reader = tf.train.load_checkpoint(prefix)
-        stored = reader.get_variable_to_shape_map()
-        return {
-            variable_name(variable): _own_part(variable, reader.get_tensor(_saved_name(variable)))
-            for variable in variables
-            if _saved_name(variable) in stored
-        }
-    except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
-        raise CheckpointError(f"the variables of {prefix} cannot be read: {error}") from error
-
-
-def stored_names(prefix: str) -> set[str]:
-    """Return the names of what a checkpoint holds."""
-    return set(tf.train.load_checkpoint(prefix).get_variable_to_shape_map())
-
-
-def saved_names(variables: Sequence[Any]) -> set[str]:
-    """Return the names under which a checkpoint holds `variables`."""
-    return {_saved_name(variable) for variable in variables}
+    stored = CheckpointReader(prefix)
+    return {
+        variable_name(variable): stored[saved_name(variable)][saved_part(variable)]
+        for variable in variables
+        if saved_name(variable) in stored
+    }
 
 
 def assign_by_name(sess: Any, values: Mapping[str, np.ndarray], variables: Sequence[Any]) -> None:
@@ -127,21 +108,26 @@ def assign_by_name(sess: Any, values: Mapping[str, np.ndarray], variables: Seque
     )
 
 
-def _saved_name(variable: Any) -> str:
-    info = getattr(variable, "_save_slice_info", None)
-    return str(info.full_name) if info is not None else variable_name(variable)
+def saved_name(variable: Any) -> str:
+    """Return the name under which a checkpoint holds a variable: that of the whole, if it is a part of one."""
+    info = slice_info(variable)
+    return variable_name(variable) if info is None else str(info.full_name)
 
 
-def _slice_of(variable: Any) -> str:
-    """What of the tensor of its name a variable holds; empty for all of it. Parts of a partitioned one share a name."""
-    info = getattr(variable, "_save_slice_info", None)
-    return str(info.spec) if info is not None else ""
-
-
-def _own_part(variable: Any, value: np.ndarray) -> np.ndarray:
-    info = getattr(variable, "_save_slice_info", None)
+def saved_part(variable: Any) -> tuple[slice, ...]:
+    """Return the index of what is the variable's of the value that a checkpoint has under its `saved_name`."""
+    info = slice_info(variable)
     if info is None:
-        return value
-    return value[
-        tuple(slice(offset, offset + size) for offset, size in zip(info.var_offset, info.var_shape, strict=True))
-    ]
+        return ()
+    return tuple(slice(offset, offset + size) for offset, size in zip(info.var_offset, info.var_shape, strict=True))
+
+
+def slice_info(variable: Any) -> Any:
+    """Return what TensorFlow knows of a part of a partitioned variable; None for other variables."""
+    # There is no public accessor; `tf.compat.v1.train.Saver` reads this one.
+    return getattr(variable, "_save_slice_info", None)
+
+
+def _spec_of_slice(variable: Any) -> str:
+    info = slice_info(variable)
+    return "" if info is None else str(info.spec)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.checkpoint.keys import state_keys
+from tpk.checkpoint.encoding import state_keys
 from tpk.errors import PluginError, StopTraining
 from tpk.monitors.base import Monitor
 from tpk.monitors.history import ScalarHistory

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.files import Checkpoint, newest_complete
-from tpk.checkpoint.retention import Retention
-from tpk.checkpoint.series import CheckpointSeries
+from tpk.checkpoint.series import CheckpointSeries, Retention
 from tpk.checkpoint.variables import assign_by_name, read_variables
 from tpk.errors import CheckpointError, ConfigError, StopTraining
 from tpk.graph.global_step import get_global_step_var

@@ -12,7 +12,8 @@ import attrs
 import numpy as np
 
 from tpk.checkpoint.files import Checkpoint, newest_complete
-from tpk.checkpoint.variables import read_variables, saved_names, stored_names
+from tpk.checkpoint.reader import CheckpointReader
+from tpk.checkpoint.variables import read_variables, saved_name
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback, hookimpl
@@ -145,7 +146,7 @@ class Resumption(Callback):
         if missing:
             names = ", ".join(map(variable_name, missing))
             logger.warning("not in %s, left as initialized: %s", self._checkpoint.prefix, names)
-        unused = stored_names(self._checkpoint.prefix) - saved_names(variables)
+        unused = set(CheckpointReader(self._checkpoint.prefix)) - set(map(saved_name, variables))
         if unused:
             logger.warning("in %s, but not in the graph: %s", self._checkpoint.prefix, ", ".join(sorted(unused)))
         return values

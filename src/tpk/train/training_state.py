@@ -13,9 +13,8 @@ import attrs
 import numpy as np
 
 from tpk.callbacks.proxy import innermost
-from tpk.checkpoint.encoding import encode
+from tpk.checkpoint.encoding import encode, state_keys
 from tpk.checkpoint.files import Checkpoint
-from tpk.checkpoint.keys import state_keys
 from tpk.errors import CheckpointError, add_note
 from tpk.monitors.history import ScalarHistory
 from tpk.plugin import Callback

@@ -1,4 +1,4 @@
-"""The checkpoints of one training in one directory: written here and now or in a thread, the old ones removed."""
+"""Series of checkpoints of one training in one directory: written here and now or in a thread, the old ones removed."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ class CheckpointSeries:
         self._threads = ThreadPoolExecutor(1, "tpk-checkpoint") if asynchronous else None
         self._under_way: Future[None] | None = None
         self._writer: VariableWriter | None = None
-        self._written_variables: Sequence[Any] = ()
-        self.last_path: Path | None = None
+        self._last_path: Path | None = None
 
     def prepare(self) -> None:
         """Get the directory ready.
@@ -63,7 +62,7 @@ class CheckpointSeries:
         self.directory.prepare()
         self.retention.start(self._clock())
 
-    def save(self, sess: Any, variables: Sequence[Any], step: int, state: Mapping[str, Any] | None) -> None:
+    def save(self, sess: Any, variables: Sequence[Any], step: int, state: Mapping[str, Any] | None = None) -> None:
         """Save the values that variables have now.
 
         Args:
@@ -82,8 +81,8 @@ class CheckpointSeries:
         else:
             self._under_way = self._threads.submit(self._write, snapshot, step, state)
 
-    def wait(self) -> None:
-        """Wait until what is being written is on disk.
+    def wait(self) -> Path | None:
+        """Wait until what is being written is on disk; return the path of the latest that is, of those of this object.
 
         Raises:
             CheckpointError: if it could not be written.
@@ -91,6 +90,7 @@ class CheckpointSeries:
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             self._settle(under_way.result)
+        return self._last_path
 
     def close(self) -> None:
         """Wait as `wait` does, and let go of threads and sessions."""
@@ -110,26 +110,12 @@ class CheckpointSeries:
 
     def _write(self, snapshot: Snapshot, step: int, state: Mapping[str, Any] | None) -> None:
         started = time.monotonic()
-        if self._writer is None or self._written_variables != snapshot.variables:
-            if self._writer is not None:
-                self._writer.close()
-            self._writer, self._written_variables = VariableWriter(snapshot.variables), snapshot.variables
-        writer = self._writer
+        writer = self._writer = self._writer or VariableWriter(snapshot.variables)
         name = self.directory.write(step, lambda prefix: writer.write(prefix, snapshot), state, tf.__version__)
         gone = self.retention.add(name, self._clock())
-        try:
-            self.directory.point_to(name, self.retention.names)
-        except CheckpointError:
-            # On a full disk, there may be space once the old ones are gone.
-            self._remove(gone)
-            self.directory.point_to(name, self.retention.names)
-        self._remove(gone)
-        self.last_path = self.directory.directory / name
-        logger.info("saved %s in %.2f s", self.last_path, time.monotonic() - started)
-
-    def _remove(self, names: Sequence[str]) -> None:
-        for name in names:
-            self.directory.remove(name)
+        self.directory.point_to(name, self.retention.names, gone)
+        self._last_path = self.directory.path / name
+        logger.info("saved %s in %.2f s", self._last_path, time.monotonic() - started)
 
 
 class Retention:

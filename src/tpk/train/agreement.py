@@ -148,7 +148,7 @@ class AgreedCheckpoints(Checkpoints):
             self._agree_to_stop(*max(stops, key=lambda stop: stop[1]["signum"] is not None))
         if wishes[0]["saves"]:
             self._gather_states()
-            self._save_requested()
+            self._take()
         self._met_at = self._clock()
 
     def _next_pace(self) -> int:

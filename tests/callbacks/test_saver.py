@@ -56,9 +56,11 @@ def test_no_directory_is_an_error_before_the_training():
         Counting().train(callbacks=["ModelSaver"], steps_per_epoch=1, max_epoch=1)
 
 
-def test_a_negative_number_is_an_error():
-    with pytest.raises(tpk.ConfigError, match="max_to_keep=-1"):
-        tpk.ModelSaver(max_to_keep=-1)
+@pytest.mark.parametrize("options", [{"max_to_keep": -1}, {"when": 1000}, {"when": "epoch"}], ids=str)
+def test_an_option_that_is_none_of_its_values_is_an_error(options):
+    ((name, value),) = options.items()
+    with pytest.raises(tpk.ConfigError, match=f"{name}={value!r}"):
+        tpk.ModelSaver(**options)
 
 
 def test_a_checkpoint_moves_with_its_directory(tmp_path):

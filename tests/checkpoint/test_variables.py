@@ -30,7 +30,7 @@ def variables_of_all_kinds():
 
 
 def write(prefix, sess, variables):
-    writer = VariableWriter(variables)
+    writer = VariableWriter()
     writer.write(str(prefix), take_snapshot(sess, variables))
     writer.close()
 

@@ -1,4 +1,4 @@
-"""Saving the model when a statistic is better than it ever was."""
+"""Savers of the best model: the one for which a statistic is better than it ever was."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class MinSaver(Callback):
         self._best: list[_Saved] = []
         self._directory: CheckpointDirectory
         self._variables: list[Any] = []
-        self._writer: VariableWriter | None = None
+        self._writer = VariableWriter()
 
     @property
     def checkpoint_dir(self) -> Path:
@@ -126,8 +126,7 @@ class MinSaver(Callback):
 
     def after_train(self, trainer: Trainer) -> None:
         """Let go of what it writes with."""
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the list of the best, and how much of the statistic has been looked at."""
@@ -147,11 +146,9 @@ class MinSaver(Callback):
         self._point([each for each in known if each not in kept and self._directory.step_of(each) > self.global_step])
 
     def _save(self, value: float) -> None:
-        if self._writer is None:
-            self._writer = VariableWriter(self._variables)
         self.trainer.checkpoints.before_saving()
-        writer, snapshot = self._writer, take_snapshot(self.trainer.sess, self._variables)
-        name = self._directory.write(self.global_step, lambda prefix: writer.write(prefix, snapshot), None)
+        snapshot = take_snapshot(self.trainer.sess, self._variables)
+        name = self._directory.write(self.global_step, lambda prefix: self._writer.write(prefix, snapshot), None)
         others = [saved for saved in self._best if saved.name != name]
         position = sum(not self._is_better(value, saved.value) for saved in others)
         ranked = [*others[:position], _Saved(value, name), *others[position:]]
@@ -160,8 +157,7 @@ class MinSaver(Callback):
         logger.info("saved %s: %s is %.5g", name, self._statistic.name, value)
 
     def _point(self, gone: Sequence[str]) -> None:
-        names = [saved.name for saved in self._best]
-        self._directory.point_to(names[0] if names else None, names[::-1], gone)
+        self._directory.point_to([saved.name for saved in reversed(self._best)], gone)
 
     def _is_better(self, value: float, than: float) -> bool:
         return self._sign * value < self._sign * than

@@ -71,6 +71,8 @@ class ModelSaver(Callback):
     ) -> None:
         if max_to_keep is not None and max_to_keep < 0:
             raise ConfigError(f"ModelSaver(max_to_keep={max_to_keep}): expected a positive number, or 0 for all.")
+        if not isinstance(when, Every | None):
+            raise ConfigError(f"ModelSaver(when={when!r}): expected a tpk.Every, such as tpk.Every(steps=1000).")
         check_on_failure(on_failure)
         self._when = when
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)

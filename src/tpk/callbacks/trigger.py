@@ -55,7 +55,7 @@ class Every:
     clock: Callable[[], float] = attrs.field(default=time.monotonic, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        if self.steps is self.epochs is self.minutes is None and not self.before_train:
+        if not (self.steps or self.epochs or self.minutes or self.before_train):
             raise ConfigError(
                 "A callback for which no time is given would never trigger. Give it a number of steps or of epochs, or "
                 "before_train=True."
@@ -69,7 +69,7 @@ class Every:
             implementations: the hooks that it has otherwise, which stay, but for ``trigger_epoch``.
 
         Raises:
-            HookError: if one of them that goes along with a trigger is a hook wrapper.
+            HookError: if one of them that comes together with a trigger is a hook wrapper.
         """
         return _Triggering(self, callback).hooks(implementations)
 

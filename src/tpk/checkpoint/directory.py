@@ -1,4 +1,4 @@
-"""A directory that checkpoints are written to, each atomically: a reader or a crash sees all of one, or nothing.
+"""Directory of checkpoints, each written atomically: a reader or a crash sees all of one, or nothing.
 
 Needs no TensorFlow.
 """
@@ -111,23 +111,22 @@ class CheckpointDirectory:
                 f"{_free_space(self.path)}. What was saved before is still there."
             ) from error
 
-    def point_to(self, latest: str | None, names: Sequence[str], gone: Sequence[str] = ()) -> None:
+    def point_to(self, names: Sequence[str], gone: Sequence[str] = ()) -> None:
         """Write TensorFlow's pointer file, and remove the checkpoints that make room.
 
         Args:
-            latest: the name of the checkpoint that `tf.train.latest_checkpoint` shall return; None for no pointer.
-            names: all that are kept, the oldest first.
+            names: those that are kept; `tf.train.latest_checkpoint` returns the last. If there are none, no pointer is.
             gone: those that are to be removed, once the pointer leads to none of them.
 
         Raises:
             CheckpointError: if the pointer could not be written.
         """
         try:
-            self._write_pointer(latest, names)
+            self._write_pointer(names)
         except CheckpointError:
             # On a full disk, there may be space once the old ones are gone.
             self._remove(gone)
-            self._write_pointer(latest, names)
+            self._write_pointer(names)
         self._remove(gone)
 
     def remove(self, name: str) -> None:
@@ -148,12 +147,12 @@ class CheckpointDirectory:
         """Return the global step of the checkpoint of this name."""
         return int(name.removeprefix(f"{self._prefix}-").partition(".")[0])
 
-    def _write_pointer(self, latest: str | None, names: Sequence[str]) -> None:
+    def _write_pointer(self, names: Sequence[str]) -> None:
         path = self.path / self._pointer
-        if latest is None:
+        if not names:
             path.unlink(missing_ok=True)
             return
-        lines = [f'model_checkpoint_path: "{latest}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
+        lines = [f'model_checkpoint_path: "{names[-1]}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
         beside = self.path / f"{_BESIDE}{self._prefix}-pointer"
         try:
             replace_file(path, ("\n".join(lines) + "\n").encode(), beside)

@@ -50,7 +50,7 @@ class CheckpointSeries:
         self._clock = clock
         self._threads = ThreadPoolExecutor(1, "tpk-checkpoint") if asynchronous else None
         self._under_way: Future[None] | None = None
-        self._writer: VariableWriter | None = None
+        self._writer = VariableWriter()
         self._last_path: Path | None = None
 
     def prepare(self) -> None:
@@ -99,8 +99,7 @@ class CheckpointSeries:
         finally:
             if self._threads is not None:
                 self._threads.shutdown()
-            if self._writer is not None:
-                self._writer.close()
+            self._writer.close()
 
     def _settle(self, finish: Callable[[], None]) -> None:
         try:
@@ -110,10 +109,9 @@ class CheckpointSeries:
 
     def _write(self, snapshot: Snapshot, step: int, state: Mapping[str, Any] | None) -> None:
         started = time.monotonic()
-        writer = self._writer = self._writer or VariableWriter(snapshot.variables)
-        name = self.directory.write(step, lambda prefix: writer.write(prefix, snapshot), state, tf.__version__)
+        name = self.directory.write(step, lambda prefix: self._writer.write(prefix, snapshot), state, tf.__version__)
         gone = self.retention.add(name, self._clock())
-        self.directory.point_to(name, self.retention.names, gone)
+        self.directory.point_to(self.retention.names, gone)
         self._last_path = self.directory.path / name
         logger.info("saved %s in %.2f s", self._last_path, time.monotonic() - started)
 

@@ -43,12 +43,32 @@ class VariableWriter:
 
     It has a graph and a session of its own, on the CPU and with threads of its own: so it needs nothing of the graph
     that is trained, which may be finalized, and a write in another thread and the steps do not wait for each other.
-
-    Args:
-        variables: the variables of all the snapshots, in their order.
     """
 
-    def __init__(self, variables: Sequence[Any]) -> None:
+    def __init__(self) -> None:
+        self._sess: Any = None
+        self._save: Any = None
+
+    def write(self, prefix: str, snapshot: Snapshot) -> None:
+        """Write to ``<prefix>.index`` and ``<prefix>.data-00000-of-00001``.
+
+        Args:
+            prefix: what the files begin with.
+            snapshot: the values; those of the same variables each time.
+
+        Raises:
+            tf.errors.OpError: if they cannot be written.
+        """
+        if self._save is None:
+            self._prepare(snapshot.variables)
+        self._save(np.array(prefix, object), *map(np.asarray, snapshot.values))
+
+    def close(self) -> None:
+        """Close the session."""
+        if self._sess is not None:
+            self._sess.close()
+
+    def _prepare(self, variables: Sequence[Any]) -> None:
         with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
             path = tf.compat.v1.placeholder(tf.string, [])
             tensors = [tf.compat.v1.placeholder(variable.dtype.base_dtype) for variable in variables]
@@ -68,18 +88,6 @@ class VariableWriter:
         options = config_pb2.CallableOptions(feed=[path.name, *(tensor.name for tensor in tensors)], target=[save.name])
         # Unlike `Session.run`, it words an error without the stack of whoever built the op.
         self._save = self._sess._make_callable_from_options(options)
-
-    def write(self, prefix: str, snapshot: Snapshot) -> None:
-        """Write to ``<prefix>.index`` and ``<prefix>.data-00000-of-00001``.
-
-        Raises:
-            tf.errors.OpError: if they cannot be written.
-        """
-        self._save(np.array(prefix, object), *map(np.asarray, snapshot.values))
-
-    def close(self) -> None:
-        """Close the session."""
-        self._sess.close()
 
 
 def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarray]:

@@ -1,11 +1,11 @@
-"""What the processes of a training agree upon: before it starts, and at which moments it ends and is saved."""
+"""Agreement of the processes of a training: that they train the same, and at which moments they stop and save."""
 
 from __future__ import annotations
 
 import logging
 import platform
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,19 +95,6 @@ class AgreedCheckpoints(Checkpoints):
         if self._steps_since >= self._pace:
             self._meet_requests()
 
-    @hookimpl(wrapper=True)
-    def trigger_epoch(self, trainer: Trainer) -> Generator[None, Any, Any]:  # type: ignore[override]
-        """Meet the other processes; also if the training of this one ends with the epoch."""
-        self._check_run_dir()
-        try:
-            result = yield
-        except StopTraining as stop:
-            trainer.request_stop(f"{stop}")
-            self._end_epoch(trainer)
-            raise
-        self._end_epoch(trainer)
-        return result
-
     @hookimpl(tryfirst=True)
     def after_train(self, trainer: Trainer) -> None:
         """Meet the other processes a last time, if the training ends in good order.
@@ -129,6 +116,11 @@ class AgreedCheckpoints(Checkpoints):
     @property
     def _takes_part_in_steps(self) -> bool:
         return True
+
+    def _end_epoch(self, trainer: Trainer, stop: StopTraining | None = None) -> None:
+        if stop is not None:
+            trainer.request_stop(f"{stop}")
+        super()._end_epoch(trainer)
 
     def _meet_requests(self) -> None:
         """Tell the others, and hear from them, what is wanted; do it."""

@@ -191,12 +191,12 @@ class Checkpoints(Callback):
 
     @hookimpl(wrapper=True)
     def trigger_epoch(self, trainer: Trainer) -> Generator[None, Any, Any]:  # type: ignore[override]
-        """Take a checkpoint, if one was requested at the end of this epoch."""
+        """Take a checkpoint, if one was requested at the end of this epoch; also if the training ends with it."""
         self._check_run_dir()
         try:
             result = yield
-        except StopTraining:
-            self._end_epoch(trainer)
+        except StopTraining as stop:
+            self._end_epoch(trainer, stop)
             raise
         self._end_epoch(trainer)
         return result
@@ -216,7 +216,7 @@ class Checkpoints(Callback):
     def _takes_part_in_steps(self) -> bool:
         return bool(self._savers)
 
-    def _end_epoch(self, trainer: Trainer) -> None:
+    def _end_epoch(self, trainer: Trainer, stop: StopTraining | None = None) -> None:
         self._epoch_that_is_over = trainer.epoch_num
         self._meet_requests()
 

@@ -14,7 +14,7 @@ from tpk.input_source.base import InputSource
 from tpk.session.creator import SessionCreator
 from tpk.train.arguments import FOREVER
 from tpk.train.model_desc import ModelDesc
-from tpk.train.resumption import RESUME
+from tpk.train.run_dir import RESUME
 
 Plugins = Sequence[Any]
 

@@ -29,8 +29,8 @@ from tpk.train.checkpoints import Checkpoints
 from tpk.train.defaults import DEFAULT_CALLBACKS, DEFAULT_MONITORS
 from tpk.train.loop import run_loop
 from tpk.train.preemption import Preemption
-from tpk.train.resumption import Resumption, check_resume
-from tpk.train.run_dir import default_run_dir, open_run
+from tpk.train.resumption import Resumption
+from tpk.train.run_dir import check_resume, default_run_dir, open_run
 from tpk.train.steps import hooked_session
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The training state: everything besides the variables that a training needs to go on where it was."""
+"""Training state: everything besides the variables that a training needs to go on where it was."""
 
 from __future__ import annotations
 

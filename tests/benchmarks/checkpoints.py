@@ -67,13 +67,12 @@ class Train(tpk.Trainer):
 
 
 def compare_saving(directory: Path, repeats: int) -> None:
+    when = tpk.Every(steps=EVERY)
     savers: dict[str, list[Any]] = {
         NONE: [],
-        SYNCHRONOUS: [tpk.ModelSaver(max_to_keep=2, every_k_steps=EVERY, checkpoint_dir=directory / "synchronous")],
+        SYNCHRONOUS: [tpk.ModelSaver(max_to_keep=2, when=when, checkpoint_dir=directory / "synchronous")],
         ASYNCHRONOUS: [
-            tpk.ModelSaver(
-                max_to_keep=2, every_k_steps=EVERY, checkpoint_dir=directory / "asynchronous", asynchronous=True
-            )
+            tpk.ModelSaver(max_to_keep=2, when=when, checkpoint_dir=directory / "asynchronous", asynchronous=True)
         ],
     }
     trainers = {name: ready(Train(), callbacks) for name, callbacks in savers.items()}
@@ -86,7 +85,7 @@ def compare_saving(directory: Path, repeats: int) -> None:
                 seconds[name].append(sum(steps))
                 longest[name].append(max(steps))
             for saver in savers[name]:
-                saver.wait()  # What is left of a write is not for the others to wait for.
+                saver.series.wait()  # What is left of a write is not for the others to wait for.
 
     size = sum(variable.shape.num_elements() for variable in trainers[NONE].graph.get_collection("variables")) * 4
     print(f"\n{size / 1e6:.0f} MB of variables, a checkpoint every {EVERY} steps\n")

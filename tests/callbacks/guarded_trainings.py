@@ -70,7 +70,7 @@ class Requests(tpk.Callback):
 def train(guard, run_dir=None, bad=(), strategy="single", *, func=cost, optimizer=momentum, epochs=1, **options):
     values = Values()
     source = options.pop("make_input", tpk.FeedInput)(options.pop("flow", None) or data(bad))
-    saver = [tpk.ModelSaver(every_k_steps=2)] if run_dir is not None else []
+    saver = [tpk.ModelSaver(when=tpk.Every(steps=2))] if run_dir is not None else []
     callbacks = [guard, *options.pop("callbacks", ()), values, *saver]
     with tf.Graph().as_default():
         trainer = tpk.SingleCostTrainer(strategy)

@@ -92,7 +92,7 @@ def test_a_value_is_looked_at_once(tmp_path, caplog):
 def test_the_list_survives_a_resume(tmp_path, killed_in, saves_every, keep):
     def callbacks():
         return [
-            tpk.ModelSaver(every_k_epochs=saves_every),
+            tpk.ModelSaver(when=tpk.Every(epochs=saves_every)),
             MinSaver("val/error", keep=keep),
             MaxSaver("val/error", keep=keep),
             Report(*VALUES),

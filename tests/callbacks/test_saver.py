@@ -56,9 +56,11 @@ def test_no_directory_is_an_error_before_the_training():
         Counting().train(callbacks=["ModelSaver"], steps_per_epoch=1, max_epoch=1)
 
 
-def test_a_negative_number_is_an_error():
-    with pytest.raises(tpk.ConfigError, match="max_to_keep=-1"):
-        tpk.ModelSaver(max_to_keep=-1)
+@pytest.mark.parametrize("options", [{"max_to_keep": -1}, {"when": 1000}, {"when": "epoch"}], ids=str)
+def test_an_option_that_is_none_of_its_values_is_an_error(options):
+    ((name, value),) = options.items()
+    with pytest.raises(tpk.ConfigError, match=f"{name}={value!r}"):
+        tpk.ModelSaver(**options)
 
 
 def test_a_checkpoint_moves_with_its_directory(tmp_path):
@@ -86,10 +88,11 @@ def test_what_other_callbacks_set_at_the_end_of_the_epoch_is_saved(tmp_path):
     ("options", "steps"),
     [
         ({}, [5, 10, 15]),
-        ({"every_k_epochs": 2}, [10]),
-        ({"every_k_steps": 4}, [4, 8, 12]),
-        ({"every_k_steps": 4, "every_k_epochs": 3}, [4, 8, 12, 15]),
-        ({"every_k_steps": 5, "every_k_epochs": 1}, [5, 10, 15]),
+        ({"when": tpk.Every(epochs=2)}, [10]),
+        ({"when": tpk.Every(steps=4)}, [4, 8, 12]),
+        ({"when": tpk.Every(steps=4, epochs=3)}, [4, 8, 12, 15]),
+        ({"when": tpk.Every(steps=5, epochs=1)}, [5, 10, 15]),
+        ({"when": tpk.Every(steps=9, before_train=True)}, [0, 9]),
     ],
     ids=str,
 )
@@ -100,7 +103,7 @@ def test_it_saves_every_so_many_steps_and_epochs(tmp_path, options, steps):
 
 def test_it_saves_every_so_many_minutes(tmp_path):
     times = iter(range(0, 10_000, 25))
-    saver = tpk.ModelSaver(every_n_minutes=1, clock=lambda: next(times))
+    saver = tpk.ModelSaver(when=tpk.Every(minutes=1, clock=lambda: next(times)))
     Counting().train(callbacks=[saver], steps_per_epoch=10, max_epoch=1, run_dir=tmp_path)
     # A look at the clock takes 25 s: once before the training, after each step, and at each checkpoint.
     assert saved_steps(tmp_path) == [3, 6, 9]
@@ -113,13 +116,6 @@ def test_one_of_each_so_many_hours_is_kept(tmp_path):
     assert tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths == [
         str(tmp_path / f"model-{step}") for step in (1, 2, 3)
     ]
-
-
-@pytest.mark.parametrize("options", [{"every_k_steps": 0}, {"every_k_epochs": 1.5}, {"every_n_minutes": 0}])
-def test_a_time_that_is_none_is_an_error(options):
-    (name,) = options
-    with pytest.raises(tpk.ConfigError, match=name):
-        tpk.ModelSaver(**options)
 
 
 # What is saved, and when.
@@ -141,7 +137,7 @@ def test_a_checkpoint_comes_after_all_have_done_their_part(tmp_path, last_in_lis
             with self.graph.as_default():
                 self.bump = v1.get_variable("bumps", initializer=0).assign_add(1, read_value=False)
 
-    callbacks = [tpk.ModelSaver(every_k_steps=2), Late()]
+    callbacks = [tpk.ModelSaver(when=tpk.Every(steps=2)), Late()]
     Bumped().train(
         callbacks=callbacks[::-1] if last_in_list else callbacks, steps_per_epoch=3, max_epoch=1, run_dir=tmp_path
     )
@@ -167,7 +163,7 @@ def test_what_was_asked_for_before_the_training_stopped_is_saved(tmp_path):
 
     class AsksFirst(tpk.Callback):
         def __init__(self):
-            self.saver = tpk.ModelSaver(every_k_epochs=1000)
+            self.saver = tpk.ModelSaver(when=tpk.Every(epochs=1000))
 
         def trigger_epoch(self, trainer):
             self.saver.trigger()
@@ -275,7 +271,7 @@ def test_the_training_goes_on_while_files_are_written(tmp_path, monkeypatch):
             if trainer.global_step == 4:
                 may_write.set()
 
-    saver = tpk.ModelSaver(every_k_steps=2, max_to_keep=1, asynchronous=True)
+    saver = tpk.ModelSaver(when=tpk.Every(steps=2), max_to_keep=1, asynchronous=True)
     Counting().train(callbacks=[saver, Meanwhile()], steps_per_epoch=5, max_epoch=1, run_dir=tmp_path)
     assert steps_meanwhile[:3] == [[], [], []]
     # One write at a time: the second waited for the first.

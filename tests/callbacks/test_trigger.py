@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import tensorflow as tf
 
 import tpk
 from tpk.callbacks.factory import CallbackFactory
-from tpk.callbacks.trigger import EnableCallbackIf, PeriodicCallback, PeriodicTrigger
+from tpk.callbacks.trigger import EnableCallbackIf, Every, PeriodicCallback, PeriodicTrigger
 from tpk.errors import ConfigError, HookError, PluginError, UnknownPluginError
 
 
@@ -150,17 +152,29 @@ def test_a_callback_that_comes_last_does_so_at_every_time_of_its_trigger():
 
 
 @pytest.mark.parametrize("options", [{}, {"before_train": False}])
-def test_periodic_trigger_without_a_time_is_an_error(options):
-    with pytest.raises(ConfigError, match=r"never trigger"):
-        PeriodicTrigger(Recorder(), **options)
+def test_no_time_is_an_error(options):
+    for make in (partial(PeriodicTrigger, Recorder()), Every):
+        with pytest.raises(ConfigError, match=r"never trigger"):
+            make(**options)
 
 
 @pytest.mark.parametrize("period", [0, -1, 2.0, True, "3"])
 @pytest.mark.parametrize("kind", [PeriodicTrigger, PeriodicCallback])
 @pytest.mark.parametrize("name", ["every_k_steps", "every_k_epochs"])
 def test_a_period_is_a_positive_int(kind, name, period):
-    with pytest.raises(ConfigError, match=f"{name} must be a positive int"):
+    with pytest.raises(ConfigError, match=f"every {period!r} {name.removeprefix('every_k_')}: expected a positive int"):
         kind(Recorder(), **{name: period})
+
+
+@pytest.mark.parametrize("minutes", [0, -1, float("nan")])
+def test_minutes_are_positive(minutes):
+    with pytest.raises(ConfigError, match=f"every {minutes!r} minutes: expected a positive number"):
+        Every(minutes=minutes)
+
+
+def test_times_are_values():
+    assert tpk.Every(steps=5) == tpk.Every(steps=5) != tpk.Every(epochs=5)
+    assert repr(tpk.Every(minutes=2.5)) == "Every(steps=None, epochs=None, minutes=2.5, before_train=False)"
 
 
 def test_periodic_trigger_of_a_callback_without_trigger_is_an_error_that_says_what_to_do():

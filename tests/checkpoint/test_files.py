@@ -231,7 +231,7 @@ def test_wherever_writing_breaks_off_what_was_there_is_complete(tmp_path, direct
             calls = 0
             try:
                 directory.write(2, writes(f"other {last} "), {"last": last})
-                directory.point_to("model-2", ["model-1", "model-2"])
+                directory.point_to(["model-1", "model-2"])
             except Crash:
                 outcomes.append(newest_complete(tmp_path).state)
             else:
@@ -368,7 +368,7 @@ def test_nothing_is_written_through_a_link_wherever_one_was_put(tmp_path, direct
     for name in [*beside, "state-3.json", "model-3.index", "model-3.data-00000-of-00001", "checkpoint"]:
         (tmp_path / name).symlink_to(victim)
     assert directory.write(3, writes("variables"), {"new": True}) == "model-3"
-    directory.point_to("model-3", ["model-3"])
+    directory.point_to(["model-3"])
     assert victim.read_text() == "private"
     assert newest_complete(tmp_path).state == {"new": True}
     assert not any(path.is_symlink() for path in tmp_path.iterdir())

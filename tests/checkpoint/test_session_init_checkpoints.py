@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tpk
 from tpk.checkpoint import CheckpointReader, DictRestore, SaverRestore, find_checkpoint
 from tpk.errors import CheckpointError
 
@@ -138,8 +139,8 @@ def test_an_object_based_checkpoint_is_an_error_whose_remedy_works(tmp_path, wei
     message = str(caught.value)
     assert "tf.train.Checkpoint" in message and prefix in message
     assert "'net/w' is under 'model/net/.ATTRIBUTES/VARIABLE_VALUE'" in message
-    code = message[message.index("values = ") : message.index(", from tpk.session")]
-    names = {"CheckpointReader": CheckpointReader}
+    code = message[message.index("values = ") : message.index("; tpk.DictRestore")]
+    names = {"tpk": tpk}
     exec(code, names)
     values = names["values"]
     found, bias = restored(

@@ -123,8 +123,7 @@ def train(run_dir: Path, scenario: Scenario, **options: Any) -> None:
         callbacks=[
             *options.pop("before", ()),
             tpk.ModelSaver(
-                every_k_steps=scenario.every_k_steps,
-                every_k_epochs=1,
+                when=tpk.Every(steps=scenario.every_k_steps, epochs=1),
                 max_to_keep=scenario.max_to_keep,
                 asynchronous=scenario.asynchronous,
                 on_failure=scenario.on_failure,

@@ -14,8 +14,7 @@ from killed_training import Scenario, train
 import tpk
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.files import newest_complete
-from tpk.checkpoint.retention import Retention
-from tpk.checkpoint.series import CheckpointSeries
+from tpk.checkpoint.series import CheckpointSeries, Retention
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ import tensorflow as tf
 from registered import RegisteredMonitors
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from tpk.checkpoint.encoding import decode, encode
-from tpk.checkpoint.keys import state_keys
+from tpk.checkpoint.encoding import decode, encode, state_keys
 from tpk.errors import ConfigError
 from tpk.monitors import CSVWriter, JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter, event_files
 

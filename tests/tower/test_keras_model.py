@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tpk.checkpoint.keras_restore import KerasRestore
-from tpk.checkpoint.session_init import ChainInit
+from tpk.checkpoint.session_init import ChainInit, KerasRestore
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import variable_name
 from tpk.tower import PredictTowerContext, TowerFunc, TrainTowerContext

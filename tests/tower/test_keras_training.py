@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.callbacks.keras_saver import KerasSaver
-from tpk.checkpoint.keras_restore import KerasRestore
+from tpk.checkpoint.session_init import KerasRestore
 from tpk.errors import ConfigError
 from tpk.graph.variables import by_name, saveable_variables
 from tpk.tower.keras_model import KerasModel

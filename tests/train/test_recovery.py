@@ -51,7 +51,8 @@ class Final(tpk.Callback):
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_step_is_taken_anew_if_a_callback_can_put_things_right(tmp_path, elsewhere):
     callback, final = GoBack(), Final()
-    saver = tpk.ModelSaver(every_k_steps=2, asynchronous=True, checkpoint_dir=tmp_path / "a" if elsewhere else None)
+    directory = tmp_path / "a" if elsewhere else None
+    saver = tpk.ModelSaver(when=tpk.Every(steps=2), asynchronous=True, checkpoint_dir=directory)
     Fragile().train(callbacks=[saver, callback, final], steps_per_epoch=6, max_epoch=1, run_dir=tmp_path)
     assert callback.errors == ["bad number"]
     # The variables went back to step 2; time did not.
@@ -77,7 +78,7 @@ def test_nothing_is_saved_that_a_callback_objects_to(tmp_path):
         with pytest.raises(ArithmeticError, match="not this one"):
             trainer = Fragile()
             trainer.train(
-                callbacks=[tpk.ModelSaver(every_k_steps=1, **options), Object()],
+                callbacks=[tpk.ModelSaver(when=tpk.Every(steps=1), **options), Object()],
                 steps_per_epoch=6,
                 max_epoch=1,
                 run_dir=run_dir,

@@ -162,8 +162,8 @@ def assert_same_files(first, second):
 KILLS = [("trigger_step", 8), ("trigger_epoch", 10), ("before_run", 10), ("after_train", 15)]
 SAVERS = {
     "epochs": {},
-    "steps": {"every_k_steps": 3, "max_to_keep": 2},
-    "thread": {"every_k_steps": 3, "asynchronous": True},
+    "steps": {"when": tpk.Every(steps=3), "max_to_keep": 2},
+    "thread": {"when": tpk.Every(steps=3), "asynchronous": True},
 }
 WAYS = {
     "single feed": {},
@@ -285,7 +285,7 @@ def test_what_hooks_do_before_the_first_step_is_not_done_twice(tmp_path):
         return rate.assign(0.5)
 
     def some(**saver):
-        return [tpk.ModelSaver(every_k_steps=3), tpk.RunOp(reset, run_as_trigger=False), Noise(), counts]
+        return [tpk.ModelSaver(when=tpk.Every(steps=3)), tpk.RunOp(reset, run_as_trigger=False), Noise(), counts]
 
     counts = Counts()
     expected = run(tmp_path / "whole", callbacks=some)
@@ -359,7 +359,7 @@ def test_another_number_of_towers_goes_on_with_a_warning(tmp_path, caplog):
 
 def test_other_steps_per_epoch(tmp_path, caplog):
     with pytest.raises(Killed):
-        run(tmp_path, Kill("trigger_step", 5), saver={"every_k_steps": 4})
+        run(tmp_path, Kill("trigger_step", 5), saver={"when": tpk.Every(steps=4)})
     with pytest.raises(tpk.CheckpointError, match="after step 4 of an epoch of 5 steps, but an epoch has 3 now"):
         run(tmp_path, steps_per_epoch=3)
     run(tmp_path, steps_per_epoch=6, max_epoch=1)
@@ -430,7 +430,7 @@ def test_a_trainer_may_have_a_state_of_its_own(tmp_path):
     def walk(run_dir, *extra):
         random.seed(1)
         trainer = Walk()
-        saver = tpk.ModelSaver(every_k_epochs=1)
+        saver = tpk.ModelSaver()
         trainer.train(callbacks=[*extra, saver], steps_per_epoch=4, max_epoch=3, run_dir=run_dir, resume="auto")
         return trainer.position
 
@@ -463,7 +463,7 @@ def test_a_trainer_that_cannot_take_its_state_is_named(tmp_path):
 def test_the_progress_goes_on_where_it_was(tmp_path):
     shown = io.StringIO()
     with pytest.raises(Killed):
-        run(tmp_path, Kill("trigger_step", 4), saver={"every_k_steps": 3})
+        run(tmp_path, Kill("trigger_step", 4), saver={"when": tpk.Every(steps=3)})
     run(tmp_path, max_epoch=1, extra_callbacks=[tpk.ProgressBar(display="bar", file=shown)])
     assert "3/5" in shown.getvalue()
     assert "5/5" in shown.getvalue()
@@ -479,7 +479,7 @@ def test_the_config_says_how_the_run_went_on(tmp_path, caplog):
 
 
 def test_a_refused_resume_leaves_the_records_as_they_are(tmp_path):
-    run(tmp_path, max_epoch=1, saver={"every_k_steps": STEPS - 1})
+    run(tmp_path, max_epoch=1, saver={"when": tpk.Every(steps=STEPS - 1)})
     before = (tmp_path / "stats.jsonl").read_bytes()
     with pytest.raises(tpk.CheckpointError, match="cannot go on"):
         run(tmp_path, max_epoch=2, make_input=lambda flow: tpk.FeedInput(tpk.RepeatedData(flow, 2)))

@@ -96,7 +96,7 @@ def move(run_dir):
 
 @pytest.mark.parametrize("remove", [shutil.rmtree, move])
 @pytest.mark.parametrize("step", [3, 6])
-@pytest.mark.parametrize("saver", [[], [tpk.ModelSaver], [tpk.use("ModelSaver", every_k_steps=1)]])
+@pytest.mark.parametrize("saver", [[], [tpk.ModelSaver], [tpk.use("ModelSaver", when=tpk.Every(steps=1))]])
 def test_a_directory_that_is_removed_ends_the_training_with_an_error(tmp_path, remove, step, saver):
     run_dir = tmp_path / "run"
     with pytest.raises(
@@ -109,7 +109,7 @@ def test_a_directory_that_is_removed_ends_the_training_with_an_error(tmp_path, r
 
 def test_one_that_is_moved_while_a_checkpoint_is_written_is_an_error_too(tmp_path):
     with pytest.raises(tpk.CheckpointError, match=r"was removed or moved|is not there any more|could not be written"):
-        train(tmp_path / "run", At(3, move), tpk.ModelSaver(every_k_steps=1, asynchronous=True))
+        train(tmp_path / "run", At(3, move), tpk.ModelSaver(when=tpk.Every(steps=1), asynchronous=True))
 
 
 def test_a_directory_that_is_removed_when_the_training_is_told_to_stop_is_an_error_too(tmp_path):

@@ -39,7 +39,7 @@ class Say(tpk.Callback):
 rows = [[row] for row in np.random.default_rng(0).normal(size=(90, 4)).astype(np.float32)]
 config = tpk.TrainConfig(
     model=Model(), data=tpk.QueueInput(BatchData(DataFromList(rows, shuffle=True), 8)),
-    callbacks=[Say(), tpk.ModelSaver(every_k_steps=2, max_to_keep=3, asynchronous=True)],
+    callbacks=[Say(), tpk.ModelSaver(when=tpk.Every(steps=2), max_to_keep=3, asynchronous=True)],
     extra_callbacks=["MovingAverageSummary", "MergeAllSummaries"],
     monitors=["JSONWriter"], steps_per_epoch=20, max_epoch=3, run_dir=sys.argv[1], resume="auto", seed=1,
 )

@@ -46,6 +46,7 @@ from .summary import (
 from .timing import EstimatedTimeLeft as EstimatedTimeLeft
 from .trigger import (
     EnableCallbackIf as EnableCallbackIf,
+    Every as Every,
     PeriodicCallback as PeriodicCallback,
     PeriodicTrigger as PeriodicTrigger,
 )

@@ -1,4 +1,4 @@
-"""Saving the model when a statistic is better than it ever was."""
+"""Savers of the best model: the one for which a statistic is better than it ever was."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tpk.callbacks.saver import directory_of
 from tpk.callbacks.statistic import Statistic
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.series import check_on_failure
@@ -82,7 +83,7 @@ class MinSaver(Callback):
         self._best: list[_Saved] = []
         self._directory: CheckpointDirectory
         self._variables: list[Any] = []
-        self._writer: VariableWriter | None = None
+        self._writer = VariableWriter()
 
     @property
     def checkpoint_dir(self) -> Path:
@@ -91,18 +92,12 @@ class MinSaver(Callback):
         Raises:
             ConfigError: if there is no place for them.
         """
-        directory = self._checkpoint_dir if self._checkpoint_dir is not None else self.trainer.run_dir
-        if directory is None:
-            raise ConfigError(
-                f"{type(self).__name__} has no directory to save in. Give the training a run_dir, or "
-                f"{type(self).__name__} a checkpoint_dir."
-            )
-        return directory
+        return directory_of(self, self._checkpoint_dir)
 
     @property
     def best(self) -> list[tuple[float, Path]]:
         """The values and the paths of the checkpoints that are kept, the best first."""
-        return [(saved.value, self._directory.directory / saved.name) for saved in self._best]
+        return [(saved.value, self._directory.path / saved.name) for saved in self._best]
 
     @property
     def state_key(self) -> str:
@@ -131,8 +126,7 @@ class MinSaver(Callback):
 
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Let go of what it writes with."""
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the list of the best, and how much of the statistic has been looked at."""
@@ -147,39 +141,23 @@ class MinSaver(Callback):
         self._best = [saved for saved in best if saved.name in known][: self._keep]
         for saved in best:
             if saved.name not in known:
-                logger.warning("%s is not there any more", self._directory.directory / saved.name)
+                logger.warning("%s is not there any more", self._directory.path / saved.name)
         kept = [saved.name for saved in self._best]
-        for name in known:
-            if name not in kept and self._directory.step_of(name) > self.global_step:
-                self._directory.remove(name)
-        self._point()
+        self._point([each for each in known if each not in kept and self._directory.step_of(each) > self.global_step])
 
     def _save(self, value: float) -> None:
-        if self._writer is None:
-            self._writer = VariableWriter(self._variables)
         self.trainer.checkpoints.before_saving()
-        writer, snapshot = self._writer, take_snapshot(self.trainer.sess, self._variables)
-        name = self._directory.write(self.global_step, lambda prefix: writer.write(prefix, snapshot), None)
+        snapshot = take_snapshot(self.trainer.sess, self._variables)
+        name = self._directory.write(self.global_step, lambda prefix: self._writer.write(prefix, snapshot), None)
         others = [saved for saved in self._best if saved.name != name]
         position = sum(not self._is_better(value, saved.value) for saved in others)
         ranked = [*others[:position], _Saved(value, name), *others[position:]]
         self._best, gone = ranked[: self._keep], ranked[self._keep :]
-        try:
-            self._point()
-        except CheckpointError:
-            # On a full disk, there may be space once the others are gone.
-            self._remove(gone)
-            self._point()
-        self._remove(gone)
+        self._point([saved.name for saved in gone])
         logger.info("saved %s: %s is %.5g", name, self._statistic.name, value)
 
-    def _remove(self, gone: Sequence[_Saved]) -> None:
-        for saved in gone:
-            self._directory.remove(saved.name)
-
-    def _point(self) -> None:
-        names = [saved.name for saved in self._best]
-        self._directory.point_to(names[0] if names else None, names[::-1])
+    def _point(self, gone: Sequence[str]) -> None:
+        self._directory.point_to([saved.name for saved in reversed(self._best)], gone)
 
     def _is_better(self, value: float, than: float) -> bool:
         return self._sign * value < self._sign * than

@@ -1,4 +1,4 @@
-"""A callback that writes a Keras model for plain Keras."""
+"""Saver of a Keras model, for plain Keras."""
 
 from __future__ import annotations
 

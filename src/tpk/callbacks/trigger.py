@@ -1,12 +1,14 @@
-"""When a callback runs: every k steps, every k epochs, or while a condition holds."""
+"""Triggers: the times at which callbacks do their part, or the condition under which they run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from tpk.callbacks.period import check_period
+import attrs
+
 from tpk.callbacks.proxy import ProxyCallback, innermost
 from tpk.errors import ConfigError, HookError
 from tpk.plugin import HOOK_NAMES, Callback
@@ -14,6 +16,133 @@ from tpk.plugin import HOOK_NAMES, Callback
 _GATED_HOOKS = ("before_epoch", "before_run", "after_run", "trigger_step", "after_epoch", "trigger_epoch")
 
 Implementation = Callable[..., Any]
+
+
+def _check_count(every: Every, attribute: Any, value: Any) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise ConfigError(f"every {value!r} {attribute.name}: expected a positive int, or None.")
+
+
+def _check_minutes(every: Every, attribute: Any, value: Any) -> None:
+    if value is not None and not value > 0:
+        raise ConfigError(f"every {value!r} minutes: expected a positive number, or None.")
+
+
+@attrs.frozen(kw_only=True)
+class Every:
+    """The times at which a callback is triggered, apart from what it does then; of several, each counts.
+
+    Attributes:
+        steps: whenever `global_step` has passed a multiple of it.
+        epochs: at the end of epochs whose number is a multiple of it.
+        minutes: after the step in which so many minutes have passed since the last time, or since the start.
+        before_train: also once before the first epoch.
+        clock: returns the time in seconds, for `minutes`.
+
+    Raises:
+        ConfigError: if no time is given, or a period is not positive.
+
+    Example:
+        ```python
+        callbacks=[tpk.ModelSaver(when=tpk.Every(steps=1000, minutes=10))]
+        ```
+    """
+
+    steps: int | None = attrs.field(default=None, validator=_check_count)
+    epochs: int | None = attrs.field(default=None, validator=_check_count)
+    minutes: float | None = attrs.field(default=None, validator=_check_minutes)
+    before_train: bool = False
+    clock: Callable[[], float] = attrs.field(default=time.monotonic, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not (self.steps or self.epochs or self.minutes or self.before_train):
+            raise ConfigError(
+                "A callback for which no time is given would never trigger. Give it a number of steps or of epochs, or "
+                "before_train=True."
+            )
+
+    def hooks(self, callback: Callback, implementations: Mapping[str, Implementation]) -> dict[str, Implementation]:
+        """Return the hooks of a callback, with its `trigger` called at these times and no others.
+
+        Args:
+            callback: the callback.
+            implementations: the hooks that it has otherwise, which stay, but for ``trigger_epoch``.
+
+        Raises:
+            HookError: if one of them that comes together with a trigger is a hook wrapper.
+        """
+        return _Triggering(self, callback).hooks(implementations)
+
+
+class _Triggering:
+    """Triggers one callback in one training at the times of an `Every`."""
+
+    def __init__(self, when: Every, callback: Callback) -> None:
+        self._when = when
+        self._callback = callback
+        self._period_of_steps = 0
+        self._triggered_at = 0.0
+
+    def hooks(self, implementations: Mapping[str, Implementation]) -> dict[str, Implementation]:
+        hooks = {name: implementation for name, implementation in implementations.items() if name != "trigger_epoch"}
+        counts = self._when.steps is not None or self._when.minutes is not None
+        if self._when.epochs is not None:
+            hooks["trigger_epoch"] = self._then(None, self._after_epoch)
+        if counts:
+            hooks["trigger_step"] = self._then(hooks.get("trigger_step"), self._after_step)
+        if counts or self._when.before_train:
+            hooks["before_train"] = self._then(hooks.get("before_train"), self._before_train)
+        return hooks
+
+    def _then(self, implementation: Implementation | None, trigger: Callable[[], None]) -> Implementation:
+        """Return an implementation that calls `trigger`, after `implementation` if there is one."""
+        if implementation is None:
+            # Wrapping leads the hook manager to the options of `trigger`: what must come last after an epoch
+            # must come last at other times, too.
+            @wraps(innermost(self._callback).trigger)
+            def triggered(*_: Any) -> None:
+                trigger()
+
+            return triggered
+
+        _check_plain(self._callback, implementation)
+
+        @wraps(implementation)
+        def followed(*arguments: Any) -> None:
+            implementation(*arguments)
+            trigger()
+
+        return followed
+
+    def _before_train(self) -> None:
+        if self._when.steps is not None:
+            self._period_of_steps = self._callback.global_step // self._when.steps
+        self._start_clock()
+        if self._when.before_train:
+            self._trigger()
+
+    def _after_step(self) -> None:
+        is_due = False
+        if self._when.steps is not None:
+            # A step may run the session more than once, so `global_step` may jump over a multiple.
+            period = self._callback.global_step // self._when.steps
+            is_due, self._period_of_steps = period != self._period_of_steps, period
+        if self._when.minutes is not None and not is_due:
+            is_due = self._when.clock() - self._triggered_at >= 60 * self._when.minutes
+        if is_due:
+            self._trigger()
+
+    def _after_epoch(self) -> None:
+        if self._callback.epoch_num % self._when.epochs == 0:  # type: ignore[operator]
+            self._trigger()
+
+    def _trigger(self) -> None:
+        self._start_clock()
+        self._callback.trigger()
+
+    def _start_clock(self) -> None:
+        if self._when.minutes is not None:
+            self._triggered_at = self._when.clock()
 
 
 class PeriodicTrigger(ProxyCallback):
@@ -47,15 +176,7 @@ class PeriodicTrigger(ProxyCallback):
         before_train: bool = False,
     ) -> None:
         super().__init__(callback)
-        if every_k_steps is None and every_k_epochs is None and not before_train:
-            raise ConfigError(
-                f"PeriodicTrigger({callback!r}) would never trigger. "
-                "Give every_k_steps, every_k_epochs or before_train=True."
-            )
-        self._every_k_steps = check_period("every_k_steps", every_k_steps)
-        self._every_k_epochs = check_period("every_k_epochs", every_k_epochs)
-        self._before_train = before_train
-        self._period_of_steps = 0
+        self._when = Every(steps=every_k_steps, epochs=every_k_epochs, before_train=before_train)
 
     def check_callback(self, callback: Callback) -> None:
         """See to it that there is something to trigger.
@@ -67,52 +188,7 @@ class PeriodicTrigger(ProxyCallback):
 
     def hook_implementations(self) -> dict[str, Implementation]:
         """Return the hooks of the callback, with `trigger` called at the chosen times only."""
-        hooks = self.cb.hook_implementations()
-        hooks.pop("trigger_epoch", None)
-        if self._every_k_epochs is not None:
-            hooks["trigger_epoch"] = self._then(None, self._trigger_after_epoch)
-        if self._every_k_steps is not None:
-            hooks["trigger_step"] = self._then(hooks.get("trigger_step"), self._trigger_after_step)
-        if self._every_k_steps is not None or self._before_train:
-            hooks["before_train"] = self._then(hooks.get("before_train"), self._trigger_before_train)
-        return hooks
-
-    def _then(self, implementation: Implementation | None, trigger: Callable[[], None]) -> Implementation:
-        """Return an implementation that calls `trigger`, after `implementation` if there is one."""
-        if implementation is None:
-            # Wrapping leads the hook manager to the options of `trigger`: what must come last after an epoch
-            # must come last at other times, too.
-            @wraps(innermost(self.cb).trigger)
-            def triggered(*_: Any) -> None:
-                trigger()
-
-            return triggered
-
-        _check_plain(self, implementation)
-
-        @wraps(implementation)
-        def followed(*arguments: Any) -> None:
-            implementation(*arguments)
-            trigger()
-
-        return followed
-
-    def _trigger_before_train(self) -> None:
-        if self._every_k_steps is not None:
-            self._period_of_steps = self.global_step // self._every_k_steps
-        if self._before_train:
-            self.cb.trigger()
-
-    def _trigger_after_step(self) -> None:
-        # A step may run the session more than once, so `global_step` may jump over a multiple.
-        period = self.global_step // self._every_k_steps  # type: ignore[operator]
-        if period != self._period_of_steps:
-            self._period_of_steps = period
-            self.cb.trigger()
-
-    def _trigger_after_epoch(self) -> None:
-        if self.epoch_num % self._every_k_epochs == 0:  # type: ignore[operator]
-            self.cb.trigger()
+        return self._when.hooks(self.cb, self.cb.hook_implementations())
 
 
 class EnableCallbackIf(ProxyCallback):
@@ -157,7 +233,7 @@ class EnableCallbackIf(ProxyCallback):
         return hooks
 
     def _gate(self, implementation: Implementation) -> Implementation:
-        _check_plain(self, implementation)
+        _check_plain(self.cb, implementation)
 
         @wraps(implementation)
         def gated(*arguments: Any) -> Any:
@@ -209,13 +285,12 @@ class PeriodicCallback(EnableCallbackIf):
         super().__init__(callback, PeriodicCallback._is_due)
         if every_k_steps is None and every_k_epochs is None:
             raise ConfigError(f"PeriodicCallback({callback!r}) would never run. Give every_k_steps or every_k_epochs.")
-        self._every_k_steps = check_period("every_k_steps", every_k_steps)
-        self._every_k_epochs = check_period("every_k_epochs", every_k_epochs)
+        self._every = Every(steps=every_k_steps, epochs=every_k_epochs)
 
     def _is_due(self) -> bool:
-        if self._every_k_steps is not None and self.global_step % self._every_k_steps == 0:
+        if self._every.steps is not None and self.global_step % self._every.steps == 0:
             return True
-        return self._every_k_epochs is not None and self.epoch_num % self._every_k_epochs == 0
+        return self._every.epochs is not None and self.epoch_num % self._every.epochs == 0
 
 
 def _check_trigger(callback: Callback) -> None:
@@ -228,9 +303,9 @@ def _check_trigger(callback: Callback) -> None:
         )
 
 
-def _check_plain(proxy: ProxyCallback, implementation: Implementation) -> None:
+def _check_plain(callback: Callback, implementation: Implementation) -> None:
     if getattr(implementation, "tpk_impl", {}).get("wrapper"):
         raise HookError(
-            f"{implementation.__name__} of {proxy.cb!r} is a hook wrapper, which {type(proxy).__name__} "
-            "cannot take part in. Make it an ordinary hook, or decide inside of it."
+            f"{implementation.__name__} of {callback!r} is a hook wrapper, which can neither go along with a trigger "
+            "nor stand under a condition. Make it an ordinary hook, or decide inside of it."
         )

@@ -1,4 +1,4 @@
-"""Checkpoints: the variables and the training state on disk, and what gives variables their values."""
+"""Checkpoints: the variables and the training state on disk, and initial values of variables."""
 
 import lazy_loader
 

@@ -2,7 +2,6 @@ from .files import (
     Checkpoint as Checkpoint,
     newest_complete as newest_complete,
 )
-from .keras_restore import KerasRestore as KerasRestore
 from .reader import (
     CheckpointReader as CheckpointReader,
     find_checkpoint as find_checkpoint,
@@ -10,6 +9,7 @@ from .reader import (
 from .session_init import (
     ChainInit as ChainInit,
     DictRestore as DictRestore,
+    KerasRestore as KerasRestore,
     NpzRestore as NpzRestore,
     SaverRestore as SaverRestore,
     SaverRestoreRelaxed as SaverRestoreRelaxed,

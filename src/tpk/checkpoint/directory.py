@@ -1,4 +1,4 @@
-"""A directory that checkpoints are written to, each atomically: a reader or a crash sees all of one, or nothing.
+"""Directory of checkpoints, each written atomically: a reader or a crash sees all of one, or nothing.
 
 Needs no TensorFlow.
 """
@@ -43,11 +43,11 @@ class CheckpointDirectory:
         pointer: the name of TensorFlow's pointer file, see `tf.train.latest_checkpoint`.
 
     Attributes:
-        directory: where they are.
+        path: where they are.
     """
 
     def __init__(self, directory: str | os.PathLike[str], prefix: str = "model", pointer: str = "checkpoint") -> None:
-        self.directory = Path(directory)
+        self.path = Path(directory)
         self._prefix = re.sub(r"[^\w.+-]", "_", prefix)
         self._pointer = re.sub(r"[^\w.+-]", "_", pointer)
 
@@ -57,21 +57,21 @@ class CheckpointDirectory:
         Raises:
             CheckpointError: if it cannot be written to, or TensorFlow could not read from it.
         """
-        if set(str(self.directory)) & _OF_PATTERNS:
+        if set(str(self.path)) & _OF_PATTERNS:
             raise CheckpointError(
-                f"checkpoints in {str(self.directory)!r} could not be read again: TensorFlow takes a path with one of "
+                f"checkpoints in {str(self.path)!r} could not be read again: TensorFlow takes a path with one of "
                 f"{' '.join(sorted(_OF_PATTERNS))} for a pattern. Name another directory."
             )
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            for path in self.directory.glob(f"{_BESIDE}{self._prefix}-*"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            for path in self.path.glob(f"{_BESIDE}{self._prefix}-*"):
                 logger.info("removing %s, which was never finished", path)
                 path.unlink()
             for path in self._without_index():
                 logger.info("removing %s, which is the rest of a checkpoint", path)
                 path.unlink()
         except OSError as error:
-            raise CheckpointError(f"checkpoints cannot be written to {self.directory}: {error}") from error
+            raise CheckpointError(f"checkpoints cannot be written to {self.path}: {error}") from error
 
     def write(
         self, step: int, write_variables: Callable[[str], None], state: Mapping[str, Any] | None, tensorflow: str = ""
@@ -93,10 +93,10 @@ class CheckpointDirectory:
         Raises:
             CheckpointError: if it could not be written. Nothing of it is left, and older ones are as they were.
         """
-        beside = self.directory / f"{_BESIDE}{self._prefix}-{step}"
-        if not self.directory.is_dir():  # TensorFlow would make it, and nobody would know what is lost.
+        beside = self.path / f"{_BESIDE}{self._prefix}-{step}"
+        if not self.path.is_dir():  # TensorFlow would make it, and nobody would know what is lost.
             raise CheckpointError(
-                f"the checkpoint of step {step} could not be written to {self.directory}, which is not there any more. "
+                f"the checkpoint of step {step} could not be written to {self.path}, which is not there any more. "
                 "Leave it alone while a training runs."
             )
         self._remove_unfinished(beside)
@@ -107,49 +107,62 @@ class CheckpointDirectory:
             if isinstance(error, CheckpointError) or not isinstance(error, Exception):
                 raise
             raise CheckpointError(
-                f"the checkpoint of step {step} could not be written to {self.directory}: {_reason(error)}. "
-                f"{_free_space(self.directory)}. What was saved before is still there."
+                f"the checkpoint of step {step} could not be written to {self.path}: {_reason(error)}. "
+                f"{_free_space(self.path)}. What was saved before is still there."
             ) from error
 
-    def point_to(self, latest: str | None, names: Sequence[str]) -> None:
-        """Write TensorFlow's pointer file; remove it if there is no latest.
+    def point_to(self, names: Sequence[str], gone: Sequence[str] = ()) -> None:
+        """Write TensorFlow's pointer file, and remove the checkpoints that make room.
 
         Args:
-            latest: the name of the checkpoint that `tf.train.latest_checkpoint` shall return.
-            names: all that there are, the oldest first.
+            names: those that are kept; `tf.train.latest_checkpoint` returns the last. If there are none, no pointer is.
+            gone: those that are to be removed, once the pointer leads to none of them.
 
         Raises:
-            CheckpointError: if it could not be written.
+            CheckpointError: if the pointer could not be written.
         """
-        path = self.directory / self._pointer
-        if latest is None:
-            path.unlink(missing_ok=True)
-            return
-        lines = [f'model_checkpoint_path: "{latest}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
-        beside = self.directory / f"{_BESIDE}{self._prefix}-pointer"
         try:
-            replace_file(path, ("\n".join(lines) + "\n").encode(), beside)
-            sync_directory(self.directory)
-        except OSError as error:
-            raise CheckpointError(f"{path} could not be written: {error}. {_free_space(self.directory)}.") from error
+            self._write_pointer(names)
+        except CheckpointError:
+            # On a full disk, there may be space once the old ones are gone.
+            self._remove(gone)
+            self._write_pointer(names)
+        self._remove(gone)
 
     def remove(self, name: str) -> None:
         """Remove a checkpoint: its state first, so that what is left of it never passes for complete."""
         step = self.step_of(name)
         with suppress(CheckpointError, OSError):
-            if read_state(self.directory, step).name == name:
-                state_path(self.directory, step).unlink()
+            if read_state(self.path, step).name == name:
+                state_path(self.path, step).unlink()
         self._remove_variables(name)
 
     def names(self) -> list[str]:
         """Return the names of the checkpoints that have their variables, the oldest first."""
         pattern = re.compile(re.escape(self._prefix) + r"-\d+(\.\d+)?\.index")
-        found = [name for name in os.listdir(self.directory) if pattern.fullmatch(name)]
+        found = [name for name in os.listdir(self.path) if pattern.fullmatch(name)]
         return sorted((name.removesuffix(".index") for name in found), key=lambda name: (self.step_of(name), name))
 
     def step_of(self, name: str) -> int:
         """Return the global step of the checkpoint of this name."""
         return int(name.removeprefix(f"{self._prefix}-").partition(".")[0])
+
+    def _write_pointer(self, names: Sequence[str]) -> None:
+        path = self.path / self._pointer
+        if not names:
+            path.unlink(missing_ok=True)
+            return
+        lines = [f'model_checkpoint_path: "{names[-1]}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
+        beside = self.path / f"{_BESIDE}{self._prefix}-pointer"
+        try:
+            replace_file(path, ("\n".join(lines) + "\n").encode(), beside)
+            sync_directory(self.path)
+        except OSError as error:
+            raise CheckpointError(f"{path} could not be written: {error}. {_free_space(self.path)}.") from error
+
+    def _remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.remove(name)
 
     def _write(
         self,
@@ -188,14 +201,12 @@ class CheckpointDirectory:
             "state": state,
         }
         try:
-            replace_file(
-                state_path(self.directory, step), state_bytes(content), beside.with_name(f"{beside.name}.state")
-            )
+            replace_file(state_path(self.path, step), state_bytes(content), beside.with_name(f"{beside.name}.state"))
         except BaseException:
             if held is None or held.name != name:
                 self._remove_variables(name)
             raise
-        sync_directory(self.directory)
+        sync_directory(self.path)
         for path in written:
             with suppress(FileNotFoundError):
                 path.unlink()
@@ -208,7 +219,7 @@ class CheckpointDirectory:
         """Return the checkpoint of this step that is there already, if it is complete: what its state says is not
         enough, since a run that resumes from before a damaged checkpoint makes the very files that this one had."""
         try:
-            return read_checkpoint(self.directory, step)
+            return read_checkpoint(self.path, step)
         except CheckpointError:
             return None
 
@@ -222,10 +233,10 @@ class CheckpointDirectory:
     def _rename(self, written: Sequence[Path], beside: Path, name: str) -> None:
         for path in written:
             os.replace(path, path.with_name(name + path.name.removeprefix(beside.name)))
-        sync_directory(self.directory)
+        sync_directory(self.path)
 
     def _remove_unfinished(self, beside: Path) -> None:
-        for path in self.directory.glob(f"{beside.name}.*"):
+        for path in self.path.glob(f"{beside.name}.*"):
             with suppress(OSError):
                 path.unlink()
 
@@ -237,16 +248,14 @@ class CheckpointDirectory:
     def _without_index(self) -> list[Path]:
         """Return the files that a removal, which begins with the index, or a write, which ends with it, has left."""
         pattern = re.compile(rf"({re.escape(self._prefix)}-\d+(\.\d+)?)\.data-\d+-of-\d+")
-        present = set(os.listdir(self.directory))
+        present = set(os.listdir(self.path))
         matches = (pattern.fullmatch(name) for name in sorted(present))
-        return [
-            self.directory / match.group() for match in matches if match and f"{match.group(1)}.index" not in present
-        ]
+        return [self.path / match.group() for match in matches if match and f"{match.group(1)}.index" not in present]
 
     def _files_of(self, name: str) -> list[Path]:
         """Return the files of the variables of a checkpoint, the index first."""
         pattern = re.compile(re.escape(name) + r"\.(index|data-\d+-of-\d+)")
-        found = [self.directory / each for each in os.listdir(self.directory) if pattern.fullmatch(each)]
+        found = [self.path / each for each in os.listdir(self.path) if pattern.fullmatch(each)]
         return sorted(found, key=lambda path: path.suffix != ".index")
 
 

@@ -1,4 +1,4 @@
-"""Training state as JSON, and back: plain data, and a tagged form of what JSON does not have.
+"""Training state as JSON, and back: plain data, a tagged form of what JSON does not have, and keys for its parts.
 
 Tuples, bytes, NumPy scalars and arrays, NaN and the infinities, and dicts whose keys are no strings come back as what
 they were, bit by bit. Anything else is an error that names where it stands.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,28 @@ def decode(value: Any) -> Any:
         return _decode(value, 0)
     except Exception as error:
         raise CheckpointError(f"it holds what tpk does not write: {error!r}") from error
+
+
+def state_keys(owners: Iterable[Any]) -> list[str]:
+    """Return a unique key for each of `owners`.
+
+    It is the name of the class and the attribute `state_key`, if there is one: what tells the owner from others of its
+    class, such as the name of the hyperparameter that it sets. Those that are equal in that are numbered.
+
+    Example:
+        ```python
+        state_keys([saver, lr_setter, other_saver])
+        # ["ModelSaver", "ScheduledHyperParamSetter(learning_rate)", "ModelSaver#2"]
+        ```
+    """
+    seen: Counter[str] = Counter()
+    keys = []
+    for owner in owners:
+        detail = getattr(owner, "state_key", "")
+        key = f"{type(owner).__name__}({detail})" if detail else type(owner).__name__
+        seen[key] += 1
+        keys.append(key if seen[key] == 1 else f"{key}#{seen[key]}")
+    return keys
 
 
 def _encode(value: Any, where: str, depth: int) -> Any:

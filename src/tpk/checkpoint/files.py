@@ -74,7 +74,7 @@ class Checkpoint:
         ValueError, KeyError, TypeError: if the name is none, or the content does not have what a checkpoint has.
     """
 
-    directory: Path
+    directory: Path = attrs.field(converter=Path)
     name: str = attrs.field(validator=_is_name)
     step: int
     content: Mapping[str, Any] = attrs.field(repr=False, validator=_is_content)

@@ -8,12 +8,12 @@ from typing import Any
 
 import attrs
 import numpy as np
+import tensorflow as tf
 
-from tpk.checkpoint.fit import Fit, shape_text, target_of
-from tpk.checkpoint.restore_table import Row, log_table
-from tpk.checkpoint.stored_values import DictValues, StoredValues
+from tpk.checkpoint.stored_values import STORED_BFLOAT16, StoredValues, ValueSpec
+from tpk.checkpoint.variables import saved_name, saved_part, slice_info
 from tpk.errors import CheckpointError
-from tpk.graph.variables import assign_values, saveable_variables
+from tpk.graph.variables import assign_values, saveable_variables, variable_name
 
 logger = logging.getLogger(__name__)
 
@@ -33,22 +33,6 @@ class Match:
     fits: Sequence[Fit]
     rows: Sequence[Row]
     problems: Sequence[str]
-
-
-def restore(sess: Any, values: Mapping[str, Any], source: str, ignore: Collection[str] = ()) -> None:
-    """Assign `values` by name to the variables of the graph of `sess`, and report what did not match.
-
-    Args:
-        sess: the raw session.
-        values: arrays by name.
-        source: where they come from, for messages.
-        ignore: names that are left out on purpose.
-
-    Raises:
-        CheckpointError: if no name fits, or a shape or dtype does not.
-    """
-    stored = values if isinstance(values, StoredValues) else DictValues(values, source)
-    restore_matches(sess, [match(sess.graph, stored, ignore=ignore)])
 
 
 def match(
@@ -200,3 +184,254 @@ def _rows_of(matches: Sequence[Match], winners: Mapping[str, Fit]) -> list[Row]:
                 rows.append(row)
     # Each of them misses what all of them miss.
     return list(dict.fromkeys(rows))
+
+
+@attrs.frozen(eq=False)
+class Target:
+    """A variable that may be restored, as a checkpoint sees it.
+
+    Attributes:
+        variable: the variable.
+        name: its name in the graph.
+        stored_name: the name under which checkpoints have it; that of the whole if it is one part of a partitioned
+            variable.
+        shape: the shape of what is stored; None if it is not known, or the dimensions of it that are not.
+        part: which part of what is stored is the variable's.
+    """
+
+    variable: Any
+    name: str
+    stored_name: str
+    shape: tuple[int | None, ...] | None
+    part: tuple[slice, ...]
+
+    @property
+    def dtype(self) -> tf.DType:
+        """The dtype of the variable."""
+        return self.variable.dtype.base_dtype
+
+    @property
+    def own_shape(self) -> str:
+        """The shape of the variable itself."""
+        return shape_text(_static_shape(self.variable))
+
+    def alone(self) -> Target:
+        """Return the target for a value that is stored for this part of a variable alone."""
+        return attrs.evolve(self, stored_name=self.name, shape=_static_shape(self.variable), part=())
+
+    def takes_dtype(self, spec: ValueSpec) -> bool:
+        """Whether a value like `spec` may be cast to the dtype of the variable.
+
+        Between floating-point dtypes it always may, though it is rounded; otherwise only if the wanted dtype has
+        every value of the stored one. What came as plain Python numbers takes on any dtype of its kind.
+        """
+        stored, wanted = _tensorflow_dtype(spec), self.dtype
+        if stored is None:
+            return False
+        if stored == wanted:
+            return True
+        if tf.string in (stored, wanted):
+            return False
+        if stored.is_floating or stored.is_complex:
+            return bool(wanted.is_complex or (stored.is_floating and wanted.is_floating))
+        if spec.is_literal and stored.is_integer:
+            return not wanted.is_bool
+        return bool(np.can_cast(spec.dtype, wanted.as_numpy_dtype, "safe"))
+
+
+def target_of(variable: Any) -> Target:
+    """Return `variable` as a checkpoint sees it."""
+    info = slice_info(variable)
+    shape = _static_shape(variable) if info is None else tuple(info.full_shape)
+    return Target(variable, variable_name(variable), saved_name(variable), shape, saved_part(variable))
+
+
+def shape_text(shape: tuple[int | None, ...] | None) -> str:
+    """Return `shape` for people, such as ``(?, 64)``."""
+    return "unknown" if shape is None else str(shape).replace("None", "?")
+
+
+def _tensorflow_dtype(spec: ValueSpec) -> tf.DType | None:
+    if spec.dtype == STORED_BFLOAT16:
+        return tf.bfloat16
+    try:
+        return tf.as_dtype(spec.dtype)
+    except TypeError:
+        return None
+
+
+def _static_shape(variable: Any) -> tuple[int | None, ...] | None:
+    return None if variable.shape.rank is None else tuple(variable.shape.as_list())
+
+
+@attrs.frozen(eq=False)
+class Fit:
+    """A stored value, and the variable that is to have it.
+
+    Attributes:
+        target: the variable.
+        stored_name: the name of the value.
+        values: where it is.
+    """
+
+    target: Target
+    stored_name: str
+    values: StoredValues
+
+    @property
+    def spec(self) -> ValueSpec:
+        """Shape and dtype of the value."""
+        return self.values.spec(self.stored_name)
+
+    @property
+    def is_reshaped(self) -> bool:
+        """Whether the value has another shape than what the variable takes."""
+        wanted, stored = self.target.shape, self.spec.shape
+        if wanted is None:
+            return False
+        return len(wanted) != len(stored) or any(
+            size not in (None, other) for size, other in zip(wanted, stored, strict=True)
+        )
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the value has the shape of the variable, or at least its number of elements."""
+        if not self.is_reshaped:
+            return True
+        wanted = tf.TensorShape(self.target.shape).num_elements()
+        return wanted is not None and wanted == int(np.prod(self.spec.shape, dtype=np.int64))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What of it is not as one expects."""
+        remarks = []
+        if self.target.part:
+            remarks.append(f"part of {self.stored_name}")
+        if self.is_reshaped:
+            remarks.append("reshaped")
+        if not self.spec.is_literal and _tensorflow_dtype(self.spec) != self.target.dtype:
+            remarks.append(f"cast from {self.spec.dtype_name} to {self.target.dtype.name}")
+        return remarks
+
+    def convert(self, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return what of `value` goes to the variable, in its shape and dtype.
+
+        Raises:
+            CheckpointError: if a number in it cannot be held by the dtype of the variable.
+        """
+        if self.is_reshaped:
+            value = value.reshape(self.target.shape)
+        value = value[self.target.part]
+        if value.dtype == STORED_BFLOAT16:
+            value = value.view(tf.bfloat16.as_numpy_dtype)
+        wanted = np.dtype(self.target.dtype.as_numpy_dtype)
+        if value.dtype == wanted or self.target.dtype == tf.string:
+            return value
+        if self.spec.is_literal and self.target.dtype.is_floating:
+            # A whole number among plain numbers is rounded like the others.
+            value = value.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            cast = value.astype(wanted)
+            survives = _same_but_rounded(value, cast)
+        if not survives.all():
+            raise CheckpointError(
+                f"variable {self.target.name!r} is {self.target.dtype.name} and cannot hold "
+                f"{value[~survives].flat[0]!s}, which {self.values.source} has for it as {self.spec.dtype_name}. "
+                "Leave the name out of what is restored, or change the dtype of one of them."
+            )
+        return cast
+
+
+def _same_but_rounded(value: np.ndarray[Any, Any], cast: np.ndarray[Any, Any]) -> Any:
+    if value.dtype.kind in "biu":
+        return cast.astype(value.dtype) == value
+    return np.isfinite(cast) | ~np.isfinite(value)
+
+
+STATUSES = ("mismatched", "missing", "unused", "loaded")
+"""In the order of the table: what may need attention stands first."""
+
+_MAX_ROWS = {"mismatched": 20, "missing": 20, "unused": 20, "loaded": 10}
+_MAX_NAME = 72
+_HEADER = ("", "name", "in the graph", "stored", "")
+
+
+@attrs.frozen
+class Row:
+    """One name, and what became of it.
+
+    Attributes:
+        status: ``"loaded"``, ``"missing"`` (in the graph only), ``"unused"`` (stored only), or ``"mismatched"``
+            (in both, but it does not fit).
+        name: the name; in the graph, if it is there.
+        graph_shape: the shape in the graph; empty if it is not there.
+        stored_shape: the shape of what is stored; empty if there is none.
+        note: what was done, if it is not what one expects.
+    """
+
+    status: str
+    name: str
+    graph_shape: str
+    stored_shape: str
+    note: str = ""
+
+
+def log_table(rows: Sequence[Row], sources: Sequence[str]) -> None:
+    """Write `rows` to the log: a bounded number of each status, and all of them at DEBUG.
+
+    It is a warning if anything was not loaded.
+
+    Args:
+        rows: all names.
+        sources: where the values came from.
+    """
+    text, is_whole = format_table(rows, sources)
+    is_clean = all(row.status == "loaded" for row in rows)
+    logger.log(logging.INFO if is_clean else logging.WARNING, "%s", text)
+    if not is_whole and logger.isEnabledFor(logging.DEBUG):
+        logger.debug("all of them:\n%s", "\n".join(_align([_HEADER, *map(_cells, _in_order(rows))])))
+
+
+def format_table(rows: Sequence[Row], sources: Sequence[str]) -> tuple[str, bool]:
+    """Return the table, in a bounded number of lines, and whether it shows all names in full.
+
+    Args:
+        rows: all names.
+        sources: where the values came from.
+    """
+    counts = {status: sum(row.status == status for row in rows) for status in STATUSES}
+    others = "".join(f", {counts[status]:,} {status}" for status in STATUSES if counts[status] and status != "loaded")
+    summary = f"restored {counts['loaded']:,} variables from {', then '.join(sources)}{others}"
+    cells = [_HEADER]
+    is_whole = True
+    for status in STATUSES:
+        group = [row for row in rows if row.status == status]
+        # Among many that went as expected, those with a remark are the ones to see.
+        shown = sorted(group, key=lambda row: not row.note)[: _MAX_ROWS[status]] if status == "loaded" else group
+        shown = shown[: _MAX_ROWS[status]]
+        cells += [_cells(attrs.evolve(row, name=_shorten(row.name))) for row in _in_order(shown)]
+        if len(shown) < len(group):
+            cells.append((status, f"… and {len(group) - len(shown):,} more", "", "", ""))
+        is_whole &= len(shown) == len(group) and all(len(row.name) <= _MAX_NAME for row in shown)
+    return "\n".join([summary, *_align(cells)]), is_whole
+
+
+def _in_order(rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (STATUSES.index(row.status), row.name))
+
+
+def _cells(row: Row) -> tuple[str, str, str, str, str]:
+    return row.status, row.name, row.graph_shape or "-", row.stored_shape or "-", row.note
+
+
+def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _shorten(name: str) -> str:
+    """Return `name`, with its middle left out if it is long: both ends tell names apart."""
+    half = (_MAX_NAME - 1) // 2
+    return name if len(name) <= _MAX_NAME else f"{name[:half]}…{name[-half:]}"

@@ -1,4 +1,4 @@
-"""What gives variables their values when a training starts: checkpoints, files and dictionaries of arrays."""
+"""Initial values of variables, from checkpoints, files and dictionaries of arrays."""
 
 from __future__ import annotations
 
@@ -7,26 +7,15 @@ import itertools
 import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tpk.checkpoint.npz_reader import NpzReader
 from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
-from tpk.checkpoint.restore import Match, match, restore, restore_matches
-from tpk.checkpoint.stored_values import DictValues, StoredValues
+from tpk.checkpoint.restore import Match, match, restore_matches
+from tpk.checkpoint.stored_values import DictValues, NpzReader, StoredValues
 from tpk.errors import CheckpointError
 
-__all__ = [
-    "ChainInit",
-    "DictRestore",
-    "NpzRestore",
-    "SaverRestore",
-    "SaverRestoreRelaxed",
-    "SessionInit",
-    "SmartInit",
-    "as_session_init",
-    "find_checkpoint",
-    "restore",
-]
+if TYPE_CHECKING:
+    from tpk.tower.keras_model import KerasModel
 
 
 class SessionInit(abc.ABC):
@@ -193,6 +182,39 @@ class SaverRestoreRelaxed(SaverRestore):
         self._ignore_mismatch = True
 
 
+class KerasRestore(RestoreByName):
+    """Takes the weights of a Keras model from a file that Keras has written.
+
+    Args:
+        model: the model, which the tower function calls.
+        path: a file ``….keras`` or ``….weights.h5``.
+        ignore: names of variables that are left out, such as ``model/dense/kernel``.
+
+    Raises:
+        CheckpointError: if there is no such file.
+
+    Example:
+        ```python
+        config = tpk.TrainConfig(model=digits, session_init=tpk.KerasRestore(digits.net, "digits.keras"), dataflow=data)
+        ```
+    """
+
+    def __init__(self, model: KerasModel, path: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> None:
+        super().__init__(ignore=ignore)
+        self._model = model
+        self._path = os.fspath(path)
+        if not os.path.isfile(self._path):
+            raise CheckpointError(f"there is no file {self._path!r}. Give the path of a file that Keras has written.")
+
+    def open(self) -> AbstractContextManager[StoredValues]:
+        """Return nothing yet: whose weights they are is known in the graph only."""
+        return nullcontext(DictValues({}, self._path))
+
+    def match(self, graph: Any, values: StoredValues) -> Match:
+        """Read the weights, by the names that they have in `graph`."""
+        return super().match(graph, DictValues(self._model.read_weights(self._path, graph), self._path))
+
+
 class ChainInit(SessionInit):
     """Takes values from several places in order; what a later one has wins. One table tells what came from where.
 
@@ -252,24 +274,19 @@ class SmartInit(ChainInit):
     """
 
     def __init__(self, obj: Any, *, ignore_mismatch: bool = False) -> None:
-        inits: list[SessionInit | None]
         if isinstance(obj, list | tuple):
-            inits = [SmartInit(each, ignore_mismatch=ignore_mismatch) for each in obj]
-        elif isinstance(obj, str) and not obj:
-            inits = []
-        elif ignore_mismatch:
-            inits = [_as_relaxed_init(obj)]
+            super().__init__(SmartInit(each, ignore_mismatch=ignore_mismatch) for each in obj)
         else:
-            inits = [as_session_init(obj)]
-        super().__init__(inits)
+            super().__init__([None if isinstance(obj, str) and not obj else as_session_init(obj, ignore_mismatch)])
 
 
-def as_session_init(value: Any) -> SessionInit | None:
+def as_session_init(value: Any, ignore_mismatch: bool = False) -> SessionInit | None:
     """Return the `SessionInit` that `value` means.
 
     Args:
         value: a `SessionInit`, a path of a checkpoint or of an ``.npz`` file, a mapping of names to arrays, a list of
             those (see `ChainInit`), or None.
+        ignore_mismatch: make do with values of another shape, see `SmartInit`.
 
     Raises:
         CheckpointError: if it is none of these.
@@ -277,27 +294,17 @@ def as_session_init(value: Any) -> SessionInit | None:
     if value is None or isinstance(value, SessionInit):
         return value
     if isinstance(value, Mapping):
-        return DictRestore(value)
+        return DictRestore(value, ignore_mismatch)
     if isinstance(value, str | os.PathLike):
-        return NpzRestore(value) if _is_npz(value) else SaverRestore(value)
+        if os.fspath(value).endswith(".npz"):
+            return NpzRestore(value, ignore_mismatch)
+        return SaverRestoreRelaxed(value) if ignore_mismatch else SaverRestore(value)
     if isinstance(value, list | tuple):
         return ChainInit(value)
     raise CheckpointError(
         f"session_init is {value!r}, a {type(value).__name__}; expected a SessionInit, the path of a checkpoint or "
         "of an .npz file, a mapping of variable names to arrays, or a list of those."
     )
-
-
-def _as_relaxed_init(value: Any) -> SessionInit | None:
-    if isinstance(value, Mapping):
-        return DictRestore(value, ignore_mismatch=True)
-    if isinstance(value, str | os.PathLike):
-        return NpzRestore(value, ignore_mismatch=True) if _is_npz(value) else SaverRestoreRelaxed(value)
-    return as_session_init(value)
-
-
-def _is_npz(path: str | os.PathLike[str]) -> bool:
-    return os.fspath(path).endswith(".npz")
 
 
 def _run_together(sess: Any, inits: Iterable[Any]) -> None:
@@ -311,7 +318,7 @@ def _no_names(values: CheckpointReader) -> CheckpointError:
     return CheckpointError(
         f"{values.source} was written by tf.train.Checkpoint, which names values by the path of Python objects and "
         f"not by variables{f' ({examples}, …)' if examples else ''}. Give the names yourself: "
-        f"values = CheckpointReader({values.source!r}), from tpk.session; "
+        f"values = tpk.CheckpointReader({values.source!r}); "
         "tpk.DictRestore({name: values[key] for name, key in values.keys_by_variable_name().items()}), "
         "with the names changed to those of the graph where they differ."
     )

@@ -1,4 +1,4 @@
-"""The variables of a checkpoint: copied out of a session in one consistent picture, written, and given back."""
+"""Variables of a checkpoint: copied out of a session in one consistent picture, written, and given back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.errors import CheckpointError
+from tpk.checkpoint.reader import CheckpointReader
 from tpk.graph.variables import assign_values, variable_name
 
 
@@ -25,11 +25,6 @@ class Snapshot:
 
     variables: Sequence[Any]
     values: Sequence[Any]
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the values take."""
-        return sum(np.asarray(value).nbytes for value in self.values)
 
 
 def take_snapshot(sess: Any, variables: Sequence[Any]) -> Snapshot:
@@ -48,19 +43,39 @@ class VariableWriter:
 
     It has a graph and a session of its own, on the CPU and with threads of its own: so it needs nothing of the graph
     that is trained, which may be finalized, and a write in another thread and the steps do not wait for each other.
-
-    Args:
-        variables: the variables of all the snapshots, in their order.
     """
 
-    def __init__(self, variables: Sequence[Any]) -> None:
+    def __init__(self) -> None:
+        self._sess: Any = None
+        self._save: Any = None
+
+    def write(self, prefix: str, snapshot: Snapshot) -> None:
+        """Write to ``<prefix>.index`` and ``<prefix>.data-00000-of-00001``.
+
+        Args:
+            prefix: what the files begin with.
+            snapshot: the values; those of the same variables each time.
+
+        Raises:
+            tf.errors.OpError: if they cannot be written.
+        """
+        if self._save is None:
+            self._prepare(snapshot.variables)
+        self._save(np.array(prefix, object), *map(np.asarray, snapshot.values))
+
+    def close(self) -> None:
+        """Close the session."""
+        if self._sess is not None:
+            self._sess.close()
+
+    def _prepare(self, variables: Sequence[Any]) -> None:
         with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
             path = tf.compat.v1.placeholder(tf.string, [])
             tensors = [tf.compat.v1.placeholder(variable.dtype.base_dtype) for variable in variables]
             save = tf.raw_ops.SaveV2(
                 prefix=path,
-                tensor_names=[_saved_name(variable) for variable in variables],
-                shape_and_slices=[_slice_of(variable) for variable in variables],
+                tensor_names=[saved_name(variable) for variable in variables],
+                shape_and_slices=[_spec_of_slice(variable) for variable in variables],
                 tensors=tensors,
             )
         config = tf.compat.v1.ConfigProto(
@@ -74,18 +89,6 @@ class VariableWriter:
         # Unlike `Session.run`, it words an error without the stack of whoever built the op.
         self._save = self._sess._make_callable_from_options(options)
 
-    def write(self, prefix: str, snapshot: Snapshot) -> None:
-        """Write to ``<prefix>.index`` and ``<prefix>.data-00000-of-00001``.
-
-        Raises:
-            tf.errors.OpError: if they cannot be written.
-        """
-        self._save(np.array(prefix, object), *map(np.asarray, snapshot.values))
-
-    def close(self) -> None:
-        """Close the session."""
-        self._sess.close()
-
 
 def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarray]:
     """Return the values that a checkpoint has for those of `variables` that it holds, by their names in the graph.
@@ -93,26 +96,12 @@ def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarra
     Raises:
         CheckpointError: if its files cannot be read.
     """
-    try:
-        reader = tf.train.load_checkpoint(prefix)
-        stored = reader.get_variable_to_shape_map()
-        return {
-            variable_name(variable): _own_part(variable, reader.get_tensor(_saved_name(variable)))
-            for variable in variables
-            if _saved_name(variable) in stored
-        }
-    except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
-        raise CheckpointError(f"the variables of {prefix} cannot be read: {error}") from error
-
-
-def stored_names(prefix: str) -> set[str]:
-    """Return the names of what a checkpoint holds."""
-    return set(tf.train.load_checkpoint(prefix).get_variable_to_shape_map())
-
-
-def saved_names(variables: Sequence[Any]) -> set[str]:
-    """Return the names under which a checkpoint holds `variables`."""
-    return {_saved_name(variable) for variable in variables}
+    stored = CheckpointReader(prefix)
+    return {
+        variable_name(variable): stored[saved_name(variable)][saved_part(variable)]
+        for variable in variables
+        if saved_name(variable) in stored
+    }
 
 
 def assign_by_name(sess: Any, values: Mapping[str, np.ndarray], variables: Sequence[Any]) -> None:
@@ -127,21 +116,26 @@ def assign_by_name(sess: Any, values: Mapping[str, np.ndarray], variables: Seque
     )
 
 
-def _saved_name(variable: Any) -> str:
-    info = getattr(variable, "_save_slice_info", None)
-    return str(info.full_name) if info is not None else variable_name(variable)
+def saved_name(variable: Any) -> str:
+    """Return the name under which a checkpoint holds a variable: that of the whole, if it is a part of one."""
+    info = slice_info(variable)
+    return variable_name(variable) if info is None else str(info.full_name)
 
 
-def _slice_of(variable: Any) -> str:
-    """What of the tensor of its name a variable holds; empty for all of it. Parts of a partitioned one share a name."""
-    info = getattr(variable, "_save_slice_info", None)
-    return str(info.spec) if info is not None else ""
-
-
-def _own_part(variable: Any, value: np.ndarray) -> np.ndarray:
-    info = getattr(variable, "_save_slice_info", None)
+def saved_part(variable: Any) -> tuple[slice, ...]:
+    """Return the index of what is the variable's of the value that a checkpoint has under its `saved_name`."""
+    info = slice_info(variable)
     if info is None:
-        return value
-    return value[
-        tuple(slice(offset, offset + size) for offset, size in zip(info.var_offset, info.var_shape, strict=True))
-    ]
+        return ()
+    return tuple(slice(offset, offset + size) for offset, size in zip(info.var_offset, info.var_shape, strict=True))
+
+
+def slice_info(variable: Any) -> Any:
+    """Return what TensorFlow knows of a part of a partitioned variable; None for other variables."""
+    # There is no public accessor; `tf.compat.v1.train.Saver` reads this one.
+    return getattr(variable, "_save_slice_info", None)
+
+
+def _spec_of_slice(variable: Any) -> str:
+    info = slice_info(variable)
+    return "" if info is None else str(info.spec)

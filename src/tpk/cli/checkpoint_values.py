@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tpk.checkpoint.npz_reader import NpzReader
-from tpk.checkpoint.stored_values import STORED_BFLOAT16, StoredValues
+from tpk.checkpoint.stored_values import STORED_BFLOAT16, NpzReader, StoredValues
 from tpk.cli.table import as_table, human_size
 from tpk.errors import CheckpointError
 

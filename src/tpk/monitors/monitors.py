@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.checkpoint.keys import state_keys
+from tpk.checkpoint.encoding import state_keys
 from tpk.errors import StopTraining
 from tpk.monitors.base import Monitor, report_methods_of
 from tpk.monitors.history import ScalarHistory

@@ -27,7 +27,7 @@ _NO_WEIGHTS = frozenset({"global_step", SEED_VARIABLE_NAME})
 
 
 def as_weights(value: Any) -> SessionInit | None:
-    """Return the `SessionInit` that `value` means, as `tpk.session.as_session_init` does.
+    """Return the `SessionInit` that `value` means, as `tpk.checkpoint.session_init.as_session_init` does.
 
     Of a directory of a run, it is the newest checkpoint that is complete.
 

@@ -1,11 +1,11 @@
-"""What the processes of a training agree upon: before it starts, and at which moments it ends and is saved."""
+"""Agreement of the processes of a training: that they train the same, and at which moments they stop and save."""
 
 from __future__ import annotations
 
 import logging
 import platform
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,19 +95,6 @@ class AgreedCheckpoints(Checkpoints):
         if self._steps_since >= self._pace:
             self._meet_requests()
 
-    @hookimpl(wrapper=True)
-    def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
-        """Meet the other processes; also if the training of this one ends with the epoch."""
-        self._check_run_dir()
-        try:
-            result = yield
-        except StopTraining as stop:
-            trainer.request_stop(f"{stop}")
-            self._end_epoch(trainer)
-            raise
-        self._end_epoch(trainer)
-        return result
-
     @hookimpl(tryfirst=True)
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Meet the other processes a last time, if the training ends in good order.
@@ -130,6 +117,11 @@ class AgreedCheckpoints(Checkpoints):
     def _takes_part_in_steps(self) -> bool:
         return True
 
+    def _end_epoch(self, trainer: TrainerProtocol, stop: StopTraining | None = None) -> None:
+        if stop is not None:
+            trainer.request_stop(f"{stop}")
+        super()._end_epoch(trainer)
+
     def _meet_requests(self) -> None:
         """Tell the others, and hear from them, what is wanted; do it."""
         trainer = self.trainer
@@ -148,7 +140,7 @@ class AgreedCheckpoints(Checkpoints):
             self._agree_to_stop(*max(stops, key=lambda stop: stop[1]["signum"] is not None))
         if wishes[0]["saves"]:
             self._gather_states()
-            self._save_requested()
+            self._take()
         self._met_at = self._clock()
 
     def _next_pace(self) -> int:

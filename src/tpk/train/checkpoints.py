@@ -1,4 +1,4 @@
-"""When checkpoints are taken: once everybody has done their part of a step or an epoch."""
+"""Checkpoints of a training: each of one moment, when everybody has done their part of a step or an epoch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.files import Checkpoint, newest_complete
-from tpk.checkpoint.retention import Retention
-from tpk.checkpoint.series import CheckpointSeries
+from tpk.checkpoint.series import CheckpointSeries, Retention
 from tpk.checkpoint.variables import assign_by_name, read_variables
 from tpk.errors import CheckpointError, ConfigError, StopTraining
 from tpk.graph.global_step import get_global_step_var
@@ -25,24 +24,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Save = Callable[[Mapping[str, Any]], Any]
-
 
 class Saver(Protocol):
-    """What writes checkpoints, such as a `ModelSaver`."""
+    """Who asks for checkpoints, such as a `ModelSaver`.
+
+    Attributes:
+        name: its name, for messages.
+        weights_only: whether its files hold variables only, so that nothing is resumed from them.
+        series: what writes its files.
+    """
 
     name: str
     weights_only: bool
-
-    @property
-    def checkpoint_dir(self) -> Path:
-        """Where it writes."""
-
-    def save(self, state: Mapping[str, Any]) -> Any:
-        """Write a checkpoint with this training state."""
-
-    def wait(self) -> Path | None:
-        """Wait for what is being written; return the path of the latest."""
+    series: CheckpointSeries
 
 
 class Checkpoints(Callback):
@@ -50,7 +44,10 @@ class Checkpoints(Callback):
 
     Were they taken earlier, what comes later in the same step or epoch would be lost, or be done twice, in a training
     that is resumed. So savers `request`, and the trainer registers this one after all others. A wrapper of
-    ``trigger_epoch`` may still do something after it.
+    ``trigger_epoch`` may still do something after it. A save goes one way::
+
+        ModelSaver.trigger → request → (the end of the step or epoch) → take_state → CheckpointSeries.save
+            → take_snapshot → (here, or in a thread) VariableWriter, CheckpointDirectory.write, .point_to
 
     A training without savers pays nothing for it in a step; requests are then met at the end of the epoch.
 
@@ -61,10 +58,10 @@ class Checkpoints(Callback):
     def __init__(self, trainer: TrainerProtocol) -> None:
         self.trainer = trainer
         self._savers: list[Saver] = []
-        self._requests: list[Save] = []
+        self._requests: list[CheckpointSeries] = []
         self._epoch_that_is_over: int | None = None
-        self._saved_at: tuple[Any, ...] | None = None
-        self._series: CheckpointSeries | None = None
+        self._taken: tuple[Any, Sequence[CheckpointSeries]] = (None, ())
+        self._own_series: CheckpointSeries | None = None
         self._states_of_others: Sequence[Mapping[str, Any]] = ()
 
     @cached_property
@@ -83,19 +80,19 @@ class Checkpoints(Callback):
         Raises:
             ConfigError: if another one writes the same files.
         """
-        directory = saver.checkpoint_dir.resolve()
+        directory = _directory(saver)
         for other in self._savers:
-            if other.checkpoint_dir.resolve() == directory:
+            if _directory(other) == directory:
                 raise ConfigError(
                     f"{other.name} and {saver.name} both save in {str(directory)!r}, and would overwrite each other's "
                     "files. Give one of them a checkpoint_dir of its own."
                 )
         self._savers.append(saver)
 
-    def request(self, save: Save) -> None:
-        """Have `save` called with the training state, encoded, when everybody has done their part."""
-        if save not in self._requests:
-            self._requests.append(save)
+    def request(self, series: CheckpointSeries) -> None:
+        """Have a checkpoint of this moment written, once everybody has done their part of it."""
+        if series not in self._requests:
+            self._requests.append(series)
 
     def before_saving(self) -> None:
         """Call the hook ``before_checkpoint``, which raises an error if nothing shall be saved."""
@@ -103,21 +100,15 @@ class Checkpoints(Callback):
 
     def newest(self) -> Checkpoint | None:
         """Return the newest complete checkpoint of this training, once what is being written is on disk; or None."""
-        full = [saver for saver in self._savers if not saver.weights_only]
-        for saver in full:
+        for series in self._full_series:
             try:
-                saver.wait()
+                series.wait()
             except CheckpointError as error:
                 logger.error("%s", error)
-        if self.trainer.run_dir is not None:
-            found = newest_complete(self.trainer.run_dir)
-            if found is not None:
-                return found
-        for saver in full:
-            found = newest_complete(saver.checkpoint_dir)
-            if found is not None:
-                return found
-        return None
+        run_dir = self.trainer.run_dir
+        directories = [series.directory.path for series in self._full_series]
+        found = map(newest_complete, dict.fromkeys(directories if run_dir is None else [run_dir, *directories]))
+        return next(filter(None, found), None)
 
     def restore_variables(self, checkpoint: Checkpoint) -> None:
         """Give all variables but the global step the values of a checkpoint, in the middle of the training.
@@ -155,13 +146,14 @@ class Checkpoints(Callback):
         Raises:
             CheckpointError: if it could not be written.
         """
-        saver = self._saver_of_run()
-        if saver is None:
+        series = self._series_of_run()
+        if series is None:
             return None
-        if self._saved_at != (saver, self._moment()):
-            self.request(saver.save)
-            self._save_requested()
-        return saver.wait()
+        moment, written = self._taken
+        if moment != self._moment() or series not in written:
+            self.request(series)
+            self._take()
+        return series.wait()
 
     def stop_condition(self) -> Callable[[], bool]:
         """Return what tells, between two steps, whether the training shall end there."""
@@ -198,12 +190,12 @@ class Checkpoints(Callback):
 
     @hookimpl(wrapper=True)
     def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
-        """Take a checkpoint, if one was requested at the end of this epoch."""
+        """Take a checkpoint, if one was requested at the end of this epoch; also if the training ends with it."""
         self._check_run_dir()
         try:
             result = yield
-        except StopTraining:
-            self._end_epoch(trainer)
+        except StopTraining as stop:
+            self._end_epoch(trainer, stop)
             raise
         self._end_epoch(trainer)
         return result
@@ -216,30 +208,32 @@ class Checkpoints(Callback):
                 self._check_run_dir()
                 self._meet_requests()
         finally:
-            if self._series is not None:
-                self._series.close()
+            if self._own_series is not None:
+                self._own_series.close()
 
     @property
     def _takes_part_in_steps(self) -> bool:
         return bool(self._savers)
 
-    def _end_epoch(self, trainer: TrainerProtocol) -> None:
+    def _end_epoch(self, trainer: TrainerProtocol, stop: StopTraining | None = None) -> None:
         self._epoch_that_is_over = trainer.epoch_num
         self._meet_requests()
 
     def _meet_requests(self) -> None:
-        self._save_requested()
+        self._take()
 
-    def _save_requested(self) -> None:
+    def _take(self) -> None:
+        """Take the checkpoints that were requested, of this moment."""
         if not self._requests:
             return
         requests, self._requests = self._requests, []
         self._check_run_dir()
         self.before_saving()
-        state = take_state(self.trainer, self._epoch_is_over, self._states_of_others)
-        for save in requests:
-            save(state)
-            self._saved_at = (getattr(save, "__self__", None), self._moment())
+        trainer = self.trainer
+        state = take_state(trainer, self._epoch_is_over, self._states_of_others)
+        for series in requests:
+            series.save(trainer.sess, self.variables, trainer.global_step, state)
+        self._taken = self._moment(), requests
 
     def _check_run_dir(self) -> None:
         if self.trainer.run_dir is not None:
@@ -252,44 +246,36 @@ class Checkpoints(Callback):
     def _moment(self) -> tuple[Any, ...]:
         return (*self.trainer.progress.state_dict().values(), self._epoch_is_over)
 
-    def _saver_of_run(self) -> Saver | _SaverOfRun | None:
-        """Return what saves to the `run_dir`; else any saver of checkpoints that hold the training state."""
+    @property
+    def _full_series(self) -> list[CheckpointSeries]:
+        """What writes checkpoints that hold the training state."""
+        return [saver.series for saver in self._savers if not saver.weights_only]
+
+    def _series_of_run(self) -> CheckpointSeries | None:
+        """Return what writes to the `run_dir`; or, if there is none, any series with the training state."""
         run_dir = self.trainer.run_dir
-        full = [saver for saver in self._savers if not saver.weights_only]
         if run_dir is None:
-            return full[0] if full else None
-        there = [saver for saver in self._savers if saver.checkpoint_dir.resolve() == run_dir.resolve()]
+            return next(iter(self._full_series), None)
+        there = [saver for saver in self._savers if _directory(saver) == run_dir.resolve()]
         for saver in there:
             if not saver.weights_only:
-                return saver
-        self._series = CheckpointSeries(CheckpointDirectory(run_dir), Retention(0 if there else 2, float("inf")))
-        self._series.prepare()
-        return _SaverOfRun(self._series, self)
+                return saver.series
+        # A training that has no saver there may have to end early all the same.
+        self._own_series = CheckpointSeries(CheckpointDirectory(run_dir), Retention(0 if there else 2, float("inf")))
+        self._own_series.prepare()
+        self._own_series.retention.latest = tuple(self._own_series.directory.names())
+        return self._own_series
 
     def _warn_of_savers_elsewhere(self, trainer: TrainerProtocol) -> None:
         full = [saver for saver in self._savers if not saver.weights_only]
         run_dir = trainer.run_dir
-        if run_dir is not None and full and all(saver.checkpoint_dir.resolve() != run_dir.resolve() for saver in full):
+        if run_dir is not None and full and all(_directory(saver) != run_dir.resolve() for saver in full):
             logger.warning(
                 "checkpoints go to %s only; resume=... looks for them in the run_dir, %s",
-                ", ".join(str(saver.checkpoint_dir) for saver in full),
+                ", ".join(str(saver.series.directory.path) for saver in full),
                 run_dir,
             )
 
 
-class _SaverOfRun:
-    """Saves to the `run_dir` of a training that has no saver there, when it has to end early."""
-
-    def __init__(self, series: CheckpointSeries, checkpoints: Checkpoints) -> None:
-        self._series = series
-        self._checkpoints = checkpoints
-        names = series.directory.names()
-        series.retention.load_state_dict({"preserved": [], "times": {}, "last_preserved": None}, names)
-
-    def save(self, state: Mapping[str, Any]) -> None:
-        trainer = self._checkpoints.trainer
-        self._series.save(trainer.sess, self._checkpoints.variables, trainer.global_step, state)
-
-    def wait(self) -> Path | None:
-        self._series.wait()
-        return self._series.last_path
+def _directory(saver: Saver) -> Path:
+    return saver.series.directory.path.resolve()

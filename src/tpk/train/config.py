@@ -13,7 +13,7 @@ from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
 from tpk.session.creator import SessionCreator
 from tpk.train.model_desc import ModelDesc
-from tpk.train.resumption import RESUME
+from tpk.train.run_dir import RESUME
 from tpk.train.trainer import FOREVER
 
 Plugins = Sequence[Any]

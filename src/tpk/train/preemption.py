@@ -1,4 +1,4 @@
-"""Signals that end a training in good order: the step is finished, and a checkpoint written."""
+"""Signals that stop a training in good order: the step is finished, and a checkpoint written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tpk.errors import Preempted
 logger = logging.getLogger(__name__)
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
-"""Each of them ends a training in good order, and at once if it comes again."""
+"""Each of them stops a training in good order, and ends the process at once if it comes again."""
 
 _UNTOUCHED = {signal.SIG_DFL, signal.default_int_handler}
 

@@ -1,23 +1,20 @@
-"""A training that goes on from a checkpoint."""
+"""Resumption of a training from a checkpoint."""
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
-from tpk.checkpoint.files import Checkpoint, newest_complete
-from tpk.checkpoint.variables import read_variables, saved_names, stored_names
-from tpk.errors import CheckpointError, ConfigError
+from tpk.checkpoint.files import Checkpoint
+from tpk.checkpoint.reader import CheckpointReader
+from tpk.checkpoint.variables import read_variables, saved_name
+from tpk.errors import CheckpointError
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.train.training_state import (
-    check_state,
     restore_callbacks,
     restore_input,
     restore_random_state,
@@ -31,11 +28,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RESUME = ("auto", "must", "never")
-
 
 class Resumption(Callback):
     """Brings a training to where a checkpoint was taken, in two parts; the trainer registers it after all others.
+
+    A resume goes one way: `tpk.train.run_dir.open_run` finds the `Checkpoint`, the trainer sets up what is to go on,
+    and then ``begin`` and one of the hooks here give back what `tpk.train.training_state.take_state` has taken.
 
     Before ``before_train``: progress, what the monitors have recorded, the position in the data, and the variables.
     After all ``before_train``, and if the checkpoint lies within an epoch, after all ``before_epoch`` of that epoch:
@@ -72,7 +70,7 @@ class Resumption(Callback):
         if trainer.is_chief:
             self._check_run(trainer)
         self._values = self._read_variables(trainer)
-        self._restore_variables(trainer)
+        trainer.checkpoints.assign(self._values)
         trainer.progress.load_state_dict(self._state["progress"])
         trainer.starting_epoch = trainer.epoch_num + 1 if self._state["epoch_is_over"] else trainer.epoch_num
         restore_input(trainer, self._state["input"])
@@ -98,7 +96,8 @@ class Resumption(Callback):
         )
 
     def _finish(self, trainer: TrainerProtocol) -> None:
-        self._restore_variables(trainer)
+        assert self._values is not None
+        trainer.checkpoints.assign(self._values)
         self._values = None
         trainer.progress.load_state_dict(self._state["progress"])
         with taking_back(type(trainer).__name__):
@@ -145,69 +144,7 @@ class Resumption(Callback):
         if missing:
             names = ", ".join(map(variable_name, missing))
             logger.warning("not in %s, left as initialized: %s", self._checkpoint.prefix, names)
-        unused = stored_names(self._checkpoint.prefix) - saved_names(variables)
+        unused = set(CheckpointReader(self._checkpoint.prefix)) - set(map(saved_name, variables))
         if unused:
             logger.warning("in %s, but not in the graph: %s", self._checkpoint.prefix, ", ".join(sorted(unused)))
         return values
-
-    def _restore_variables(self, trainer: TrainerProtocol) -> None:
-        assert self._values is not None
-        trainer.checkpoints.assign(self._values)
-
-
-def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
-    """Check the option `resume` of a training.
-
-    Raises:
-        ConfigError: if it is none of its values, or there is no `run_dir` to resume from.
-    """
-    if resume not in RESUME:
-        raise ConfigError(f"resume={resume!r}: expected one of {', '.join(map(repr, RESUME))}.")
-    if resume != "never" and run_dir is None:
-        raise ConfigError(
-            f"resume={resume!r} needs a run_dir: the default one is new each time, so nothing could ever be found "
-            "there. Name the directory of the run."
-        )
-
-
-def find_common_start(
-    trainer: TrainerProtocol, resume: str, run_dir: str | os.PathLike[str] | None
-) -> Checkpoint | None:
-    """Return the checkpoint that the chief finds, to all processes of the training; or None to start afresh.
-
-    Raises:
-        CheckpointError: in all of them, if one must be there and is not.
-    """
-    found, failure = None, None
-    if trainer.is_chief:
-        try:
-            found = find_start(resume, run_dir)
-        except CheckpointError as error:
-            failure = error
-    told = (
-        None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)},
-        None if failure is None else str(failure),
-    )
-    fields, message = trainer.strategy.process_group.broadcast_object("the checkpoint to go on from", told)
-    if failure is not None:
-        raise failure
-    if message is not None:
-        raise CheckpointError(message)
-    return None if fields is None else Checkpoint(**{**fields, "directory": Path(fields["directory"])})
-
-
-def find_start(resume: str, run_dir: str | os.PathLike[str] | None) -> Checkpoint | None:
-    """Return the checkpoint to go on from, or None to start afresh.
-
-    Raises:
-        CheckpointError: if one must be there and is not.
-    """
-    if resume == "never" or run_dir is None:
-        return None
-    checkpoint = newest_complete(run_dir, check_state)
-    if checkpoint is None and resume == "must":
-        raise CheckpointError(
-            f"resume='must', but {os.fspath(run_dir)!r} has no complete checkpoint. Name the directory of a run that "
-            "saved one (ModelSaver), or give resume='auto' to start afresh if there is none."
-        )
-    return checkpoint

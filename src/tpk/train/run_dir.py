@@ -1,4 +1,4 @@
-"""The directory of one run: where it is, and the log that it keeps."""
+"""Directory of a run: where it is, the checkpoint in it to go on from, and the log that it keeps."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from tqdm import tqdm
 
 from tpk.checkpoint.durable_files import open_no_link, replace_file
+from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.errors import CheckpointError, ConfigError
-from tpk.train.resumption import find_common_start, find_start
 from tpk.train.run_lock import run_lock
-from tpk.train.training_state import describe
+from tpk.train.training_state import check_state, describe
 
 if TYPE_CHECKING:
-    from tpk.checkpoint.files import Checkpoint
     from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
+
+RESUME = ("auto", "must", "never")
+"""The values of the option `resume`."""
 
 _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 _TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
@@ -44,6 +47,21 @@ def default_run_dir() -> Path:
     return candidate
 
 
+def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
+    """Check the option `resume` of a training.
+
+    Raises:
+        ConfigError: if it is none of its values, or there is no `run_dir` to resume from.
+    """
+    if resume not in RESUME:
+        raise ConfigError(f"resume={resume!r}: expected one of {', '.join(map(repr, RESUME))}.")
+    if resume != "never" and run_dir is None:
+        raise ConfigError(
+            f"resume={resume!r} needs a run_dir: the default one is new each time, so nothing could ever be found "
+            "there. Name the directory of the run."
+        )
+
+
 def open_run(
     trainer: TrainerProtocol,
     path: str | os.PathLike[str] | None,
@@ -60,16 +78,19 @@ def open_run(
         config: plain data for ``config.json``; by default what the trainer and its strategy are.
         resources: what all is closed with.
 
+    Returns:
+        The checkpoint that the chief finds, in all processes of the training; None to start afresh.
+
     Raises:
         ConfigError: if it is no place for this run.
-        CheckpointError: if there must be a checkpoint, and is none.
+        CheckpointError: if there must be a checkpoint, and is none; in all processes.
     """
     if path is not None and trainer.is_chief:
-        trainer.run_dir = open_run_dir(path, resume, resources)
+        trainer.run_dir = _open_directory(Path(path), resume, resources)
     resources.enter_context(run_log(trainer.run_dir, logging.INFO if trainer.is_chief else logging.WARNING))
     if trainer.run_dir is not None:
         logger.info("run_dir: %s", trainer.run_dir)
-    start = None if resume == "never" else find_common_start(trainer, resume, path)
+    start = None if resume == "never" else _find_common_start(trainer, resume, path)
     if trainer.run_dir is not None:
         if resume == "auto" and start is None:
             logger.info("no complete checkpoint is there; starting afresh")
@@ -77,22 +98,16 @@ def open_run(
     return start
 
 
-def open_run_dir(path: str | os.PathLike[str], resume: str, resources: ExitStack) -> Path:
+def _open_directory(directory: Path, resume: str, resources: ExitStack) -> Path:
     """Create and lock the directory of a run.
-
-    Args:
-        path: where.
-        resume: ``"auto"``, ``"must"`` or ``"never"``.
-        resources: what the lock is released with.
 
     Raises:
         ConfigError: if it is a file, cannot be written to, is used by another process, or holds a run that is not to be
             resumed.
         CheckpointError: if there must be a run to resume, and there is no such directory.
     """
-    directory = Path(path)
-    if not directory.is_dir():
-        find_start(resume, directory)
+    if resume == "must" and not directory.is_dir():
+        raise _nothing_to_resume(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -107,6 +122,40 @@ def open_run_dir(path: str | os.PathLike[str], resume: str, resources: ExitStack
             "remove this one, or go on with that run: resume='auto'."
         )
     return directory
+
+
+def _find_common_start(trainer: TrainerProtocol, resume: str, path: str | os.PathLike[str] | None) -> Checkpoint | None:
+    found, failure = None, None
+    if trainer.is_chief and path is not None:
+        try:
+            found = find_start(resume, path)
+        except CheckpointError as error:
+            failure = error
+    fields = None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)}
+    told = (fields, None if failure is None else str(failure))
+    fields, message = trainer.strategy.process_group.broadcast_object("the checkpoint to go on from", told)
+    if message is not None:
+        raise failure or CheckpointError(message)
+    return None if fields is None else Checkpoint(**fields)
+
+
+def find_start(resume: str, path: str | os.PathLike[str]) -> Checkpoint | None:
+    """Return the newest checkpoint in the directory of a run that a training can go on from; or None.
+
+    Raises:
+        CheckpointError: if one must be there and is not.
+    """
+    checkpoint = newest_complete(path, check_state)
+    if checkpoint is None and resume == "must":
+        raise _nothing_to_resume(path)
+    return checkpoint
+
+
+def _nothing_to_resume(path: str | os.PathLike[str]) -> CheckpointError:
+    return CheckpointError(
+        f"resume='must', but {os.fspath(path)!r} has no complete checkpoint. Name the directory of a run that "
+        "saved one (ModelSaver), or give resume='auto' to start afresh if there is none."
+    )
 
 
 def check_is_there(directory: Path) -> None:

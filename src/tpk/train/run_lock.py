@@ -1,4 +1,4 @@
-"""The lock of a run's directory: one process at a time."""
+"""Lock of a run's directory: one process at a time."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
 from tpk.train.loop import run_loop
 from tpk.train.preemption import Preemption
-from tpk.train.resumption import Resumption, check_resume
-from tpk.train.run_dir import default_run_dir, open_run
+from tpk.train.resumption import Resumption
+from tpk.train.run_dir import check_resume, default_run_dir, open_run
 
 if TYPE_CHECKING:
     import os

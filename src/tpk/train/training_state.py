@@ -1,4 +1,4 @@
-"""The training state: everything besides the variables that a training needs to go on where it was."""
+"""Training state: everything besides the variables that a training needs to go on where it was."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import attrs
 import numpy as np
 
 from tpk.callbacks.proxy import innermost
-from tpk.checkpoint.encoding import encode
+from tpk.checkpoint.encoding import encode, state_keys
 from tpk.checkpoint.files import Checkpoint
-from tpk.checkpoint.keys import state_keys
 from tpk.errors import CheckpointError, add_note
 from tpk.monitors.base import Monitor
 from tpk.monitors.history import ScalarHistory

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tpk.checkpoint.retention import Retention
+from tpk.checkpoint.series import Retention
 
 HOUR = 3600.0
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tpk.checkpoint.restore_table import Row, format_table, log_table
+from tpk.checkpoint.restore import Row, format_table, log_table
 
 
 def rows(count):

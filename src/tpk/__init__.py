@@ -15,7 +15,6 @@ __version__ = "0.1.0"
 _ROOMS = (
     "callbacks",
     "checkpoint",
-    "cluster",
     "dataflow",
     "errors",
     "graph",
@@ -27,6 +26,7 @@ _ROOMS = (
     "strategies",
     "tower",
     "train",
+    "cluster",  # Last, so that nobody loads it who looks for something else.
 )
 _NAMESPACES = ("layers",)
 """Rooms whose names stand in them alone."""

@@ -9,7 +9,7 @@ import pytest
 import tpk
 from tpk.cli.check import check_imports
 from tpk.cli.main import main
-from tpk.plugin import CatalogEntry
+from tpk.plugin.entry import CatalogEntry
 
 GREETER = '''
 """A module of plugins."""

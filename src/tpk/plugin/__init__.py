@@ -81,18 +81,18 @@ from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
 from tpk.plugin.creation import Use, use
 from tpk.plugin.dispatch import StepHooks
-from tpk.plugin.entry import CatalogEntry
 from tpk.plugin.implementations import order_of
 from tpk.plugin.manager import HookManager
-from tpk.plugin.spec import HOOK_NAMES, hookspec
+from tpk.plugin.spec import HOOK_NAMES as HOOK_NAMES, hookspec
+from tpk.plugin.trainer import TowerTrainerProtocol, TrainerProtocol
 
 __all__ = [
-    "HOOK_NAMES",
     "Callback",
     "Catalog",
-    "CatalogEntry",
     "HookManager",
     "StepHooks",
+    "TowerTrainerProtocol",
+    "TrainerProtocol",
     "Use",
     "get_catalog",
     "hookimpl",

@@ -1,5 +1,8 @@
 from .config import TrainConfig as TrainConfig
-from .launch import launch_train_with_config as launch_train_with_config
+from .launch import (
+    launch_train_with_config as launch_train_with_config,
+    make_trainer as make_trainer,
+)
 from .model_desc import ModelDesc as ModelDesc
 from .multi_objective import MultiObjectiveTrainer as MultiObjectiveTrainer
 from .tower_trainer import (

@@ -10,8 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.non_finite import GATES_KEY, all_finite, get_shared_variables
-from tpk.graph.optimizers import ProxyOptimizer, check_no_reference
+from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables
+from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
 from tpk.graph.summaries import add_tensor_summary
 from tpk.graph.variable_creation import record_variables
 

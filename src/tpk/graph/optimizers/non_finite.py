@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
-from tpk.graph.optimizers import ProxyOptimizer, check_no_reference
+from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
 from tpk.graph.summaries import add_tensor_summary
 from tpk.graph.variable_creation import record_variables
 

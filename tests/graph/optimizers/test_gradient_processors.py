@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.accumulation import AccumGradOptimizer
-from tpk.graph.gradient_processors import (
+from tpk.graph.optimizers.accumulation import AccumGradOptimizer
+from tpk.graph.optimizers.gradient_processors import (
     CheckGradient,
     FilterNoneGrad,
     GlobalNormClip,
@@ -18,7 +18,7 @@ from tpk.graph.gradient_processors import (
     ScaleGradient,
     SummaryGradient,
 )
-from tpk.graph.optimizers import apply_grad_processors
+from tpk.graph.optimizers.proxy import apply_grad_processors
 from tpk.graph.summaries import without_summaries
 
 v1 = tf.compat.v1

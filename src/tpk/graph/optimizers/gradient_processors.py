@@ -1,6 +1,6 @@
 """What may happen to gradients between the cost and the optimizer: clipping, scaling, checking, summarizing.
 
-Processors are put in front of an optimizer by `tpk.graph.optimizers.apply_grad_processors`. They know variables by the
+Processors are put in front of an optimizer by `apply_grad_processors`. They know variables by the
 name inside the tower: in a training with a replicate of the model on each device, ``conv0/.*`` means ``conv0/kernel``
 as well as ``tower1/conv0/kernel``, so that no replicate is treated differently from the others.
 """

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import ConfigError, SessionError
-from tpk.graph.accumulation import AccumGradOptimizer
+from tpk.graph.optimizers.accumulation import AccumGradOptimizer
+from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer, averaged_weights
 from tpk.graph.variables import assign_values
-from tpk.graph.weight_averages import MovingAverageOptimizer, averaged_weights
 
 v1 = tf.compat.v1
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError
-from tpk.graph.accumulation import AccumGradOptimizer
+from tpk.graph.optimizers.accumulation import AccumGradOptimizer
 
 v1 = tf.compat.v1
 

@@ -5,17 +5,17 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.accumulation import AccumGradOptimizer
-from tpk.graph.gradient_processors import GlobalNormClip, MapGradient, ScaleGradient
-from tpk.graph.loss_scale import DynamicLossScaleOptimizer
-from tpk.graph.non_finite import SkipNonFiniteOptimizer
-from tpk.graph.optimizers import (
+from tpk.graph.optimizers.accumulation import AccumGradOptimizer
+from tpk.graph.optimizers.gradient_processors import GlobalNormClip, MapGradient, ScaleGradient
+from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
+from tpk.graph.optimizers.non_finite import SkipNonFiniteOptimizer
+from tpk.graph.optimizers.proxy import (
     PostProcessOptimizer,
     ProxyOptimizer,
     VariableAssignmentOptimizer,
     apply_grad_processors,
 )
-from tpk.graph.weight_averages import MovingAverageOptimizer
+from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
 
 v1 = tf.compat.v1
 

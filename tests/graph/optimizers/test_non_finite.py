@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.gradients import compute_gradients, recorded_gradients
-from tpk.graph.non_finite import (
+from tpk.graph.objective import Objective
+from tpk.graph.optimizers.accumulation import AccumGradOptimizer
+from tpk.graph.optimizers.non_finite import (
     GATES_KEY,
     SkipNonFiniteOptimizer,
     all_finite,
@@ -17,7 +18,6 @@ from tpk.graph.non_finite import (
     read_failure,
     skip_non_finite,
 )
-from tpk.graph.objective import Objective
 
 v1 = tf.compat.v1
 BAD = [np.nan, np.inf, -np.inf]

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.collections import freeze_collection
-from tpk.graph.gradient_processors import GradientProcessor
 from tpk.graph.gradients import check_optimizer
+from tpk.graph.optimizers.gradient_processors import GradientProcessor
 from tpk.graph.slots import colocate_with
 from tpk.graph.variables import variable_name
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tpk.errors import TowerError, add_note
 from tpk.graph.collections import added_since, collection_sizes, truncate
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
-from tpk.tower.inline_keras import explain, record_inline_keras
+from tpk.tower.keras.inline import explain, record_inline_keras
 
 GraphKeys = tf.compat.v1.GraphKeys
 

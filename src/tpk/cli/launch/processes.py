@@ -10,9 +10,9 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from tpk.cli.launch_cluster import Cluster
-from tpk.cli.launch_group import Launched, ProcessGroup
-from tpk.cli.launch_output import Console
+from tpk.cli.launch.cluster import Cluster
+from tpk.cli.launch.group import Launched, ProcessGroup
+from tpk.cli.launch.output import Console
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 SETTLE_SECONDS = 5.0

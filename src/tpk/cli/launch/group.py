@@ -12,9 +12,9 @@ from functools import partial
 
 import attrs
 
-from tpk.cli import launch_guard
-from tpk.cli.launch_cluster import Task
-from tpk.cli.launch_output import Console, TaggedLines, terminal_like
+from tpk.cli.launch import guard
+from tpk.cli.launch.cluster import Task
+from tpk.cli.launch.output import Console, TaggedLines, terminal_like
 
 
 @attrs.define(eq=False)
@@ -55,7 +55,7 @@ class ProcessGroup:
         launched, self._launched = os.pipe()
         try:
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", launch_guard.__file__, str(launcher), str(launched), str(grace)],
+                [sys.executable, "-I", "-S", guard.__file__, str(launcher), str(launched), str(grace)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[launcher, launched],

@@ -12,7 +12,7 @@ from tpk.checkpoint.session_init import ChainInit
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import variable_name
 from tpk.tower import PredictTowerContext, TowerFunc, TrainTowerContext
-from tpk.tower.keras_model import KerasModel
+from tpk.tower.keras.model import KerasModel
 
 v1 = tf.compat.v1
 GraphKeys = v1.GraphKeys

@@ -16,8 +16,8 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.deprecations import without_deprecations
 from tpk.predict.config import PredictConfig, PredictGraph
-from tpk.predict.export_files import new_path, write_file
-from tpk.predict.export_signature import DEFAULT_NAME, ExportedSignature, Signature, resolve_signatures
+from tpk.predict.export.files import new_path, write_file
+from tpk.predict.export.signature import DEFAULT_NAME, ExportedSignature, Signature, resolve_signatures
 
 logger = logging.getLogger(__name__)
 

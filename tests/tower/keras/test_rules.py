@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError, TowerError
-from tpk.tower.keras_model import KerasModel
+from tpk.tower.keras.model import KerasModel
 
 v1 = tf.compat.v1
 

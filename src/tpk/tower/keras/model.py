@@ -19,9 +19,9 @@ import tensorflow as tf
 from tpk.errors import CheckpointError, ConfigError, TowerError
 from tpk.graph.collections import check_can_be_collected
 from tpk.graph.variables import variable_name
-from tpk.tower import keras2, keras3
 from tpk.tower.context import TowerContext, get_current_tower_context
-from tpk.tower.keras_call import KerasCall
+from tpk.tower.keras import keras2, keras3
+from tpk.tower.keras.call import KerasCall
 
 WEIGHT_FILES = (".keras", ".weights.h5")
 _SCOPE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-]*")

@@ -56,13 +56,13 @@ def add_checkpoint_command(commands: Any) -> None:
 
 
 def _ls(arguments: argparse.Namespace) -> int:
-    from tpk.cli.checkpoint_list import list_checkpoints
+    from tpk.cli.checkpoint.listing import list_checkpoints
 
     return list_checkpoints(arguments.directory, verify=arguments.verify, as_json=arguments.json)
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from tpk.cli.checkpoint_values import show_values, show_variables
+    from tpk.cli.checkpoint.values import show_values, show_variables
 
     if arguments.values is not None:
         return show_values(arguments.checkpoint, arguments.values, as_json=arguments.json)
@@ -70,13 +70,13 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from tpk.cli.checkpoint_diff import diff_checkpoints
+    from tpk.cli.checkpoint.diff import diff_checkpoints
 
     return diff_checkpoints(arguments.first, arguments.second, as_json=arguments.json)
 
 
 def _to_npz(arguments: argparse.Namespace) -> int:
-    from tpk.cli.checkpoint_to_npz import write_npz
+    from tpk.cli.checkpoint.to_npz import write_npz
 
     return write_npz(arguments.checkpoint, arguments.out, overwrites=arguments.force)
 

@@ -11,7 +11,7 @@ from tpk.callbacks.keras_saver import KerasSaver
 from tpk.checkpoint.keras_restore import KerasRestore
 from tpk.errors import ConfigError
 from tpk.graph.variables import by_name, saveable_variables
-from tpk.tower.keras_model import KerasModel
+from tpk.tower.keras.model import KerasModel
 
 v1 = tf.compat.v1
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tpk.cli.launch_cluster import reserved_cluster
+from tpk.cli.launch.cluster import reserved_cluster
 from tpk.errors import ConfigError
 
 _DESCRIPTION = """\
@@ -67,8 +67,8 @@ def _launch(arguments: argparse.Namespace) -> int:
     if os.name != "posix":
         raise ConfigError("tpk launch needs Linux or macOS: it uses process groups.")
     # These need what other systems do not have.
-    from tpk.cli.launch_output import Console
-    from tpk.cli.launch_processes import run_processes
+    from tpk.cli.launch.output import Console
+    from tpk.cli.launch.processes import run_processes
 
     _check(arguments)
     environment = {"PYTHONUNBUFFERED": "1", **os.environ}

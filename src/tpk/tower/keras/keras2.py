@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError, TowerError
-from tpk.tower.keras_call import (
+from tpk.tower.keras.call import (
     GraphKeys,
     KerasCall,
     check_model,

@@ -13,13 +13,13 @@ from typing import Any
 
 from tpk.checkpoint.files import newest_complete
 from tpk.checkpoint.reader import find_checkpoint, latest_in
-from tpk.cli.checkpoint_list import find_checkpoints
+from tpk.cli.checkpoint.listing import find_checkpoints
 from tpk.cli.table import as_table, human_size
 from tpk.cli.target import find_object
 from tpk.errors import CheckpointError, ConfigError
 from tpk.predict.config import PredictConfig
-from tpk.predict.export import ModelExporter
-from tpk.predict.export_signature import ExportedSignature
+from tpk.predict.export.exporter import ModelExporter
+from tpk.predict.export.signature import ExportedSignature
 from tpk.predict.weights import AveragedWeights
 
 _LISTED = 8

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tpk.checkpoint.stored_values import StoredValues
-from tpk.cli.checkpoint_values import as_numbers, open_values
+from tpk.cli.checkpoint.values import as_numbers, open_values
 from tpk.cli.table import human_size
 from tpk.errors import CheckpointError
 

@@ -53,7 +53,7 @@ def _export(arguments: argparse.Namespace) -> int:
     # What TensorFlow says about itself is not what was asked for. It says it about oneDNN whatever the level.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    from tpk.cli.export_model import export_model
+    from tpk.cli.export.model import export_model
 
     return export_model(
         arguments.run_dir,

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from tpk.checkpoint.stored_values import StoredValues
-from tpk.cli.checkpoint_values import as_numbers, open_values
+from tpk.cli.checkpoint.values import as_numbers, open_values
 from tpk.cli.table import as_table
 
 

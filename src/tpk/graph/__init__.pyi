@@ -22,6 +22,7 @@ from .optimizers.gradient_processors import (
     MapGradient as MapGradient,
     ScaleGradient as ScaleGradient,
     SummaryGradient as SummaryGradient,
+    apply_grad_processors as apply_grad_processors,
 )
 from .optimizers.loss_scale import DynamicLossScaleOptimizer as DynamicLossScaleOptimizer
 from .optimizers.non_finite import SkipNonFiniteOptimizer as SkipNonFiniteOptimizer
@@ -29,7 +30,6 @@ from .optimizers.proxy import (
     PostProcessOptimizer as PostProcessOptimizer,
     ProxyOptimizer as ProxyOptimizer,
     VariableAssignmentOptimizer as VariableAssignmentOptimizer,
-    apply_grad_processors as apply_grad_processors,
 )
 from .optimizers.weight_averages import (
     MovingAverageOptimizer as MovingAverageOptimizer,

@@ -17,8 +17,8 @@ from tpk.graph.optimizers.gradient_processors import (
     MapGradient,
     ScaleGradient,
     SummaryGradient,
+    apply_grad_processors,
 )
-from tpk.graph.optimizers.proxy import apply_grad_processors
 from tpk.graph.summaries import without_summaries
 
 v1 = tf.compat.v1

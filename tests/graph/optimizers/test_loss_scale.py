@@ -7,9 +7,8 @@ import tensorflow as tf
 import tpk
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import AccumGradOptimizer
-from tpk.graph.optimizers.gradient_processors import CheckGradient, SummaryGradient
+from tpk.graph.optimizers.gradient_processors import CheckGradient, SummaryGradient, apply_grad_processors
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer, with_loss_scale
-from tpk.graph.optimizers.proxy import apply_grad_processors
 
 v1 = tf.compat.v1
 

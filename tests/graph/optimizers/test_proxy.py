@@ -6,14 +6,18 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.optimizers.accumulation import AccumGradOptimizer
-from tpk.graph.optimizers.gradient_processors import GlobalNormClip, MapGradient, ScaleGradient
+from tpk.graph.optimizers.gradient_processors import (
+    GlobalNormClip,
+    MapGradient,
+    ScaleGradient,
+    apply_grad_processors,
+)
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.optimizers.non_finite import SkipNonFiniteOptimizer
 from tpk.graph.optimizers.proxy import (
     PostProcessOptimizer,
     ProxyOptimizer,
     VariableAssignmentOptimizer,
-    apply_grad_processors,
 )
 from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
 

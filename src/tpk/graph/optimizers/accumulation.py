@@ -10,8 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
-from tpk.graph.slots import colocate_with, create_slot, sum_dtype
+from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference, colocate_with, create_slot, sum_dtype
 from tpk.graph.variables import variable_name
 
 _SLOT = "accum"

@@ -1,4 +1,4 @@
-"""What may happen to gradients between the cost and the optimizer: clipping, scaling, checking, summarizing.
+"""Gradient processors: what happens to gradients between the cost and the optimizer.
 
 Processors are put in front of an optimizer by `apply_grad_processors`. They know variables by the
 name inside the tower: in a training with a replicate of the model on each device, ``conv0/.*`` means ``conv0/kernel``
@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
@@ -19,9 +20,9 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.collections import check_can_be_collected
 from tpk.graph.gradients import values_of
-from tpk.graph.name_pattern import NamePattern, name_in_tower
+from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.summaries import add_tensor_summary
-from tpk.graph.variables import variable_name
+from tpk.graph.variables import name_in_tower, variable_name
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ class MapGradient(GradientProcessor):
 
     def __init__(self, func: Callable[..., Any], regex: str = ".*") -> None:
         self._func = _with_two_arguments(func)
-        self._pattern = NamePattern(regex, type(self).__name__)
+        self._pattern = _NamePattern(regex, type(self).__name__)
 
     def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
         self._pattern.warn_unless_any(var for _, var in grads_and_vars)
@@ -179,7 +180,7 @@ class SummaryGradient(MapGradient):
         self._summarized: set[Any] = set()
 
     def _summarize(self, grad: Any, var: Any) -> Any:
-        name = name_in_tower(var)
+        name = name_in_tower(variable_name(var))
         check_can_be_collected(
             f"SummaryGradient: the gradient of {name}",
             "Put it around what accumulates gradients or skips updates: "
@@ -235,7 +236,7 @@ class ScaleGradient(GradientProcessor):
         wrong = [pair for pair in pairs if not _is_multiplier(pair)]
         if wrong:
             raise ConfigError(f"ScaleGradient takes pairs of a regular expression and a number, got {wrong[0]!r}.")
-        self._multipliers = [(NamePattern(regex, "ScaleGradient"), float(multiplier)) for regex, multiplier in pairs]
+        self._multipliers = [(_NamePattern(regex, "ScaleGradient"), float(multiplier)) for regex, multiplier in pairs]
         self._verbose = verbose
 
     def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
@@ -252,6 +253,86 @@ class ScaleGradient(GradientProcessor):
 
     def _multiplier(self, var: Any) -> float:
         return next((multiplier for pattern, multiplier in self._multipliers if pattern.matches(var)), 1.0)
+
+
+def apply_grad_processors(optimizer: Any, processors: Sequence[GradientProcessor]) -> ProxyOptimizer:
+    """Return an optimizer that processes gradients before `optimizer` takes them.
+
+    Args:
+        optimizer: a `tf.compat.v1.train.Optimizer`.
+        processors: applied in this order.
+
+    Raises:
+        ConfigError: if one of them is something else.
+
+    Example:
+        ```python
+        def optimizer(self):
+            optimizer = tf.compat.v1.train.AdamOptimizer(1e-3)
+            return apply_grad_processors(optimizer, [CheckGradient(), GlobalNormClip(1.0)])
+        ```
+    """
+    if isinstance(processors, GradientProcessor) or not isinstance(processors, Sequence):
+        raise ConfigError(f"apply_grad_processors takes a list of gradient processors, got {processors!r}.")
+    for processor in processors:
+        if not isinstance(processor, GradientProcessor):
+            raise ConfigError(
+                f"apply_grad_processors takes instances of GradientProcessor, got {processor!r}. "
+                "For a function, give MapGradient(function)."
+            )
+    return _GradientProcessingOptimizer(optimizer, processors)
+
+
+class _GradientProcessingOptimizer(ProxyOptimizer):
+    def __init__(self, opt: Any, processors: Sequence[GradientProcessor]) -> None:
+        super().__init__(opt, "ProcessGradients")
+        self._processors = tuple(processors)
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        pairs = list(grads_and_vars)
+        for processor in self._processors:
+            pairs = processor.process(pairs)
+        if all(grad is None for grad, _ in pairs):
+            names = ", ".join(type(processor).__name__ for processor in self._processors)
+            raise ConfigError(f"the gradient processors ({names}) left no gradient, so there is nothing to train.")
+        return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
+
+
+class _NamePattern:
+    """A regular expression that matches the *whole* names of variables inside their tower.
+
+    Args:
+        regex: the regular expression.
+        user: what uses it, for messages.
+
+    Raises:
+        ConfigError: if it is invalid.
+    """
+
+    def __init__(self, regex: str, user: str) -> None:
+        self._user = user
+        try:
+            self._regex = re.compile(regex)
+        except (re.error, TypeError) as error:
+            raise ConfigError(f"{user}: {regex!r} is no regular expression: {error}.") from error
+
+    def matches(self, variable: Any) -> bool:
+        """Whether the name of `variable` matches."""
+        return self._regex.fullmatch(name_in_tower(variable_name(variable))) is not None
+
+    def warn_unless_any(self, variables: Iterable[Any]) -> None:
+        """Warn if none of `variables` matches; it names them."""
+        candidates = list(variables)
+        if not any(map(self.matches, candidates)):
+            names = ", ".join(name_in_tower(variable_name(each)) for each in candidates)
+            logger.warning(
+                "%s: %r matches the whole name of no variable (there are %s)",
+                self._user,
+                self._regex.pattern,
+                names or "none",
+            )
 
 
 def _check_numerics(grad: Any, var: Any) -> Any:

@@ -13,7 +13,7 @@ from tpk.errors import ConfigError
 from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables
 from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
 from tpk.graph.summaries import add_tensor_summary
-from tpk.graph.variable_creation import record_variables
+from tpk.graph.variables import record_variables
 
 
 class DynamicLossScaleOptimizer(ProxyOptimizer):

@@ -17,7 +17,7 @@ from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
 from tpk.graph.summaries import add_tensor_summary
-from tpk.graph.variable_creation import record_variables
+from tpk.graph.variables import record_variables
 
 logger = logging.getLogger(__name__)
 

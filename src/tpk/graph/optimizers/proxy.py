@@ -1,4 +1,4 @@
-"""Optimizers around optimizers: process the gradients before an update, or the variables after it.
+"""Optimizers around an optimizer: their base, their slots, and those that change variables after an update.
 
 Each wrapper is a `tf.compat.v1.train.Optimizer` itself, so they can be put around each other; gradients pass from the
 outermost to the innermost, which updates.
@@ -7,7 +7,7 @@ outermost to the innermost, which updates.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -15,8 +15,6 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.collections import freeze_collection
 from tpk.graph.gradients import check_optimizer
-from tpk.graph.optimizers.gradient_processors import GradientProcessor
-from tpk.graph.slots import colocate_with
 from tpk.graph.variables import variable_name
 
 
@@ -118,49 +116,41 @@ def check_no_reference(owner: str, grads_and_vars: Iterable[tuple[Any, Any]]) ->
             )
 
 
-def apply_grad_processors(optimizer: Any, processors: Sequence[GradientProcessor]) -> ProxyOptimizer:
-    """Return an optimizer that processes gradients before `optimizer` takes them.
+def create_slot(variable: Any, name: str, initial_value: Callable[[], Any], *, on_cpu: bool = False) -> Any:
+    """Create a non-trainable variable that belongs to `variable`.
+
+    It is called ``<variable>/<name>``, with a suffix if there is one already, wherever in the graph it is created: so a
+    variable of one tower and its counterpart in another have slots that are named alike, and a checkpoint finds them.
 
     Args:
-        optimizer: a `tf.compat.v1.train.Optimizer`.
-        processors: applied in this order.
-
-    Raises:
-        ConfigError: if one of them is something else.
-
-    Example:
-        ```python
-        def optimizer(self):
-            optimizer = tf.compat.v1.train.AdamOptimizer(1e-3)
-            return apply_grad_processors(optimizer, [CheckGradient(), GlobalNormClip(1.0)])
-        ```
+        variable: a variable of the default graph.
+        name: what to call it.
+        initial_value: returns its initial value.
+        on_cpu: place it on the CPU, where control flow reads it; by default it is where `variable` is.
     """
-    if isinstance(processors, GradientProcessor) or not isinstance(processors, Sequence):
-        raise ConfigError(f"apply_grad_processors takes a list of gradient processors, got {processors!r}.")
-    for processor in processors:
-        if not isinstance(processor, GradientProcessor):
-            raise ConfigError(
-                f"apply_grad_processors takes instances of GradientProcessor, got {processor!r}. "
-                "For a function, give MapGradient(function)."
-            )
-    return _GradientProcessingOptimizer(optimizer, processors)
+    # Out of scopes, control dependencies and branches of control flow: a variable is part of none.
+    with tf.init_scope(), tf.name_scope(""), tf.device("/cpu:0") if on_cpu else colocate_with(variable):
+        return tf.compat.v1.Variable(
+            initial_value,
+            trainable=False,
+            use_resource=True,
+            name=f"{variable_name(variable)}/{name}",
+        )
 
 
-class _GradientProcessingOptimizer(ProxyOptimizer):
-    def __init__(self, opt: Any, processors: Sequence[GradientProcessor]) -> None:
-        super().__init__(opt, "ProcessGradients")
-        self._processors = tuple(processors)
+def colocate_with(variable: Any) -> AbstractContextManager[None]:
+    """Return a context in which ops are placed where `variable` is, whatever device is chosen around it."""
+    context: AbstractContextManager[None] = tf.compat.v1.get_default_graph().colocate_with(variable)
+    return context
 
-    def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
-    ) -> Any:
-        pairs = list(grads_and_vars)
-        for processor in self._processors:
-            pairs = processor.process(pairs)
-        if all(grad is None for grad, _ in pairs):
-            names = ", ".join(type(processor).__name__ for processor in self._processors)
-            raise ConfigError(f"the gradient processors ({names}) left no gradient, so there is nothing to train.")
-        return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
+
+def sum_dtype(variable: Any) -> Any:
+    """Return the type for sums and averages of values of `variable`: its own, but ``float32`` if it has 16 bits.
+
+    Summing many values, or adding a small change to an average, takes more digits than the values have.
+    """
+    dtype = variable.dtype.base_dtype
+    return tf.float32 if dtype.size < 4 else dtype
 
 
 class PostProcessOptimizer(ProxyOptimizer):

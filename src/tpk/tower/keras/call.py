@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.step_keys import step_seed
+from tpk.graph.variables import unique_name
 from tpk.tower.context import get_current_tower_context
 
 GraphKeys = tf.compat.v1.GraphKeys
@@ -117,16 +118,7 @@ def draw_seed(name: str) -> Any:
 
 def unique_names(names: Iterable[str], taken: set[str]) -> list[str]:
     """Return `names` as TensorFlow allows them, numbered where one is among `taken`; they are added to those."""
-    unique = []
-    for name in names:
-        allowed = re.sub(r"[^A-Za-z0-9_.\-/]", "_", name)
-        number, candidate = 0, allowed
-        while candidate in taken:
-            number += 1
-            candidate = f"{allowed}_{number}"
-        taken.add(candidate)
-        unique.append(candidate)
-    return unique
+    return [unique_name(re.sub(r"[^A-Za-z0-9_.\-/]", "_", name), taken) for name in names]
 
 
 def in_fresh_thread(func: Callable[[], Result]) -> Result:

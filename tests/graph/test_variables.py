@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tpk.graph.variable_creation import make_local, record_variables
+from tpk.graph.variables import make_local, record_variables
 
 v1 = tf.compat.v1
 KEYS = v1.GraphKeys

@@ -1,4 +1,4 @@
-"""How long the steps wait for their data."""
+"""Input monitor: the time for which steps wait for their data."""
 
 from __future__ import annotations
 

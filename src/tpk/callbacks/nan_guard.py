@@ -1,4 +1,4 @@
-"""What to do when numbers go bad: stop, skip the update, or go back to the last good checkpoint."""
+"""Guard against NaNs and infinities: stop, skip the update, or go back to the last good checkpoint."""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ def add_data_speed_command(commands: Any) -> None:
 
 
 def _data_speed(arguments: argparse.Namespace) -> int:
-    flow = _find_flow(arguments.flow)
+    flow = find_object(arguments.flow)
+    if callable(flow) and not hasattr(flow, "__iter__"):
+        flow = flow()
     from tpk.dataflow.base import close_dataflow
     from tpk.dataflow.speed import measure_speed
 
@@ -46,15 +48,3 @@ def _data_speed(arguments: argparse.Namespace) -> int:
     else:
         print(report)
     return 0
-
-
-def _find_flow(target: str) -> Any:
-    """Return the flow that ``module:attribute`` names, or that the function makes which it names.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    flow = find_object(target)
-    if callable(flow) and not hasattr(flow, "__iter__"):
-        flow = flow()
-    return flow

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.layers.conditional_batch_norm import ConditionalFusedBatchNorm
 from tpk.layers.cross_tower import sum_across_towers
-from tpk.layers.training_flag import TrainingFlag
+from tpk.layers.layer_scope import TrainingFlag
 
 HALF_PRECISION = (tf.float16, tf.bfloat16)
 

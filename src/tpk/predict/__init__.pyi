@@ -8,8 +8,10 @@ from .dataset import (
 from .export.exporter import ModelExporter as ModelExporter
 from .export.signature import ExportedSignature as ExportedSignature
 from .feedfree import FeedfreePredictor as FeedfreePredictor
-from .multi_tower import MultiTowerOfflinePredictor as MultiTowerOfflinePredictor
-from .offline import OfflinePredictor as OfflinePredictor
+from .offline import (
+    MultiTowerOfflinePredictor as MultiTowerOfflinePredictor,
+    OfflinePredictor as OfflinePredictor,
+)
 from .online import OnlinePredictor as OnlinePredictor
 from .weights import (
     AveragedWeights as AveragedWeights,

@@ -1,4 +1,4 @@
-"""Where a graph that only predicts has its weights from: nothing random, unless that was asked for."""
+"""Weights of a graph that only predicts: from a run, a file or arrays; random ones only if asked for."""
 
 from __future__ import annotations
 

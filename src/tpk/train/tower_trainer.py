@@ -20,8 +20,7 @@ from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source.base import InputSource
 from tpk.input_source.queue import QueueInput
 from tpk.plugin import get_catalog
-from tpk.predict.on_tower import device_for, predictor_of
-from tpk.predict.online import OnlinePredictor
+from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.session.creator import SessionCreator
 from tpk.strategies.base import Strategy
 from tpk.strategies.process_group import ProcessGroup

@@ -1,4 +1,4 @@
-"""What ends the processes of ``tpk launch`` when that itself is killed, and can no longer do it.
+"""Guard of ``tpk launch``, which ends its processes when that itself is killed, and can no longer do it.
 
 A program of its own, run by its path: it leads the process group of all that was launched, with their workers, and
 waits for the end of a pipe that only ``tpk launch`` can write to.

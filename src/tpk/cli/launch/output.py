@@ -1,4 +1,4 @@
-"""What the processes of ``tpk launch`` write, as it comes out: line by line, each tagged by who wrote it."""
+"""Output of the processes of ``tpk launch``: line by line as it comes, each tagged by who wrote it."""
 
 from __future__ import annotations
 

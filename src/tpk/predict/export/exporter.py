@@ -1,4 +1,4 @@
-"""Trained models for programs that know nothing of tpk: SavedModel, frozen graph, TensorFlow Lite."""
+"""Exporter of trained models, for programs that know nothing of tpk: SavedModel, frozen graph, TensorFlow Lite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exported model takes and returns: names, shapes and types."""
+"""Signatures of exported models: names, shapes and types of what they take and return."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from tpk.errors import ConfigError
 from tpk.predict.config import PredictGraph
-from tpk.predict.dependencies import check_feeds_suffice, placeholders_beneath
-from tpk.tower.handle import TowerHandle
+from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
+from tpk.predict.online import tensors_by_key
 
 DEFAULT_NAME = "serving_default"
 """The signature that most programs look for."""
@@ -114,20 +114,13 @@ def resolve_signatures(built: PredictGraph, signatures: Mapping[str, Signature] 
 
 def _resolve(built: PredictGraph, signature: Signature) -> ExportedSignature:
     handle = built.towers[0].handle
-    outputs = _tensors(handle, signature.output_names)
+    outputs = tensors_by_key(handle, signature.output_names)
     if signature.input_names is not None:
-        inputs = _tensors(handle, signature.input_names)
+        inputs = tensors_by_key(handle, signature.input_names)
         check_feeds_suffice(list(inputs.values()), list(outputs.values()))
     else:
-        needed = {tensor.name for tensor in placeholders_beneath(outputs.values())}
-        pairs = zip(built.tower_func.input_names, handle.inputs, strict=True)
-        inputs = {name: tensor for name, tensor in pairs if tensor.name in needed}
+        inputs = inputs_beneath(outputs.values(), built.tower_func.input_names, handle.inputs)
     return ExportedSignature(_specs(inputs), _specs(outputs))
-
-
-def _tensors(handle: TowerHandle, names: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
-    pairs = names.items() if isinstance(names, Mapping) else [(name.removesuffix(":0"), name) for name in names]
-    return {key: handle.get_tensor(name) for key, name in pairs}
 
 
 def _specs(tensors: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.progress_bar import ProgressBar
+from tpk.callbacks.progress import ProgressBar
 from tpk.errors import ConfigError, TowerError
 from tpk.tower import TowerFunc, TrainTowerContext
 
@@ -210,7 +210,7 @@ def test_a_training_without_an_end_has_no_number_of_epochs():
 
 
 def log_lines(caplog):
-    return [each.getMessage() for each in caplog.records if each.name == "tpk.callbacks.progress_bar"]
+    return [each.getMessage() for each in caplog.records if each.name == "tpk.callbacks.progress"]
 
 
 def test_without_a_terminal_it_logs_a_line_now_and_then(caplog):

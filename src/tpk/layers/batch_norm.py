@@ -1,4 +1,4 @@
-"""What a batch normalization computes, once its variables are there: by a fused kernel, or by elementary ops."""
+"""Computation of a batch normalization, once its variables are there: by a fused kernel, or by elementary ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which tower a piece of graph is being built: training or inference, which one, under which scopes."""
+"""Tower context: in which tower a piece of graph is being built, of which kind, under which scopes."""
 
 from __future__ import annotations
 

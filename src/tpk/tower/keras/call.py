@@ -1,4 +1,4 @@
-"""What every version of Keras has in common, where a model of it is part of a tower."""
+"""Calls of Keras models in towers: what all versions of Keras have in common."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class KerasCall(abc.ABC):
     def __init__(self, model: Any) -> None:
         self.model = model
         self.losses: list[Any] = []
+        self._has_losses_of_weights = False
 
     @property
     @abc.abstractmethod
@@ -44,8 +45,14 @@ class KerasCall(abc.ABC):
     def call(self, inputs: Sequence[Any], arguments: dict[str, Any], training: bool) -> Any:
         """Call the model, and return its outputs."""
 
-    def add_losses(self, losses: Iterable[Any], of_weights: Iterable[Any]) -> None:
-        """Collect the losses of a call, and those that come with the weights."""
+    @abc.abstractmethod
+    def losses_of_weights(self) -> Iterable[Any]:
+        """Return the losses that come with the weights, whatever the model is called with."""
+
+    def add_losses(self, losses: Iterable[Any]) -> None:
+        """Collect the losses of a call, and, once, those that come with the weights."""
+        of_weights = [] if self._has_losses_of_weights else self.losses_of_weights()
+        self._has_losses_of_weights = True
         scalars, regularization = [[_scalar(loss) for loss in some] for some in (losses, of_weights)]
         self.losses += [*scalars, *regularization]
         graph = tf.compat.v1.get_default_graph()

@@ -1,4 +1,4 @@
-"""Keras layers that a tower function uses as they are, and not by a `KerasModel`: found, so that they can be told."""
+"""Inline Keras: layers that a tower function uses as they are, without a `KerasModel`; an error names them."""
 
 from __future__ import annotations
 

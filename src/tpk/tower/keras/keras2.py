@@ -30,14 +30,7 @@ from tpk.tower.keras.call import (
 
 
 def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
-    """Build a model in the default graph, with variables in the current variable scope.
-
-    Args:
-        keras: the package.
-        build: returns the model.
-        name: the scope of its variables.
-        inputs: the positional and the keyword arguments of its first call.
-    """
+    """Build a model in the default graph; see `tpk.tower.keras.model.Flavour`."""
     graph = tf.compat.v1.get_default_graph()
     ops_before = len(graph.get_operations())
     with tf.name_scope(name) as scope:
@@ -166,7 +159,6 @@ class _Keras2Call(KerasCall):
         super().__init__(model)
         self._variables = variables
         self._collected: set[int] = set()
-        self._has_regularization = False
 
     @property
     def weights(self) -> list[Any]:
@@ -182,7 +174,7 @@ class _Keras2Call(KerasCall):
             # The model has been called on other inputs, too: its own, when it was built.
             given = [value for value in tf.nest.flatten((inputs, arguments)) if tf.is_tensor(value)]
             updates = [*self.model.get_updates_for(given), *self.model.get_updates_for(None)]
-            self.add_losses(self._new(self.model.get_losses_for(given)), self._regularization())
+            self.add_losses(self._new(self.model.get_losses_for(given)))
         for update in self._new(updates):
             tf.compat.v1.add_to_collection(GraphKeys.UPDATE_OPS, update)
         return outputs
@@ -192,10 +184,7 @@ class _Keras2Call(KerasCall):
         self._collected.update(map(id, new))
         return new
 
-    def _regularization(self) -> list[Any]:
-        if self._has_regularization:
-            return []
-        self._has_regularization = True
+    def losses_of_weights(self) -> list[Any]:
         return list(self.model.get_losses_for(None))
 
 

@@ -28,14 +28,7 @@ from tpk.tower.keras.call import (
 
 
 def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
-    """Build a model in the default graph, with variables in the current variable scope.
-
-    Args:
-        keras: the package.
-        build: returns the model.
-        name: the scope of its variables.
-        inputs: the positional and the keyword arguments of its first call.
-    """
+    """Build a model in the default graph; see `tpk.tower.keras.model.Flavour`."""
     graph = tf.compat.v1.get_default_graph()
     with tf.name_scope(name) as scope:
 
@@ -149,7 +142,6 @@ class _Keras3Call(KerasCall):
         self._state = [variable for variable in [*model.weights, *model.metrics_variables] if not variable.trainable]
         self._values = _tower_scope_class(keras)(model)
         self._updates: dict[int, Any] = {}
-        self._has_regularization = False
 
     @property
     def weights(self) -> list[Any]:
@@ -161,13 +153,10 @@ class _Keras3Call(KerasCall):
             with self._values:
                 outputs = self.model(*inputs, **arguments, training=training)
             self._add_updates()
-            self.add_losses(self._values.losses[losses_before:], self._regularization())
+            self.add_losses(self._values.losses[losses_before:])
         return outputs
 
-    def _regularization(self) -> list[Any]:
-        if self._has_regularization:
-            return []
-        self._has_regularization = True
+    def losses_of_weights(self) -> list[Any]:
         variables = [variable for variable in self.model.trainable_variables if variable.regularizer is not None]
         return [variable.regularizer(variable) for variable in variables]
 

@@ -248,15 +248,22 @@ class KerasModel:
         except ImportError as error:
             raise ConfigError(f"KerasModel(keras={name!r}) cannot be imported: {error}. Install {name}.") from error
 
-    def _flavour(self) -> _Flavour:
+    def _flavour(self) -> Flavour:
         return keras2 if self._keras().__version__.startswith("2.") else keras3
 
 
-class _Flavour(Protocol):
-    """What is different from one major version of Keras to the next."""
+class Flavour(Protocol):
+    """A major version of Keras: what is different from one to the next."""
 
     def build_in_tower(self, keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
-        """Build the model in the default graph."""
+        """Build a model in the default graph, with variables in the current variable scope.
+
+        Args:
+            keras: the package.
+            build: returns the model.
+            name: the scope of its variables.
+            inputs: the positional and the keyword arguments of its first call.
+        """
 
     def outside(
         self,

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
-from tpk.graph.non_finite import SkipNonFiniteOptimizer
 from tpk.graph.objective import Objective
+from tpk.graph.optimizers.non_finite import SkipNonFiniteOptimizer
 
 v1 = tf.compat.v1
 SIGNATURE = [tf.TensorSpec([2], tf.float32, "x")]

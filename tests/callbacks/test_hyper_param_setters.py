@@ -10,13 +10,13 @@ import tensorflow as tf
 
 import tpk
 from tpk.callbacks.factory import CallbackFactory
-from tpk.callbacks.hyper_param_setters import (
+from tpk.callbacks.hyper_params import (
     HyperParamSetter,
     HyperParamSetterWithFunc,
+    ObjAttrParam,
     ScheduledHyperParamSetter,
     StatMonitorParamSetter,
 )
-from tpk.callbacks.hyper_params import ObjAttrParam
 from tpk.callbacks.trigger import PeriodicTrigger
 from tpk.errors import ConfigError
 
@@ -233,7 +233,7 @@ def test_a_statistic_that_never_comes_is_warned_of_once(caplog):
     setter = StatMonitorParamSetter("learning_rate", "eror", lambda rate: rate / 2, 0.1, 2)
     with caplog.at_level(logging.WARNING, "tpk.callbacks"):
         assert rates(Statistic(*range(6)), setter) == [1.0] * 6
-    (record,) = (record for record in caplog.records if record.name == "tpk.callbacks.hyper_param_setters")
+    (record,) = (record for record in caplog.records if record.name == "tpk.callbacks.hyper_params")
     assert "there is no statistic 'eror' yet" in record.getMessage()
     assert "error" in record.getMessage()
 

@@ -12,7 +12,7 @@ from tpk.callbacks import Inferencer
 from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
 from tpk.callbacks.weight_averages import WithAveragedWeights
 from tpk.dataflow import DataFromGenerator, DataFromList
-from tpk.graph.weight_averages import MovingAverageOptimizer
+from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
 
 v1 = tf.compat.v1
 

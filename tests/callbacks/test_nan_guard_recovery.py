@@ -22,7 +22,7 @@ import tpk
 from tpk.callbacks.nan_guard import NanGuard
 from tpk.checkpoint.files import newest_complete
 from tpk.errors import NonFiniteError
-from tpk.graph.non_finite import SkipNonFiniteOptimizer
+from tpk.graph.optimizers.non_finite import SkipNonFiniteOptimizer
 
 v1 = tf.compat.v1
 

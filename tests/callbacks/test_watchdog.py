@@ -16,9 +16,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.hang_report import describe_children
-from tpk.callbacks.interruption import Interruption
-from tpk.callbacks.watchdog import Watchdog
+from tpk.callbacks.watchdog import Interruption, Watchdog, describe_children
 from tpk.dataflow import DataFromGenerator
 from tpk.errors import HangError
 
@@ -52,7 +50,7 @@ def leaves_nothing_behind():
     watched = sorted(signal.valid_signals() - {signal.SIGALRM})  # that one is for the limit of the tests
     signals = [signal.getsignal(signum) for signum in watched]
     yield
-    assert not [thread for thread in threading.enumerate() if thread.name == "tpk-Watchdog"]
+    assert not [thread for thread in threading.enumerate() if thread.name in ("tpk-Watchdog", "tpk-HangWatcher")]
     assert [signal.getsignal(signum) for signum in watched] == signals
 
 
@@ -210,13 +208,14 @@ def test_what_only_warns_warns_again_after_twice_the_time(hanging, caplog):
     with tf.Graph().as_default():
         trainer = tpk.Trainer()
         now = [0.0]
-        dog = Watchdog(10, action="warn", between_epochs_timeout=100, clock=lambda: now[0])
+        dog = Watchdog(10, action="warn", between_epochs_timeout=100)
         dog.trainer = trainer
+        watch = dog._watch()
 
         def warnings_at(*times):
             caplog.clear()
             for now[0] in times:
-                assert dog.look() is False
+                watch.look(now[0])
             return [re.search("for (.*?) s, longer than a (.*?) may", message).groups() for message in caplog.messages]
 
         assert warnings_at(0, 99) == []
@@ -248,9 +247,9 @@ def test_child_processes_are_listed():
 def test_a_hang_that_ends_in_the_last_moment_is_none():
     with tf.Graph().as_default():
         trainer = tpk.Trainer()
-        interruption = Interruption(trainer)
-        assert interruption.run(HangError("too long"), lambda: False, 0.01) is False
-        interruption.close(None)
+        interruption = Interruption(trainer, is_stuck=lambda: False, grace=0.01)
+        interruption.begin(HangError("too long"))
+        interruption.end(None)
         assert interruption.take() is None
 
 

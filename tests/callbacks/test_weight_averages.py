@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.callbacks.weight_averages import WithAveragedWeights
-from tpk.graph.weight_averages import MovingAverageOptimizer
+from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
 
 v1 = tf.compat.v1
 

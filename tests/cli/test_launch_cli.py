@@ -167,7 +167,7 @@ def test_the_one_that_complains_of_another_is_not_the_one_to_blame(script, launc
 
 
 def test_one_that_complains_of_another_that_hangs_is_the_one_to_blame(script, launched, monkeypatch):
-    patience = "import tpk.cli.launch_processes as launching; launching.SETTLE_SECONDS = 0.1; "
+    patience = "import tpk.cli.launch.processes as launching; launching.SETTLE_SECONDS = 0.1; "
     command = [*COMMAND[:2], patience + COMMAND[2], *COMMAND[3:]]
     monkeypatch.setattr(sys.modules[__name__], "COMMAND", command)
     path = script(

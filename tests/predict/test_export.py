@@ -14,8 +14,8 @@ import tpk
 from tpk import layers
 from tpk.errors import CheckpointError, ConfigError, InputError, TowerError
 from tpk.predict import PredictConfig
-from tpk.predict.export import ModelExporter
-from tpk.predict.export_signature import Signature
+from tpk.predict.export.exporter import ModelExporter
+from tpk.predict.export.signature import Signature
 from tpk.predict.offline import OfflinePredictor
 
 v1 = tf.compat.v1

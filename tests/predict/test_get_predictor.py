@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError, InputError, SessionError, TowerError, TrainerStateError
-from tpk.tower.keras_model import KerasModel
+from tpk.tower.keras.model import KerasModel
 
 STRATEGIES = {
     "single": "single",

@@ -20,7 +20,7 @@ from typing import Any
 
 import attrs
 
-from tpk.cli.launch_cluster import Task
+from tpk.cli.launch.cluster import Task
 
 HERE = Path(__file__).parent
 PATIENCE = 10.0

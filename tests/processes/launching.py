@@ -42,7 +42,7 @@ from typing import Any
 import cloudpickle
 from forked import Outcome, Process, Zygote
 
-from tpk.cli.launch_cluster import Cluster, reserved_cluster
+from tpk.cli.launch.cluster import Cluster, reserved_cluster
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 import tpk
 from tpk import layers
-from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.determinism import unordered_updates
 from tpk.graph.objective import Objective
+from tpk.graph.optimizers.accumulation import AccumGradOptimizer
 from tpk.train.multi_objective import MultiObjectiveTrainer
 
 v1 = tf.compat.v1

@@ -12,16 +12,14 @@ from .hooks import (
     CallbackToHook as CallbackToHook,
     HookToCallback as HookToCallback,
 )
-from .hyper_param_setters import (
-    HyperParamSetter as HyperParamSetter,
-    HyperParamSetterWithFunc as HyperParamSetterWithFunc,
-    ScheduledHyperParamSetter as ScheduledHyperParamSetter,
-    StatMonitorParamSetter as StatMonitorParamSetter,
-)
 from .hyper_params import (
     GraphVarParam as GraphVarParam,
     HyperParam as HyperParam,
+    HyperParamSetter as HyperParamSetter,
+    HyperParamSetterWithFunc as HyperParamSetterWithFunc,
     ObjAttrParam as ObjAttrParam,
+    ScheduledHyperParamSetter as ScheduledHyperParamSetter,
+    StatMonitorParamSetter as StatMonitorParamSetter,
 )
 from .inference.data_parallel import DataParallelInferenceRunner as DataParallelInferenceRunner
 from .inference.inferencers import (
@@ -35,7 +33,10 @@ from .inference.runner import InferenceRunner as InferenceRunner
 from .input_monitor import InputMonitor as InputMonitor
 from .keras_saver import KerasSaver as KerasSaver
 from .nan_guard import NanGuard as NanGuard
-from .progress_bar import ProgressBar as ProgressBar
+from .progress import (
+    EstimatedTimeLeft as EstimatedTimeLeft,
+    ProgressBar as ProgressBar,
+)
 from .proxy import ProxyCallback as ProxyCallback
 from .saver import ModelSaver as ModelSaver
 from .summary import (
@@ -43,7 +44,6 @@ from .summary import (
     MovingAverageSummary as MovingAverageSummary,
     SimpleMovingAverage as SimpleMovingAverage,
 )
-from .timing import EstimatedTimeLeft as EstimatedTimeLeft
 from .trigger import (
     EnableCallbackIf as EnableCallbackIf,
     Every as Every,

@@ -1,4 +1,4 @@
-"""Ending a training that does not get better."""
+"""Early stopping: the end of a training that does not get better."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between TensorFlow's session hooks and callbacks, in both directions."""
+"""Session hooks of TensorFlow as callbacks, and callbacks as session hooks."""
 
 from __future__ import annotations
 

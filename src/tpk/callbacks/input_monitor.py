@@ -1,4 +1,4 @@
-"""How long the steps wait for their data."""
+"""Input monitor: the time for which steps wait for their data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class InputMonitor(Callback):
     includes the few microseconds in which a datapoint is taken that is ready.
 
     Args:
-        prefix: what the names of the scalars begin with.
         clock: returns the time in seconds.
 
     Raises:
@@ -45,8 +44,7 @@ class InputMonitor(Callback):
         ```
     """
 
-    def __init__(self, prefix: str = "input", *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._prefix = prefix
+    def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._meter: InputMeter | None = None
         self._steps = 0
@@ -108,4 +106,4 @@ class InputMonitor(Callback):
             if reading.capacity is not None and reading.capacity > 0:
                 scalars["queue_fill_share"] = reading.fill / reading.capacity
         for name, value in scalars.items():
-            trainer.monitors.put_scalar(f"{self._prefix}/{name}", value)
+            trainer.monitors.put_scalar(f"input/{name}", value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tpk.errors import ConfigError
 from tpk.graph.variables import by_name, saveable_variables
 from tpk.plugin import Callback
-from tpk.tower.keras_model import KerasModel, check_weight_file
+from tpk.tower.keras.model import KerasModel, check_weight_file
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -1,4 +1,4 @@
-"""Which tensors a guard against bad numbers checks, and along with what."""
+"""Checks of a guard against bad numbers: the tensors, and the runs along with which they are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do when numbers go bad: stop, skip the update, or go back to the last good checkpoint."""
+"""Guard against NaNs and infinities: stop, skip the update, or go back to the last good checkpoint."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tpk.callbacks.nan_checks import NamedTensors, StepChecks, find_tensors
 from tpk.errors import ConfigError, NonFiniteError, add_note
 from tpk.graph.fetches import FetchDependencies
 from tpk.graph.global_step import get_global_step_var
-from tpk.graph.loss_scale import DynamicLossScaleOptimizer
-from tpk.graph.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
+from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
+from tpk.graph.optimizers.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl

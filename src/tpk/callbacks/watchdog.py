@@ -1,18 +1,25 @@
-"""Notices that a training hangs, says where, and ends it."""
+"""Watchdog: notices that a training hangs, says where, and ends it."""
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import logging
 import math
+import signal
+import sys
 import threading
-import time
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpk.callbacks.hang_report import attribute_of_source, describe_children, describe_input, stacks_of_threads
-from tpk.callbacks.interruption import Interruption
-from tpk.errors import ConfigError, HangError
+import tensorflow as tf
+from tensorflow.python.client.session import tf_session
+
+from tpk.errors import ConfigError, HangError, add_note
+from tpk.input_source.hang_watcher import Watch, hang_watcher
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
@@ -22,8 +29,10 @@ logger = logging.getLogger(__name__)
 
 ACTIONS = ("raise", "warn")
 
-_LOOKS_PER_TIMEOUT = 4
 _STDERR = 2
+_ASIDE_TIMEOUT = 1.0
+_SIGNALS_PER_GRACE = 20
+_PROCESS_STATES = {"R": "running", "S": "waiting", "D": "waiting for a device", "T": "stopped", "Z": "ended"}
 
 
 class Watchdog(Callback):
@@ -54,7 +63,6 @@ class Watchdog(Callback):
         exit_after: how many seconds after that time the process is ended, if the error has not come through by then;
             None to let it hang. It takes the timer of `faulthandler.dump_traceback_later`, of which a process has one.
         grace: for how many seconds each way of interrupting is given before the next one is tried.
-        clock: returns the time in seconds.
 
     Raises:
         ConfigError: if a time is not positive, or `action` is neither of the two.
@@ -76,7 +84,6 @@ class Watchdog(Callback):
         action: str = "raise",
         exit_after: float | None = None,
         grace: float = 5.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         times = {
             "timeout": timeout,
@@ -100,20 +107,15 @@ class Watchdog(Callback):
         self._raises = action == "raise"
         self._exit_after = exit_after
         self._grace = grace
-        self._clock = clock
         self._phase = "first step"
         self._before_first_step: tuple[int, int] | None = None
         self._seen: tuple[object, ...] | None = None
-        self._since = 0.0
-        self._warn_after = 0.0
         self._queue_size: Any = None
         self._interruption: Interruption | None = None
-        self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Add what tells the fill of the input's queue."""
-        queue = attribute_of_source(trainer.input_source, "queue")
+        queue = _queue_of(trainer.input_source)
         if queue is not None:
             self._queue_size = queue.size(name="watchdog_queue_size")
 
@@ -121,13 +123,8 @@ class Watchdog(Callback):
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Begin to watch, in a thread."""
         self._phase, self._seen, self._before_first_step = "first step", None, None
-        self._interruption = Interruption(trainer) if self._raises else None
-        self.look()
-        shortest = min(self._timeouts.values())
-        self._thread = threading.Thread(
-            target=self._watch, args=(shortest / _LOOKS_PER_TIMEOUT,), name="tpk-Watchdog", daemon=True
-        )
-        self._thread.start()
+        self._interruption = Interruption(trainer, self._is_stuck, self._grace) if self._raises else None
+        hang_watcher.add(self, self._watch())
 
     @hookimpl(trylast=True)
     def before_epoch(self, trainer: TrainerProtocol) -> None:
@@ -149,45 +146,50 @@ class Watchdog(Callback):
         Raises:
             HangError: if what was interrupted has not raised it.
         """
-        self._stopping.set()
-        if self._interruption is not None:
-            self._interruption.end()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        hang_watcher.unwatch(self)
         if self._exit_after is not None:
             faulthandler.cancel_dump_traceback_later()
         if self._interruption is not None:
-            self._interruption.close(trainer.failure)
+            self._interruption.end(trainer.failure)
 
     def translate_error(self, error: BaseException) -> HangError | None:
         """Return the error of the hang, if a run has failed because it was cancelled for that."""
         return None if self._interruption is None else self._interruption.take()
 
-    def look(self) -> bool:
-        """Look once whether the training goes on; if not, log where it is. The thread does so now and then.
+    def _watch(self) -> Watch:
+        return Watch(self._look, lambda: self._timeouts[self._phase], min(self._timeouts.values()), self._report)
 
-        Returns:
-            Whether there is a hang that is to be ended.
-        """
+    def _look(self) -> tuple[object, ...]:
         if self._phase == "first step" and self._first_step_is_over():
             self._phase = "step"
-        now, seen = self._clock(), self._progress()
+        seen = self._progress()
         if seen != self._seen:
-            self._seen, self._since, self._warn_after = seen, now, self._timeouts[self._phase]
+            self._seen = seen
             self._postpone_exit()
-            return False
-        if now - self._since < self._warn_after:
-            self._postpone_exit()
-            return False
-        self._warn_after = 2 * (now - self._since)
-        logger.error("%s", self._describe(now - self._since))
-        return self._raises
+        return seen
 
     def _progress(self) -> tuple[object, ...]:
         """Return what changes whenever a step has been completed, or the epoch goes on."""
         progress = self.trainer.progress
         return (self._phase, progress.epoch_num, progress.local_step, progress.global_step)
+
+    def _is_stuck(self) -> bool:
+        return self._progress() == self._seen
+
+    def _report(self, seconds: float) -> None:
+        """Log where the training is; interrupt it, unless that is only to be warned of."""
+        if self._interruption is not None and self._interruption.has_begun:
+            return
+        progress = self.trainer.progress
+        headline = (
+            f"the training has not gone on for {seconds:.3g} s, longer than a {self._phase} may take "
+            f"({self._timeouts[self._phase]:g} s), in epoch {progress.epoch_num}, step {progress.local_step} "
+            f"(after global step {progress.global_step})"
+        )
+        report = [headline, *_describe_input(self.trainer, self._queue_size), *describe_children(), _stacks()]
+        logger.error("%s", "\n".join(report))
+        if self._interruption is not None:
+            self._interruption.begin(HangError(headline))
 
     def _first_step_is_over(self) -> bool:
         if self._before_first_step is None:
@@ -197,42 +199,213 @@ class Watchdog(Callback):
         progress = self.trainer.progress
         return bool(progress.global_step != global_step or progress.local_step > local_step + 1)
 
-    def _watch(self, period: float) -> None:
-        """Look now and then (in the thread)."""
-        while not self._stopping.wait(period):
-            if self.look():
-                assert self._interruption is not None
-                message = self._headline(self._clock() - self._since)
-                if self._interruption.run(HangError(message), self._is_stuck, self._grace):
-                    return
-
-    def _is_stuck(self) -> bool:
-        return self._progress() == self._seen
-
     def _postpone_exit(self) -> None:
         if self._exit_after is None:
             return
-        until = self._since + self._timeouts[self._phase] + self._exit_after
-        if until < math.inf:
+        seconds = self._timeouts[self._phase] + self._exit_after
+        if seconds < math.inf:
             # It is a thread without Python that waits, so it needs nothing that stuck code may hold.
-            faulthandler.dump_traceback_later(until - self._clock(), exit=True, file=_STDERR)
+            faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
         else:
             faulthandler.cancel_dump_traceback_later()
 
-    def _headline(self, seconds: float) -> str:
-        progress = self.trainer.progress
-        return (
-            f"the training has not gone on for {seconds:.3g} s, longer than a {self._phase} may take "
-            f"({self._timeouts[self._phase]:g} s), in epoch {progress.epoch_num}, step {progress.local_step} "
-            f"(after global step {progress.global_step})"
-        )
 
-    def _describe(self, seconds: float) -> str:
-        return "\n".join(
-            [
-                self._headline(seconds),
-                *describe_input(self.trainer, self._queue_size),
-                *describe_children(),
-                stacks_of_threads(),
-            ]
-        )
+class Interruption:
+    """What makes the thread that trains raise an error, wherever it is.
+
+    Args:
+        trainer: the trainer, in the thread that trains.
+        is_stuck: tells whether it is still where it was.
+        grace: how many seconds each attempt has to succeed.
+    """
+
+    def __init__(self, trainer: TrainerProtocol, is_stuck: Callable[[], bool], grace: float) -> None:
+        self._session = trainer.sess
+        self._source = trainer.input_source
+        self._is_stuck = is_stuck
+        self._grace = grace
+        self._trains = threading.get_ident()
+        self._error: HangError | None = None
+        self._has_closed_session = False
+        self._attempts: threading.Thread | None = None
+        self._over = threading.Event()
+        self._signum, self._former = _install_handler(self._handle)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the thread is being made to raise an error, or has raised it."""
+        return self._attempts is not None
+
+    def begin(self, error: HangError) -> None:
+        """Begin to do what there is to make the thread raise `error`."""
+        self._error = error
+        self._attempts = threading.Thread(target=self._attempt, name="tpk-Watchdog", daemon=True)
+        self._attempts.start()
+
+    def take(self) -> HangError | None:
+        """Return the error that is to be raised, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            self._over.set()
+        return error
+
+    def end(self, failure: BaseException | None) -> None:
+        """Leave all as it was: the training is over. To be called in the thread that trains.
+
+        Args:
+            failure: by what the training ended.
+
+        Raises:
+            HangError: if it had to be raised, and has not been: what was interrupted took it for a good end.
+        """
+        self._over.set()
+        attempts = self._attempts
+        if attempts is not None:
+            attempts.join()
+        if self._signum is not None:
+            signal.signal(self._signum, self._former)
+        if self._has_closed_session:
+            with suppress(tf.errors.OpError):  # It has been closed already, but does not know that.
+                self._session.close()
+        error = self.take()
+        if error is None or (failure is None and not self._is_stuck()):
+            return  # It has gone on in the last moment.
+        if failure is None:
+            raise error
+        if isinstance(failure, HangError):
+            failure.args = error.args  # It came without a message, see `_interrupt_python`.
+        else:
+            add_note(failure, f"it was interrupted: {error}")
+
+    def _attempt(self) -> None:
+        # Closing the session comes last, since callbacks may need it.
+        for interrupt in (self._interrupt_python, self._interrupt_source, self._close_session):
+            interrupt()
+            if self._over.is_set():
+                return
+            if not self._is_stuck():
+                self._error = self._attempts = None
+                if self._signum is None:
+                    _set_exception(self._trains, None)
+                return
+        logger.error("nothing within the process can interrupt what the training is stuck in")
+
+    def _interrupt_python(self) -> None:
+        if self._is_in_session():
+            return  # There an error that comes from outside would be lost.
+        if self._signum is None:
+            # The interpreter makes the instance, so it has no message.
+            _set_exception(self._trains, ctypes.py_object(HangError))
+            self._over.wait(self._grace)
+            return
+        for _ in range(_SIGNALS_PER_GRACE):
+            # Sent to the thread, it also ends system calls and locks that it waits for, unlike `interrupt_main`.
+            signal.pthread_kill(self._trains, self._signum)
+            if self._over.wait(self._grace / _SIGNALS_PER_GRACE):
+                return
+
+    def _interrupt_source(self) -> None:
+        if self._source is not None and self._is_in_session():
+            _run_aside(self._source.interrupt)
+            self._over.wait(self._grace)
+
+    def _close_session(self) -> None:
+        if self._is_in_session():
+            logger.error("closing the session, which cancels what it runs")
+            self._has_closed_session = True
+            # Not its `close()`: the run then says that it was cancelled, and not merely that the session is closed.
+            _run_aside(lambda: tf_session.TF_CloseSession(self._session._session))
+            self._over.wait(self._grace)
+
+    def _is_in_session(self) -> bool:
+        return _is_in_tensorflow(sys._current_frames().get(self._trains))
+
+    def _handle(self, signum: int, frame: Any) -> None:
+        # The step may have gone on, or its run have been cancelled, since the signal was sent.
+        if self._is_stuck() and not _is_in_tensorflow(frame):
+            error = self.take()
+            if error is not None:
+                raise error
+
+
+def describe_children() -> list[str]:
+    """Return a line for each child process, where the system tells of them."""
+    lines = []
+    for path in Path("/proc/self/task").glob("*/children"):
+        pids: list[str] = []
+        with suppress(OSError):  # The thread, like each of the processes, may have just ended.
+            pids = path.read_text().split()
+        for pid in pids:
+            with suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+                lines.append(f"child process {pid}: {_PROCESS_STATES.get(state, state)}, {command.strip()[:200]}")
+    return lines
+
+
+def _describe_input(trainer: TrainerProtocol, queue_size: Any) -> list[str]:
+    source = trainer.input_source
+    if source is None:
+        return []
+    lines = [f"input: {type(source).__name__}"]
+    taken = _run_aside(lambda: source.consumed)
+    if taken is not None:
+        lines.append(f"datapoints that steps have asked for: {taken}")
+    if queue_size is not None:
+        size = _run_aside(lambda: trainer.sess.run(queue_size))
+        lines.append(f"datapoints in its queue: {'the session does not answer' if size is None else size}")
+    return lines
+
+
+def _stacks() -> str:
+    """Return where all threads are but this one, those of TensorFlow that run Python code included."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    stacks = [
+        f"thread {names.get(ident, '?')} ({ident}):\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+        if ident != threading.get_ident()
+    ]
+    return "\n".join(stacks).rstrip()
+
+
+def _queue_of(source: Any) -> Any:
+    """Return the queue of an input source, or of the one on which it stands; None if it has none."""
+    while source is not None and getattr(source, "queue", None) is None:
+        source = getattr(source, "source", None)
+    return None if source is None else source.queue
+
+
+def _install_handler(handler: Callable[[int, Any], None]) -> tuple[int | None, Any]:
+    """Let a signal that nobody uses call `handler`; return it, and what it did before. (None, None) if impossible."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_kill"):
+        return None, None
+    last = getattr(signal, "SIGRTMAX", None)
+    candidates = [] if last is None else list(range(last - 1, signal.SIGRTMIN, -1))
+    for signum in [*candidates, signal.SIGUSR2]:
+        if signal.getsignal(signum) == signal.SIG_DFL:
+            return signum, signal.signal(signum, handler)
+    return None, None
+
+
+def _set_exception(thread: int, exception: Any) -> None:
+    """Have a thread raise `exception` when it next runs Python code; or not, if that is None."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception)
+
+
+def _is_in_tensorflow(frame: Any) -> bool:
+    return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("tensorflow.")
+
+
+def _run_aside(function: Callable[[], Any]) -> Any:
+    """Return what `function` returns; None if it takes long, or fails."""
+    found: list[Any] = []
+
+    def run() -> None:
+        # A session that hangs or has been closed is to be expected here.
+        with suppress(Exception):
+            found.append(function())
+
+    thread = threading.Thread(target=run, name="tpk-Watchdog-aside", daemon=True)
+    thread.start()
+    thread.join(_ASIDE_TIMEOUT)
+    return found[0] if found else None

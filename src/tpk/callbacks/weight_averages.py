@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tpk.callbacks.proxy import ProxyCallback
 from tpk.callbacks.saver import ModelSaver
 from tpk.errors import ConfigError, HookError
-from tpk.graph.weight_averages import WEIGHT_AVERAGES_KEY, averaged_weights
+from tpk.graph.optimizers.weight_averages import WEIGHT_AVERAGES_KEY, averaged_weights
 from tpk.plugin.callback import Callback
 
 if TYPE_CHECKING:

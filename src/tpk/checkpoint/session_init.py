@@ -15,7 +15,7 @@ from tpk.checkpoint.stored_values import DictValues, NpzReader, StoredValues
 from tpk.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from tpk.tower.keras_model import KerasModel
+    from tpk.tower.keras.model import KerasModel
 
 
 class SessionInit(abc.ABC):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from tpk.cli.check import check_imports
+from tpk.cli.table import as_table
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.entry import GROUPS, CatalogEntry
 
@@ -36,7 +37,10 @@ def list_plugins(kind: str | None, *, check: bool, as_json: bool) -> int:
     if as_json:
         print(json.dumps(_as_data(entries, problems if check else None), indent=2))
     else:
-        print(_as_table(entries, problems))
+        print(as_table(COLUMNS, [[getattr(entry, column) for column in COLUMNS] for entry in entries]))
+        for entry, problem in zip(entries, problems, strict=True):
+            if problem:
+                print(f"\n{entry.kind} {entry.name}: {problem}")
     return int(any(problems))
 
 
@@ -45,13 +49,3 @@ def _as_data(entries: Sequence[CatalogEntry], problems: Sequence[str | None] | N
     for row, problem in zip(rows, problems or (), strict=False):
         row["problem"] = problem
     return rows
-
-
-def _as_table(entries: Sequence[CatalogEntry], problems: Sequence[str | None]) -> str:
-    rows = [COLUMNS, *([getattr(entry, column) for column in COLUMNS] for entry in entries)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines += [
-        f"\n{entry.kind} {entry.name}: {problem}" for entry, problem in zip(entries, problems, strict=True) if problem
-    ]
-    return "\n".join(lines)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tpk import __version__
-from tpk.cli.checkpoint import add_checkpoint_command
+from tpk.cli.checkpoint.command import add_checkpoint_command
 from tpk.cli.data_speed import add_data_speed_command
-from tpk.cli.export import add_export_command
-from tpk.cli.launch import add_launch_command
+from tpk.cli.export.command import add_export_command
+from tpk.cli.launch.command import add_launch_command
 from tpk.cli.listing import list_plugins
 from tpk.cli.new import TEMPLATE_KINDS, write_package
 from tpk.cli.show import show_plugin

@@ -1,4 +1,4 @@
-"""Quiet about what TensorFlow deprecates and has no other way for."""
+"""Deprecation messages of TensorFlow, silenced where it has no other way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lets two runs differ, where it can be found, and what can be done about it.
+"""Determinism: what lets two runs differ, where it can be found, and what can be done about it.
 
 With a seed, tpk's own random ops draw the same in each run, also in one that is resumed; see `tpk.graph.random`. The
 initial values of variables are the same, too. What is left:

@@ -1,4 +1,4 @@
-"""On which devices the towers of a process are: a count, indices, or device strings become device strings."""
+"""Devices of the towers of a process: a count, indices, or device strings become device strings."""
 
 from __future__ import annotations
 

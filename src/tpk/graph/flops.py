@@ -1,4 +1,4 @@
-"""How many floating-point operations a model takes, as TensorFlow's profiler counts them."""
+"""Floating-point operations of a model, as TensorFlow's profiler counts them."""
 
 from __future__ import annotations
 

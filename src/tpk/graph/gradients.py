@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +10,9 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError, TowerError
-from tpk.graph.variables import variable_name
+from tpk.graph.variables import name_in_tower, variable_name
 
 logger = logging.getLogger(__name__)
-
-_OF_TOWER = re.compile(r"^tower\d+/")
 
 
 def check_cost(cost: Any) -> Any:
@@ -113,7 +110,7 @@ def recorded_costs(graph: Any) -> dict[str, Any]:
     """Return the costs of which there are gradients, of the first tower, by the names that they have in a tower."""
     costs: dict[str, Any] = {}
     for record in recorded_gradients(graph):
-        costs.setdefault(_OF_TOWER.sub("", record.cost.name), record.cost)
+        costs.setdefault(name_in_tower(record.cost.name), record.cost)
     return costs
 
 
@@ -124,7 +121,7 @@ def untrained_variables(graph: Any) -> list[str]:
     Where no gradient was computed by `compute_gradients`, as by a trainer that builds its train op by other means,
     nothing can be told, and none is named.
     """
-    reached = {_OF_TOWER.sub("", record.variable) for record in recorded_gradients(graph)}
+    reached = {name_in_tower(record.variable) for record in recorded_gradients(graph)}
     trainable = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
     return [name for name in dict.fromkeys(map(variable_name, trainable)) if name not in reached] if reached else []
 

@@ -1,4 +1,4 @@
-"""What a model consists of: a table of its variables, and what they add up to, in the log before a training."""
+"""Overview of a model: a table of its variables, and what they add up to, in the log before a training."""
 
 from __future__ import annotations
 

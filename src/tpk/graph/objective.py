@@ -1,4 +1,4 @@
-"""What a training minimizes: a cost, by an optimizer, over some of the variables."""
+"""Objective of a training: a cost that an optimizer minimizes over some of the variables."""
 
 from __future__ import annotations
 

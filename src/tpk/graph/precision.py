@@ -11,7 +11,7 @@ Inside a tower that is built so:
 
 Micikevicius et al., "Mixed Precision Training", 2018 (https://arxiv.org/abs/1710.03740), section 3.1, has the reasons
 for the ``float32`` copy. With ``float16``, gradients are too small for the type unless the cost is scaled: see
-`tpk.graph.loss_scale`.
+`tpk.graph.optimizers.loss_scale`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the random ops of `tpk.graph.random` draw from: a key for each op, and the global step.
+"""Keys and seeds that the random ops of `tpk.graph.random` draw from: one for each op and step.
 
 An op draws the numbers of the Philox generator, Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011
 (https://doi.org/10.1145/2063384.2063405). Its key is a hash of what tells the op from all others; the step is the upper
@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.global_step import get_global_step_var
+from tpk.graph.variables import unique_name
 
 SEED_VARIABLE_NAME = "tpk_random_seed"
 
@@ -165,20 +166,13 @@ class _Source:
                 self._counter = tf.bitcast(tf.concat([[0], self.step], axis=0), tf.uint64)
         if graph_seed is None and op_seed is not None:
             graph_seed = 0  # So do TensorFlow's own ops: with a seed of their own, they need none of the graph.
-        number = tf.constant([_hash(graph_seed, op_seed, self.process_index, self._unique(name))], tf.int64)
+        # Both branches of a `tf.cond` have the same scope.
+        own_name = unique_name(name, self.names)
+        number = tf.constant([_hash(graph_seed, op_seed, self.process_index, own_name)], tf.int64)
         if graph_seed is None:
             _check_seed_is_optional(name)
             number = tf.bitwise.bitwise_xor(number, self._seed_of_its_own())
         return Stream(number, self.step, self._counter, loop_counters)
-
-    def _unique(self, name: str) -> str:
-        """Return `name`, numbered if there is such an op: both branches of a `tf.cond` have the same scope."""
-        number, unique = 0, name
-        while unique in self.names:
-            number += 1
-            unique = f"{name}_{number}"
-        self.names.add(unique)
-        return unique
 
     def _seed_of_its_own(self) -> Any:
         """The seed of a graph that was given none, ``int64``."""

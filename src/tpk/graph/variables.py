@@ -1,14 +1,18 @@
-"""Variables of a graph, by name: list them, and give them values without adding to the graph."""
+"""Variables of a graph: their names, which are created, which are saved, and values for them without new ops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tpk.errors import CheckpointError
+
+GraphKeys = tf.compat.v1.GraphKeys
 
 # What a run costs grows with the graph, whatever it assigns, so one run takes many values; but with the number of its
 # feeds it grows faster than that.
@@ -21,10 +25,26 @@ def variable_name(variable: Any) -> str:
     return str(variable.name).rsplit(":", 1)[0]
 
 
+def name_in_tower(name: str) -> str:
+    """Return the name of a variable or tensor without that of the tower whose own it is."""
+    # No scope of a model is called so; see the rules of tower functions.
+    return re.sub(r"^tower\d+/", "", name)
+
+
+def unique_name(name: str, taken: set[str]) -> str:
+    """Return `name`, numbered if it is among `taken`, and add it to those."""
+    number, unique = 0, name
+    while unique in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    taken.add(unique)
+    return unique
+
+
 def saveable_variables(graph: Any) -> list[Any]:
     """Return the variables of `graph` that a checkpoint holds: the global and the saveable ones, each once."""
     found = {}
-    for key in (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS):
+    for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.SAVEABLE_OBJECTS):
         for variable in graph.get_collection(key):
             if hasattr(variable, "initializer"):
                 found[variable_name(variable)] = variable
@@ -68,3 +88,32 @@ def assign_values(sess: Any, values: Iterable[tuple[Any, np.ndarray]]) -> None:
 def by_name(variables: Iterable[Any]) -> Mapping[str, Any]:
     """Return `variables` by the name that checkpoints know."""
     return {variable_name(variable): variable for variable in variables}
+
+
+@contextmanager
+def record_variables() -> Iterator[list[Any]]:
+    """Within the context, each variable that is created is added to the list that the context gives, in order.
+
+    It sees those of `get_variable`, of `tf.Variable`, and the slots of optimizers.
+    """
+    created: list[Any] = []
+
+    def creator(next_creator: Any, **options: Any) -> Any:
+        variable = next_creator(**options)
+        created.append(variable)
+        return variable
+
+    with tf.variable_creator_scope(creator):
+        yield created
+
+
+def make_local(variables: Sequence[Any]) -> None:
+    """Make `variables` local ones: initialized with the others, but not saved, and trained by nobody else."""
+    graph = tf.compat.v1.get_default_graph()
+    names = {variable.name for variable in variables}
+    for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES, GraphKeys.MODEL_VARIABLES):
+        collection = graph.get_collection_ref(key)
+        collection[:] = [variable for variable in collection if variable.name not in names]
+    local = graph.get_collection_ref(GraphKeys.LOCAL_VARIABLES)
+    known = {variable.name for variable in local}
+    local.extend(variable for variable in variables if variable.name not in known)

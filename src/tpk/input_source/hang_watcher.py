@@ -1,4 +1,4 @@
-"""Says where data code is stuck, when it does not deliver."""
+"""One thread that notices what does not go on: data code that does not deliver, a training without steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -16,17 +16,16 @@ from tpk.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-_GROWTH = 2.0
-_LOOKS_PER_WARNING = 4
+_LOOKS_PER_TIMEOUT = 4
 
 
-class Watched(Protocol):
-    """What can be watched: it says what it does by three attributes, so that it costs next to nothing.
+class DataCode(Protocol):
+    """Data code says what it does by three attributes, so that it costs next to nothing to watch it.
 
     Attributes:
-        owner: its name, for the message.
-        index: how many datapoints it has had from the data code.
-        busy_thread: the identifier of the thread that is in the data code, or 0.
+        owner: the name of its input source, for the message.
+        index: how many datapoints it has delivered.
+        busy_thread: the identifier of the thread that is in it, or 0.
     """
 
     owner: str
@@ -35,21 +34,37 @@ class Watched(Protocol):
 
 
 @attrs.define(eq=False)
-class _Watch:
-    """What is known of one of those watched."""
+class Watch:
+    """Something that is to go on.
 
-    watched: Watched
-    warn_after: float
-    seen: tuple[int, int] = (0, 0)
-    since: float = 0.0
-    warn_at: float = 0.0
+    Attributes:
+        progress: returns what changes whenever it goes on; None while there is nothing that it should do.
+        timeout: returns for how many seconds it may stay as it is now.
+        shortest_timeout: the shortest of these; it is looked at several times as often.
+        report: is called with the seconds for which it has not gone on, after the timeout, and whenever that time has
+            doubled.
+    """
+
+    progress: Callable[[], Any]
+    timeout: Callable[[], float]
+    shortest_timeout: float
+    report: Callable[[float], None]
+    _seen: Any = None
+    _since: float = 0.0
+    _report_after: float = 0.0
+
+    def look(self, now: float) -> None:
+        """Look once."""
+        seen = self.progress()
+        if seen is None or seen != self._seen:
+            self._seen, self._since, self._report_after = seen, now, self.timeout()
+        elif now - self._since >= self._report_after:
+            self._report_after = 2 * (now - self._since)
+            self.report(now - self._since)
 
 
 class HangWatcher:
-    """Looks now and then whether data code delivers, and logs the stack of its thread if it does not.
-
-    The first warning comes after the time that was asked for, each further one after twice as long. There is a
-    thread only while something is watched.
+    """Looks now and then at what is watched. There is a thread only while something is.
 
     Args:
         clock: returns the time in seconds.
@@ -57,31 +72,50 @@ class HangWatcher:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._watches: list[_Watch] = []
+        self._watches: dict[int, Watch] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def watch(self, watched: Watched, warn_after: float) -> None:
-        """Begin to watch; what is watched already stays so.
+    def watch(self, code: DataCode, warn_after: float) -> None:
+        """Begin to watch data code, and log where its thread is when it hangs.
 
         Args:
-            watched: what is watched.
-            warn_after: seconds in the data code, for one datapoint, before the first warning.
+            code: what is watched; if it is already, it stays so.
+            warn_after: seconds in it, for one datapoint, before the first warning.
         """
+
+        def progress() -> tuple[int, int] | None:
+            thread = code.busy_thread
+            return (code.index, thread) if thread else None
+
+        def warn(seconds: float) -> None:
+            logger.warning(
+                "%s: the data has not delivered datapoint %d within %.3g s; its thread is at\n%s",
+                code.owner,
+                code.index,
+                seconds,
+                stack_of(code.busy_thread),
+            )
+
+        self.add(code, Watch(progress, lambda: warn_after, warn_after, warn))
+
+    def add(self, watched: Any, watch: Watch) -> None:
+        """Begin to watch `watched` by `watch`; what is watched already stays so."""
         with self._changed:
-            if any(watch.watched is watched for watch in self._watches):
+            if id(watched) in self._watches:
                 return
-            self._watches.append(_Watch(watched, warn_after))
+            self._watches[id(watched)] = watch
+            watch.look(self._clock())
             self._changed.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tpk-HangWatcher", daemon=True)
                 self._thread.start()
 
-    def unwatch(self, watched: Watched) -> None:
-        """Stop to watch; with the last one the thread ends."""
+    def unwatch(self, watched: Any) -> None:
+        """Stop to watch: nothing is reported any more. With the last one the thread ends."""
         thread = None
         with self._changed:
-            self._watches = [watch for watch in self._watches if watch.watched is not watched]
+            self._watches.pop(id(watched), None)
             if not self._watches:
                 thread, self._thread = self._thread, None
             self._changed.notify()
@@ -90,16 +124,9 @@ class HangWatcher:
 
     def look(self) -> None:
         """Look once at all that is watched."""
-        now = self._clock()
         with self._changed:
-            watches = list(self._watches)
-        for watch in watches:
-            seen = (watch.watched.index, watch.watched.busy_thread)
-            if seen != watch.seen or not seen[1]:
-                watch.seen, watch.since, watch.warn_at = seen, now, now + watch.warn_after
-            elif now >= watch.warn_at:
-                watch.warn_at = now + (now - watch.since) * (_GROWTH - 1)
-                _warn(watch.watched, now - watch.since, seen[1])
+            for watch in self._watches.values():
+                watch.look(self._clock())
 
     def _run(self) -> None:
         current = threading.current_thread()
@@ -107,7 +134,8 @@ class HangWatcher:
             with self._changed:
                 if self._thread is not current:
                     return
-                self._changed.wait(min(watch.warn_after for watch in self._watches) / _LOOKS_PER_WARNING)
+                shortest = min(watch.shortest_timeout for watch in self._watches.values())
+                self._changed.wait(min(shortest / _LOOKS_PER_TIMEOUT, threading.TIMEOUT_MAX))
             self.look()
 
 
@@ -121,18 +149,18 @@ def stack_of(thread: int) -> str:
     return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
 
-def ends_in_time(thread: threading.Thread, patience: float, complaint: str) -> bool:
+def ends_in_time(thread: threading.Thread, timeout: float, complaint: str) -> bool:
     """Wait for the end of a thread, and return whether it has come; if not, warn with the stack of the thread.
 
     Args:
         thread: a thread that has been told to end.
-        patience: seconds to wait.
+        timeout: seconds to wait.
         complaint: what the warning says that it has not done.
     """
-    thread.join(patience)
+    thread.join(timeout)
     if not thread.is_alive():
         return True
-    logger.warning("%s within %g s; the thread is at\n%s", complaint, patience, stack_of(thread.ident or 0))
+    logger.warning("%s within %g s; the thread is at\n%s", complaint, timeout, stack_of(thread.ident or 0))
     return False
 
 
@@ -147,15 +175,5 @@ def check_warn_after(warn_after: float, owner: str) -> float:
     return warn_after
 
 
-def _warn(watched: Watched, seconds: float, thread: int) -> None:
-    logger.warning(
-        "%s: the data has not delivered datapoint %d within %.3g s; its thread is at\n%s",
-        watched.owner,
-        watched.index,
-        seconds,
-        stack_of(thread),
-    )
-
-
 hang_watcher = HangWatcher()
-"""Watches the data of all input sources."""
+"""Watches the data of all input sources, and the trainings that have a `Watchdog`."""

@@ -1,4 +1,4 @@
-"""What a batch normalization computes, once its variables are there: by a fused kernel, or by elementary ops."""
+"""Computation of a batch normalization, once its variables are there: by a fused kernel, or by elementary ops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.layers.conditional_batch_norm import ConditionalFusedBatchNorm
 from tpk.layers.cross_tower import sum_across_towers
-from tpk.layers.training_flag import TrainingFlag
+from tpk.layers.layer_scope import TrainingFlag
 
 HALF_PRECISION = (tf.float16, tf.bfloat16)
 

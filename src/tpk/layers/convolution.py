@@ -7,9 +7,8 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.layers.arguments import Function, Pair, count_of
 from tpk.layers.geometry import ConvolutionGeometry, ImageLayout, require_window_fits
-from tpk.layers.layer_scope import ZEROS, open_layer
+from tpk.layers.layer_scope import ZEROS, Function, Pair, open_layer
 
 
 def conv2d(
@@ -84,15 +83,7 @@ def conv2d(
             constraint=kernel_constraint,
             trainable=trainable,
         )
-        if use_bias:
-            bias = layer.variable(
-                "bias",
-                [geometry.filters],
-                initializer=bias_initializer,
-                regularizer=bias_regularizer,
-                constraint=bias_constraint,
-                trainable=trainable,
-            )
+        bias = layer.bias(geometry.filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
         outputs = tf.nn.convolution(
             layer.inputs,
             kernel,
@@ -102,11 +93,9 @@ def conv2d(
             dilations=geometry.dilation_rate,
             name="Conv2D",
         )
-        if use_bias:
-            outputs = tf.nn.bias_add(outputs, bias, data_format=geometry.layout.tensor_format)
         # A dilated convolution forgets a known height if the width is unknown, and the other way round.
         outputs.set_shape(geometry.output_shape(layer.inputs))
-        return layer.activate(outputs, activation, activity_regularizer)
+        return layer.finish(outputs, activation, activity_regularizer, bias, geometry.layout.tensor_format)
 
 
 def conv2d_transpose(
@@ -171,19 +160,9 @@ def conv2d_transpose(
             constraint=kernel_constraint,
             trainable=trainable,
         )
-        if use_bias:
-            bias = layer.variable(
-                "bias",
-                [geometry.filters],
-                initializer=bias_initializer,
-                regularizer=bias_regularizer,
-                constraint=bias_constraint,
-                trainable=trainable,
-            )
+        bias = layer.bias(geometry.filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
         outputs = _convolve_transposed(layer.inputs, kernel, geometry)
-        if use_bias:
-            outputs = tf.nn.bias_add(outputs, bias, data_format=geometry.layout.tensor_format)
-        return layer.activate(outputs, activation, activity_regularizer)
+        return layer.finish(outputs, activation, activity_regularizer, bias, geometry.layout.tensor_format)
 
 
 def separable_conv2d(
@@ -251,7 +230,7 @@ def separable_conv2d(
     with open_layer("separable_conv2d", inputs, name, reuse) as layer:
         geometry = ConvolutionGeometry.of(layer, filters, kernel_size, strides, padding, data_format, dilation_rate)
         require_window_fits(layer, geometry.layout, geometry.window, geometry.padding)
-        depth_multiplier = count_of(layer, "depth_multiplier", depth_multiplier)
+        depth_multiplier = layer.count_of("depth_multiplier", depth_multiplier)
         depthwise_kernel = layer.variable(
             "depthwise_kernel",
             [*geometry.kernel_size, geometry.channels, depth_multiplier],
@@ -268,15 +247,7 @@ def separable_conv2d(
             constraint=pointwise_constraint,
             trainable=trainable,
         )
-        if use_bias:
-            bias = layer.variable(
-                "bias",
-                [geometry.filters],
-                initializer=bias_initializer,
-                regularizer=bias_regularizer,
-                constraint=bias_constraint,
-                trainable=trainable,
-            )
+        bias = layer.bias(geometry.filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
         outputs = tf.nn.separable_conv2d(
             layer.inputs,
             depthwise_kernel,
@@ -286,9 +257,7 @@ def separable_conv2d(
             data_format=geometry.layout.tensor_format,
             dilations=geometry.dilation_rate,
         )
-        if use_bias:
-            outputs = tf.nn.bias_add(outputs, bias, data_format=geometry.layout.tensor_format)
-        return layer.activate(outputs, activation, activity_regularizer)
+        return layer.finish(outputs, activation, activity_regularizer, bias, geometry.layout.tensor_format)
 
 
 def _convolve_transposed(inputs: Any, kernel: Any, geometry: ConvolutionGeometry) -> Any:

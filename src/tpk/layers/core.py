@@ -9,10 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.graph import random
-from tpk.layers.arguments import Function, count_of, known_rank, known_size, require_floating
 from tpk.layers.geometry import ImageLayout
-from tpk.layers.layer_scope import ZEROS, open_layer
-from tpk.layers.training_flag import TrainingFlag
+from tpk.layers.layer_scope import ZEROS, Function, TrainingFlag, open_layer
 
 
 def dense(
@@ -65,34 +63,24 @@ def dense(
         ```
     """
     with open_layer("dense", inputs, name, reuse) as layer:
-        units = count_of(layer, "units", units)
-        require_floating(layer)
-        last_axis = known_rank(layer, 2, "(batch, ..., features)") - 1
+        units = layer.count_of("units", units)
+        layer.require_floating()
+        last_axis = layer.known_rank(2, "(batch, ..., features)") - 1
         kernel = layer.variable(
             "kernel",
-            [known_size(layer, last_axis, "features"), units],
+            [layer.known_size(last_axis, "features"), units],
             initializer=kernel_initializer,
             regularizer=kernel_regularizer,
             constraint=kernel_constraint,
             trainable=trainable,
         )
-        if use_bias:
-            bias = layer.variable(
-                "bias",
-                [units],
-                initializer=bias_initializer,
-                regularizer=bias_regularizer,
-                constraint=bias_constraint,
-                trainable=trainable,
-            )
+        bias = layer.bias(units, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
         if last_axis == 1:
             outputs = tf.matmul(layer.inputs, kernel)
         else:
             outputs = tf.tensordot(layer.inputs, kernel, [[last_axis], [0]])
             outputs.set_shape(layer.inputs.shape[:-1].concatenate(units))
-        if use_bias:
-            outputs = tf.nn.bias_add(outputs, bias)
-        return layer.activate(outputs, activation, activity_regularizer)
+        return layer.finish(outputs, activation, activity_regularizer, bias)
 
 
 def dropout(
@@ -125,7 +113,7 @@ def dropout(
         ConfigError: if an argument, or the dtype of the inputs, cannot be; it names the layer.
     """
     with open_layer("dropout", inputs, default_name=name) as layer:
-        require_floating(layer)
+        layer.require_floating()
         flag = TrainingFlag.of(layer, training)
         if isinstance(rate, Real) and not 0 <= float(rate) < 1:
             remedy = "It is the fraction to drop, not the one to keep."
@@ -156,7 +144,7 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
     """
     with open_layer("flatten", inputs, default_name=name) as layer:
         layout = ImageLayout.of(layer, data_format)
-        rank = known_rank(layer, 1, "(batch, ...)")
+        rank = layer.known_rank(1, "(batch, ...)")
         inputs = layer.inputs
         if rank == 1:
             return tf.expand_dims(inputs, axis=1)

@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.layers.arguments import Pair, count_of, known_size, one_of, pair_of, require_floating, require_images
-from tpk.layers.layer_scope import LayerScope
+from tpk.layers.layer_scope import LayerScope, Pair
 
 
 @attrs.frozen
@@ -22,13 +21,13 @@ class ImageLayout:
     def of(cls, layer: LayerScope, data_format: str) -> ImageLayout:
         """Take ``"channels_last"`` or ``"channels_first"``."""
         known = ("channels_last", "channels_first")
-        return cls(one_of(layer, "data_format", data_format, known) == "channels_first")
+        return cls(layer.one_of("data_format", data_format, known) == "channels_first")
 
     @classmethod
     def of_images(cls, layer: LayerScope, data_format: str) -> ImageLayout:
         """The same for a layer whose inputs must be images."""
         layout = cls.of(layer, data_format)
-        require_images(layer, layout.arrange("batch", ("height", "width"), "channels"))
+        layer.require_images(layout.arrange("batch", ("height", "width"), "channels"))
         return layout
 
     @property
@@ -59,7 +58,7 @@ class ImageLayout:
 
 def padding_of(layer: LayerScope, padding: str) -> str:
     """Return TensorFlow's name of ``"valid"`` or ``"same"``."""
-    return one_of(layer, "padding", padding, ("valid", "same")).upper()
+    return layer.one_of("padding", padding, ("valid", "same")).upper()
 
 
 def require_window_fits(layer: LayerScope, layout: ImageLayout, window: tuple[int, int], padding: str) -> None:
@@ -100,14 +99,14 @@ class ConvolutionGeometry:
     ) -> ConvolutionGeometry:
         """Take the arguments of a convolution, and check them and the inputs."""
         layout = ImageLayout.of_images(layer, data_format)
-        require_floating(layer)
+        layer.require_floating()
         geometry = cls(
             layout=layout,
-            channels=known_size(layer, layout.channel_axis, "channels"),
-            filters=count_of(layer, "filters", filters),
-            kernel_size=pair_of(layer, "kernel_size", kernel_size),
-            strides=pair_of(layer, "strides", strides),
-            dilation_rate=pair_of(layer, "dilation_rate", dilation_rate),
+            channels=layer.known_size(layout.channel_axis, "channels"),
+            filters=layer.count_of("filters", filters),
+            kernel_size=layer.pair_of("kernel_size", kernel_size),
+            strides=layer.pair_of("strides", strides),
+            dilation_rate=layer.pair_of("dilation_rate", dilation_rate),
             padding=padding_of(layer, padding),
         )
         if max(geometry.strides) > 1 and max(geometry.dilation_rate) > 1:

@@ -1,16 +1,35 @@
-"""The scope of one layer: where its variables get their names, and where its losses are collected."""
+"""Layer scope: what one layer is called with, where its variables get their names, where its losses are collected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Integral, Real
 from typing import Any
 
+import attrs
+import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.collections import check_can_be_collected
-from tpk.layers.arguments import Function, activation_of, function_of, initializer_of
+
+Pair = int | Sequence[int]
+"""(height, width), or one integer for both."""
+
+Function = Callable[[Any], Any]
+"""An activation, a regularizer or a constraint."""
+
+_ACTIVATIONS = (
+    *("elu", "gelu", "leaky_relu", "log_softmax", "relu", "relu6", "selu", "sigmoid", "silu"),
+    *("softmax", "softplus", "softsign", "swish", "tanh"),
+)
+_INITIALIZERS = (
+    *("glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal"),
+    *("lecun_uniform", "ones", "orthogonal", "zeros"),
+)
+_SET_SHAPE = "Reshape them; where the static shape is unknown, set it with set_shape or in the placeholder."
 
 ZEROS = tf.compat.v1.zeros_initializer()
 ONES = tf.compat.v1.ones_initializer()
@@ -108,15 +127,15 @@ class LayerScope:
         Raises:
             ConfigError: if there is a loss inside of a `tf.cond`, a `tf.while_loop` or a function.
         """
-        regularize = function_of(self, f"the regularizer of {name}", regularizer)
+        regularize = self.function_of(f"the regularizer of {name}", regularizer)
         existing = {id(variable) for variable in tf.compat.v1.global_variables()} if regularize else set()
         with self._checked_losses(f"the loss of the regularizer of {name}"):
             variable = tf.compat.v1.get_variable(
                 name,
                 shape,
                 dtype=dtype or self.inputs.dtype.base_dtype,
-                initializer=initializer_of(self, f"the initializer of {name}", initializer),
-                constraint=function_of(self, f"the constraint of {name}", constraint),
+                initializer=self.initializer_of(f"the initializer of {name}", initializer),
+                constraint=self.function_of(f"the constraint of {name}", constraint),
                 trainable=bool(trainable),
             )
             # A custom getter may return something else than the variable, so look for what is new in the graph.
@@ -126,6 +145,27 @@ class LayerScope:
                         loss = regularize(part)
                     _collect_loss(loss)
         return variable
+
+    def bias(
+        self,
+        size: int,
+        use_bias: bool,
+        initializer: Any,
+        regularizer: Function | None,
+        constraint: Function | None,
+        trainable: bool,
+    ) -> Any | None:
+        """Create or get the variable ``bias``; return None if the layer is to have none."""
+        if not use_bias:
+            return None
+        return self.variable(
+            "bias",
+            [size],
+            initializer=initializer,
+            regularizer=regularizer,
+            constraint=constraint,
+            trainable=trainable,
+        )
 
     def statistic(self, name: str, shape: Sequence[int], *, dtype: Any, initializer: Any) -> Any:
         """Create or get a variable that no gradient changes, such as a moving average.
@@ -140,20 +180,27 @@ class LayerScope:
                 name,
                 shape,
                 dtype=dtype,
-                initializer=initializer_of(self, f"the initializer of {name}", initializer),
+                initializer=self.initializer_of(f"the initializer of {name}", initializer),
                 trainable=False,
                 synchronization=tf.VariableSynchronization.ON_READ,
                 aggregation=tf.compat.v1.VariableAggregation.MEAN,
             )
 
-    def activate(
-        self, outputs: Any, activation: Function | str | None, activity_regularizer: Function | None = None
+    def finish(
+        self,
+        outputs: Any,
+        activation: Function | str | None,
+        activity_regularizer: Function | None = None,
+        bias: Any | None = None,
+        tensor_format: str | None = None,
     ) -> Any:
-        """Apply `activation`, and collect the loss of `activity_regularizer`, divided by the batch size."""
-        activate = activation_of(self, activation)
+        """Add `bias`, apply `activation`, and collect the loss of `activity_regularizer`, divided by the batch size."""
+        if bias is not None:
+            outputs = tf.nn.bias_add(outputs, bias, data_format=tensor_format)
+        activate = self.activation_of(activation)
         if activate:
             outputs = activate(outputs)
-        regularize = function_of(self, "activity_regularizer", activity_regularizer)
+        regularize = self.function_of("activity_regularizer", activity_regularizer)
         if regularize:
             with self._checked_losses("the loss of activity_regularizer"):
                 with tf.name_scope("ActivityRegularizer"):
@@ -161,6 +208,105 @@ class LayerScope:
                     loss /= tf.cast(tf.shape(outputs)[0], loss.dtype)
                 _collect_loss(loss)
         return outputs
+
+    def one_of(self, what: str, value: str, known: Sequence[str]) -> str:
+        """Return the one of `known` that `value` is, in whatever case."""
+        choice = value.lower() if isinstance(value, str) else value
+        if choice not in known:
+            raise self.error(what, value, " or ".join(map(repr, known)), f"Pass e.g. {what}={known[0]!r}.")
+        return choice
+
+    def pair_of(self, what: str, value: Pair) -> tuple[int, int]:
+        """Return (height, width) from two positive integers, or from one for both."""
+        try:
+            pair = tuple(value) if isinstance(value, Sequence) else (value, value)
+            height, width = (operator.index(size) for size in pair)
+        except (TypeError, ValueError):
+            height = width = 0
+        if min(height, width) < 1:
+            expected = "a positive integer or a pair of them"
+            raise self.error(what, value, expected, f"Pass e.g. {what}=3 or {what}=(3, 3).")
+        return height, width
+
+    def count_of(self, what: str, value: float) -> int:
+        """Return a positive integer; a float can stand for it if nothing is lost, as 32.0 for 32."""
+        try:
+            count = int(value) if int(value) == value else 0
+        except (TypeError, ValueError, OverflowError):
+            count = 0
+        if count < 1:
+            raise self.error(what, value, "a positive integer", f"Pass e.g. {what}=32.")
+        return count
+
+    def number_of(self, what: str, value: Any, example: float) -> float:
+        """Return a real number, one of NumPy's too, as a float."""
+        if not isinstance(value, Real):
+            raise self.error(what, value, "a number", f"Pass e.g. {what}={example}.")
+        return float(value)
+
+    def number_or_tensor_of(self, what: str, value: Any, example: float, dtype: Any) -> Any:
+        """Return a real number as a float, and a scalar tensor or variable of any real type as a tensor of `dtype`."""
+        if isinstance(value, tf.Variable | np.ndarray) or tf.is_tensor(value):
+            tensor = tf.convert_to_tensor(value)
+            if tensor.shape.rank in (0, None) and (tensor.dtype.is_floating or tensor.dtype.is_integer):
+                return tf.cast(tensor, dtype)
+        elif isinstance(value, Real):
+            return float(value)
+        raise self.error(what, value, "a number or a scalar tensor", f"Pass e.g. {what}={example}.")
+
+    def known_rank(self, at_least: int, axes: str) -> int:
+        """Return the rank of the inputs, which must be known; `axes` names them in the error."""
+        if self.shape is None or len(self.shape) < at_least:
+            expected = f"a shape of rank {at_least} or more: {axes}"
+            raise self.error("the shape of the inputs", self.shape, expected, _SET_SHAPE)
+        return len(self.shape)
+
+    def known_size(self, axis: int, what: str) -> int:
+        """Return the size of the inputs along `axis`, which must be known, as shapes of variables depend on it."""
+        size = None if self.shape is None else self.shape[axis]
+        if size is None:
+            expected = f"a shape whose axis {axis}, the {what}, is known, as that of a variable depends on it"
+            raise self.error("the shape of the inputs", self.shape, expected, _SET_SHAPE)
+        return size
+
+    def require_images(self, axes: Sequence[str]) -> None:
+        """Refuse inputs that are no batch of images; `axes` names the four axes in the error."""
+        if self.shape is None or len(self.shape) != 4:
+            expected = f"a shape of rank 4: ({', '.join(axes)})"
+            raise self.error("the shape of the inputs", self.shape, expected, _SET_SHAPE)
+
+    def require_floating(self) -> None:
+        """Refuse inputs that are no floating-point or complex numbers."""
+        dtype = self.inputs.dtype.base_dtype
+        if not (dtype.is_floating or dtype.is_complex):
+            remedy = "Cast them, e.g. with tf.cast(x, tf.float32)."
+            raise self.error("the dtype of the inputs", dtype.name, "a floating-point type", remedy)
+
+    def activation_of(self, activation: Function | str | None) -> Function | None:
+        """Return an activation function, or None for a linear one; it may be given by its name in `tf.nn`."""
+        if activation == "linear":
+            return None
+        if isinstance(activation, str):
+            return self._named("activation", activation, _ACTIVATIONS, tf.nn)
+        return self.function_of("activation", activation)
+
+    def initializer_of(self, what: str, initializer: Any) -> Any:
+        """Return an initializer or None; it may be given by its name in `tf.compat.v1.initializers`."""
+        if isinstance(initializer, str):
+            return self._named(what, initializer, _INITIALIZERS, tf.compat.v1.initializers)()
+        return self.function_of(what, initializer)
+
+    def function_of(self, what: str, function: Function | None) -> Function | None:
+        """Return `function` if it can be called or is None."""
+        if function is None or callable(function):
+            return function
+        raise self.error(what, function, "a function or None", "Pass the function that computes it.")
+
+    def _named(self, what: str, name: str, names: Sequence[str], module: Any) -> Callable[..., Any]:
+        if name not in names:
+            raise self.error(what, name, f"a function or one of {', '.join(names)}", "Pass the function itself.")
+        found: Callable[..., Any] = getattr(module, name)
+        return found
 
     def check_can_be_collected(self, what: str, remedy: str) -> None:
         """Refuse to collect `what` where the layer is built inside of a `tf.cond`, a `tf.while_loop` or a function."""
@@ -201,3 +347,47 @@ def _dense_tensor(kind: str, inputs: Any) -> Any:
             f"{kind}: the inputs are of type {type(inputs).__name__}, expected a dense tensor or what "
             "converts to one. Convert them first, e.g. with tf.sparse.to_dense or RaggedTensor.to_tensor."
         ) from error
+
+
+@attrs.frozen
+class TrainingFlag:
+    """The `training` argument of a layer.
+
+    Attributes:
+        static: whether it is training, if that is known when the graph is built, else None.
+        tensor: what decides in each step, if it is not: a boolean tensor or variable.
+    """
+
+    static: bool | None
+    tensor: Any = None
+
+    @classmethod
+    def of(cls, layer: LayerScope, training: Any) -> TrainingFlag:
+        """Take a boolean, 0 or 1, or a scalar boolean tensor or variable.
+
+        Raises:
+            ConfigError: if it is anything else; None too, as there is no global learning phase.
+        """
+        if isinstance(training, np.bool_ | Integral) and training in (0, 1):
+            return cls(bool(training))
+        if isinstance(training, tf.Variable) and _is_scalar_bool(training):
+            return cls(None, training)
+        if tf.is_tensor(training) and _is_scalar_bool(training):
+            static = tf.get_static_value(training)
+            return cls(None if static is None else bool(static), training)
+        raise layer.error(
+            "training",
+            training,
+            "True, False, or a scalar boolean tensor",
+            "In a tower function, pass training=get_current_tower_context().is_training.",
+        )
+
+    def choose(self, in_training: Callable[[], Any], in_inference: Callable[[], Any]) -> Any:
+        """Build one of the two, or a `tf.cond` between them if only the step can tell."""
+        if self.static is None:
+            return tf.cond(self.tensor, in_training, in_inference)
+        return in_training() if self.static else in_inference()
+
+
+def _is_scalar_bool(tensor: Any) -> bool:
+    return bool(tensor.dtype.base_dtype == tf.bool and tensor.shape.rank in (0, None))

@@ -8,18 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.arguments import (
-    Function,
-    known_rank,
-    known_size,
-    number_of,
-    number_or_tensor_of,
-    require_floating,
-)
 from tpk.layers.batch_norm import HALF_PRECISION, BatchNorm
 from tpk.layers.cross_tower import is_summed_across_towers
-from tpk.layers.layer_scope import ONES, ZEROS, LayerScope, open_layer
-from tpk.layers.training_flag import TrainingFlag
+from tpk.layers.layer_scope import ONES, ZEROS, Function, LayerScope, TrainingFlag, open_layer
 
 
 def batch_normalization(
@@ -113,13 +104,13 @@ def batch_normalization(
         _refuse(layer, "renorm", renorm, False)
         _refuse(layer, "virtual_batch_size", virtual_batch_size, None)
         _refuse(layer, "adjustment", adjustment, None)
-        require_floating(layer)
+        layer.require_floating()
         flag = TrainingFlag.of(layer, training)
         if trainable and flag.static is not False:
             remedy = "Build the layer outside, or pass training=False or trainable=False."
             layer.check_can_be_collected("the update of its moving averages", remedy)
         axes = _feature_axes(layer, axis)
-        epsilon = number_of(layer, "epsilon", epsilon, 0.001)
+        epsilon = layer.number_of("epsilon", epsilon, 0.001)
         shape = _parameter_shape(layer, axes)
         inputs_dtype = layer.inputs.dtype.base_dtype
         dtype = tf.float32 if inputs_dtype in HALF_PRECISION else inputs_dtype
@@ -148,7 +139,7 @@ def batch_normalization(
         moving_variance = layer.statistic(
             "moving_variance", shape, dtype=dtype, initializer=moving_variance_initializer
         )
-        momentum = number_or_tensor_of(layer, "momentum", momentum, 0.99, moving_mean.dtype.base_dtype)
+        momentum = layer.number_or_tensor_of("momentum", momentum, 0.99, moving_mean.dtype.base_dtype)
         batch_norm = BatchNorm(flag, axes, epsilon, momentum, gamma, beta, moving_mean, moving_variance)
         has_fused_kernel = fused is not False and batch_norm.has_fused_kernel(layer.inputs)
         is_synchronized = sync and flag.static is not False and is_summed_across_towers()
@@ -211,11 +202,11 @@ def layer_norm(
         ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
     """
     with open_layer("layer_norm", inputs, name, reuse, default_name="LayerNorm") as layer:
-        require_floating(layer)
-        rank = known_rank(layer, 2, "(batch, ...)")
+        layer.require_floating()
+        rank = layer.known_rank(2, "(batch, ...)")
         norm_axes = range(_axis(layer, "begin_norm_axis", begin_norm_axis), rank)
         params_axes = range(_axis(layer, "begin_params_axis", begin_params_axis), rank)
-        shape = [known_size(layer, axis, "parameters") for axis in params_axes]
+        shape = [layer.known_size(axis, "parameters") for axis in params_axes]
         beta = gamma = None
         if center:
             beta = layer.variable(
@@ -235,7 +226,7 @@ def layer_norm(
             )
         if epsilon is None:
             epsilon = 1e-3 if layer.inputs.dtype.base_dtype in HALF_PRECISION else 1e-12
-        epsilon = number_of(layer, "epsilon", epsilon, 1e-12)
+        epsilon = layer.number_of("epsilon", epsilon, 1e-12)
         dtype = layer.inputs.dtype.base_dtype
         # Sums of 16-bit numbers lose most of their digits.
         work = tf.float32 if dtype in HALF_PRECISION else dtype
@@ -243,7 +234,7 @@ def layer_norm(
         mean, variance = tf.nn.moments(values, list(norm_axes), keepdims=True)
         outputs = tf.cast(tf.nn.batch_normalization(values, mean, variance, beta, gamma, epsilon), dtype)
         outputs.set_shape(layer.inputs.shape)
-        return layer.activate(outputs, activation)
+        return layer.finish(outputs, activation)
 
 
 def _refuse(layer: LayerScope, what: str, got: object, supported: object) -> None:
@@ -262,10 +253,10 @@ def _check_averages(layer: LayerScope, flag: TrainingFlag, average: Any) -> None
 
 def _parameter_shape(layer: LayerScope, axes: list[int]) -> list[int]:
     """A vector for one axis; for several, the shape of the inputs with 1 for the other axes."""
-    sizes = {axis: known_size(layer, axis, "features") for axis in axes}
+    sizes = {axis: layer.known_size(axis, "features") for axis in axes}
     if len(axes) == 1:
         return list(sizes.values())
-    return [sizes.get(axis, 1) for axis in range(known_rank(layer, 1, "(..., features)"))]
+    return [sizes.get(axis, 1) for axis in range(layer.known_rank(1, "(..., features)"))]
 
 
 def _feature_axes(layer: LayerScope, axis: int | Sequence[int]) -> list[int]:
@@ -277,7 +268,7 @@ def _feature_axes(layer: LayerScope, axis: int | Sequence[int]) -> list[int]:
 
 def _axis(layer: LayerScope, what: str, axis: Any) -> int:
     """Return `axis`, which may count from the last one, as counted from the first."""
-    rank = known_rank(layer, 1, "(..., features)")
+    rank = layer.known_rank(1, "(..., features)")
     if not isinstance(axis, Integral) or not -rank <= int(axis) < rank:
         remedy = f"The shape of the inputs is {layer.shape}."
         raise layer.error(what, axis, f"an integer in [{-rank}, {rank})", remedy)

@@ -7,9 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.arguments import Pair, pair_of
 from tpk.layers.geometry import ImageLayout, padding_of, require_window_fits
-from tpk.layers.layer_scope import LayerScope, open_layer
+from tpk.layers.layer_scope import LayerScope, Pair, open_layer
 
 
 def max_pooling2d(
@@ -67,8 +66,8 @@ def _pool(
 ) -> Any:
     layout = ImageLayout.of_images(layer, data_format)
     padding = padding_of(layer, padding)
-    window = pair_of(layer, "pool_size", pool_size)
-    stride = pair_of(layer, "strides", strides)
+    window = layer.pair_of("pool_size", pool_size)
+    stride = layer.pair_of("strides", strides)
     require_window_fits(layer, layout, window, padding)
     return pool(
         layer.inputs,

@@ -1,4 +1,4 @@
-"""What computes outputs of a model from arrays: during a training, after it, and for programs without tpk.
+"""Predictors: outputs of a model from arrays, during a training, after it, and for programs without tpk.
 
 - [`OnlinePredictor`][tpk.predict.OnlinePredictor]: of a training; `trainer.get_predictor` makes one.
 - [`OfflinePredictor`][tpk.predict.OfflinePredictor]: of a [`PredictConfig`][tpk.predict.PredictConfig], with a graph

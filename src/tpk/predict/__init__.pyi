@@ -5,11 +5,13 @@ from .dataset import (
     MultiProcessDatasetPredictor as MultiProcessDatasetPredictor,
     SimpleDatasetPredictor as SimpleDatasetPredictor,
 )
-from .export import ModelExporter as ModelExporter
-from .export_signature import ExportedSignature as ExportedSignature
+from .export.exporter import ModelExporter as ModelExporter
+from .export.signature import ExportedSignature as ExportedSignature
 from .feedfree import FeedfreePredictor as FeedfreePredictor
-from .multi_tower import MultiTowerOfflinePredictor as MultiTowerOfflinePredictor
-from .offline import OfflinePredictor as OfflinePredictor
+from .offline import (
+    MultiTowerOfflinePredictor as MultiTowerOfflinePredictor,
+    OfflinePredictor as OfflinePredictor,
+)
 from .online import OnlinePredictor as OnlinePredictor
 from .weights import (
     AveragedWeights as AveragedWeights,

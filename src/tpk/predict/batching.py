@@ -1,4 +1,4 @@
-"""Requests of many threads, computed in batches."""
+"""Asynchronous predictor: requests of many threads, computed in batches."""
 
 from __future__ import annotations
 

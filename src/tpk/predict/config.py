@@ -1,4 +1,4 @@
-"""A model for inference, described: its graph, where its weights are, what goes in and what comes out."""
+"""Description of a model for inference: its graph, where its weights are, what goes in and what comes out."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import add_cpu_devices, resolve_devices
 from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
-from tpk.predict.dependencies import check_feeds_suffice, placeholders_beneath
-from tpk.predict.on_tower import check_names
+from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
+from tpk.predict.online import check_names, tensors_by_key
 from tpk.predict.weights import restore_weights
 from tpk.session.creator import NewSessionCreator, SessionCreator
 from tpk.tower.context import PredictTowerContext
@@ -244,7 +244,7 @@ class PredictGraph:
             with tf.device(device), context:
                 self.tower_func(*(self._placeholders() if given is None else given))
         handle: TowerHandle = self.tower_func.towers[-1]
-        outputs = _by_key(handle, self.config.output_names)
+        outputs = tensors_by_key(handle, self.config.output_names)
         inputs = self._inputs(handle, list(outputs.values())) if given is None else {}
         names = self.config.output_names
         fetches = outputs if isinstance(names, Mapping) else [outputs[name.removesuffix(":0")] for name in names]
@@ -265,19 +265,12 @@ class PredictGraph:
         if self.config.input_names is not None:
             names = [name.removesuffix(":0") for name in self.config.input_names]
         else:
-            needed = {tensor.name for tensor in placeholders_beneath(outputs)}
-            pairs = zip(self.tower_func.input_names, handle.inputs, strict=True)
-            names = [name for name, tensor in pairs if tensor.name in needed]
+            names = list(inputs_beneath(outputs, self.tower_func.input_names, handle.inputs))
         if len(set(names)) != len(names):
             raise InputError(f"an input is named twice: input_names={names}. Name each once.")
         inputs = dict(zip(names, handle.get_tensors(names), strict=True))
         check_feeds_suffice(list(inputs.values()), outputs)
         return inputs
-
-
-def _by_key(handle: TowerHandle, names: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
-    pairs = names.items() if isinstance(names, Mapping) else [(name.removesuffix(":0"), name) for name in names]
-    return {key: handle.get_tensor(name) for key, name in pairs}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A whole dataflow through a model: here, or in worker processes."""
+"""Predictors of whole dataflows: here, or in worker processes."""
 
 from __future__ import annotations
 

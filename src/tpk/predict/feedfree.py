@@ -1,4 +1,4 @@
-"""A model that takes its data from an input source, within the graph."""
+"""Feed-free predictor: it takes its data from an input source, within the graph."""
 
 from __future__ import annotations
 

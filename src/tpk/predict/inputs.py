@@ -1,10 +1,10 @@
-"""What a predictor is called with, checked and made arrays."""
+"""Inputs of a predictor: which it needs, and what it is called with, checked and made arrays."""
 
 from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from tpk.errors import InputError
 from tpk.input_source.datapoint import DatapointConverter
 
 Array = np.ndarray[Any, Any]
+
+_NEED_A_FEED = ("Placeholder", "PlaceholderV2")
 
 
 class InputCheck:
@@ -107,6 +109,48 @@ def arguments_of(datapoint: Any) -> Sequence[Any]:
         f"a datapoint is {_describe(datapoint)}; expected a list or tuple with an array for each input, or a dict by "
         "the names of the inputs."
     )
+
+
+def placeholders_beneath(outputs: Iterable[Any], fed: Iterable[Any] = ()) -> list[Any]:
+    """Return the placeholders that must be fed to compute `outputs`, besides the tensors in `fed`."""
+    known = {tensor.name for tensor in fed}
+    waiting = [tensor.op for tensor in outputs if tensor.name not in known]
+    seen = {op.name for op in waiting}
+    found = {}
+    while waiting:
+        op = waiting.pop()
+        if op.type in _NEED_A_FEED:
+            found[op.name] = op.outputs[0]
+        beneath = [*(tensor.op for tensor in op.inputs if tensor.name not in known), *op.control_inputs]
+        for other in beneath:
+            if other.name not in seen:
+                seen.add(other.name)
+                waiting.append(other)
+    return list(found.values())
+
+
+def inputs_beneath(outputs: Iterable[Any], names: Sequence[str], inputs: Sequence[Any]) -> dict[str, Any]:
+    """Return those of the `inputs` of a tower, by their `names`, which `outputs` depend on."""
+    needed = {tensor.name for tensor in placeholders_beneath(outputs)}
+    return {name: tensor for name, tensor in zip(names, inputs, strict=True) if tensor.name in needed}
+
+
+def check_feeds_suffice(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """Check that `outputs` can be computed from `inputs`.
+
+    Raises:
+        InputError: if not; it names the placeholders that are missing.
+    """
+    missing = placeholders_beneath(outputs, inputs)
+    if missing:
+        raise InputError(
+            f"the outputs {_names(outputs)} depend on {_names(missing)}, which is not among the inputs "
+            f"({_names(inputs) or 'none'}). Add it to the input names, or name outputs that do not need it."
+        )
+
+
+def _names(tensors: Iterable[Any]) -> str:
+    return ", ".join(repr(tensor.name.removesuffix(":0")) for tensor in tensors)
 
 
 class _Slot:

@@ -1,4 +1,4 @@
-"""Where a graph that only predicts has its weights from: nothing random, unless that was asked for."""
+"""Weights of a graph that only predicts: from a run, a file or arrays; random ones only if asked for."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tpk.checkpoint.restore import Match
 from tpk.checkpoint.session_init import ChainInit, RestoreByName, SaverRestore, SessionInit, as_session_init
 from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError
+from tpk.graph.optimizers.weight_averages import AVERAGE_NAME
 from tpk.graph.step_keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import by_name, saveable_variables, variable_name
-from tpk.graph.weight_averages import AVERAGE_NAME
 
 _NO_WEIGHTS = frozenset({"global_step", SEED_VARIABLE_NAME})
 """Variables of a training that a model may read, and that mean nothing where no training goes on."""

@@ -13,7 +13,7 @@ from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
-from tpk.graph.variable_creation import make_local, record_variables
+from tpk.graph.variables import make_local, record_variables
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
 from tpk.plugin import Callback, hookimpl

@@ -1,4 +1,4 @@
-"""What replicates a model: tower functions, the contexts in which they are called, and handles of what they built."""
+"""Towers, replicates of a model: tower functions, the contexts of their calls, and handles of what they built."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""In which tower a piece of graph is being built: training or inference, which one, under which scopes."""
+"""Tower context: in which tower a piece of graph is being built, of which kind, under which scopes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 from tpk.errors import TowerError, add_note
 from tpk.graph.collections import added_since, collection_sizes, truncate
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
-from tpk.tower.inline_keras import explain, record_inline_keras
+from tpk.tower.keras.inline import explain, record_inline_keras
 
 GraphKeys = tf.compat.v1.GraphKeys
 

@@ -1,4 +1,4 @@
-"""Towers that were built: find what is in them by the names that it has inside the tower."""
+"""Handles of towers that were built: what is in them is found by the names that it has inside the tower."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tpk.errors import TowerError
 from tpk.graph.step_keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import variable_name
 from tpk.tower.context import TowerContext
-from tpk.tower.inline_keras import broken_rule
+from tpk.tower.keras.inline import broken_rule
 
 _TOWER_SCOPE = re.compile(r"^tower\d*$")
 _OF_THE_GRAPH = frozenset({"global_step", SEED_VARIABLE_NAME})

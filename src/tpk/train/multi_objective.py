@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 
 from tpk.errors import ConfigError, TrainerStateError
-from tpk.graph.accumulation import AccumGradOptimizer
 from tpk.graph.objective import Objective
-from tpk.graph.optimizers import ProxyOptimizer
+from tpk.graph.optimizers.accumulation import AccumGradOptimizer
+from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.input_source.base import InputSource
 from tpk.train.tower_trainer import TowerTrainer
 

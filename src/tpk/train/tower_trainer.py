@@ -12,8 +12,8 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
-from tpk.graph.loss_scale import with_loss_scale
 from tpk.graph.objective import Objective
+from tpk.graph.optimizers.loss_scale import with_loss_scale
 from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
 from tpk.graph.step_keys import set_process_index
@@ -22,8 +22,7 @@ from tpk.input_source.base import InputSource
 from tpk.input_source.queue import QueueInput
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.hook_names import check_names
-from tpk.predict.on_tower import device_for, predictor_of
-from tpk.predict.online import OnlinePredictor
+from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
@@ -38,7 +37,7 @@ class TowerTrainer(Trainer):
     Args:
         strategy: how a step is replicated: an instance, a class, a name, or `tpk.use(name, **options)`.
         precision: what towers compute in: ``"float32"``, ``"bfloat16"``, or ``"float16"``, which scales the cost. The
-            variables stay ``float32``; see `tpk.graph.precision` and `tpk.graph.loss_scale`.
+            variables stay ``float32``; see `tpk.graph.precision` and `tpk.graph.optimizers.loss_scale`.
         xla: whether towers and their gradients are compiled by XLA; see `tpk.graph.xla`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What an evaluation computes from each batch, and reports at its end."""
+"""Inferencers: statistics that an evaluation computes from each batch, and reports at its end."""
 
 from __future__ import annotations
 

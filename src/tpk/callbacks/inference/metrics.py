@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.errors import ConfigError
-from tpk.graph.variable_creation import make_local, record_variables
-from tpk.graph.variables import assign_values, variable_name
+from tpk.graph.variables import assign_values, make_local, record_variables, variable_name
 
 if TYPE_CHECKING:
     from tpk.tower.handle import TowerHandle

@@ -10,8 +10,7 @@ import tensorflow as tf
 from tpk.errors import TowerError
 from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
-from tpk.graph.variable_creation import make_local
-from tpk.graph.variables import variable_name
+from tpk.graph.variables import make_local, variable_name
 from tpk.plugin import Callback
 from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs

@@ -1,0 +1,1 @@
+"""``tpk checkpoint``: which checkpoints there are, what is in them, and how two of them differ."""

@@ -1,0 +1,1 @@
+"""``tpk export``: a trained model as a file for other programs."""

@@ -1,0 +1,1 @@
+"""``tpk launch``: a training of several processes on this host."""

@@ -1,0 +1,170 @@
+"""Gradients of several steps, applied as one."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference, colocate_with, create_slot, sum_dtype
+from tpk.graph.variables import variable_name
+
+_SLOT = "accum"
+
+
+class AccumGradOptimizer(ProxyOptimizer):
+    """Accumulates gradients, and applies their mean in every `niter`-th step.
+
+    With a cost that is a mean over the batch, this trains as a batch that is `niter` times as large does, in the memory
+    of one batch. The wrapped optimizer takes part in every `niter`-th step only: all that it counts and averages, it
+    counts and averages in updates. A learning-rate schedule, which reads the global step, still counts steps.
+
+    What is accumulated, and how much of it, is in variables that are saved in checkpoints; so a training goes on in the
+    middle of an accumulation. Sparse gradients are applied as sparse ones: rows that none of the steps touched are not
+    touched.
+
+    Several towers, or processes, average their gradients in every step, before they are accumulated: so all of them
+    accumulate the same, and a checkpoint of one is one of all. It does not make them talk less often.
+
+    Processors that are to see the mean, such as `GlobalNormClip`, belong inside; those that are to see the gradient of
+    each step, such as `SummaryGradient`, belong around it.
+
+    Args:
+        opt: the optimizer that updates.
+        niter: of how many steps the gradients are accumulated. With 1, `opt` does as it would alone.
+
+    Raises:
+        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, or `niter` is not a positive whole number.
+
+    Example:
+        ```python
+        def optimizer(self):
+            optimizer = tf.compat.v1.train.AdamOptimizer(1e-3)
+            return AccumGradOptimizer(apply_grad_processors(optimizer, [GlobalNormClip(1.0)]), niter=4)
+        ```
+    """
+
+    def __init__(self, opt: Any, niter: int) -> None:
+        super().__init__(opt, "AccumGrad")
+        if isinstance(niter, bool) or not isinstance(niter, int | Integral) or niter < 1:
+            raise ConfigError(f"AccumGradOptimizer(niter={niter!r}): expected a positive whole number.")
+        self._niter = int(niter)
+        self._accumulators: dict[Any, list[_Accumulator]] = {}
+        self._counters: list[Any] = []
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """Return the slot of this name that belongs to `var`: ``"accum"`` is the sum of its gradients so far."""
+        if name == _SLOT and var.ref() in self._accumulators:
+            return self._accumulators[var.ref()][0].sum
+        return super().get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of all slots, those of the wrapped optimizer included."""
+        own = [_SLOT] if self._accumulators else []
+        return sorted({*own, *super().get_slot_names()})
+
+    def _own_variables(self) -> list[Any]:
+        accumulators = [each for some in self._accumulators.values() for each in some]
+        return [*self._counters, *(variable for each in accumulators for variable in each.variables)]
+
+    def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        if self._niter == 1:
+            return super()._build_update(grads_and_vars)
+        check_no_reference(type(self).__name__, grads_and_vars)
+        variables = [var for _, var in grads_and_vars]
+        # Each call accumulates by itself: several towers may apply gradients to the same variables asynchronously.
+        accumulators = [self._create_accumulator(grad, var) for grad, var in grads_and_vars]
+        # It must be the same in every tower, or a replicate that is restored from another one would be out of step.
+        first = min(variables, key=variable_name)
+        counter = create_slot(first, f"{self.get_name()}/counter", lambda: tf.zeros([], tf.int64), on_cpu=True)
+        self._counters.append(counter)
+
+        added = [each.add(grad) for each, (grad, _) in zip(accumulators, grads_and_vars, strict=True)]
+        with tf.control_dependencies(added), colocate_with(counter):
+            count = counter.assign_add(1).value()
+
+        def apply() -> Any:
+            means = [each.mean(count) for each in accumulators]
+            update = self._opt.apply_gradients(list(zip(means, variables, strict=True)))
+            with tf.control_dependencies([update]):
+                cleared = [each.clear() for each in accumulators]
+                with colocate_with(counter):
+                    return tf.group(counter.assign(0, read_value=False), *cleared)
+
+        # Not less, rather than equal: a training may be resumed with a smaller `niter`.
+        return tf.cond(count >= self._niter, apply, tf.no_op).op
+
+    def _create_accumulator(self, grad: Any, var: Any) -> _Accumulator:
+        kind = _SparseAccumulator if isinstance(grad, tf.IndexedSlices) else _DenseAccumulator
+        accumulator = kind(var, self.get_name())
+        self._accumulators.setdefault(var.ref(), []).append(accumulator)
+        return accumulator
+
+
+class _Accumulator(abc.ABC):
+    """The sum of the gradients of a variable."""
+
+    def __init__(self, var: Any, name: str) -> None:
+        self.sum = create_slot(var, name, lambda: tf.zeros(var.shape, sum_dtype(var)))
+        self._dtype = var.dtype.base_dtype
+
+    @property
+    def variables(self) -> list[Any]:
+        return [self.sum]
+
+    def add(self, grad: Any) -> Any:
+        """Return the op that adds a gradient."""
+        with colocate_with(self.sum):
+            return self._add(grad)
+
+    def mean(self, count: Any) -> Any:
+        """Return the mean of `count` gradients."""
+        with colocate_with(self.sum):
+            return self._mean(lambda values: tf.cast(values / tf.cast(count, values.dtype), self._dtype))
+
+    def clear(self) -> Any:
+        """Return the op that forgets the gradients."""
+        with colocate_with(self.sum):
+            return tf.group(*(each.assign(tf.zeros_like(each), read_value=False) for each in self.variables))
+
+    @abc.abstractmethod
+    def _add(self, grad: Any) -> Any: ...
+
+    @abc.abstractmethod
+    def _mean(self, divide: Callable[[Any], Any]) -> Any: ...
+
+
+class _DenseAccumulator(_Accumulator):
+    def _add(self, grad: Any) -> Any:
+        return self.sum.assign_add(tf.cast(grad, self.sum.dtype), read_value=False)
+
+    def _mean(self, divide: Callable[[Any], Any]) -> Any:
+        return divide(self.sum.read_value())
+
+
+class _SparseAccumulator(_Accumulator):
+    """Remembers which rows have a gradient: to an optimizer, no gradient is not the same as a gradient of zero."""
+
+    def __init__(self, var: Any, name: str) -> None:
+        super().__init__(var, name)
+        self._touched = create_slot(var, f"{name}/touched", lambda: tf.zeros(var.shape[:1], tf.bool))
+
+    @property
+    def variables(self) -> list[Any]:
+        return [self.sum, self._touched]
+
+    def _add(self, grad: Any) -> Any:
+        values = tf.cast(grad.values, self.sum.dtype)
+        return tf.group(
+            tf.raw_ops.ResourceScatterAdd(resource=self.sum.handle, indices=grad.indices, updates=values),
+            tf.raw_ops.ResourceScatterUpdate(resource=self._touched.handle, indices=grad.indices, updates=True),
+        )
+
+    def _mean(self, divide: Callable[[Any], Any]) -> Any:
+        rows = tf.where(self._touched.read_value())[:, 0]
+        values = divide(tf.gather(self.sum.read_value(), rows))
+        return tf.IndexedSlices(values, rows, tf.shape(self.sum, out_type=tf.int64))

@@ -1,0 +1,388 @@
+"""Gradient processors: what happens to gradients between the cost and the optimizer.
+
+Processors are put in front of an optimizer by `apply_grad_processors`. They know variables by the
+name inside the tower: in a training with a replicate of the model on each device, ``conv0/.*`` means ``conv0/kernel``
+as well as ``tower1/conv0/kernel``, so that no replicate is treated differently from the others.
+"""
+
+from __future__ import annotations
+
+import abc
+import inspect
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.collections import check_can_be_collected
+from tpk.graph.gradients import values_of
+from tpk.graph.optimizers.proxy import ProxyOptimizer
+from tpk.graph.summaries import add_tensor_summary
+from tpk.graph.variables import name_in_tower, variable_name
+
+logger = logging.getLogger(__name__)
+
+GradsAndVars = list[tuple[Any, Any]]
+
+
+class GradientProcessor(abc.ABC):
+    """The base of gradient processors: override `_process`.
+
+    Example:
+        ```python
+        class AddNoise(GradientProcessor):
+            def _process(self, grads_and_vars):
+                return [(grad + tf.random.normal(grad.shape, stddev=1e-3), var) for grad, var in grads_and_vars]
+        ```
+    """
+
+    def process(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> GradsAndVars:
+        """Return the gradients that the optimizer is to take in place of these.
+
+        Args:
+            grads_and_vars: pairs of a gradient (a tensor, a `tf.IndexedSlices`, or None) and its variable.
+
+        Returns:
+            Such pairs. The variable of a pair that is left out is not updated.
+
+        Raises:
+            ConfigError: if what became of a gradient is none, or does not fit its variable.
+        """
+        pairs = list(grads_and_vars)
+        with tf.name_scope(type(self).__name__.lstrip("_")):
+            processed = list(self._process(pairs))
+        for grad, var in processed:
+            self._check(grad, var)
+        return processed
+
+    @abc.abstractmethod
+    def _process(self, grads_and_vars: GradsAndVars) -> Iterable[tuple[Any, Any]]:
+        """Do what `process` says."""
+
+    def _check(self, grad: Any, var: Any) -> None:
+        if grad is None or isinstance(grad, tf.IndexedSlices):
+            return
+        if (
+            not isinstance(grad, tf.Tensor)
+            or not grad.shape.is_compatible_with(var.shape)
+            or grad.dtype != var.dtype.base_dtype
+        ):
+            raise ConfigError(
+                f"{type(self).__name__} made {grad!r} of the gradient of {variable_name(var)!r}; expected a tensor of "
+                f"shape {var.shape} and type {var.dtype.base_dtype.name}, a tf.IndexedSlices, or None."
+            )
+
+
+class FilterNoneGrad(GradientProcessor):
+    """Leaves out the variables that have no gradient.
+
+    Args:
+        verbose: name them in a warning.
+    """
+
+    def __init__(self, verbose: bool = True) -> None:
+        self._verbose = verbose
+
+    def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
+        without = [variable_name(var) for grad, var in grads_and_vars if grad is None]
+        if without and self._verbose:
+            logger.warning("no gradient of %d variables, so not trained: %s", len(without), ", ".join(without))
+        return [(grad, var) for grad, var in grads_and_vars if grad is not None]
+
+
+class GlobalNormClip(GradientProcessor):
+    """Scales all gradients down together if their global norm is too large, as `tf.clip_by_global_norm` does.
+
+    The global norm is the root of the sum of the squares of the elements of *all* gradients. A sparse gradient may name
+    a row more than once, as it does when a word occurs twice in a batch; such rows are added first, unlike by
+    TensorFlow, which takes them for different ones. So the norm is that of the dense gradient. That of gradients of 16
+    bits is computed in ``float32``.
+
+    Args:
+        global_norm: the largest norm that is left alone.
+
+    Raises:
+        ConfigError: if it is not positive.
+    """
+
+    def __init__(self, global_norm: float) -> None:
+        if not global_norm > 0:
+            raise ConfigError(f"GlobalNormClip({global_norm!r}): expected a positive norm.")
+        self._global_norm = float(global_norm)
+
+    def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
+        dtypes = [values_of(grad).dtype for grad, _ in grads_and_vars if grad is not None]
+        if not dtypes:
+            return grads_and_vars
+        # In float16, a sum of squares is infinite from 65,520 on, and squares below 6e-8 are zero.
+        work = max([tf.float32, *dtypes], key=lambda dtype: dtype.size)
+        grads = [_add_duplicate_rows(_cast(grad, work)) for grad, _ in grads_and_vars]
+        clipped, _ = tf.clip_by_global_norm(grads, self._global_norm)
+        variables = [var for _, var in grads_and_vars]
+        return [(_cast(grad, var.dtype.base_dtype), var) for grad, var in zip(clipped, variables, strict=True)]
+
+
+class MapGradient(GradientProcessor):
+    """Applies a function to each gradient whose variable's name matches, and leaves the others alone.
+
+    If no name matches, there is a warning. Variables without a gradient stay without.
+
+    Args:
+        func: takes the gradient, or the gradient and the variable, as arguments without default, and returns the new
+            gradient; or None, and the variable is not updated. Sparse gradients come as `tf.IndexedSlices`.
+        regex: a regular expression that matches the whole name of a variable inside its tower.
+
+    Raises:
+        ConfigError: if `func` takes something else, or `regex` is invalid.
+
+    Example:
+        ```python
+        MapGradient(lambda grad: tf.clip_by_value(grad, -0.1, 0.1), regex=".*/kernel")
+        ```
+    """
+
+    def __init__(self, func: Callable[..., Any], regex: str = ".*") -> None:
+        self._func = _with_two_arguments(func)
+        self._pattern = _NamePattern(regex, type(self).__name__)
+
+    def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
+        self._pattern.warn_unless_any(var for _, var in grads_and_vars)
+        processed = []
+        for grad, var in grads_and_vars:
+            if grad is None or not self._pattern.matches(var):
+                processed.append((grad, var))
+            elif (mapped := self._func(grad, var)) is not None:
+                processed.append((mapped, var))
+        return processed
+
+
+class SummaryGradient(MapGradient):
+    """Summarizes gradients, as ``SummaryGradient/<variable>-grad-histogram`` and ``…-rms``.
+
+    It shows those of the main training tower, once for each variable. They cost nothing in steps in which the summaries
+    are not evaluated. Of a sparse gradient the rows are summarized that it has.
+
+    Args:
+        regex: a regular expression that matches the whole name of a variable.
+        collections: the collections to add the summaries to; `GraphKeys.SUMMARIES` by default.
+
+    Raises:
+        ConfigError: if `regex` is invalid; and, when it processes gradients, inside a `tf.cond` or another function.
+    """
+
+    def __init__(self, regex: str = ".*", collections: Sequence[str] | None = None) -> None:
+        super().__init__(self._summarize, regex)
+        self._collections = collections
+        self._summarized: set[Any] = set()
+
+    def _summarize(self, grad: Any, var: Any) -> Any:
+        name = name_in_tower(variable_name(var))
+        check_can_be_collected(
+            f"SummaryGradient: the gradient of {name}",
+            "Put it around what accumulates gradients or skips updates: "
+            "apply_grad_processors(AccumGradOptimizer(...), [SummaryGradient()]).",
+        )
+        if name == variable_name(var) and var.ref() not in self._summarized:
+            self._summarized.add(var.ref())
+            # Tags do not depend on where the gradients are applied: with the slash, the scope is the same everywhere.
+            with tf.name_scope("SummaryGradient/"):
+                values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
+                add_tensor_summary(values, ["histogram", "rms"], name=f"{name}-grad", collections=self._collections)
+        return grad
+
+
+class CheckGradient(MapGradient):
+    """Ends the step with an error that names the variable if a gradient has an infinite element or a NaN.
+
+    The error is TensorFlow's `tf.errors.InvalidArgumentError`. Nothing is updated from that gradient.
+
+    Args:
+        regex: a regular expression that matches the whole name of a variable inside its tower.
+    """
+
+    def __init__(self, regex: str = ".*") -> None:
+        super().__init__(_check_numerics, regex)
+
+
+class ScaleGradient(GradientProcessor):
+    """Multiplies gradients, to give some variables a learning rate of their own, or to freeze them.
+
+    Each variable is scaled by the multiplier of the *first* regular expression that matches its name. With 0 it is left
+    out: it is not updated at all, not even by what momentum is left. An expression that matches no name is named in a
+    warning.
+
+    Args:
+        multipliers: pairs of a regular expression, which matches whole names of variables inside their tower, and a
+            number; or one such pair.
+        verbose: log what is scaled.
+
+    Raises:
+        ConfigError: if there is something else in `multipliers`.
+
+    Example:
+        ```python
+        # Twice the learning rate for all biases, and layer0 is frozen.
+        ScaleGradient([("layer0/.*", 0.0), (".*/bias", 2.0)])
+        ```
+    """
+
+    def __init__(self, multipliers: tuple[str, float] | Sequence[tuple[str, float]], verbose: bool = True) -> None:
+        is_list = isinstance(multipliers, Sequence) and not _is_multiplier(multipliers)
+        pairs: Any = multipliers if is_list else [multipliers]
+        wrong = [pair for pair in pairs if not _is_multiplier(pair)]
+        if wrong:
+            raise ConfigError(f"ScaleGradient takes pairs of a regular expression and a number, got {wrong[0]!r}.")
+        self._multipliers = [(_NamePattern(regex, "ScaleGradient"), float(multiplier)) for regex, multiplier in pairs]
+        self._verbose = verbose
+
+    def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
+        for pattern, _ in self._multipliers:
+            pattern.warn_unless_any(var for _, var in grads_and_vars)
+        processed = []
+        for grad, var in grads_and_vars:
+            multiplier = self._multiplier(var)
+            if multiplier != 1 and self._verbose:
+                logger.info("the gradient of %s is multiplied by %g", variable_name(var), multiplier)
+            if multiplier != 0:
+                processed.append((_multiply(grad, multiplier), var))
+        return processed
+
+    def _multiplier(self, var: Any) -> float:
+        return next((multiplier for pattern, multiplier in self._multipliers if pattern.matches(var)), 1.0)
+
+
+def apply_grad_processors(optimizer: Any, processors: Sequence[GradientProcessor]) -> ProxyOptimizer:
+    """Return an optimizer that processes gradients before `optimizer` takes them.
+
+    Args:
+        optimizer: a `tf.compat.v1.train.Optimizer`.
+        processors: applied in this order.
+
+    Raises:
+        ConfigError: if one of them is something else.
+
+    Example:
+        ```python
+        def optimizer(self):
+            optimizer = tf.compat.v1.train.AdamOptimizer(1e-3)
+            return apply_grad_processors(optimizer, [CheckGradient(), GlobalNormClip(1.0)])
+        ```
+    """
+    if isinstance(processors, GradientProcessor) or not isinstance(processors, Sequence):
+        raise ConfigError(f"apply_grad_processors takes a list of gradient processors, got {processors!r}.")
+    for processor in processors:
+        if not isinstance(processor, GradientProcessor):
+            raise ConfigError(
+                f"apply_grad_processors takes instances of GradientProcessor, got {processor!r}. "
+                "For a function, give MapGradient(function)."
+            )
+    return _GradientProcessingOptimizer(optimizer, processors)
+
+
+class _GradientProcessingOptimizer(ProxyOptimizer):
+    def __init__(self, opt: Any, processors: Sequence[GradientProcessor]) -> None:
+        super().__init__(opt, "ProcessGradients")
+        self._processors = tuple(processors)
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        pairs = list(grads_and_vars)
+        for processor in self._processors:
+            pairs = processor.process(pairs)
+        if all(grad is None for grad, _ in pairs):
+            names = ", ".join(type(processor).__name__ for processor in self._processors)
+            raise ConfigError(f"the gradient processors ({names}) left no gradient, so there is nothing to train.")
+        return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
+
+
+class _NamePattern:
+    """A regular expression that matches the *whole* names of variables inside their tower.
+
+    Args:
+        regex: the regular expression.
+        user: what uses it, for messages.
+
+    Raises:
+        ConfigError: if it is invalid.
+    """
+
+    def __init__(self, regex: str, user: str) -> None:
+        self._user = user
+        try:
+            self._regex = re.compile(regex)
+        except (re.error, TypeError) as error:
+            raise ConfigError(f"{user}: {regex!r} is no regular expression: {error}.") from error
+
+    def matches(self, variable: Any) -> bool:
+        """Whether the name of `variable` matches."""
+        return self._regex.fullmatch(name_in_tower(variable_name(variable))) is not None
+
+    def warn_unless_any(self, variables: Iterable[Any]) -> None:
+        """Warn if none of `variables` matches; it names them."""
+        candidates = list(variables)
+        if not any(map(self.matches, candidates)):
+            names = ", ".join(name_in_tower(variable_name(each)) for each in candidates)
+            logger.warning(
+                "%s: %r matches the whole name of no variable (there are %s)",
+                self._user,
+                self._regex.pattern,
+                names or "none",
+            )
+
+
+def _check_numerics(grad: Any, var: Any) -> Any:
+    message = f"CheckGradient: the gradient of {variable_name(var)} is not finite"
+    return _map_values(grad, lambda values: tf.debugging.check_numerics(values, message))
+
+
+def _multiply(grad: Any, multiplier: float) -> Any:
+    return grad if grad is None or multiplier == 1 else _map_values(grad, lambda values: values * multiplier)
+
+
+def _cast(grad: Any, dtype: Any) -> Any:
+    return grad if grad is None else _map_values(grad, lambda values: tf.cast(values, dtype))
+
+
+def _add_duplicate_rows(grad: Any) -> Any:
+    if not isinstance(grad, tf.IndexedSlices):
+        return grad
+    rows, row_of = tf.unique(grad.indices)
+    values = tf.math.unsorted_segment_sum(grad.values, row_of, tf.size(rows))
+    return tf.IndexedSlices(values, rows, grad.dense_shape)
+
+
+def _map_values(grad: Any, func: Callable[[Any], Any]) -> Any:
+    """Apply `func`, which works element by element and keeps 0, to a dense or sparse gradient."""
+    if isinstance(grad, tf.IndexedSlices):
+        return tf.IndexedSlices(func(grad.values), grad.indices, grad.dense_shape)
+    return func(grad)
+
+
+def _with_two_arguments(func: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Return `func`, which takes a gradient or a gradient and a variable, as one that takes both."""
+    try:
+        parameters = inspect.signature(func).parameters.values()
+    except (TypeError, ValueError):
+        required = -1
+    else:
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        required = sum(each.kind in positional and each.default is each.empty for each in parameters)
+    if required == 1:
+        return lambda grad, var: func(grad)
+    if required == 2:
+        return func
+    raise ConfigError(
+        f"MapGradient calls func(grad) or func(grad, var), and cannot call {func!r} in either way. "
+        "Wrap it: lambda grad: ..."
+    )
+
+
+def _is_multiplier(value: Any) -> bool:
+    return (
+        isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], Real)
+    )

@@ -1,0 +1,175 @@
+"""Dynamic loss scaling, which keeps gradients within the range of ``float16``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables
+from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
+from tpk.graph.summaries import add_tensor_summary
+from tpk.graph.variables import record_variables
+
+
+class DynamicLossScaleOptimizer(ProxyOptimizer):
+    """Multiplies the cost by a scale, and divides the gradients by it.
+
+    Without that, many gradients of a ``float16`` model are zero, because they are too small for the type. A step whose
+    gradients are not finite is skipped: nothing is updated, and the scale is divided by `factor`, but not below 1.
+    After `growth_interval` updates in a row the scale is multiplied by `factor`. It is the method of NVIDIA's guide,
+    "Train With Mixed Precision", section "Choosing A Scaling Factor"
+    (https://docs.nvidia.com/deeplearning/performance/mixed-precision-training/), and of Micikevicius et al., 2018
+    (https://arxiv.org/abs/1710.03740).
+
+    The scale is summarized as ``<name>/scale``. If it stays at 1, it is not the scaling that makes gradients infinite.
+    The gradient of a cost of ``float16`` is the scale itself, which then is never more than 32,768 for long; so compute
+    the last mean or sum in ``float32``.
+
+    A skipped step does not count for what is wrapped: neither for the averages of Adam, nor for the steps that an
+    `AccumGradOptimizer` accumulates. Processors that are to see the gradients of each step, skipped or not, such as
+    `SummaryGradient`, belong around it.
+
+    Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
+    they decide alike. They share the scale.
+
+    Args:
+        opt: the optimizer that updates.
+        initial_scale: the first scale, at least 1. A power of 2 costs no precision.
+        growth_interval: after how many updates without overflow the scale grows.
+        factor: by how much it grows and shrinks.
+        name: the variable scope of its variables, ``scale``, ``good_steps`` and ``skipped_in_a_row``. They are saved in
+            checkpoints.
+
+    Raises:
+        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, if a number is out of range, or if there is a loss
+            scale of this name already; and, when gradients are applied, if a variable is a reference variable.
+
+    Example:
+        ```python
+        def optimizer(self):
+            optimizer = apply_grad_processors(tf.compat.v1.train.AdamOptimizer(1e-3), [GlobalNormClip(1.0)])
+            return DynamicLossScaleOptimizer(optimizer)
+        ```
+    """
+
+    def __init__(
+        self,
+        opt: Any,
+        initial_scale: float = 2.0**15,
+        growth_interval: int = 2000,
+        factor: float = 2.0,
+        name: str = "LossScale",
+    ) -> None:
+        super().__init__(opt, name)
+        _check("initial_scale", initial_scale, Real, lambda value: 1 <= value < math.inf, "at least 1")
+        _check("growth_interval", growth_interval, Integral, lambda value: value >= 1, "a positive whole number")
+        _check("factor", factor, Real, lambda value: 1 < value < math.inf, "more than 1")
+        self._growth_interval = int(growth_interval)
+        self._factor = float(factor)
+        # Not among the slots: gradients need the scale, and towers share it as they share a learning rate.
+        with record_variables() as created:
+            self._scale, self._good_steps, self._skipped_in_a_row = get_shared_variables(
+                type(self).__name__,
+                name,
+                {
+                    "scale": (tf.float32, float(initial_scale)),
+                    "good_steps": (tf.int64, 0),
+                    "skipped_in_a_row": (tf.int64, 0),
+                },
+            )
+        # The optimizers of other towers share the variables of the first tower's, which updates them.
+        self._updates_scale = bool(created)
+        if self._updates_scale:
+            add_tensor_summary(self._scale, ["scalar"], name=f"{name}/scale")
+            tf.compat.v1.add_to_collection(GATES_KEY, self)
+
+    @property
+    def loss_scale(self) -> Any:
+        """The scale, a scalar ``float32`` variable."""
+        return self._scale
+
+    @property
+    def skipped_in_a_row(self) -> Any:
+        """How many steps in a row were skipped though the scale was 1 already, a scalar ``int64`` variable.
+
+        In them it was not the scaling that made gradients infinite.
+        """
+        return self._skipped_in_a_row
+
+    def compute_gradients(self, loss: Any, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
+        """Return the gradients of `loss`, computed from the scaled one, and scaled back.
+
+        The arguments are those of `tf.compat.v1.train.Optimizer.compute_gradients`.
+        """
+        with tf.name_scope(self.get_name()):
+            # Read once: another tower may change it before the gradients are there.
+            scale = self._scale.read_value()
+            scaled = tf.cast(loss, tf.float32) * scale
+        pairs = super().compute_gradients(scaled, *args, **kwargs)
+        with tf.name_scope(self.get_name()):
+            return [(_divide(grad, scale), var) for grad, var in pairs]
+
+    def _own_variables(self) -> list[Any]:
+        return [self._scale, self._good_steps, self._skipped_in_a_row]
+
+    def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        check_no_reference(type(self).__name__, grads_and_vars)
+        finite = all_finite([grad for grad, _ in grads_and_vars])
+
+        def apply() -> Any:
+            return self._opt.apply_gradients(grads_and_vars)
+
+        update = tf.cond(finite, apply, tf.no_op)
+        return tf.group(update, self._update_scale(finite)) if self._updates_scale else update
+
+    def _update_scale(self, finite: Any) -> Any:
+        with tf.device("/cpu:0"):
+            scale, good_steps = self._scale.read_value(), self._good_steps.read_value() + 1
+            grows = good_steps >= self._growth_interval
+            larger = scale * self._factor
+            larger = tf.where(grows & tf.math.is_finite(larger), larger, scale)
+            smaller = tf.maximum(scale / self._factor, 1.0)
+            good_steps = tf.where(finite & ~grows, good_steps, tf.zeros_like(good_steps))
+            skipped = self._skipped_in_a_row.read_value()
+            skipped = tf.where(finite, tf.zeros_like(skipped), skipped + tf.cast(scale <= 1, tf.int64))
+            # What is assigned depends on `finite`, so on all gradients: they are computed from the old scale.
+            return tf.group(
+                self._scale.assign(tf.where(finite, larger, smaller), read_value=False),
+                self._good_steps.assign(good_steps, read_value=False),
+                self._skipped_in_a_row.assign(skipped, read_value=False),
+            )
+
+
+def with_loss_scale(optimizer: Any, name: str = "LossScale") -> Any:
+    """Return `optimizer` in a `DynamicLossScaleOptimizer`, unless there is one in it already.
+
+    Args:
+        optimizer: a `tf.compat.v1.train.Optimizer`.
+        name: of the scale.
+    """
+    each = optimizer
+    while isinstance(each, ProxyOptimizer):
+        if isinstance(each, DynamicLossScaleOptimizer):
+            return optimizer
+        each = each._opt
+    return DynamicLossScaleOptimizer(optimizer, name=name)
+
+
+def _divide(grad: Any, scale: Any) -> Any:
+    if grad is None:
+        return None
+    if isinstance(grad, tf.IndexedSlices):
+        return tf.IndexedSlices(_divide(grad.values, scale), grad.indices, grad.dense_shape)
+    # To 16 bits a scale may be infinite.
+    wide = tf.cast(grad, tf.float32) if grad.dtype.size < 4 else grad
+    return tf.cast(wide / tf.cast(scale, wide.dtype), grad.dtype)
+
+
+def _check(what: str, value: Any, kind: Any, is_right: Callable[[Any], bool], expected: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind) or not is_right(value):
+        raise ConfigError(f"DynamicLossScaleOptimizer({what}={value!r}): expected {expected}.")

@@ -1,0 +1,241 @@
+"""NaNs and infinities: noticed within a step, on the device, and kept out of variables.
+
+A check is an op that runs along with a step, and makes the run fail. While all is well, nothing is copied from the
+device but one truth value for each tensor.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.gradients import values_of
+from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
+from tpk.graph.summaries import add_tensor_summary
+from tpk.graph.variables import record_variables
+
+logger = logging.getLogger(__name__)
+
+GATES_KEY = "TPK_NON_FINITE_GATES"
+"""The collection of the optimizers that skip updates. Each has a variable `skipped_in_a_row`."""
+
+_MAX_REPORTED = 10
+_ADDING = ("AssignAddVariableOp", "AssignSubVariableOp")
+
+
+def all_finite(tensors: Sequence[Any]) -> Any:
+    """Return whether all elements of all tensors are finite.
+
+    Args:
+        tensors: floating-point tensors, or `tf.IndexedSlices`. Each is looked at on its own device.
+
+    Returns:
+        A scalar ``bool`` tensor on the CPU, where control flow reads it.
+    """
+    each_finite = []
+    for tensor in map(values_of, tensors):
+        with tf.device(tensor.device):
+            each_finite.append(tf.reduce_all(tf.math.is_finite(tensor)))
+    with tf.device("/cpu:0"):
+        return tf.reduce_all(each_finite, name="all_finite")
+
+
+def check_all_finite(tensors: Sequence[tuple[str, Any]], sender: str, after: Iterable[Any] = ()) -> Any:
+    """Return an op that fails if a tensor has a NaN or an infinity.
+
+    It waits for all of the tensors, so that all of them are computed whether one of them is bad or not.
+
+    Args:
+        tensors: pairs of what to call a tensor in the message (ASCII), and the tensor.
+        sender: who checks; `read_failure` finds the failures of a sender.
+        after: ops that must have run before it fails.
+    """
+    return fail_unless(all_finite([tensor for _, tensor in tensors]), tensors, sender, after)
+
+
+def fail_unless(condition: Any, tensors: Sequence[tuple[str, Any]], sender: str, after: Iterable[Any] = ()) -> Any:
+    """Return an op that fails unless `condition`; its message tells which of `tensors` have what.
+
+    Args:
+        condition: a scalar ``bool`` tensor.
+        tensors: as in `check_all_finite`.
+        sender: who checks.
+        after: ops that must have run before it fails.
+    """
+
+    def fail() -> Any:
+        with tf.device("/cpu:0"):
+            text = tf.strings.join([f"<{sender}: ", _report(tensors), ">"])
+            return tf.raw_ops.Assert(condition=tf.constant(False), data=[text], summarize=1)
+
+    with tf.device("/cpu:0"), tf.control_dependencies(list(after)):
+        return tf.cond(condition, tf.no_op, fail, name="check_finite").op
+
+
+def read_failure(error: BaseException, sender: str) -> dict[str, str] | None:
+    """Return what a check of `sender` has found, if that is why a run failed; else None.
+
+    Args:
+        error: what the run raised.
+        sender: who checked.
+
+    Returns:
+        For each tensor that is not finite, at most ten of them, what it has, such as ``"2 NaN, 0 Inf of 10"``.
+    """
+    message = getattr(error, "message", None)
+    found = re.search(f"<{re.escape(sender)}: (.*?)>", message, re.DOTALL) if isinstance(message, str) else None
+    if found is None or not isinstance(error, tf.errors.InvalidArgumentError):
+        return None
+    lines = [line.rpartition(" has ") for line in found.group(1).split("; ") if line]
+    return {name: counts for name, _, counts in lines}
+
+
+def skip_non_finite(update_ops: Iterable[Any]) -> None:
+    """Make ops that update variables leave them alone when what they would write is not finite.
+
+    The ops are changed in place, so whatever runs them or waits for them stays as it is. Such are the updates of
+    moving averages, which would never be finite again.
+
+    Args:
+        update_ops: ops that assign to a variable, add to it or subtract from it, or what assigning has returned. Others
+            are left as they are.
+    """
+    for update in update_ops:
+        op = getattr(update, "op", update)
+        if op.type not in (*_ADDING, "AssignVariableOp") or not op.inputs[1].dtype.is_floating:
+            logger.info("%s is no plain update of a variable, so it is not skipped when it is not finite", op.name)
+            continue
+        resource, value = op.inputs[0], op.inputs[1]
+        with tf.name_scope("skip_non_finite"), tf.device(op.device):
+            if op.type in _ADDING:
+                unchanged = tf.zeros_like(value)
+            else:
+                unchanged = tf.raw_ops.ReadVariableOp(resource=resource, dtype=value.dtype)
+            # There is no public way; what `tf.contrib.graph_editor` did is left to this.
+            op._update_input(1, tf.where(tf.reduce_all(tf.math.is_finite(value)), value, unchanged))
+
+
+class SkipNonFiniteOptimizer(ProxyOptimizer):
+    """Skips an update if a gradient has a NaN or an infinity: nothing is updated, and the training goes on.
+
+    A skipped update does not count for what is wrapped: neither for the averages of Adam, nor for the steps that an
+    `AccumGradOptimizer` accumulates. Inside an `AccumGradOptimizer` it skips what was accumulated, all of it.
+
+    Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
+    they decide alike. They share the counts.
+
+    How many updates were skipped is summarized as ``<name>/skipped``. To be told, and to end a training in which all
+    updates are skipped, use the callback `NanGuard(on_nan="skip")`.
+
+    Args:
+        opt: the optimizer that updates.
+        name: the variable scope of the two variables, ``skipped`` and ``skipped_in_a_row``. They are saved in
+            checkpoints.
+
+    Raises:
+        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, or if there is an optimizer of this name already;
+            and, when gradients are applied, if a variable is a reference variable.
+
+    Example:
+        ```python
+        def optimizer(self):
+            return SkipNonFiniteOptimizer(tf.compat.v1.train.AdamOptimizer(1e-3))
+        ```
+    """
+
+    def __init__(self, opt: Any, name: str = "SkipNonFinite") -> None:
+        super().__init__(opt, name)
+        with record_variables() as created:
+            variables = get_shared_variables(
+                type(self).__name__, name, {"skipped": (tf.int64, 0), "skipped_in_a_row": (tf.int64, 0)}
+            )
+        self._skipped, self._skipped_in_a_row = variables
+        # The optimizers of other towers share the variables of the first tower's, which updates them.
+        self._counts = bool(created)
+        if self._counts:
+            add_tensor_summary(tf.cast(self._skipped, tf.float32), ["scalar"], name=f"{name}/skipped")
+            tf.compat.v1.add_to_collection(GATES_KEY, self)
+
+    @property
+    def skipped(self) -> Any:
+        """How many updates were skipped, a scalar ``int64`` variable."""
+        return self._skipped
+
+    @property
+    def skipped_in_a_row(self) -> Any:
+        """How many updates were skipped since the last one that was not, a scalar ``int64`` variable."""
+        return self._skipped_in_a_row
+
+    def _own_variables(self) -> list[Any]:
+        return [self._skipped, self._skipped_in_a_row]
+
+    def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        check_no_reference(type(self).__name__, grads_and_vars)
+        finite = all_finite([grad for grad, _ in grads_and_vars])
+        update = tf.cond(finite, lambda: self._opt.apply_gradients(grads_and_vars), tf.no_op)
+        return tf.group(update, self._count(finite)) if self._counts else update
+
+    def _count(self, finite: Any) -> Any:
+        with tf.device("/cpu:0"):
+            skipped = tf.cast(~finite, tf.int64)
+            return tf.group(
+                self._skipped.assign_add(skipped, read_value=False),
+                self._skipped_in_a_row.assign((self._skipped_in_a_row.read_value() + 1) * skipped, read_value=False),
+            )
+
+
+def get_shared_variables(owner: str, scope: str, variables: Mapping[str, tuple[Any, float]]) -> list[Any]:
+    """Return scalar variables of an optimizer on the CPU, which the optimizers of other towers reuse.
+
+    Args:
+        owner: the class of the optimizer, for messages.
+        scope: their variable scope.
+        variables: type and initial value of each.
+
+    Raises:
+        ConfigError: if they are there already and not to be reused, or there is no graph.
+    """
+    if tf.executing_eagerly():
+        raise ConfigError(
+            f"a {owner} has variables in a graph, but TensorFlow executes eagerly here. Make it inside "
+            "`with tf.Graph().as_default():`; a trainer does so when it asks the model for its optimizer."
+        )
+    with tf.compat.v1.variable_scope(scope, auxiliary_name_scope=False), tf.device("/cpu:0"):
+        try:
+            return [
+                tf.compat.v1.get_variable(
+                    name,
+                    [],
+                    dtype,
+                    tf.compat.v1.constant_initializer(value),
+                    trainable=False,
+                    use_resource=True,
+                )
+                for name, (dtype, value) in variables.items()
+            ]
+        except ValueError as error:
+            raise ConfigError(
+                f"there is a {owner} {scope!r} in this graph already. Each optimizer has its own: give "
+                f"{owner}(..., name=...)."
+            ) from error
+
+
+def _report(tensors: Sequence[tuple[str, Any]]) -> Any:
+    """Return a string tensor that tells which of `tensors` are not finite, and what they have."""
+    counts = []
+    for _, tensor in tensors:
+        with tf.device(tensor.device):
+            bad = [tf.reduce_sum(tf.cast(test(tensor), tf.int32)) for test in (tf.math.is_nan, tf.math.is_inf)]
+            size = tf.size(tensor)
+        counts.append(tf.stack([*bad, size]))
+    table = tf.stack(counts)
+    chosen = tf.where(tf.reduce_any(table[:, :2] > 0, axis=1))[:_MAX_REPORTED, 0]
+    nans, infinities, sizes = tf.unstack(tf.strings.as_string(tf.gather(table, chosen)), num=3, axis=1)
+    names = tf.gather(tf.constant([name for name, _ in tensors]), chosen)
+    lines = tf.strings.join([names, " has ", nans, " NaN, ", infinities, " Inf of ", sizes])
+    return tf.strings.reduce_join(lines, separator="; ")

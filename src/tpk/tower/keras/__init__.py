@@ -1,0 +1,1 @@
+"""Keras models and layers in towers, of every version of Keras."""

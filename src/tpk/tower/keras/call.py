@@ -1,0 +1,144 @@
+"""Calls of Keras models in towers: what all versions of Keras have in common."""
+
+from __future__ import annotations
+
+import abc
+import contextvars
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError, TowerError
+from tpk.graph.step_keys import step_seed
+from tpk.graph.variables import unique_name
+from tpk.tower.context import get_current_tower_context
+
+GraphKeys = tf.compat.v1.GraphKeys
+Result = TypeVar("Result")
+
+
+class KerasCall(abc.ABC):
+    """A model in a tower, and what its calls there made besides outputs.
+
+    Args:
+        model: the model.
+
+    Attributes:
+        model: the model, a Keras object.
+        losses: scalar tensors.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.losses: list[Any] = []
+        self._has_losses_of_weights = False
+
+    @property
+    @abc.abstractmethod
+    def weights(self) -> list[Any]:
+        """The variables of the graph, in the order of the weights of the model."""
+
+    @abc.abstractmethod
+    def call(self, inputs: Sequence[Any], arguments: dict[str, Any], training: bool) -> Any:
+        """Call the model, and return its outputs."""
+
+    @abc.abstractmethod
+    def losses_of_weights(self) -> Iterable[Any]:
+        """Return the losses that come with the weights, whatever the model is called with."""
+
+    def add_losses(self, losses: Iterable[Any]) -> None:
+        """Collect the losses of a call, and, once, those that come with the weights."""
+        of_weights = [] if self._has_losses_of_weights else self.losses_of_weights()
+        self._has_losses_of_weights = True
+        scalars, regularization = [[_scalar(loss) for loss in some] for some in (losses, of_weights)]
+        self.losses += [*scalars, *regularization]
+        graph = tf.compat.v1.get_default_graph()
+        for loss in scalars:
+            graph.add_to_collection(GraphKeys.LOSSES, loss)
+        context = get_current_tower_context()
+        # Who shares variables shares their regularization.
+        if context is None or context.has_own_variables:
+            with tf.name_scope("Regularizer"):  # by which other towers know that it came with the weights
+                for loss in regularization:
+                    graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, tf.identity(loss))
+
+
+def check_model(model: Any, keras: Any) -> Any:
+    """Return what a user's function has built, after checking that it is of the Keras that is expected.
+
+    Raises:
+        ConfigError: if it is something else.
+    """
+    if not isinstance(model, keras.layers.Layer):
+        raise ConfigError(
+            f"the function of a KerasModel returned {model!r}, a {type(model).__module__}.{type(model).__name__}; "
+            f"expected a model or a layer of {keras.__name__} {keras.__version__}. For another Keras, name its "
+            "package: KerasModel(build, keras='tf_keras')."
+        )
+    return model
+
+
+def check_synchronized(layers: Iterable[Any]) -> None:
+    """Check that no layer wants to exchange statistics with other towers, which it would take for alone.
+
+    Raises:
+        TowerError: if one does.
+    """
+    context = get_current_tower_context()
+    for layer in layers:
+        if getattr(layer, "synchronized", False) and context is not None and context.is_training and context.total > 1:
+            raise TowerError(
+                f"the layer {layer.name!r} has synchronized=True, which Keras does by tf.distribute; it would "
+                "not reach the other towers. Leave that out, or use tpk.layers.batch_normalization(sync=True)."
+            )
+
+
+def get_variable(name: str, **options: Any) -> Any:
+    """Return the variable `name` in the current variable scope, as `tf.compat.v1.get_variable` does.
+
+    Raises:
+        TowerError: if there is one, and the scope does not share it.
+    """
+    try:
+        return tf.compat.v1.get_variable(name, use_resource=True, **options)
+    except ValueError as error:
+        if "already exists" not in str(error):
+            raise
+        full_name = f"{tf.compat.v1.get_variable_scope().name}/{name}"
+        raise TowerError(
+            f"there is a variable {full_name!r} in this tower already. Give each KerasModel in a tower function a name "
+            "of its own: KerasModel(build, name='generator')."
+        ) from error
+
+
+def draw_seed(name: str) -> Any:
+    """Return a seed for ops of this step, ``int64`` of shape [2]; from one to the next, both numbers look random.
+
+    So layers may count up from it, and still draw nothing that they have drawn in another step.
+    """
+    with tf.init_scope(), tf.name_scope(name), tf.xla.experimental.jit_scope(compile_ops=False):
+        return tf.random.stateless_uniform([2], step_seed("step_seed"), minval=None, maxval=None, dtype=tf.int64)
+
+
+def unique_names(names: Iterable[str], taken: set[str]) -> list[str]:
+    """Return `names` as TensorFlow allows them, numbered where one is among `taken`; they are added to those."""
+    return [unique_name(re.sub(r"[^A-Za-z0-9_.\-/]", "_", name), taken) for name in names]
+
+
+def in_fresh_thread(func: Callable[[], Result]) -> Result:
+    """Return what `func` returns in a thread of its own.
+
+    The state in which Keras counts names is that of a thread, and so is the default graph: in a new one there is none
+    of the user's, and nothing that is done there stays.
+    """
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(1, thread_name_prefix="tpk-keras") as executor:
+        return executor.submit(context.run, func).result()
+
+
+def _scalar(loss: Any) -> Any:
+    loss = tf.convert_to_tensor(loss)
+    return loss if loss.shape.rank == 0 else tf.reduce_mean(loss)

@@ -1,0 +1,330 @@
+"""Keras models and layers as part of a tower function."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from tpk.errors import CheckpointError, ConfigError, TowerError
+from tpk.graph.collections import check_can_be_collected
+from tpk.graph.variables import variable_name
+from tpk.tower.context import TowerContext, get_current_tower_context
+from tpk.tower.keras import keras2, keras3
+from tpk.tower.keras.call import KerasCall
+
+WEIGHT_FILES = (".keras", ".weights.h5")
+_SCOPE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-]*")
+
+
+class KerasModel:
+    """A Keras model or layer that is part of a tower function.
+
+    Keras makes its variables by itself, and changes some of them when a layer is called. Here they become variables
+    like all others: `tf.compat.v1.get_variable` makes them, in the variable scope of the tower, so that towers share
+    them or have their own as the strategy says. They are called by the name that is given here and by the names in
+    the model, such as ``model/conv2d/kernel``, whatever else the process has built before.
+
+    - A call trains if the tower does, unless it is told otherwise by `training`.
+    - What the call changes, such as the averages of a batch normalization, becomes an update op, in the collection
+      ``UPDATE_OPS``.
+    - Its losses are in `losses`, from where the cost takes them: the regularizers of weights, those of activities, and
+      what layers add by ``add_loss``. They are in the collections ``REGULARIZATION_LOSSES`` and ``LOSSES``, too.
+    - What layers draw, such as the units that a dropout drops, depends on the seed of the graph, the tower and the
+      global step; so a training that is resumed draws the same. See `tpk.graph.random`.
+    - The dtype policy of the model says what it computes in; the `precision` of a trainer does not reach into it.
+
+    The model is built anew in each tower. So give a function that builds it, at the top level of a module if the model
+    is to travel to other processes. It may load weights, with Keras 3: these become the initial values, and constants
+    of the graph. `KerasRestore` does so without that, and with every version of Keras.
+
+    Args:
+        build: returns a new model or layer, each time it is called.
+        name: the scope of the variables. Two models in one tower function need different ones.
+        keras: the package that the model is made of: ``"keras"`` or ``"tf_keras"``; by default that of `tf.keras`.
+
+    Raises:
+        ConfigError: if `build` is no function, or the name no name of a scope.
+
+    Example:
+        ```python
+        class Digits(tpk.ModelDesc):
+            def __init__(self):
+                self.net = tpk.KerasModel(build_net)
+
+            def build_graph(self, image, label):
+                logits = self.net(image)
+                loss = tf.nn.sparse_softmax_cross_entropy_with_logits(label, logits)
+                return tf.add_n([tf.reduce_mean(loss), *self.net.losses], name="cost")
+        ```
+    """
+
+    def __init__(self, build: Callable[[], Any], name: str = "model", keras: str | None = None) -> None:
+        if not callable(build) or (_is_layer(build) and not inspect.isclass(build)):
+            raise ConfigError(
+                f"KerasModel was given {build!r}; expected a function without arguments that builds a Keras model: "
+                "each tower needs a new one. Write KerasModel(lambda: keras.Sequential([...]))."
+            )
+        if not isinstance(name, str) or not _SCOPE_NAME.fullmatch(name):
+            raise ConfigError(f"KerasModel(name={name!r}): expected a name of a TensorFlow scope, such as 'generator'.")
+        self._build = build
+        self._name = name
+        self._package = keras
+        self._tower: _Tower | None = None
+        self._bound: weakref.WeakKeyDictionary[Any, _Bound] = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"KerasModel({getattr(self._build, '__qualname__', self._build)}, name={self._name!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is in graphs stays with them."""
+        return {"build": self._build, "name": self._name, "keras": self._package}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __call__(self, *inputs: Any, training: bool | None = None, **arguments: Any) -> Any:
+        """Add the model to the default graph, and return its outputs.
+
+        Several calls in one tower share the variables.
+
+        Args:
+            inputs: what the model takes: tensors, or structures of them.
+            training: whether it trains; by default whether the tower does, and False outside of a tower.
+            arguments: other arguments of the model's `call`.
+
+        Raises:
+            ConfigError: if `build` returned no model or layer of the Keras that was named; and in training, inside of a
+                `tf.cond`, a `tf.while_loop` or a `tf.function`.
+            TowerError: if there is another model of the name, or the model does what cannot be done in a tower.
+        """
+        if tf.compat.v1.executing_eagerly_outside_functions():
+            raise TowerError(
+                f"{self!r} was called where TensorFlow executes eagerly. Call it in a tower function, or inside "
+                "`with tf.Graph().as_default():`."
+            )
+        context = get_current_tower_context()
+        if training is None:
+            training = context is not None and context.is_training
+        if training:
+            # Keras does not tell beforehand whether there is any, and Keras 2 not even afterwards.
+            remedy = "Call the model outside, and let the tf.cond choose among outputs; or call it with training=False."
+            check_can_be_collected(f"{self!r}: what its layers update, or add to the cost,", remedy)
+        call = self._in_tower(context, (inputs, arguments))
+        outputs = call.call(inputs, arguments, training)
+        graph = tf.compat.v1.get_default_graph()
+        if graph not in self._bound:
+            # The first tower of a graph is the one whose variables are saved.
+            self._bound[graph] = _Bound(
+                [variable_name(variable) for variable in call.weights],
+                tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype) if tf.is_tensor(x) else x, inputs),
+                tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype) if tf.is_tensor(x) else x, arguments),
+            )
+        return outputs
+
+    @property
+    def losses(self) -> list[Any]:
+        """The losses of the calls in the tower that is being built: scalar tensors.
+
+        Raises:
+            TowerError: if the model was not called in this tower.
+        """
+        return self._here().call.losses
+
+    @property
+    def keras_model(self) -> Any:
+        """The Keras model of the tower that is being built, whose variables are those of the tower.
+
+        Raises:
+            TowerError: if the model was not called in this tower.
+        """
+        return self._here().call.model
+
+    def variable_names(self, graph: Any) -> list[str]:
+        """Return the names of the variables in `graph`, in the order of the weights of the Keras model.
+
+        Raises:
+            TowerError: if the graph has no tower with this model.
+        """
+        return list(self._bound_in(graph).names)
+
+    def save(self, path: str | os.PathLike[str], values: Mapping[str, Any], graph: Any) -> None:
+        """Write the model with these weights, as plain Keras reads it.
+
+        Args:
+            path: a file ``….keras`` for the whole model, or ``….weights.h5``. It is replaced at once, when complete.
+            values: an array for each variable, by name, such as a `CheckpointReader`.
+            graph: a graph that has the model in a tower.
+
+        Raises:
+            ConfigError: if the file has another suffix, or a layer that is no model is to be written.
+            CheckpointError: if there is no value for a variable.
+            TowerError: if the graph has no tower with this model.
+        """
+        target = Path(path)
+        suffix = check_weight_file(target)
+        bound = self._bound_in(graph)
+        missing = [name for name in bound.names if name not in values]
+        if missing:
+            raise CheckpointError(f"there are no values to save for variables of {self!r}: {', '.join(missing)}.")
+        arrays = [np.asarray(values[name]) for name in bound.names]
+
+        def write(model: Any, to: str) -> None:
+            method = "save" if suffix == ".keras" else "save_weights"
+            if not hasattr(model, method):
+                raise ConfigError(
+                    f"{self!r} builds a {type(model).__name__}, a layer and no model, which Keras does not write to a "
+                    "file. Put it into a keras.Sequential."
+                )
+            getattr(model, method)(to)
+
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as directory:
+            # Keras tells the format by the suffix.
+            written = os.path.join(directory, f"model{suffix}")
+            inputs = (bound.inputs, bound.arguments)
+            self._flavour().outside(self._keras(), self._build, inputs, arrays, lambda model: write(model, written))
+            os.replace(written, target)
+
+    def read_weights(self, path: str | os.PathLike[str], graph: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the weights in a file that Keras has written, by the names of the variables in `graph`.
+
+        Args:
+            path: a file ``….keras`` or ``….weights.h5``, of this model.
+            graph: a graph that has the model in a tower.
+
+        Raises:
+            CheckpointError: if the file does not exist, or does not fit the model.
+            TowerError: if the graph has no tower with this model.
+        """
+        check_weight_file(path)
+        bound = self._bound_in(graph)
+
+        def read(model: Any) -> None:
+            try:
+                model.load_weights(os.fspath(path))
+            except (ValueError, KeyError, OSError) as error:
+                raise CheckpointError(f"{os.fspath(path)!r} does not fit {self!r}: {error}") from error
+
+        arrays = self._flavour().outside(self._keras(), self._build, (bound.inputs, bound.arguments), None, read)
+        values = dict(zip(bound.names, arrays, strict=True))
+        missing = [name for name, value in values.items() if value is None]
+        if missing:
+            raise CheckpointError(f"{os.fspath(path)!r} has no weights for {', '.join(missing)} of {self!r}.")
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _here(self) -> _Tower:
+        tower = self._tower
+        if tower is None or not tower.is_here():
+            raise TowerError(f"{self!r} was not called in this tower. Call it first: outputs = net(inputs).")
+        return tower
+
+    def _in_tower(self, context: TowerContext | None, inputs: Any) -> KerasCall:
+        if self._tower is None or not self._tower.is_here():
+            call = self._flavour().build_in_tower(self._keras(), self._build, self._name, inputs)
+            scope_name = tf.compat.v1.get_variable_scope().name
+            self._tower = _Tower(context, tf.compat.v1.get_default_graph(), scope_name, call)
+        return self._tower.call
+
+    def _bound_in(self, graph: Any) -> _Bound:
+        if graph not in self._bound:
+            raise TowerError(f"the graph has no tower in which {self!r} was called, so its variables are not known.")
+        return self._bound[graph]
+
+    def _keras(self) -> Any:
+        name = self._package or tf.keras.Model.__module__.partition(".")[0]
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            raise ConfigError(f"KerasModel(keras={name!r}) cannot be imported: {error}. Install {name}.") from error
+
+    def _flavour(self) -> Flavour:
+        return keras2 if self._keras().__version__.startswith("2.") else keras3
+
+
+class Flavour(Protocol):
+    """A major version of Keras: what is different from one to the next."""
+
+    def build_in_tower(self, keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
+        """Build a model in the default graph, with variables in the current variable scope.
+
+        Args:
+            keras: the package.
+            build: returns the model.
+            name: the scope of its variables.
+            inputs: the positional and the keyword arguments of its first call.
+        """
+
+    def outside(
+        self,
+        keras: Any,
+        build: Callable[[], Any],
+        inputs: Any,
+        weights: Sequence[np.ndarray[Any, Any]] | None,
+        use: Callable[[Any], None],
+    ) -> list[np.ndarray[Any, Any] | None]:
+        """Build the model apart from all graphs, give it weights, let `use` have it, and return its weights then.
+
+        Where that can be known, a weight that nobody has given a value is None.
+        """
+
+
+@attrs.frozen(eq=False)
+class _Tower:
+    """The tower in which a model was called last."""
+
+    context: TowerContext | None
+    graph: Any
+    scope_name: str
+    call: KerasCall
+
+    def is_here(self) -> bool:
+        return (
+            self.context is get_current_tower_context()
+            and self.graph is tf.compat.v1.get_default_graph()
+            and self.scope_name == tf.compat.v1.get_variable_scope().name
+        )
+
+
+@attrs.frozen(eq=False)
+class _Bound:
+    """What is to be known of a model in a graph; it does not keep the graph alive.
+
+    Attributes:
+        names: the names of the variables, in the order of the weights.
+        inputs: what the model was called with, a `tf.TensorSpec` for each tensor.
+        arguments: likewise.
+    """
+
+    names: list[str]
+    inputs: Any
+    arguments: Any
+
+
+def check_weight_file(path: str | os.PathLike[str]) -> str:
+    """Return the suffix of a file that Keras writes or reads.
+
+    Raises:
+        ConfigError: if it has none of `WEIGHT_FILES`.
+    """
+    for suffix in WEIGHT_FILES:
+        if os.fspath(path).endswith(suffix):
+            return suffix
+    raise ConfigError(
+        f"{os.fspath(path)!r} is no file that Keras keeps weights in by its name. Give it the suffix "
+        f"{' or '.join(WEIGHT_FILES)}."
+    )
+
+
+def _is_layer(value: Any) -> bool:
+    return hasattr(value, "trainable_weights")

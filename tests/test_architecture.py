@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import inspect
 import re
 import subprocess
@@ -44,13 +45,13 @@ def room_of(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imports_of(path):
-    """The modules that a file imports when it runs, not for type checkers only; those in functions apart."""
+def imports_of(path, for_types=True):
+    """The modules that a file imports, also for type checkers only if that is wanted; those in functions apart."""
     top, inside = set(), set()
 
     def visit(node, in_function):
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not for_types:
                 continue
             target = inside if in_function else top
             if isinstance(child, ast.Import):
@@ -81,8 +82,15 @@ def test_a_room_imports_only_rooms_below(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_tensorflow_stays_out_of_the_rooms_that_need_none(path):
     if room_of(path) in WITHOUT_TENSORFLOW:
-        top, _ = imports_of(path)
+        top, _ = imports_of(path, for_types=False)
         assert not {name for name in top if name.split(".")[0] in ("tensorflow", "keras")}
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    modules = {".".join(["tpk", *path.relative_to(SOURCE).with_suffix("").parts]): path for path in FILES}
+    imported = {name: set().union(*imports_of(path)) & modules.keys() - {name} for name, path in modules.items()}
+    # Raises an error that names a circle.
+    list(graphlib.TopologicalSorter(imported).static_order())
 
 
 def test_every_room_has_a_floor():

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpk.errors import ConfigError, HookError, StopTraining
-
-if TYPE_CHECKING:
-    from tpk.monitors.base import Monitor
+from tpk.plugin.callback import Callback
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ class Isolation:
         monitor: the monitor.
     """
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: Callback) -> None:
         self.monitor = monitor
         self.disabled = False
         self._calls = 0

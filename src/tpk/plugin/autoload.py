@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,16 +13,19 @@ from tpk.plugin.environment import is_on, names_in
 if TYPE_CHECKING:
     from tpk.plugin.catalog import Catalog
     from tpk.plugin.entry import CatalogEntry
-    from tpk.plugin.manager import HookManager
 
 logger = logging.getLogger(__name__)
 
 
-def load_autoloaded(catalog: Catalog, hooks: HookManager) -> None:
-    """Import and register what the environment asks for, and what installed distributions ask to load.
+def load_autoloaded(catalog: Catalog, *steps: Callable[[object], object]) -> None:
+    """Import what the environment asks for, and what installed distributions ask to load, and take it in.
 
     First come those in ``TPK_PLUGINS``, in that order, then those of the entry-point group ``tpk.plugins``, by name,
     unless ``TPK_DISABLE_AUTOLOAD`` is on.
+
+    Args:
+        catalog: knows the plugins.
+        steps: how a plugin is taken in; each is done for all plugins before the next one begins.
 
     Raises:
         PluginError: a plugin that ``TPK_PLUGINS`` names is missing or broken; or, with ``TPK_STRICT``, any is. Without
@@ -34,12 +37,11 @@ def load_autoloaded(catalog: Catalog, hooks: HookManager) -> None:
     for entry in [*required, *(each for each in others if each.status != "blocked" and each.target not in named)]:
         with _tolerated(catalog, entry, entry in required):
             loaded.append((entry, catalog.resolve("plugin", entry.name)))
-    # All hooks first, so that each plugin may implement those of any other.
-    for work in (hooks.add_specs_of, hooks.register):
+    for step in steps:
         for entry, plugin in loaded:
             if catalog.outcome(entry) != "failed":
                 with _tolerated(catalog, entry, entry in required):
-                    work(plugin)
+                    step(plugin)
 
 
 def _required(catalog: Catalog) -> list[CatalogEntry]:

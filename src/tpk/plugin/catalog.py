@@ -15,13 +15,11 @@ from typing import Any
 import attrs
 
 from tpk.errors import PluginError, PluginImportError, UnknownPluginError
-from tpk.plugin.blocking import blocked_entries
 from tpk.plugin.builtins import BUILTINS, builtin_entries
 from tpk.plugin.callback import Callback
 from tpk.plugin.creation import Use, create
-from tpk.plugin.entry import CatalogEntry
+from tpk.plugin.entry import CatalogEntry, blocked_entries, installed_entries
 from tpk.plugin.environment import names_in
-from tpk.plugin.installed import installed_entries
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,21 @@
-"""What the catalog knows of a plugin without importing it."""
+"""Entries of the catalog: what is known of a plugin without importing it, and where installed ones announce it."""
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
 import attrs
+
+from tpk.errors import UnknownPluginError
+from tpk.plugin.environment import names_in
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+logger = logging.getLogger(__name__)
 
 GROUPS = {
     "trainer": "tpk.trainers",
@@ -38,3 +51,54 @@ class CatalogEntry:
     def __str__(self) -> str:
         origin = f", from {self.distribution} {self.version}" if self.distribution else ""
         return f"{self.kind} {self.name!r} ({self.target}{origin})"
+
+
+def installed_entries(path: Sequence[str] | None = None) -> list[CatalogEntry]:
+    """Return what is announced in the entry-point groups of tpk, by kind and name.
+
+    Args:
+        path: the directories to look at; by default ``sys.path``.
+    """
+    # It takes 40 ms to import.
+    from importlib import metadata
+
+    distributions = metadata.distributions() if path is None else metadata.distributions(path=list(path))
+    found: dict[str, list[CatalogEntry]] = {}
+    for distribution in distributions:
+        try:
+            entries = list(_entries_of(distribution))
+        except Exception:
+            logger.warning("the metadata of %s cannot be read; skipped", distribution, exc_info=True)
+            continue
+        if entries:
+            # Python imports the first one on the path; another one of the same name is hidden by it.
+            found.setdefault(re.sub(r"[-_.]+", "-", entries[0].distribution).lower(), entries)
+    entries = [entry for entries in found.values() for entry in entries]
+    return sorted(entries, key=lambda entry: (entry.kind, entry.name, entry.distribution))
+
+
+def _entries_of(distribution: Distribution) -> Iterator[CatalogEntry]:
+    kinds = {group: kind for kind, group in GROUPS.items()}
+    for point in distribution.entry_points:
+        if point.group in kinds:
+            name, version = distribution.metadata["Name"], distribution.version
+            yield CatalogEntry(kinds[point.group], point.name, point.value, name, version)
+
+
+def blocked_entries(known: Iterable[CatalogEntry]) -> set[CatalogEntry]:
+    """Return those of `known` that ``TPK_BLOCK`` names, as ``name`` or as ``kind:name``.
+
+    Raises:
+        UnknownPluginError: it names something else: a name that blocks nothing is a slip.
+    """
+    known = list(known)
+    blocked: set[CatalogEntry] = set()
+    for item in names_in("TPK_BLOCK"):
+        matching = {entry for entry in known if item in (entry.name, f"{entry.kind}:{entry.name}")}
+        if not matching:
+            raise UnknownPluginError(
+                f"TPK_BLOCK names {item!r}, which is no plugin here: write a name that `tpk plugins` lists, "
+                f"or kind:name with one of the kinds {', '.join(GROUPS)}"
+            )
+        blocked |= matching
+    return blocked

@@ -86,7 +86,8 @@ class HookManager:
         """Register the plugins that no script names, unless that was done; see `load_autoloaded`."""
         if not self._is_autoloaded:
             self._is_autoloaded = True
-            load_autoloaded(get_catalog(), self)
+            # All hooks first, so that each plugin may implement those of any other.
+            load_autoloaded(get_catalog(), self.add_specs_of, self.register)
 
     def register(self, plugin: object, name: str | None = None) -> str:
         """Register one plugin, as `register_all` does; return its name.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from tpk.plugin.manager import HookManager
     from tpk.plugin.trainer import TrainerProtocol
 
 hookspec = pluggy.HookspecMarker("tpk")
@@ -24,14 +23,14 @@ class ConfigurationSpecs:
     """Before there is a trainer: for ``tpk.plugins`` only, since no callback is registered yet."""
 
     @hookspec
-    def tpk_add_hookspecs(self, hooks: HookManager) -> None:
+    def tpk_add_hookspecs(self, hooks: Any) -> None:
         """Add hooks of one's own, which the callbacks of a training may then implement.
 
         Called when the plugin is registered, before anything else is. A callback implements such a hook by a method of
         its name; it is called by ``trainer.hooks.hook.<name>(...)``, with keyword arguments.
 
         Args:
-            hooks: the hook manager of a training.
+            hooks: the `HookManager` of a training.
 
         Returns:
             Nothing; what is returned is not used.

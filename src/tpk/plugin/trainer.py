@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from tpk.plugin.manager import HookManager
+from typing import Any, Protocol
 
 
 class ProcessGroupProtocol(Protocol):
@@ -102,7 +99,7 @@ class TrainerProtocol(Protocol):
         sess: the raw `tf.compat.v1.Session`, from `before_train` on; running it triggers no hook.
         hooked_sess: the session whose `run` triggers the hooks of the step, from `before_train` on.
         progress: the counters, a `tpk.session.Progress`.
-        hooks: every plugin of the training, by its unique name, and what calls them.
+        hooks: the `HookManager`: every plugin of the training, by its unique name, and what calls them.
         monitors: where statistics are reported.
         input_source: where the data comes from, or None.
         run_dir: where the run keeps its files, or None.
@@ -121,7 +118,7 @@ class TrainerProtocol(Protocol):
     sess: Any
     hooked_sess: Any
     progress: Any
-    hooks: HookManager
+    hooks: Any
     input_source: Any
     run_dir: Path | None
     starting_epoch: int

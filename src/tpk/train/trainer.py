@@ -364,7 +364,7 @@ class Trainer:
         for plugin in self.hooks.plugins.values():
             if isinstance(plugin, Callback):
                 plugin.trainer = self
-        logger.debug("plugins of this training: %s", ", ".join(self.hooks.plugins))
+        logger.info("plugins: %s", ", ".join(self.hooks.plugins) or "none")
         with self.graph.as_default():
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -12,9 +13,43 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 
+logger = logging.getLogger(__name__)
+
 _SECONDS_AT_EXIT = 2.0
-_SECONDS_TO_CLOSE = 1.0
+_SECONDS_TO_CLOSE = 3.0
 _NAME = "tpk-close-session"
+
+
+class WorkerSession(tf.compat.v1.Session):  # type: ignore[misc]
+    """A session of a worker with parameter servers, in which a run may wait for a process that has died.
+
+    The arguments are those of `tf.compat.v1.Session`.
+
+    Example:
+        ```python
+        sess = WorkerSession(server.target, graph, config)
+        threading.Timer(60.0, sess.break_off).start()
+        sess.run(op)  # raises tf.errors.CancelledError after a minute
+        ```
+    """
+
+    def __init__(self, target: str, graph: Any, config: Any) -> None:
+        super().__init__(target, graph, config)
+        self._end: threading.Thread | None = None
+
+    def break_off(self) -> None:
+        """Make the run under way, and each one after it, fail with `tf.errors.CancelledError`; from any thread."""
+        if self._end is None and not self._closed:
+            self._end = abort(self)
+
+    def close(self) -> None:
+        """Close the session, whether it was broken off or not."""
+        self.break_off()
+        close_aborted(self)
+        if self._end is not None:
+            self._end.join(_SECONDS_TO_CLOSE)
+            if self._end.is_alive():
+                logger.info("TensorFlow does not close a session whose server is gone; it is left behind")
 
 
 def in_background(close: Callable[[], None]) -> threading.Thread:

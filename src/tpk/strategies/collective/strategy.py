@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.cluster.peers import Peers
+from tpk.cluster.heartbeat import Peers
 from tpk.cluster.server import start_server
 from tpk.cluster.spec import WORKER, Cluster, as_cluster, device_of
 from tpk.cluster.timeouts import Patience
@@ -17,8 +17,8 @@ from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.devices import Devices, add_cpu_devices, is_gpu
 from tpk.plugin import Callback, hookimpl
 from tpk.session.creator import NewSessionCreator, SessionCreator, default_session_config
+from tpk.strategies.cluster_process_group import CollectiveProcessGroup
 from tpk.strategies.collective.ops import COMPRESSIONS, Collectives
-from tpk.strategies.collective.process_group import CollectiveProcessGroup
 from tpk.strategies.multi_process import MultiProcessStrategy
 from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES

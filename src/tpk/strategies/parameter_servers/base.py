@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.cluster.given_server import cluster_of, given_server, wait_for_servers
-from tpk.cluster.presence import Presence
-from tpk.cluster.server import RunningServer, start_server
+from tpk.cluster.boards import Presence
+from tpk.cluster.server import RunningServer, cluster_of, given_server, start_server, wait_for_servers
+from tpk.cluster.sessions import WorkerSession
 from tpk.cluster.spec import PS, WORKER, device_of
 from tpk.cluster.timeouts import Patience
-from tpk.cluster.worker_session import WorkerSession
 from tpk.errors import PeerError, TrainerStateError, add_note
 from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.global_step import get_global_step_var

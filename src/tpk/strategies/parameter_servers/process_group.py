@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.cluster.presence import Presence, config_of_own_session
+from tpk.cluster.boards import Presence, config_of_own_session
 from tpk.cluster.server import RunningServer
+from tpk.cluster.sessions import WorkerSession
 from tpk.cluster.spec import PS, WORKER, Cluster, device_of
 from tpk.cluster.timeouts import Patience
-from tpk.cluster.worker_session import WorkerSession
 from tpk.errors import PeerError
 from tpk.strategies.process_group import ProcessGroup
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.cluster.attendance import Attendance
-from tpk.cluster.presence import SECONDS_BETWEEN_SIGNS, PresenceTable, config_of_own_session
+from tpk.cluster.boards import SECONDS_BETWEEN_SIGNS, PresenceTable, config_of_own_session
+from tpk.cluster.membership import Attendance
 from tpk.cluster.server import RunningServer
 from tpk.cluster.spec import Cluster
 from tpk.cluster.timeouts import Patience

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from tpk.cluster.reachability import is_listening
+from tpk.cluster.connections import is_listening
 from tpk.cluster.spec import WORKER, Cluster
 
 ALIVE, ENDED, LEFT, FAILED = "alive", "ended", "left", "failed"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.cluster.peers import Peers
+from tpk.cluster.heartbeat import Peers
 from tpk.cluster.sessions import close_shared
 from tpk.cluster.spec import WORKER, Cluster, device_of
 from tpk.cluster.worker_state import shared_config

@@ -8,12 +8,12 @@ import threading
 import pytest
 import tensorflow as tf
 
-from tpk.cluster import attendance as ps_attendance
-from tpk.cluster.attendance import ALIVE, ENDED, FAILED, LEFT, Attendance, Sign
-from tpk.cluster.given_server import cluster_of, wait_for_servers
-from tpk.cluster.reachability import wait_until_listening
+from tpk.cluster import membership as ps_attendance
+from tpk.cluster.connections import wait_until_listening
+from tpk.cluster.membership import ALIVE, ENDED, FAILED, LEFT, Attendance, Sign
+from tpk.cluster.server import cluster_of, wait_for_servers
+from tpk.cluster.sessions import WorkerSession
 from tpk.cluster.spec import Cluster
-from tpk.cluster.worker_session import WorkerSession
 from tpk.errors import ConfigError, PeerError
 from tpk.strategies.parameter_servers.replicated import DistributedReplicatedStrategy
 

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.cluster.attendance import ALIVE, ENDED, FAILED, LEFT, Attendance, Sign
-from tpk.cluster.connections import Connections
-from tpk.cluster.reachability import is_listening
+from tpk.cluster.connections import Connections, is_listening
+from tpk.cluster.membership import ALIVE, ENDED, FAILED, LEFT, Attendance, Sign
 from tpk.cluster.server import RunningServer
+from tpk.cluster.sessions import WorkerSession
 from tpk.cluster.spec import PS, Cluster, device_of
 from tpk.cluster.timeouts import Patience
-from tpk.cluster.worker_session import WorkerSession
 from tpk.errors import PeerError
 
 logger = logging.getLogger(__name__)

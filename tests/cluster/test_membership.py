@@ -1,161 +1,172 @@
-"""Who the processes of a training with parameter servers are, and what is known of them; no other process is needed."""
+"""What is known of the other processes of a training, and who of them is to blame; no other process is needed."""
 
 from __future__ import annotations
 
-import socket
-import threading
-
+import attrs
 import pytest
-import tensorflow as tf
 
-from tpk.cluster import membership as ps_attendance
-from tpk.cluster.connections import wait_until_listening
-from tpk.cluster.membership import ALIVE, ENDED, FAILED, LEFT, Attendance, Sign
-from tpk.cluster.server import cluster_of, wait_for_servers
-from tpk.cluster.sessions import WorkerSession
+from tpk.cluster.membership import LEFT, Membership, Wait, WorkerState
 from tpk.cluster.spec import Cluster
-from tpk.errors import ConfigError, PeerError
-from tpk.strategies.parameter_servers.replicated import DistributedReplicatedStrategy
+from tpk.cluster.timeouts import Timeouts
+from tpk.errors import MismatchError, PeerError
 
-v1 = tf.compat.v1
-
-CLUSTER = Cluster(workers=["10.0.0.1:1", "10.0.0.2:1"], ps=["10.0.0.3:1"], index=1)
-
-
-def server(jobs, job, index):
-    """A server of TensorFlow's that nobody starts."""
-    return v1.train.Server(tf.train.ClusterSpec(jobs), job_name=job, task_index=index, start=False)
-
-
-@pytest.fixture
-def address():
-    """One where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
-    return f"127.0.0.1:{port}"
-
-
-def test_a_server_tells_the_cluster(address):
-    cluster = Cluster(workers=["10.0.0.1:1", address], ps=["10.0.0.3:1"], index=1)
-    given = server({"worker": list(cluster.workers), "ps": list(cluster.ps)}, "worker", 1)
-    assert cluster_of(given) == cluster
-    strategy = DistributedReplicatedStrategy(2, given)
-    assert (strategy.rank, strategy.world_size, strategy.num_replicas, strategy.is_chief) == (1, 2, 2, False)
-
-
-def test_a_server_whose_cluster_has_other_jobs_is_an_error(address):
-    with pytest.raises(ConfigError, match="the cluster of the server has jobs 'chief'; expected 'worker'"):
-        cluster_of(server({"chief": [address], "ps": ["10.0.0.3:1"]}, "chief", 0))
-
-
-def test_a_cluster_without_parameter_servers_is_an_error():
-    with pytest.raises(ConfigError, match=r"has no parameter server.* `tpk launch -n 2 --ps 1 script\.py`"):
-        DistributedReplicatedStrategy(cluster=Cluster(workers=["127.0.0.1:1"]))
-
-
-@pytest.mark.parametrize("option", ["start_timeout", "timeout", "late_after", "patience"])
-def test_a_time_that_cannot_be_is_an_error(option):
-    with pytest.raises(ConfigError, match=f"{option}=0: expected a positive number of seconds"):
-        DistributedReplicatedStrategy(cluster=CLUSTER, **{option: 0})
-
-
-def test_a_parameter_server_is_no_chief():
-    strategy = DistributedReplicatedStrategy(cluster=Cluster(CLUSTER.workers, CLUSTER.ps, job="ps", index=0))
-    assert not strategy.is_chief
-
-
-def test_only_those_who_do_not_listen_are_named():
-    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_server(("127.0.0.1", 0)) as closed:
-        addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in (listening, closed)]
-        closed.close()
-        assert wait_until_listening(addresses, seconds=0.3) == addresses[1:]
-        cluster = Cluster(workers=["10.0.0.1:1"], ps=addresses)
-        with pytest.raises(PeerError, match=rf"parameter server 1 \({addresses[1]}\) did not start within 0\.3 s"):
-            wait_for_servers(cluster, 0.3)
+WORKERS = ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]
+SERVERS = ["10.0.0.9:1"]
+TIMEOUTS = Timeouts(start=300, heartbeat=60, late_warning=30, barrier=1800)
+RANK_1, RANK_2, SERVER = "rank 1 (10.0.0.2:1)", "rank 2 (10.0.0.3:1)", "parameter server 0 (10.0.0.9:1)"
+NO_COUNTS = {"step": 0, "gather": 0, "broadcast": 0, "synchronization": 0}
 
 
 class World:
-    """Two workers, a clock, and which addresses answer."""
+    """The process with rank 0, as the others see it, a clock, and which addresses refuse a connection."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self, ps=()):
         self.now = 0.0
-        self.listening = set(CLUSTER.workers)
-        monkeypatch.setattr(ps_attendance, "is_listening", lambda address: address in self.listening)
-        self.attendance = Attendance(CLUSTER, timeout=60, silence=3, clock=lambda: self.now)
+        self.refused = set()
+        self.cluster = Cluster(workers=WORKERS, ps=ps)
+        self.members = Membership(self.cluster, 1, TIMEOUTS, lambda: self.now, lambda address: address in self.refused)
+        self.states = [WorkerState.first(self.cluster, 1) for _ in WORKERS]
 
-    def note(self, *signs):
-        self.attendance.note([b"" if sign is None else sign.encode() for sign in signs])
+    def beat(self, *ranks, **changes):
+        """Let workers give a sign of life, and take note of the states of all."""
+        for rank in ranks:
+            state = self.states[rank]
+            self.states[rank] = attrs.evolve(state, beat=state.beat + 1, **changes)
+        self.members.note({rank: WorkerState.decode(state.encode()) for rank, state in enumerate(self.states)})
+
+    def wait(self, kind="step", number=1):
+        return Wait(kind, number, self.now)
 
 
 @pytest.fixture
-def world(monkeypatch):
-    return World(monkeypatch)
+def world():
+    world = World()
+    world.beat(1, 2)
+    return world
 
 
-def test_who_has_not_come_is_absent_and_no_failure(world):
-    world.note(Sign(ALIVE, 1), None)
-    world.now = 1000
-    world.note(Sign(ALIVE, 2), None)
-    assert world.attendance.absent == ["rank 1 (10.0.0.2:1)"]
-    assert world.attendance.failures() == []
-    assert not world.attendance.are_gone()
+def names(members):
+    return [each.name for each in members]
 
 
-def test_a_worker_that_is_silent_is_dead_once_it_does_not_listen_or_after_the_timeout(world):
-    world.note(Sign(ALIVE, 1), Sign(ALIVE, 1))
+def test_who_has_not_come_is_missing_and_no_failure():
+    world = World()
+    world.members.note({1: world.states[1]})
+    world.now = 299
+    assert names(world.members.check_start(299)) == [RANK_2]
+    assert world.members.to_blame() == []
+    with pytest.raises(PeerError, match=r"^rank 2 \(.*\) did not start within 300 s.*Timeouts\(start=<seconds>\)"):
+        world.members.check_start(301)
+
+
+def test_parameter_servers_are_missed_before_workers_which_only_they_know():
+    world = World(SERVERS)
+    assert names(world.members.missing()) == [SERVER]
+    world.members.hear(("ps", 0))
+    assert names(world.members.missing()) == [RANK_1, RANK_2]
+
+
+def test_a_worker_that_has_finished_fewer_trainings_is_missing_still():
+    world = World()
+    world.members = Membership(world.cluster, 2, TIMEOUTS, lambda: world.now)
+    world.beat(1, 2)
+    with pytest.raises(PeerError, match=r"rank 2 \(.*\) has finished fewer trainings than this process"):
+        world.members.check_start(301)
+
+
+def test_a_worker_of_another_cluster_is_an_error():
+    world = World()
+    other = WorkerState.first(Cluster(workers=WORKERS[:2]), 1)
+    world.members.note({1: other})
+    with pytest.raises(MismatchError, match=r"rank 1 .* belongs to another cluster"):
+        world.members.check_start(0)
+
+
+def test_a_worker_that_is_silent_is_gone_once_it_does_not_listen_or_after_the_timeout(world):
     world.now = 50
-    world.note(Sign(ALIVE, 2), Sign(ALIVE, 1))
-    assert world.attendance.failures() == []
-    world.listening.remove("10.0.0.2:1")
-    assert world.attendance.failures() == ["rank 1 (10.0.0.2:1) has died: nothing listens at its address any more"]
-    world.listening.add("10.0.0.2:1")
-    world.now = 61
-    world.note(Sign(ALIVE, 3), Sign(ALIVE, 1))
-    assert world.attendance.failures() == ["rank 1 (10.0.0.2:1) has given no sign of life for 61 s"]
+    world.beat(1)
+    assert world.members.to_blame() == []
+    world.refused.add(WORKERS[2])
+    world.beat(1)
+    assert world.members.to_blame() == [f"{RANK_2} is gone: nothing listens at its address any more"]
+    world.now = 111
+    world.beat()
+    (_, silent) = sorted(world.members.to_blame(), reverse=True)
+    assert silent.startswith(f"{RANK_1} has given no sign of life for 61 s")
+    assert world.members.staying() == []
 
 
 def test_who_gives_signs_lives_even_if_it_seems_not_to_listen(world):
-    world.listening.clear()
-    for count in range(5):
+    world.refused.update(WORKERS)
+    for _ in range(5):
         world.now += 2
-        world.note(Sign(ALIVE, count), Sign(ALIVE, count))
-        assert world.attendance.failures() == []
+        world.beat(1, 2)
+        assert world.members.to_blame() == []
+
+
+def test_an_old_state_on_another_board_is_no_sign_of_life(world):
+    old = world.states[1]
+    world.beat(1)
+    world.now = 2.5
+    world.members.note({1: old})
+    world.now = 3.5
+    world.refused.add(WORKERS[1])
+    world.members.note({1: old})
+    assert world.members.to_blame() == [f"{RANK_1} is gone: nothing listens at its address any more"]
+
+
+def test_another_process_at_the_address_of_one_that_has_not_left_is_no_member(world):
+    world.states[1] = WorkerState.first(world.cluster, 1)
+    world.beat(1)
+    assert world.members.to_blame() == [f"{RANK_1} is gone: another process has taken its place"]
 
 
 def test_who_fails_because_of_another_is_not_to_blame(world):
-    world.note(Sign(FAILED, 1, 7, "PeerError: rank 1", is_consequence=True), Sign(ALIVE, 1))
-    assert world.attendance.failures() == ["rank 0 (10.0.0.1:1) has failed: PeerError: rank 1"]
-    world.note(Sign(FAILED, 1, 7, "PeerError: rank 1", is_consequence=True), Sign(FAILED, 2, 7, "ValueError: x\ny"))
-    assert world.attendance.failures() == ["rank 1 (10.0.0.2:1) has failed: ValueError: x\ny"]
-    assert world.attendance.are_gone()
+    world.beat(1, phase=LEFT, failure="PeerError: rank 2 is gone", is_own_failure=False)
+    assert world.members.to_blame() == [f"{RANK_1} has ended its training since rank 2 is gone"]
+    world.beat(2, phase=LEFT, failure="ValueError: x")
+    assert world.members.to_blame() == [f"{RANK_2} has failed: ValueError: x"]
 
 
-def test_who_is_behind_and_who_has_ended(world):
-    world.note(Sign(LEFT, 5, step=9), Sign(ALIVE, 5, step=10))
-    assert world.attendance.ended_before(11) == ["rank 0 (10.0.0.1:1), at step 9"]
-    assert world.attendance.behind(11) == ["rank 1 (10.0.0.2:1), at step 10"]
-    assert (world.attendance.ended_before(9), world.attendance.behind(10)) == ([], [])
-    assert (world.attendance.has_left(0), world.attendance.has_left(1)) == (True, False)
-
-
-def test_who_has_ended_is_still_here_and_can_die(world):
-    world.note(Sign(ENDED, 5, step=9), Sign(LEFT, 5, step=10))
-    assert world.attendance.ended_before(10) == ["rank 0 (10.0.0.1:1), at step 9"]
-    assert not world.attendance.are_gone()
+def test_that_a_server_is_gone_is_the_fault_of_no_worker():
+    world = World(SERVERS)
+    world.members.hear(("ps", 0))
+    world.beat(1, 2)
     world.now = 61
-    assert world.attendance.failures() == ["rank 0 (10.0.0.1:1) has given no sign of life for 61 s"]
-    assert world.attendance.are_gone()
+    for job, index in (("worker", 1), ("ps", 0)):
+        world.members.doubt((job, index))
+    assert [blame.partition(" has given")[0] for blame in world.members.to_blame()] == [SERVER]
 
 
-def test_a_run_that_waits_in_vain_can_be_broken_off_and_the_session_be_closed():
-    local = v1.train.Server.create_local_server()
-    with tf.Graph().as_default() as graph:
-        never = tf.queue.FIFOQueue(1, [tf.float32]).dequeue()
-    sess = WorkerSession(local.target, graph, v1.ConfigProto())
-    threading.Timer(0.2, sess.break_off).start()
-    for _ in range(2):
-        with pytest.raises(tf.errors.CancelledError):
-            sess.run(never)
-    sess.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        sess.run(never)
+def test_who_has_left_before_it_came_where_others_wait_is_to_blame_and_nobody_else(world):
+    world.beat(1, phase=LEFT, counts={"step": 7})
+    assert world.members.to_blame(world.wait("step", 7)) == []
+    assert world.members.to_blame(world.wait("step", 8)) == [f"{RANK_1} has ended its training, after 7 steps"]
+    world.now = 1000
+    world.refused.update(WORKERS)
+    world.beat(2)
+    assert world.members.to_blame() == []
+    assert names(world.members.staying()) == [RANK_2]
+
+
+def test_who_is_late_is_waited_for_until_the_barrier_ends(world):
+    wait = world.wait("step", 3)
+    world.beat(1, counts={"step": 3})
+    world.beat(2, counts={"step": 2})
+    assert names(world.members.behind(wait)) == [RANK_2]
+    world.now = 1799
+    assert world.members.in_vain(wait, {**NO_COUNTS, "step": 3}) == []
+    world.now = 1801
+    assert world.members.in_vain(wait, {**NO_COUNTS, "step": 3}) == [
+        f"{RANK_2} lives, but has not come for 1801 s to step 3, where this process waits"
+    ]
+
+
+def test_who_waits_at_another_point_is_told_after_a_while(world):
+    wait = world.wait("step", 3)
+    world.beat(1, counts={"step": 3})
+    world.beat(2, counts={"step": 2, "gather": 1})
+    assert world.members.in_vain(wait, {**NO_COUNTS, "step": 3}) == []
+    world.now = 31
+    (reason,) = world.members.in_vain(wait, {**NO_COUNTS, "step": 3})
+    assert reason.startswith(f"{RANK_2} is at another point of the program: it waits in gather 1, and this process in")

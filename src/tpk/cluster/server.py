@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.cluster.connections import are_on_loopback, confine_to_loopback, wait_until_listening
+from tpk.cluster.connections import are_on_loopback, confine_to_loopback
 from tpk.cluster.spec import PS, WORKER, Cluster, as_cluster
-from tpk.errors import ConfigError, PeerError
+from tpk.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -106,23 +106,6 @@ def given_server(cluster: Cluster, server: Any) -> RunningServer:
     running = _given[server.target]
     running.trainings += 1
     return running
-
-
-def wait_for_servers(cluster: Cluster, seconds: float) -> None:
-    """Wait until all parameter servers listen.
-
-    TensorFlow would wait for them without an end.
-
-    Raises:
-        PeerError: if some do not after that time; it says which.
-    """
-    silent = wait_until_listening(cluster.ps, seconds)
-    if silent:
-        names = ", ".join(cluster.name_of(PS, cluster.ps.index(address)) for address in silent)
-        raise PeerError(
-            f"{names} did not start within {seconds:g} s. Start a process for each parameter server; see what became "
-            "of it, and whether its address can be reached from here; start_timeout=<seconds> gives it longer."
-        )
 
 
 def _start(cluster: Cluster, config: Any) -> str:

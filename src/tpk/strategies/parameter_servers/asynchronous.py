@@ -37,8 +37,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         caching_device: where the values that were fetched are kept during the step. Variables with a constraint are not
             kept, but fetched by each op that reads them.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``start_timeout``, ``timeout``, ``late_after``, ``patience`` and ``server_config``; see
-            `DistributedStrategy`.
+        options: ``timeouts`` and ``server_config``; see `DistributedStrategy`.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.

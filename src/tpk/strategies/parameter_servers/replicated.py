@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,6 +14,7 @@ from tpk.graph.variables import make_local, variable_name
 from tpk.plugin import Callback
 from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs
+from tpk.strategies.cluster_strategy import WatchSteps
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.parameter_servers.queues import StepQueues
 from tpk.strategies.replicated import POST_INIT_OPS_KEY, Synchronize, get_post_init_ops
@@ -21,9 +22,6 @@ from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_a
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 GraphKeys = tf.compat.v1.GraphKeys
 
@@ -50,8 +48,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
             `tf.compat.v1.train.Server`; None to look into the environment.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``start_timeout``, ``timeout``, ``late_after``, ``patience`` and ``server_config``; see
-            `DistributedStrategy`.
+        options: ``timeouts`` and ``server_config``; see `DistributedStrategy`.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.
@@ -95,7 +92,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
 
     def callbacks(self) -> list[Callback]:
         """Return what tells of failures elsewhere, and what gives all workers the same non-trainable variables."""
-        return [*super().callbacks(), WatchSteps(self), Synchronize(self.synchronize)]
+        return [WatchSteps(self), Synchronize(self.synchronize)]
 
     def complete_graph(self) -> None:
         """Make one op of the post-init ops that the graph has by now."""
@@ -104,7 +101,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     def after_restore(self, sess: Any) -> None:
         """Give the other workers the values of the chief's own variables, and all towers those of the global ones."""
         super().after_restore(sess)
-        with self.explained():
+        with self.heartbeat.explained():
             sess.run(self._make_alike)
 
     def synchronize(self, sess: Any) -> None:
@@ -218,24 +215,3 @@ def _global_variable(name: str, local: Any, of_model: bool) -> Any:
             tf.Variable.SaveSliceInfo(whole, part.full_shape, part.var_offset, part.var_shape)
         )
     return variable
-
-
-class WatchSteps(Callback):
-    """Says when this worker is in a step, in which it waits for the others."""
-
-    chief_only = False
-
-    def __init__(self, strategy: DistributedReplicatedStrategy) -> None:
-        self._strategy = strategy
-
-    def before_train(self, trainer: TrainerProtocol) -> None:
-        """Take what each step needs."""
-        self._begin, self._end = self._strategy.presence.begin_step, self._strategy.presence.end_step
-
-    def before_run(self, run_context: Any) -> None:
-        """A step begins."""
-        self._begin()
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """It is done."""
-        self._end()

@@ -1,4 +1,4 @@
-"""What a parameter server does: it keeps variables until the workers have left."""
+"""Service of a parameter server: it keeps variables until the workers have left."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import tensorflow as tf
-
-from tpk.cluster.boards import SECONDS_BETWEEN_SIGNS, PresenceTable, config_of_own_session
-from tpk.cluster.membership import Attendance
+from tpk.cluster.boards import TableBoard
+from tpk.cluster.membership import SECONDS_BETWEEN_BEATS, Membership
 from tpk.cluster.server import RunningServer
-from tpk.cluster.spec import Cluster
-from tpk.cluster.timeouts import Patience
+from tpk.cluster.spec import PS, Cluster
+from tpk.cluster.timeouts import Timeouts
 from tpk.errors import PeerError, Preempted
 
 logger = logging.getLogger(__name__)
@@ -24,7 +22,7 @@ logger = logging.getLogger(__name__)
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
 
 
-def serve_workers(cluster: Cluster, server: RunningServer, patience: Patience) -> None:
+def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:
     """Wait until all workers have come, and left.
 
     A signal that asks for the end takes effect only then: the workers, which get it as well, still need the variables
@@ -33,33 +31,27 @@ def serve_workers(cluster: Cluster, server: RunningServer, patience: Patience) -
     Args:
         cluster: the processes of the training; this one is a parameter server.
         server: TensorFlow's server of this process.
-        patience: how long to wait for workers, and for signs of them.
+        timeouts: how long workers are waited for, and signs of their life.
 
     Raises:
         PeerError: if a worker does not come, fails or dies; it says which.
         Preempted, KeyboardInterrupt: if a signal has come.
     """
-    with tf.Graph().as_default() as graph:
-        signs = PresenceTable(cluster.index, cluster.world_size, server.trainings).read
+    members = Membership(cluster, server.trainings, timeouts)
+    board = TableBoard(cluster, (PS, cluster.index), server.target, timeouts.heartbeat, server.trainings)
     pause = threading.Event()
     started_at = time.monotonic()
-    attendance = Attendance(cluster, patience.answer, silence=3 * SECONDS_BETWEEN_SIGNS)
     logger.info("%s serves %d workers", cluster.name_of(cluster.job, cluster.index), cluster.world_size)
-    with (
-        tf.compat.v1.Session(server.target, graph, config_of_own_session(cluster, cluster.index)) as sess,
-        _postponed_signals(),
-    ):
-        while not attendance.are_gone() or attendance.absent:
-            pause.wait(SECONDS_BETWEEN_SIGNS)
-            attendance.note(sess.run(signs))
+    with _postponed_signals():
+        while members.staying() or members.missing():
+            pause.wait(SECONDS_BETWEEN_BEATS)
+            members.note(board.read())
             # As long as there are workers, they find out by themselves who is missing, and leave then.
-            is_late = time.monotonic() - started_at > patience.start
-            if attendance.absent and is_late and attendance.are_gone():
-                names = ", ".join(attendance.absent)
-                raise PeerError(
-                    f"{names} did not start within {patience.start:g} s; start_timeout=<seconds> gives it longer."
-                )
-    failures = attendance.failures()
+            waited = time.monotonic() - started_at
+            if waited > timeouts.start and not members.staying():
+                members.check_start(waited)
+    board.close()
+    failures = members.to_blame()
     if failures:
         raise PeerError("; ".join(failures))
     logger.info("all workers have left")

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
-from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, record_variables
 from tpk.input_source.base import InputSource
@@ -19,7 +19,14 @@ from tpk.input_source.staging import StagingInput
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
 from tpk.strategies.base import GetInputs, Strategy
-from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn, pair_variables
+from tpk.strategies.towers import (
+    Tower,
+    build_on_multi_tower,
+    check_gradients_alike,
+    gradients_of_towers,
+    in_turn,
+    variables_by_name,
+)
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
@@ -110,7 +117,8 @@ class ReplicatedStrategy(Strategy):
         vs_names = ["", *(f"tower{index}" for index in range(1, len(self.devices)))]
         towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
         self.main_variables = towers[0].created
-        replicates = [pair_variables(towers[0], tower) for tower in towers[1:]]
+        main, *others = variables_by_name(towers)
+        replicates = [[(main[name], variable) for name, variable in own.items()] for own in others]
         optimizers = [self._optimizers(objective) for objective in objectives]
         gradients = [
             self._mean_gradients(objective, towers, own) for objective, own in zip(objectives, optimizers, strict=True)
@@ -130,10 +138,9 @@ class ReplicatedStrategy(Strategy):
 
         of_objectives = [[pair for pairs in rows for pair in pairs] for rows in gradients]
         ops = apply_in_groups(groups, of_objectives, apply)
-        main_state, *others = state
-        for pairs, own in zip(replicates, others, strict=True):
+        for pairs, own in zip(replicates, state[1:], strict=True):
             # Optimizers name their state as they like, but create it in one order.
-            pairs.extend(zip(main_state, own, strict=True))
+            pairs.extend(zip(state[0], own, strict=True))
         self._make_replicates(replicates)
         return ops
 
@@ -183,12 +190,7 @@ class ReplicatedStrategy(Strategy):
     def _mean_gradients(
         self, objective: Objective, towers: Sequence[Tower], optimizers: Sequence[Any]
     ) -> list[Gradients]:
-        rows: list[Gradients] = []
-        for index, (tower, optimizer) in enumerate(zip(towers, optimizers, strict=True)):
-            with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
-                variables = objective.select(tower.variables, tower.vs_name)
-                cost = objective.cost_in(tower.output)
-                rows.append(compute_gradients(optimizer, cost, variables))
+        rows = gradients_of_towers(objective, optimizers, towers)
         check_gradients_alike(towers, rows)
         with tf.name_scope("all_reduce"):
             means = all_reduce_mean(

@@ -146,9 +146,9 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         """
         if self.world_size > 1 and not isinstance(sess, SharedSession):
             raise ConfigError(
-                f"strategy 'collective' needs an own session on the server of this process, {self.server.target}; "
-                f"it got one on {tf.compat.as_text(sess.sess_str) or 'none'}. Give session_config=<ConfigProto> in "
-                "place of a session_creator."
+                f"strategy 'collective' needs a session on the server of this process, {self.server.target}, but there "
+                f"is one on {tf.compat.as_text(sess.sess_str) or 'none'}. Give session_config=<ConfigProto> in place "
+                "of a session_creator."
             )
         with self._waiting("broadcast", sess):
             super().after_restore(sess)

@@ -14,13 +14,17 @@ from tpk.cluster.spec import PS, WORKER, device_of
 from tpk.cluster.timeouts import Timeouts
 from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.global_step import get_global_step_var
+from tpk.graph.gradients import Gradients
+from tpk.graph.objective import Objective
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
 from tpk.plugin import Callback
+from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.cluster_strategy import ClusterStrategy, ExplainErrors
 from tpk.strategies.parameter_servers.placement import ServerPlacement, is_on_server, place_on_worker
 from tpk.strategies.parameter_servers.serving import serve_workers
+from tpk.strategies.towers import Tower, check_gradients_alike, gradients_of_towers
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +146,20 @@ class DistributedStrategy(ClusterStrategy):
         if self.is_chief:
             self.process_group.gather_object("the initial values", None)
         return sess
+
+    def mean_over_towers(self, objective: Objective, optimizer: Any, towers: Sequence[Tower]) -> Gradients:
+        """Return the means of the gradients of this worker's towers, with the variables of the first one.
+
+        They are computed here, so that only one gradient is sent for each variable.
+        """
+        rows = gradients_of_towers(objective, [optimizer] * len(towers), towers)
+        check_gradients_alike(towers, rows)
+        means = []
+        with tf.name_scope("average_gradients"):
+            for turn, pairs in enumerate(zip(*rows, strict=True)):
+                with tf.device(self.devices[turn % len(self.devices)]):
+                    means.append((mean_of([gradient for gradient, _ in pairs]), pairs[0][1]))
+        return means
 
     def begin_build(self) -> None:
         """Create what must be there before the towers are: the counter of this worker's steps is not shared."""

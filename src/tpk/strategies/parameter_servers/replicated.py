@@ -7,18 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.errors import TowerError
-from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, variable_name
 from tpk.plugin import Callback
-from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs
 from tpk.strategies.cluster_strategy import WatchSteps
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.parameter_servers.queues import StepQueues
 from tpk.strategies.replicated import POST_INIT_OPS_KEY, Synchronize, get_post_init_ops
-from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
+from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn, plain_name, variables_by_name
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
@@ -80,7 +78,10 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         with tf.compat.v1.device(self.placement):
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         gradients = [
-            self._mean_gradients(objective, optimizer, towers, shared)
+            [
+                (mean, shared[plain_name(towers[0], variable)])
+                for mean, variable in self.mean_over_towers(objective, optimizer, towers)
+            ]
             for objective, optimizer in zip(objectives, optimizers, strict=True)
         ]
 
@@ -114,15 +115,8 @@ class DistributedReplicatedStrategy(DistributedStrategy):
 
     def _share_trained_variables(self, towers: Sequence[Tower]) -> dict[str, Any]:
         """Create a global variable for each trainable one, and what copies it to the towers; return them by name."""
-        by_name = [{_plain_name(tower, each): each for each in tower.created} for tower in towers]
+        by_name = variables_by_name(towers)
         main = by_name[0]
-        for tower, own in zip(towers, by_name, strict=True):
-            differing = (own.keys() - main.keys()) | ({name for name in main if main[name].trainable} - own.keys())
-            if differing:
-                raise TowerError(
-                    f"the tower in {tower.vs_name!r} did not create the same variables as the first one: "
-                    f"{', '.join(sorted(differing))}. A tower function has to build the same model each time."
-                )
         of_model = {variable.name for variable in tf.compat.v1.get_collection(GraphKeys.MODEL_VARIABLES)}
         trained = {name: variable for name, variable in main.items() if variable.trainable}
         self._untrained = [variable for variable in main.values() if not variable.trainable]
@@ -139,25 +133,6 @@ class DistributedReplicatedStrategy(DistributedStrategy):
                 for op in self._copy(source, copies):
                     tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
         return shared
-
-    def _mean_gradients(
-        self, objective: Objective, optimizer: Any, towers: Sequence[Tower], shared: dict[str, Any]
-    ) -> Gradients:
-        """The means over the towers of this worker, with the global variables."""
-        rows: list[Gradients] = []
-        for index, tower in enumerate(towers):
-            with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
-                variables = objective.select(tower.variables, tower.vs_name)
-                cost = objective.cost_in(tower.output)
-                rows.append(compute_gradients(optimizer, cost, variables))
-        check_gradients_alike(towers, rows)
-        means = []
-        with tf.name_scope("average_gradients"):
-            for turn, pairs in enumerate(zip(*rows, strict=True)):
-                with tf.device(self.devices[turn % len(self.devices)]):
-                    mean = mean_of([gradient for gradient, _ in pairs])
-                means.append((mean, shared[_plain_name(towers[0], pairs[0][1])]))
-        return means
 
     def _apply_together(
         self, optimizer: Any, gradients: Gradients, name: str, towers: Sequence[Tower], costs: Sequence[Any]
@@ -190,11 +165,6 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         with tf.device(self.devices[0]):
             value = tf.identity(value)
         return [copy.assign(value, read_value=False) for copy in copies]
-
-
-def _plain_name(tower: Tower, variable: Any) -> str:
-    """What the user calls a variable of a tower."""
-    return variable_name(variable).removeprefix(f"{tower.vs_name}/")
 
 
 def _global_variable(name: str, local: Any, of_model: bool) -> Any:

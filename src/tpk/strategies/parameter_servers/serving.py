@@ -19,8 +19,6 @@ from tpk.errors import PeerError, Preempted
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
-
 
 def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:
     """Wait until all workers have come, and left.
@@ -72,7 +70,7 @@ def _postponed_signals() -> Iterator[None]:
         restore()
 
     if threading.current_thread() is threading.main_thread():
-        for signum in _SIGNALS:
+        for signum in Preempted.SIGNALS:
             if signal.getsignal(signum) in (signal.SIG_DFL, signal.default_int_handler):
                 replaced[signum] = signal.signal(signum, note)
     try:
@@ -80,4 +78,4 @@ def _postponed_signals() -> Iterator[None]:
     finally:
         restore()
     if arrived:
-        raise KeyboardInterrupt if arrived[0] == signal.SIGINT else Preempted(arrived[0])
+        raise Preempted.by(arrived[0])

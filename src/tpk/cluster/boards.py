@@ -13,7 +13,8 @@ from tpk.cluster.membership import Key, WorkerState
 from tpk.cluster.sessions import SharedSession
 from tpk.cluster.spec import PS, WORKER, Cluster, device_of
 
-_SECONDS_TO_ANSWER = 10.0
+SECONDS_TO_ANSWER = 10.0
+"""At most; so long a thread may be busy with a board whose process is dead."""
 
 
 class Board(Protocol):
@@ -48,7 +49,7 @@ class _SharedBoard:
         self.key = key
         self._cluster = cluster
         self._target = target
-        self._timeout = min(timeout, _SECONDS_TO_ANSWER)
+        self._timeout = min(timeout, SECONDS_TO_ANSWER)
         self._graph = tf.Graph()
         self._sess: SharedSession | None = None
         self._has_answered = False

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import attrs
 import tensorflow as tf
 
-from tpk.cluster.boards import Board, boards_of
+from tpk.cluster.boards import SECONDS_TO_ANSWER, Board, boards_of
 from tpk.cluster.connections import Connections
 from tpk.cluster.membership import (
     KINDS,
@@ -35,7 +35,7 @@ _REMOTE = re.compile(r"/job:(worker|ps)/replica:0/task:(\d+)")
 _FROM_ELSEWHERE = ("remote target", "Collective ops is aborted by", "Session::Close()", "Operation timed out")
 _CONNECTION_ERRORS = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
 _SECONDS_TO_FIND_OUT = 5.0
-_SECONDS_TO_LEAVE = 5.0
+_SECONDS_TO_CLOSE = 5.0
 
 
 class Heartbeat:
@@ -191,7 +191,8 @@ class Heartbeat:
         self._is_stopped.set()
         for event in self._beat_now.values():
             event.set()
-        end = time.monotonic() + _SECONDS_TO_LEAVE
+        # A process that ends while TensorFlow returns to one of them would be aborted.
+        end = time.monotonic() + min(self._timeouts.heartbeat, SECONDS_TO_ANSWER) + _SECONDS_TO_CLOSE
         for thread in self._threads:
             thread.join(max(end - time.monotonic(), 0))
 
@@ -214,7 +215,7 @@ class Heartbeat:
         while not is_last:
             # Where this worker is heard, there are last words.
             is_last = self._is_stopped.is_set()
-            if is_last and not is_written:
+            if is_last and (not is_written or board.key in [each.key for each in self.members.gone()]):
                 break
             try:
                 states = board.exchange(self._next_state())

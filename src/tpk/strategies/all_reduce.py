@@ -1,4 +1,4 @@
-"""The mean of gradients over towers, delivered to every tower.
+"""Mean of gradients over towers, delivered to every tower.
 
 Whatever the mode, each sum is computed once and copied to all towers, so all of them get the same bits and their
 replicas stay identical. Modes differ in what is added where, and what travels between devices:

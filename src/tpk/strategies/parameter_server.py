@@ -1,4 +1,4 @@
-"""Variables are shared by all towers; their gradients are averaged, and applied once."""
+"""Towers that share the variables: their gradients are averaged, and applied once."""
 
 from __future__ import annotations
 

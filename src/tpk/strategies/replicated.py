@@ -1,4 +1,4 @@
-"""Each device holds a whole replicate of the model; gradients are all-reduced, and each replicate applies them."""
+"""Replicates of the whole model, one on each device: gradients are all-reduced, and each replicate applies them."""
 
 from __future__ import annotations
 

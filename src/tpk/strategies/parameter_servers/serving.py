@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from tpk.cluster.boards import TableBoard
@@ -40,7 +40,7 @@ def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -
     pause = threading.Event()
     started_at = time.monotonic()
     logger.info("%s serves %d workers", cluster.name_of(cluster.job, cluster.index), cluster.world_size)
-    with _postponed_signals():
+    with closing(board), _postponed_signals():
         while members.staying() or members.missing():
             pause.wait(SECONDS_BETWEEN_BEATS)
             members.note(board.read())
@@ -48,7 +48,6 @@ def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -
             waited = time.monotonic() - started_at
             if waited > timeouts.start and not members.staying():
                 members.check_start(waited)
-    board.close()
     failures = members.to_blame()
     if failures:
         raise PeerError("; ".join(failures))

@@ -21,7 +21,6 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import is_gpu
-from tpk.graph.sums import sum_in_order
 from tpk.strategies.packs import pack, unpack
 
 Column = list[Any]

@@ -21,7 +21,7 @@ from tpk.strategies.cluster_process_group import ClusterProcessGroup
 from tpk.strategies.process_group import ProcessGroup, SingleProcess
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +128,21 @@ class ClusterStrategy(Strategy):
         if heartbeat is not None:
             heartbeat.leave(sys.exc_info()[1])
 
+    @hookimpl(trylast=True)  # What the input knows of its own failure comes before what others may have to do with it.
+    def translate_error(self, error: BaseException) -> BaseException | None:
+        """Return the error that names who is to blame, if it is another process."""
+        if self._heartbeat is None:
+            return None
+        if isinstance(error, tf.errors.OutOfRangeError):
+            self._heartbeat.take_back()
+        return self._heartbeat.explain(error)
+
+    def after_train(self, trainer: TrainerProtocol) -> None:
+        """Add to an error by which the training ends that another process has failed before."""
+        known = None if self._heartbeat is None else self._heartbeat.failure
+        if known is not None and trainer.failure is not None and not isinstance(trainer.failure, PeerError):
+            add_note(trainer.failure, f"another process has failed before: {known}")
+
     def session_creator(self, config: Any) -> SessionCreator:
         """Return what creates the session, on TensorFlow's server of this process."""
         return _SharedSessionCreator(self, config)
@@ -164,35 +179,21 @@ class _SharedSessionCreator(SessionCreator):
         return self._strategy.create_session(graph, self._config)
 
 
-class ExplainErrors(Callback):
-    """Says which other process it was by which a step has failed."""
+class WatchSteps(Callback):
+    """Says when this process is in a step, in which it waits for the others.
+
+    Args:
+        heartbeat: is told.
+    """
 
     chief_only = False
 
-    def __init__(self, strategy: ClusterStrategy) -> None:
-        self._strategy = strategy
+    def __init__(self, heartbeat: Heartbeat) -> None:
+        self._begin, self._end = heartbeat.begin, heartbeat.end
 
-    def translate_error(self, error: Exception) -> Exception | None:
-        """Return the error that names who is to blame, if it is another process."""
-        if isinstance(error, tf.errors.OutOfRangeError):
-            self._strategy.heartbeat.take_back()
-        return self._strategy.heartbeat.explain(error)
-
-    @hookimpl(tryfirst=True)
-    def after_train(self, trainer: Trainer) -> None:
-        """Add to an error by which the training ends that another process has failed before."""
-        known = self._strategy.heartbeat.failure
-        if known is not None and trainer.failure is not None and not isinstance(trainer.failure, PeerError):
-            add_note(trainer.failure, f"another process has failed before: {known}")
-
-
-class WatchSteps(ExplainErrors):
-    """Says also when this process is in a step, in which it waits for the others."""
-
-    def before_train(self, trainer: Trainer) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
         """Take what each step needs."""
-        heartbeat = self._strategy.heartbeat
-        self._sess, self._begin, self._end = trainer.sess, heartbeat.begin, heartbeat.end
+        self._sess = trainer.sess
 
     def before_run(self, run_context: Any) -> None:
         """A step begins."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, record_variables
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
-from tpk.plugin import Callback, hookimpl
 from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
 from tpk.strategies.base import GetInputs, Strategy
 from tpk.strategies.towers import (
@@ -144,9 +143,9 @@ class ReplicatedStrategy(Strategy):
         self._make_replicates(replicates)
         return ops
 
-    def callbacks(self) -> list[Callback]:
-        """Return what synchronizes the non-trainable variables at the end of each epoch."""
-        return [Synchronize(self.synchronize)] if self.num_replicas * self.world_size > 1 else []
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+        """Synchronize the non-trainable variables at the end of each epoch, before anybody uses them."""
+        self.synchronize(trainer.sess)
 
     def replicate_variables(self) -> list[Any]:
         """Return the other towers' non-trainable variables, if they become part of the mean which the first one gets.
@@ -230,21 +229,3 @@ def _average(replicates: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
 
 def _is_averaged(variable: Any) -> bool:
     return not variable.trainable and variable.dtype.base_dtype.is_floating
-
-
-class Synchronize(Callback):
-    """Synchronizes the non-trainable variables at the end of each epoch, before anybody uses them.
-
-    Args:
-        synchronize: does it, given the raw session.
-    """
-
-    chief_only = False
-
-    def __init__(self, synchronize: Callable[[Any], None]) -> None:
-        self._synchronize = synchronize
-
-    @hookimpl(tryfirst=True)
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Do it."""
-        self._synchronize(trainer.sess)

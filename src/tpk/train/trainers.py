@@ -125,7 +125,7 @@ class DistributedReplicatedTrainer(SingleCostTrainer):
     def __init__(
         self, devices: Devices = None, cluster: Any = None, precision: str = "float32", xla: bool = False
     ) -> None:
-        super().__init__(DistributedReplicatedStrategy(devices, cluster), precision, xla)
+        super().__init__(use("distributed_replicated", devices=devices, cluster=cluster), precision, xla)
 
 
 class DistributedParameterServerTrainer(SingleCostTrainer):
@@ -140,4 +140,4 @@ class DistributedParameterServerTrainer(SingleCostTrainer):
     def __init__(
         self, devices: Devices = None, cluster: Any = None, precision: str = "float32", xla: bool = False
     ) -> None:
-        super().__init__(DistributedParameterServerStrategy(devices, cluster), precision, xla)
+        super().__init__(use("distributed_parameter_server", devices=devices, cluster=cluster), precision, xla)

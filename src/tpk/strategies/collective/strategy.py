@@ -164,7 +164,7 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
 
     def callbacks(self) -> list[Callback]:
         """Return also the callback that watches over the steps."""
-        watch: list[Callback] = [WatchSteps(self)] if self.world_size > 1 else []
+        watch: list[Callback] = [WatchSteps(self.heartbeat)] if self.world_size > 1 else []
         return [*watch, *super().callbacks()]
 
     def _waiting(self, kind: str, sess: Any) -> AbstractContextManager[None]:

@@ -19,9 +19,8 @@ from tpk.graph.objective import Objective
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
-from tpk.plugin import Callback
 from tpk.strategies.all_reduce import mean_of
-from tpk.strategies.cluster_strategy import ClusterStrategy, ExplainErrors
+from tpk.strategies.cluster_strategy import ClusterStrategy
 from tpk.strategies.parameter_servers.placement import ServerPlacement, is_on_server, place_on_worker
 from tpk.strategies.parameter_servers.serving import serve_workers
 from tpk.strategies.towers import Tower, check_gradients_alike, gradients_of_towers
@@ -98,10 +97,6 @@ class DistributedStrategy(ClusterStrategy):
         if isinstance(source, StagingInput):
             source.place_on(self.devices)
         return source
-
-    def callbacks(self) -> list[Callback]:
-        """Return what tells by which other process a step has failed."""
-        return [ExplainErrors(self)]
 
     def after_restore(self, sess: Any) -> None:
         """Give the other workers the values that the chief's own variables have."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -15,11 +15,14 @@ from tpk.strategies.base import GetInputs
 from tpk.strategies.cluster_strategy import WatchSteps
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.parameter_servers.queues import StepQueues
-from tpk.strategies.replicated import POST_INIT_OPS_KEY, Synchronize, get_post_init_ops
+from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
 from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn, plain_name, variables_by_name
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
 
 GraphKeys = tf.compat.v1.GraphKeys
 
@@ -92,8 +95,12 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         return apply_in_groups(groups, gradients, apply)
 
     def callbacks(self) -> list[Callback]:
-        """Return what tells of failures elsewhere, and what gives all workers the same non-trainable variables."""
-        return [WatchSteps(self), Synchronize(self.synchronize)]
+        """Return what tells that the others are waited for."""
+        return [WatchSteps(self.heartbeat)]
+
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+        """Give all workers the same non-trainable variables, before anybody uses them."""
+        self.synchronize(trainer.sess)
 
     def complete_graph(self) -> None:
         """Make one op of the post-init ops that the graph has by now."""

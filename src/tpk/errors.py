@@ -7,6 +7,8 @@ named thing, what was expected, and what to do about it.
 
 from __future__ import annotations
 
+import signal
+
 __all__ = [
     "CheckpointError",
     "ConfigError",
@@ -127,11 +129,19 @@ class Preempted(SystemExit):
 
     Attributes:
         signum: the number of the signal.
+        SIGNALS: those that ask a process to end in good order; it ends at once if one comes again.
     """
+
+    SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
         self.signum = signum
+
+    @classmethod
+    def by(cls, signum: int) -> BaseException:
+        """Return what a process raises that a signal has ended: after SIGINT, what Python always raises."""
+        return KeyboardInterrupt() if signum == signal.SIGINT else cls(signum)
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tpk.cluster.connections import Connections, are_on_loopback, confine_to_loopback
+from tpk.cluster.connections import Connections, are_on_loopback, confine_to_loopback, is_refused
 
 
 @pytest.fixture
@@ -88,3 +88,10 @@ def test_a_port_that_is_confined_is_still_reached_by_loopback(listener):
         assert confine_to_loopback(listener)
         before.sendall(b"x")
         connect("127.0.0.1", listener).close()
+
+
+def test_only_an_address_where_nobody_listens_is_refused():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert not is_refused(address)
+    assert is_refused(address)

@@ -14,8 +14,10 @@ STRATEGIES = [tpk.CollectiveStrategy, tpk.DistributedReplicatedStrategy, tpk.Dis
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("option", ["start_timeout", "timeout", "late_after", "patience"])
+@pytest.mark.parametrize("option", ["start", "heartbeat", "late_warning", "barrier"])
 @pytest.mark.parametrize("value", [0, -1.0, "60", True])
 def test_a_time_that_cannot_be_is_an_error_that_names_the_option(strategy, option, value):
-    with pytest.raises(tpk.ConfigError, match=re.escape(f"{option}={value!r}: expected a positive number of seconds")):
-        strategy(cluster=CLUSTER, **{option: value})
+    with pytest.raises(
+        tpk.ConfigError, match=re.escape(f"Timeouts({option}={value!r}): expected a positive number of seconds")
+    ):
+        strategy(cluster=CLUSTER, timeouts={option: value})

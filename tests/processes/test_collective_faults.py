@@ -13,7 +13,7 @@ import pytest
 import tpk
 from tpk.strategies.collective.strategy import CollectiveStrategy
 
-QUICK = {"timeout": 10.0, "start_timeout": 60.0}
+QUICK = {"timeouts": tpk.Timeouts(heartbeat=10.0, start=60.0)}
 
 
 def assert_ended_by_peer_error(outcome, *words):
@@ -46,7 +46,7 @@ def test_a_process_that_does_not_answer_counts_as_dead(launch):
     running = launch(trainings.train_forever, args=(None, 1, 3, QUICK), timeout=100)
     running.workers[1].wait_for("step 5")
     running.workers[1].send(signal.SIGSTOP)
-    assert_ended_by_peer_error(running.workers[0].wait(), "rank 1", "has not answered")
+    assert_ended_by_peer_error(running.workers[0].wait(), "rank 1", "has given no sign of life")
     running.workers[1].send(signal.SIGKILL)
     running.workers[1].send(signal.SIGCONT)
     running.wait()
@@ -68,7 +68,7 @@ def test_who_waits_in_an_exchange_for_a_chief_that_does_not_answer_is_freed(laun
     running = launch(gather_in_each_step, timeout=100)
     chief, other = running.workers
     chief.wait_for("step 3")
-    assert_ended_by_peer_error(other.wait(), "rank 0", "has not answered")
+    assert_ended_by_peer_error(other.wait(), "rank 0", "has given no sign of life")
     chief.kill()
 
 
@@ -80,7 +80,7 @@ def test_the_error_of_one_is_told_by_the_others(launch):
 
 def test_one_that_is_late_is_reported_and_waited_for(launch):
     def run():
-        strategy = tpk.use("collective", late_after=0.3)
+        strategy = tpk.use("collective", timeouts={"late_warning": 0.3})
         trainings.train(
             trainings.batches(16), 8, callbacks=[trainings.Steps(1, 3, trainings.hold_up)], strategy=strategy
         )
@@ -93,7 +93,7 @@ def test_one_that_is_late_is_reported_and_waited_for(launch):
 
 def test_one_that_is_too_late_is_waited_for_no_longer(launch):
     def run(act):
-        strategy = tpk.use("collective", patience=1.0, timeout=10.0)
+        strategy = tpk.use("collective", timeouts={"barrier": 1.0, "late_warning": 0.5, "heartbeat": 10.0})
         callbacks = [trainings.Steps(1, 3, act)]
         trainings.train(trainings.batches(16), 8, callbacks=callbacks, strategy=strategy)
 
@@ -104,7 +104,7 @@ def test_one_that_is_too_late_is_waited_for_no_longer(launch):
 
 
 def test_one_that_never_starts_is_named(launch):
-    options = {"start_timeout": 2.0}
+    options = {"timeouts": {"start": 2.0}}
     running = launch(trainings.train_forever, args=(None, 1, 3, options), start=[0], timeout=100)
     (outcome,) = running.wait()
     assert_ended_by_peer_error(outcome, "rank 1", "did not start within 2 s")

@@ -18,7 +18,7 @@ from tpk.strategies.collective.strategy import CollectiveStrategy
 
 v1 = tf.compat.v1
 
-QUICK = {"timeout": 5.0, "start_timeout": 30.0}
+QUICK = {"timeouts": tpk.Timeouts(heartbeat=5.0, start=30.0)}
 
 
 class Linear(tpk.ModelDesc):
@@ -166,7 +166,7 @@ def test_two_processes_then_one_then_two_go_on(launch, tmp_path):
 def test_data_of_different_length_ends_all_processes_by_an_error_that_says_so(launch, short):
     def run():
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-        strategy = CollectiveStrategy(shard_data=False, late_after=2.0, **QUICK)
+        strategy = CollectiveStrategy(shard_data=False, timeouts={"heartbeat": 5, "start": 30, "late_warning": 2})
         data = tpk.FeedInput(batches(7 if strategy.rank == short else 50), infinite=False)
         train(strategy, data=data, steps_per_epoch=100)
 

@@ -25,13 +25,13 @@ def enter_host(hosts, cluster):
 
 def train_collectively(hosts, cluster):
     enter_host(hosts, cluster)
-    collective_trainings.train_forever(options={"timeout": TIMEOUT, "start_timeout": 30.0})
+    collective_trainings.train_forever(options={"timeouts": {"heartbeat": TIMEOUT, "start": 30.0}})
 
 
 def train_with_servers(hosts, cluster):
     enter_host(hosts, cluster)
 
-    strategy = distributed_trainings.STRATEGIES["replicated"](timeout=TIMEOUT, start_timeout=30.0)
+    strategy = distributed_trainings.STRATEGIES["replicated"](timeouts={"heartbeat": TIMEOUT, "start": 30.0})
     callbacks = [collective_trainings.Steps()]
     distributed_trainings.train(strategy, distributed_trainings.batches(4), steps=10**9, callbacks=callbacks)
 

@@ -10,7 +10,7 @@ import tpk
 
 
 def train_by_themselves(data, devices=1, **options):
-    return train(STRATEGIES["parameter_server"](devices, start_timeout=60, timeout=20), data, **options)
+    return train(STRATEGIES["parameter_server"](devices, timeouts={"start": 60, "heartbeat": 20}), data, **options)
 
 
 def test_one_worker_with_two_devices_equals_one_on_the_concatenation(launch):

@@ -11,7 +11,7 @@ import tpk
 
 
 def train_in_step(data, devices=1, **options):
-    return train(STRATEGIES["replicated"](devices, start_timeout=60, timeout=20), data, **options)
+    return train(STRATEGIES["replicated"](devices, timeouts={"start": 60, "heartbeat": 20}), data, **options)
 
 
 def alone(data, count, **options):

@@ -15,7 +15,7 @@ STEPS = 12
 def strategy_of(name):
     if name == "collective":
         return tpk.use(name, devices=2)
-    return STRATEGIES[name.removeprefix("distributed_")](2, start_timeout=60, timeout=20)
+    return STRATEGIES[name.removeprefix("distributed_")](2, timeouts={"start": 60, "heartbeat": 20})
 
 
 class Values(tpk.Callback):

@@ -184,7 +184,7 @@ def test_a_call_that_never_returns_is_left_behind_with_a_warning(caplog):
         entered.set()
         release.wait()
 
-    workers = Workers([hang], patience=0.01)
+    workers = Workers([hang], timeout=0.01)
     workers.resume()
     entered.wait(10)
     workers.stop()

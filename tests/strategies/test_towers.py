@@ -6,7 +6,7 @@ import tensorflow as tf
 import tpk
 from tpk import layers
 from tpk.errors import TowerError
-from tpk.strategies.towers import build_on_multi_tower, check_gradients_alike, in_turn, pair_variables
+from tpk.strategies.towers import build_on_multi_tower, check_gradients_alike, in_turn, variables_by_name
 from tpk.tower.context import get_current_tower_context
 
 v1 = tf.compat.v1
@@ -145,7 +145,7 @@ def test_each_tower_takes_its_datapoint_after_the_one_before(graph):
     assert {tensor.device for row in (first, second, third) for tensor in row} == {"/device:CPU:0"}
 
 
-def test_variables_pair_by_their_names_inside_the_tower():
+def test_variables_go_by_their_names_inside_the_tower():
     def build():
         if get_current_tower_context().index == 0:
             v1.get_variable("average_of_a_summary", [], trainable=False)
@@ -154,9 +154,10 @@ def test_variables_pair_by_their_names_inside_the_tower():
         if get_current_tower_context().index == 1:
             v1.get_variable("b", [])
 
-    main, other = build_on_multi_tower(DEVICES[:2], build, ["", "tower1"])
-    pairs = [(of_main.op.name, own.op.name) for of_main, own in pair_variables(main, other)]
-    assert pairs == [("a", "tower1/a"), ("b", "tower1/b")]
+    main, other = variables_by_name(build_on_multi_tower(DEVICES[:2], build, ["", "tower1"]))
+    assert {name: variable.op.name for name, variable in other.items()} == {"a": "tower1/a", "b": "tower1/b"}
+    assert {name: variable.op.name for name, variable in main.items()} == {name: name for name in main}
+    assert set(main) == {"average_of_a_summary", "a", "b"}
 
 
 def test_no_variable_is_called_by_the_name_scope_of_its_tower():
@@ -173,7 +174,7 @@ def test_no_variable_is_called_by_the_name_scope_of_its_tower():
     main, other = build_on_multi_tower(DEVICES[:2], build, ["", "tower1"])
     assert names(main.created) == expected
     assert names(other.created) == [f"tower1/{name}" for name in expected]
-    assert pair_variables(main, other) == list(zip(main.created, other.created, strict=True))
+    assert [list(own) for own in variables_by_name([main, other])] == [expected, expected]
 
 
 def test_what_is_not_trained_has_no_scope_in_the_first_tower():
@@ -188,16 +189,16 @@ def test_what_is_not_trained_has_no_scope_in_the_first_tower():
 
 
 @pytest.mark.parametrize(("of_first", "of_second"), [(["a", "b"], ["a", "c"]), (["a", "b", "c"], ["a"])])
-def test_towers_with_other_variables_do_not_pair(of_first, of_second):
+def test_towers_with_other_variables_are_an_error(of_first, of_second):
     def build():
         for name in (of_first, of_second)[get_current_tower_context().index]:
             v1.get_variable(name, [])
 
-    main, other = build_on_multi_tower(DEVICES[:2], build, ["", "tower1"])
+    towers = build_on_multi_tower(DEVICES[:2], build, ["", "tower1"])
     with pytest.raises(
         TowerError, match=r"'tower1' did not create the same variables as the first one: b, c\. A tower"
     ):
-        pair_variables(main, other)
+        variables_by_name(towers)
 
 
 @pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])

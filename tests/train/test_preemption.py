@@ -14,7 +14,6 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.train.preemption import SIGNALS
 
 v1 = tf.compat.v1
 
@@ -48,7 +47,7 @@ def state(run_dir, step):
 
 
 def handlers():
-    return [signal.getsignal(signum) for signum in SIGNALS]
+    return [signal.getsignal(signum) for signum in tpk.Preempted.SIGNALS]
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])

@@ -10,11 +10,16 @@ from pathlib import Path
 import attrs
 import pytest
 from tpk_horovod import build
+from tpk_horovod.build_machine import (
+    BuildError,
+    InstalledTensorFlow,
+    Options,
+    cache_key,
+    find_tools,
+    installed_tensorflow,
+)
 from tpk_horovod.build_proof import prove
-from tpk_horovod.build_sources import leave_out_xla, missing_header, spare_distutils
-from tpk_horovod.build_target import BuildError, InstalledTensorFlow, Options, cache_key, installed_tensorflow
-from tpk_horovod.build_tools import find_tools
-from tpk_horovod.build_wheel import BuildPlace, build_wheel, keep
+from tpk_horovod.build_wheel import BuildPlace, build_wheel, keep, leave_out_xla, missing_header, spare_distutils
 
 TENSORFLOW = InstalledTensorFlow("2.21.0", "/include", ("-D_GLIBCXX_USE_CXX11_ABI=1", "--std=c++17"), cuda=False)
 GLOO = Options()

@@ -78,7 +78,7 @@ def test_one_that_never_starts_is_named(processes):
 
 
 def test_a_chief_that_never_starts_is_an_error(monkeypatch):
-    strategy = HorovodStrategy(timeout=2, cluster=_cluster(index=1))
+    strategy = HorovodStrategy(timeouts={"start": 2}, cluster=_cluster(index=1))
     with pytest.raises(PeerError, match=r"the chief does not answer at 127\.0\.0\.1"):
         strategy.join()
     strategy.leave()

@@ -18,8 +18,6 @@ from tpk.cluster.spec import Cluster
     [
         {"compression": "fp8"},
         {"op": "sum"},
-        {"timeout": 0},
-        {"timeout": True},
         {"fusion_bytes": -1},
         {"fusion_bytes": 1.5},
     ],
@@ -28,6 +26,11 @@ def test_wrong_options_are_errors_that_name_them(options):
     (name,) = options
     with pytest.raises(tpk.ConfigError, match=f"horovod: {name}="):
         HorovodStrategy(**options)
+
+
+def test_a_timeout_that_cannot_be_is_an_error():
+    with pytest.raises(tpk.ConfigError, match=r"Timeouts\(barrier=0\): expected a positive number of seconds"):
+        HorovodStrategy(timeouts={"barrier": 0})
 
 
 def test_without_horovod_the_error_has_the_command_that_builds_it(monkeypatch):

@@ -108,15 +108,20 @@ def train(strategy, points, optimizer="sgd", rows=False, **options):
     return variables.values
 
 
+def waits(seconds):
+    """Timeouts of that many seconds; who is late is reported before."""
+    return tpk.Timeouts(start=seconds, heartbeat=seconds, late_warning=seconds / 3, barrier=seconds)
+
+
 def horovod(**options):
-    return tpk.use("horovod", **{"timeout": 60, **options})
+    return tpk.use("horovod", **{"timeouts": waits(60), **options})
 
 
 def train_many_ways():
     """Train in several ways, one after the other, in the same processes."""
     points = datapoints(4 * STEPS)
     results = {name: train(horovod(devices=2), points, name, steps_per_epoch=STEPS) for name in OPTIMIZERS}
-    fp16 = tpk.use("HorovodTrainer", devices=2, compression="fp16", timeout=60)
+    fp16 = tpk.use("HorovodTrainer", devices=2, compression="fp16", timeouts=waits(60))
     results["fp16"] = train(fp16, points, steps_per_epoch=STEPS)
     results["sparse"] = train(
         horovod(devices=2), datapoints(4 * STEPS, rows=True), "momentum", rows=True, steps_per_epoch=STEPS
@@ -144,7 +149,7 @@ def train_two_objectives(strategy, points):
 
 def operations():
     """Broadcast, reduce and gather objects, without a training around it."""
-    strategy = HorovodStrategy(timeout=60)
+    strategy = HorovodStrategy(timeouts=waits(60))
     strategy.join()
     rank = strategy.rank
     exchanged = [strategy.process_group.gather_object("numbers", "x" * 1000 * size * rank) for size in (0, 1, 100)]
@@ -200,13 +205,13 @@ def kill_one(rank):
 def freeze_one(rank, timeout):
     """One process stops, and is not dead."""
     act = Act(int(rank), 5, lambda: os.kill(os.getpid(), signal.SIGSTOP))
-    train(horovod(timeout=float(timeout)), datapoints(8), steps_per_epoch=1000, callbacks=[act])
+    train(horovod(timeouts=waits(float(timeout))), datapoints(8), steps_per_epoch=1000, callbacks=[act])
 
 
 def delay_one(rank, timeout):
     """One process does something else until the test ends it."""
     act = Act(int(rank), 5, lambda: sys.stdin.readline())
-    train(horovod(timeout=float(timeout)), datapoints(8), steps_per_epoch=1000, callbacks=[act])
+    train(horovod(timeouts=waits(float(timeout))), datapoints(8), steps_per_epoch=1000, callbacks=[act])
 
 
 def differ():
@@ -222,7 +227,7 @@ def differ_in_options():
 
 
 def start_only():
-    train(horovod(timeout=3), datapoints(8), steps_per_epoch=10)
+    train(horovod(timeouts=waits(3)), datapoints(8), steps_per_epoch=10)
 
 
 def train_to_checkpoint(epochs):

@@ -1,1 +1,2 @@
 from .spec import Cluster as Cluster
+from .timeouts import Timeouts as Timeouts

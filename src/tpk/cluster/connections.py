@@ -1,4 +1,8 @@
-"""The TCP connections of this process to others, which it can end when nobody answers there."""
+"""TCP connections of this process: who listens elsewhere, who may come here, and the end of those that nobody answers.
+
+Without it, a training whose network is cut would wait for a quarter of an hour until the kernel gives a connection up,
+and TensorFlow's server on loopback could be reached, and made to run code, from other hosts.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +45,26 @@ class Connections:
                     held.shutdown(socket.SHUT_RDWR)
                     count += 1
         return count
+
+
+def check_listening(address: str, seconds: float = 2.0) -> None:
+    """Raise an `OSError` if nothing listens at ``"host:port"``, or nobody answers there in time.
+
+    TensorFlow would wait for it without an end.
+    """
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+
+
+def is_refused(address: str) -> bool:
+    """Whether a host answers that nothing listens at ``"host:port"``; not so if there is no answer at all."""
+    try:
+        check_listening(address)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def are_on_loopback(addresses: Iterable[str]) -> bool:

@@ -11,13 +11,14 @@ import attrs
 import tensorflow as tf
 
 from tpk.cluster.connections import are_on_loopback, confine_to_loopback
-from tpk.cluster.spec import Cluster
+from tpk.cluster.spec import PS, WORKER, Cluster, as_cluster
 from tpk.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _running: RunningServer | None = None
+_given: dict[str, RunningServer] = {}
 
 
 @attrs.define
@@ -72,6 +73,41 @@ def start_server(cluster: Cluster, config: Any) -> RunningServer:
         return _running
 
 
+def cluster_of(value: Any) -> Cluster:
+    """Return the cluster that the option of a strategy with parameter servers means.
+
+    Args:
+        value: what `as_cluster` takes, or a `tf.compat.v1.train.Server`.
+
+    Raises:
+        ConfigError: if it describes no cluster, or one without parameter servers.
+    """
+    cluster = _cluster_of_server(value) if isinstance(value, tf.compat.v1.train.Server) else as_cluster(value)
+    if not cluster.ps:
+        raise ConfigError(
+            "the cluster has no parameter server, but this strategy keeps variables there. Start the processes with "
+            "`tpk launch -n 2 --ps 1 script.py`, give TF_CONFIG a job 'ps', or use strategy 'collective', which needs "
+            "none."
+        )
+    return cluster
+
+
+def given_server(cluster: Cluster, server: Any) -> RunningServer:
+    """Return a `tf.compat.v1.train.Server` of the user's as the server of this process; each call is a training more.
+
+    Args:
+        cluster: that of the server.
+        server: the server.
+    """
+    if server.target not in _given:
+        _given[server.target] = RunningServer(cluster, 1, server.target)
+        # As for servers of our own: the destructor would wait for all who are connected, in the exit of the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(server._server))
+    running = _given[server.target]
+    running.trainings += 1
+    return running
+
+
 def _start(cluster: Cluster, config: Any) -> str:
     try:
         server = tf.compat.v1.train.Server(
@@ -107,3 +143,19 @@ def _close_to_others(cluster: Cluster) -> None:
 
 def _name(cluster: Cluster) -> str:
     return cluster.name_of(cluster.job, cluster.index)
+
+
+def _cluster_of_server(server: Any) -> Cluster:
+    definition = server.server_def
+    jobs = tf.train.ClusterSpec(definition.cluster).as_dict()
+    others = sorted(set(jobs) - {WORKER, PS})
+    if others:
+        raise ConfigError(
+            f"the cluster of the server has jobs {', '.join(map(repr, others))}; expected 'worker', whose first one is "
+            "the chief, and 'ps'."
+        )
+    if not all(isinstance(addresses, list) for addresses in jobs.values()):
+        raise ConfigError("the cluster of the server leaves out some tasks; expected the addresses of all of them.")
+    return Cluster(
+        workers=jobs.get(WORKER, []), ps=jobs.get(PS, []), job=definition.job_name, index=definition.task_index
+    )

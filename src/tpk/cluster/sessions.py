@@ -1,8 +1,9 @@
-"""Closing TensorFlow's sessions in the background: it waits without an end for a process that is dead."""
+"""Sessions over several processes, which TensorFlow would close only once all of them answer, even dead ones."""
 
 from __future__ import annotations
 
 import atexit
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -12,9 +13,51 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 
+logger = logging.getLogger(__name__)
+
 _SECONDS_AT_EXIT = 2.0
-_SECONDS_TO_CLOSE = 1.0
+_SECONDS_TO_CLOSE = 3.0
 _NAME = "tpk-close-session"
+
+
+class SharedSession(tf.compat.v1.Session):  # type: ignore[misc]
+    """A session on TensorFlow's server of this process, in which a run may wait for other processes, even dead ones.
+
+    Another thread can abort it, and it is closed in limited time, whoever has died.
+
+    Args:
+        target: the server.
+        graph: a `tf.Graph`.
+        config: a `tf.compat.v1.ConfigProto`.
+
+    Example:
+        ```python
+        sess = SharedSession(server.target, graph, config)
+        threading.Timer(60.0, sess.abort).start()
+        sess.run(op)  # raises tf.errors.CancelledError after a minute
+        ```
+    """
+
+    def __init__(self, target: str, graph: Any, config: Any) -> None:
+        super().__init__(target, graph, config)
+        self._end: threading.Thread | None = None
+
+    def abort(self) -> None:
+        """Make the run under way, and each one after it, fail with `tf.errors.CancelledError`; from any thread.
+
+        To `close()` a run would answer that the session is closed, which is not why it fails.
+        """
+        if self._end is None and not self._closed:
+            self._end = in_background(lambda: pywrap_tf_session.TF_CloseSession(self._session))
+
+    def close(self) -> None:
+        """Close the session, whether it was aborted or not; it is left behind if another process is dead."""
+        self.abort()
+        self._closed = True
+        if self._end is not None:
+            self._end.join(_SECONDS_TO_CLOSE)
+            if self._end.is_alive():
+                logger.info("TensorFlow does not close a session whose server is gone; it is left behind")
 
 
 def in_background(close: Callable[[], None]) -> threading.Thread:
@@ -34,27 +77,6 @@ def in_background(close: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=run, name=_NAME, daemon=True)
     thread.start()
     return thread
-
-
-def abort(sess: Any) -> threading.Thread:
-    """Let the run under way in `sess`, and each later one, fail by a `tf.errors.CancelledError`; from any thread.
-
-    To `sess.close()` a run would answer that the session is closed, which is not why it fails.
-
-    Returns:
-        The thread that closes the session.
-    """
-    return in_background(lambda: pywrap_tf_session.TF_CloseSession(sess._session))
-
-
-def close_aborted(sess: Any) -> None:
-    """Let a session that was aborted know that it is closed: to close it once more would be an error."""
-    sess._closed = True
-
-
-def close_shared(sess: Any) -> None:
-    """Close a session over several processes; it is left behind if one of them is dead."""
-    in_background(sess.close).join(_SECONDS_TO_CLOSE)
 
 
 @atexit.register

@@ -1,4 +1,4 @@
-"""Who trains together in a step of a SLURM job, from what srun puts into the environment."""
+"""Step of a SLURM job: who trains together in it, from what srun puts into the environment."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _numbers(ranges: str, text: str) -> Iterator[str]:
 
 
 def _places(hosts: list[str], size: int, environ: Mapping[str, str]) -> list[tuple[str, int]]:
-    """For each rank its host, and the how manyeth task it is there."""
+    """For each rank its host, and which task there it is, from 0 on."""
     counts = _tasks_per_host(hosts, size, environ)
     if sum(counts) != size or len(counts) != len(hosts):
         raise ConfigError(

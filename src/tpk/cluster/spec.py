@@ -1,4 +1,4 @@
-"""Who trains together, and who of them this process is: from `TF_CONFIG`, from SLURM, or given explicitly."""
+"""Specification of a cluster, and of who in it this process is: from `TF_CONFIG`, from SLURM, or given explicitly."""
 
 from __future__ import annotations
 

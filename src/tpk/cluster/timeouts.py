@@ -1,7 +1,8 @@
-"""How long the processes of a training wait for each other."""
+"""Timeouts: for how long the processes of a training wait for each other."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -9,30 +10,57 @@ import attrs
 from tpk.errors import ConfigError
 
 
-def _is_seconds(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _is_seconds(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ConfigError(f"{attribute.metadata['option']}={value!r}: expected a positive number of seconds.")
+        raise ConfigError(f"Timeouts({attribute.name}={value!r}): expected a positive number of seconds.")
 
 
-def _seconds(option: str) -> Any:
-    return attrs.field(validator=_is_seconds, metadata={"option": option})
+def _seconds(default: float) -> Any:
+    return attrs.field(default=default, validator=_is_seconds)
 
 
-@attrs.frozen
-class Patience:
-    """How many seconds a process waits for others.
+@attrs.frozen(kw_only=True)
+class Timeouts:
+    """For how many seconds a process waits for the others of its training.
 
     Attributes:
-        start: for all to start.
-        answer: for one that gives no sign of life: its process or host is dead, or the network between them.
-        late: until one that lives, but does not come where others wait for it, is reported.
-        wait: for one that lives, but does not come.
+        start: for all of them to start.
+        heartbeat: for a sign of life; without one for so long, a process counts as dead: it is frozen, its host is
+            gone, or the network between them is cut. One that has ended is noticed within a few seconds.
+        late_warning: until the log reports one that lives, but does not come where others wait for it; it is still
+            waited for. Two that wait for each other at different points of the program are told apart from then on.
+        barrier: for one that lives, but does not come where others wait for it. More than what the chief takes to
+            evaluate and to save.
 
     Raises:
-        ConfigError: if one of them is no positive number; it names the option of the strategy.
+        ConfigError: if one of them is no positive number.
+
+    Example:
+        ```python
+        strategy = tpk.use("collective", timeouts=tpk.Timeouts(start=60, heartbeat=10))
+        ```
     """
 
-    start: float = _seconds("start_timeout")
-    answer: float = _seconds("timeout")
-    late: float = _seconds("late_after")
-    wait: float = _seconds("patience")
+    start: float = _seconds(300.0)
+    heartbeat: float = _seconds(60.0)
+    late_warning: float = _seconds(30.0)
+    barrier: float = _seconds(1800.0)
+
+
+def as_timeouts(value: Any) -> Timeouts:
+    """Return the timeouts that a strategy's option means.
+
+    Args:
+        value: a `Timeouts`; a mapping with some of its fields; or None, for the defaults.
+
+    Raises:
+        ConfigError: if it is none of these, or has other fields.
+    """
+    if value is None:
+        return Timeouts()
+    if isinstance(value, Timeouts):
+        return value
+    fields = [field.name for field in attrs.fields(Timeouts)]
+    if isinstance(value, Mapping) and set(value) <= set(fields):
+        return Timeouts(**value)
+    raise ConfigError(f"timeouts={value!r}: expected a tpk.Timeouts, or a mapping with any of {', '.join(fields)}.")

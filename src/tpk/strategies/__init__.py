@@ -1,4 +1,4 @@
-"""How one step is replicated over devices and processes; one file a strategy."""
+"""Strategies: how one step is replicated over devices and processes; one file a strategy."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The mean of gradients over towers, delivered to every tower.
+"""Mean of gradients over towers, delivered to every tower.
 
 Whatever the mode, each sum is computed once and copied to all towers, so all of them get the same bits and their
 replicas stay identical. Modes differ in what is added where, and what travels between devices:
@@ -21,6 +21,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import is_gpu
+from tpk.strategies.packs import pack, unpack
 
 Column = list[Any]
 """One tensor of each tower."""
@@ -75,13 +76,16 @@ def all_reduce_mean(
         else:
             dense.append(index)
     packs = _plan_packs([columns[index][0] for index in dense], pack_bytes)
-    for turn, pack in enumerate(packs):
-        members = [dense[position] for position in pack]
-        packed = _pack([columns[member] for member in members], devices)
+    for turn, together in enumerate(packs):
+        members = [dense[position] for position in together]
+        rows = zip(*(columns[member] for member in members), strict=True)
+        packed = [_on(device, pack, row) for device, row in zip(devices, rows, strict=True)]
         sums = reduce(packed, devices, turn)
-        reduced = [_on(device, tf.divide, total, count) for device, total in zip(devices, sums, strict=True)]
-        for member, column in zip(members, _unpack(reduced, [columns[m][0] for m in members], devices), strict=True):
-            means[member] = column
+        for device, total in zip(devices, sums, strict=True):
+            mean = _on(device, tf.divide, total, count)
+            parts = _on(device, unpack, mean, [columns[member][0] for member in members])
+            for member, part in zip(members, parts, strict=True):
+                means[member].append(part)
     return [list(row) for row in zip(*means, strict=True)]
 
 
@@ -170,9 +174,6 @@ def _all_slices(tensor: Any) -> Any:
     return tf.IndexedSlices(tensor, tf.range(tf.shape(tensor, tf.int64)[0]), tf.shape(tensor, tf.int64))
 
 
-# Packs: several small tensors in one.
-
-
 def _plan_packs(tensors: Sequence[Any], pack_bytes: int) -> list[list[int]]:
     """Return which tensors travel together, by their positions: neighbours of one dtype, up to `pack_bytes`."""
     packs: list[list[int]] = []
@@ -188,25 +189,3 @@ def _plan_packs(tensors: Sequence[Any], pack_bytes: int) -> list[list[int]]:
             packs.append([position])
             room = pack_bytes - int(needed) if needed < pack_bytes else 0
     return packs
-
-
-def _pack(columns: list[Column], devices: Sequence[str]) -> Column:
-    if len(columns) == 1:
-        return columns[0]
-    return [_on(device, _flatten, [column[tower] for column in columns]) for tower, device in enumerate(devices)]
-
-
-def _flatten(tensors: Sequence[Any]) -> Any:
-    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
-
-
-def _unpack(packed: Column, likes: Sequence[Any], devices: Sequence[str]) -> list[Column]:
-    if len(likes) == 1:
-        return [packed]
-    rows = [_on(device, _restore_shapes, tensor, likes) for tensor, device in zip(packed, devices, strict=True)]
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _restore_shapes(packed: Any, likes: Sequence[Any]) -> list[Any]:
-    parts = tf.split(packed, [like.shape.num_elements() for like in likes])
-    return [tf.reshape(part, like.shape) for part, like in zip(parts, likes, strict=True)]

@@ -17,7 +17,7 @@ from tpk.layers.cross_tower import check_nothing_is_summed
 from tpk.plugin import Callback, hookimpl
 from tpk.strategies.base import GetInputs, Strategy
 from tpk.strategies.parameter_server import SharedVariables
-from tpk.strategies.towers import Tower
+from tpk.strategies.towers import Tower, gradients_of_towers
 from tpk.strategies.update_order import after_reads
 from tpk.strategies.workers import Workers
 from tpk.tower.tower_func import TowerFunc
@@ -106,7 +106,7 @@ class AsyncStrategy(Strategy):
         towers = self._shared.build_towers(tower_func, _never_fed(get_inputs))
         check_nothing_is_summed("async")
         optimizer = check_optimizer(objectives[0].get_optimizer())
-        gradients = self._shared.gradients(objectives[0], optimizer, towers)
+        gradients = gradients_of_towers(objectives[0], [optimizer] * len(towers), towers)
         ops = [
             self._apply(optimizer, tower, objectives[0].cost_in(tower.output), pairs, index)
             for index, (tower, pairs) in enumerate(zip(towers, gradients, strict=True))

@@ -1,4 +1,4 @@
-"""Where shared variables live: on the least loaded of several devices."""
+"""Places of shared variables: on the least loaded of several devices."""
 
 from __future__ import annotations
 

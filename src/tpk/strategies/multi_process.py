@@ -1,4 +1,4 @@
-"""Several processes with one or more devices each; each device of each process holds a whole replicate of the model."""
+"""Base of strategies of several processes, where each device of each process holds a whole replicate of the model."""
 
 from __future__ import annotations
 

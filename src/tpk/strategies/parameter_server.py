@@ -1,4 +1,4 @@
-"""Variables are shared by all towers; their gradients are averaged, and applied once."""
+"""Towers that share the variables: their gradients are averaged, and applied once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_cpu_devices, is_gpu, resolve_devices
-from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
 from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs, Strategy
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter
-from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
+from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, gradients_of_towers, in_turn
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
@@ -42,16 +42,6 @@ class SharedVariables:
     def build_towers(self, tower_func: TowerFunc, take_inputs: GetInputs) -> list[Tower]:
         """Build a tower on each device."""
         return build_on_multi_tower(self.devices, lambda: tower_func(*take_inputs()), place=self.setter.for_worker)
-
-    def gradients(self, objective: Objective, optimizer: Any, towers: Sequence[Tower]) -> list[Gradients]:
-        """Return the gradients of each tower; the same variables in each."""
-        rows = []
-        for index, tower in enumerate(towers):
-            with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
-                variables = objective.select(tower.variables)
-                cost = objective.cost_in(tower.output)
-                rows.append(compute_gradients(optimizer, cost, variables))
-        return rows
 
 
 class ParameterServerStrategy(Strategy):
@@ -100,7 +90,7 @@ class ParameterServerStrategy(Strategy):
         optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         gradients: list[Gradients] = []
         for objective, optimizer in zip(objectives, optimizers, strict=True):
-            rows = self._shared.gradients(objective, optimizer, towers)
+            rows = gradients_of_towers(objective, [optimizer] * len(towers), towers)
             check_gradients_alike(towers, rows)
             with tf.name_scope("average_gradients"):
                 gradients.append([_mean_where_the_variable_is(pairs) for pairs in zip(*rows, strict=True)])

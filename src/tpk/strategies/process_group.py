@@ -1,4 +1,4 @@
-"""Process groups: how the processes of one training tell each other things that are no part of the graph."""
+"""Process group: how the processes of a training tell each other things that are no part of the graph."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Each device holds a whole replicate of the model; gradients are all-reduced, and each replicate applies them."""
+"""Replicates of the whole model, one on each device: gradients are all-reduced, and each replicate applies them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,21 @@ import tensorflow as tf
 
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
-from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, record_variables
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
-from tpk.plugin import Callback, hookimpl
 from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
 from tpk.strategies.base import GetInputs, Strategy
-from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn, pair_variables
+from tpk.strategies.towers import (
+    Tower,
+    build_on_multi_tower,
+    check_gradients_alike,
+    gradients_of_towers,
+    in_turn,
+    variables_by_name,
+)
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
@@ -110,7 +116,8 @@ class ReplicatedStrategy(Strategy):
         vs_names = ["", *(f"tower{index}" for index in range(1, len(self.devices)))]
         towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
         self.main_variables = towers[0].created
-        replicates = [pair_variables(towers[0], tower) for tower in towers[1:]]
+        main, *others = variables_by_name(towers)
+        replicates = [[(main[name], variable) for name, variable in own.items()] for own in others]
         optimizers = [self._optimizers(objective) for objective in objectives]
         gradients = [
             self._mean_gradients(objective, towers, own) for objective, own in zip(objectives, optimizers, strict=True)
@@ -130,16 +137,15 @@ class ReplicatedStrategy(Strategy):
 
         of_objectives = [[pair for pairs in rows for pair in pairs] for rows in gradients]
         ops = apply_in_groups(groups, of_objectives, apply)
-        main_state, *others = state
-        for pairs, own in zip(replicates, others, strict=True):
+        for pairs, own in zip(replicates, state[1:], strict=True):
             # Optimizers name their state as they like, but create it in one order.
-            pairs.extend(zip(main_state, own, strict=True))
+            pairs.extend(zip(state[0], own, strict=True))
         self._make_replicates(replicates)
         return ops
 
-    def callbacks(self) -> list[Callback]:
-        """Return what synchronizes the non-trainable variables at the end of each epoch."""
-        return [Synchronize(self.synchronize)] if self.num_replicas * self.world_size > 1 else []
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+        """Synchronize the non-trainable variables at the end of each epoch, before anybody uses them."""
+        self.synchronize(trainer.sess)
 
     def replicate_variables(self) -> list[Any]:
         """Return the other towers' non-trainable variables, if they become part of the mean which the first one gets.
@@ -183,12 +189,7 @@ class ReplicatedStrategy(Strategy):
     def _mean_gradients(
         self, objective: Objective, towers: Sequence[Tower], optimizers: Sequence[Any]
     ) -> list[Gradients]:
-        rows: list[Gradients] = []
-        for index, (tower, optimizer) in enumerate(zip(towers, optimizers, strict=True)):
-            with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
-                variables = objective.select(tower.variables, tower.vs_name)
-                cost = objective.cost_in(tower.output)
-                rows.append(compute_gradients(optimizer, cost, variables))
+        rows = gradients_of_towers(objective, optimizers, towers)
         check_gradients_alike(towers, rows)
         with tf.name_scope("all_reduce"):
             means = all_reduce_mean(
@@ -228,21 +229,3 @@ def _average(replicates: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
 
 def _is_averaged(variable: Any) -> bool:
     return not variable.trainable and variable.dtype.base_dtype.is_floating
-
-
-class Synchronize(Callback):
-    """Synchronizes the non-trainable variables at the end of each epoch, before anybody uses them.
-
-    Args:
-        synchronize: does it, given the raw session.
-    """
-
-    chief_only = False
-
-    def __init__(self, synchronize: Callable[[Any], None]) -> None:
-        self._synchronize = synchronize
-
-    @hookimpl(tryfirst=True)
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Do it."""
-        self._synchronize(trainer.sess)

@@ -10,8 +10,10 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import TowerError
-from tpk.graph.gradients import Gradients
-from tpk.graph.variables import record_variables, variable_name
+from tpk.graph.gradients import Gradients, compute_gradients
+from tpk.graph.objective import Objective
+from tpk.graph.variable_creation import record_variables
+from tpk.graph.variables import variable_name
 from tpk.layers.cross_tower import CrossTowerSums, check_sums_are_complete
 from tpk.tower.context import TrainTowerContext
 
@@ -133,25 +135,46 @@ def in_turn(get_inputs: Callable[[], Sequence[Any]]) -> Callable[[], Sequence[An
     return take
 
 
-def pair_variables(main: Tower, tower: Tower) -> list[tuple[Any, Any]]:
-    """Return the variables of a tower, each with the one of the main tower that it replicates.
+def plain_name(tower: Tower, variable: Any) -> str:
+    """Return what the user calls a variable of a tower."""
+    return variable_name(variable).removeprefix(f"{tower.vs_name}/" if tower.vs_name else "")
 
-    The main tower may have more of them that are not trained, such as the averages of summaries.
+
+def variables_by_name(towers: Sequence[Tower]) -> list[dict[str, Any]]:
+    """Return the variables that each tower has created, by what the user calls them.
+
+    The first tower may have more of them that are not trained, such as the averages of summaries.
 
     Raises:
-        TowerError: if the two did not build the same model; it names the variables that differ.
+        TowerError: if one did not build the same model as the first; it names the variables that differ.
     """
-    prefix = f"{tower.vs_name}/"
-    of_main = {variable_name(variable): variable for variable in main.created}
-    own = {variable_name(variable).removeprefix(prefix): variable for variable in tower.created}
-    trained = {name for name, variable in of_main.items() if variable.trainable}
-    differing = (own.keys() - of_main.keys()) | (trained - own.keys())
-    if differing:
-        raise TowerError(
-            f"the tower in {tower.vs_name!r} did not create the same variables as the first one: "
-            f"{', '.join(sorted(differing))}. A tower function has to build the same model each time."
-        )
-    return [(of_main[name], variable) for name, variable in own.items()]
+    every = [{plain_name(tower, variable): variable for variable in tower.created} for tower in towers]
+    main = every[0]
+    trained = {name for name, variable in main.items() if variable.trainable}
+    for tower, own in zip(towers, every, strict=True):
+        differing = (own.keys() - main.keys()) | (trained - own.keys())
+        if differing:
+            raise TowerError(
+                f"the tower in {tower.vs_name!r} did not create the same variables as the first one: "
+                f"{', '.join(sorted(differing))}. A tower function has to build the same model each time."
+            )
+    return every
+
+
+def gradients_of_towers(objective: Objective, optimizers: Sequence[Any], towers: Sequence[Tower]) -> list[Gradients]:
+    """Return the gradients of each tower, computed on its device.
+
+    Args:
+        objective: of which they are.
+        optimizers: that of each tower.
+        towers: the towers.
+    """
+    rows: list[Gradients] = []
+    for index, (tower, optimizer) in enumerate(zip(towers, optimizers, strict=True)):
+        with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
+            variables = objective.select(tower.variables, tower.vs_name)
+            rows.append(compute_gradients(optimizer, objective.cost_in(tower.output), variables))
+    return rows
 
 
 def check_gradients_alike(towers: Sequence[Tower], rows: Sequence[Gradients]) -> None:
@@ -166,8 +189,7 @@ def check_gradients_alike(towers: Sequence[Tower], rows: Sequence[Gradients]) ->
     """
     of_main: list[str] = []
     for index, (tower, row) in enumerate(zip(towers, rows, strict=True)):
-        prefix = f"{tower.vs_name}/" if tower.vs_name else ""
-        own = [variable_name(variable).removeprefix(prefix) for _, variable in row]
+        own = [plain_name(tower, variable) for _, variable in row]
         of_main = of_main if index else own
         if own != of_main:
             differing = sorted(set(own) ^ set(of_main)) or own

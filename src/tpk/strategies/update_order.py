@@ -1,4 +1,4 @@
-"""The order of what a step reads and updates: towers see the variables as they were before the step."""
+"""Order of what a step reads and updates: towers see the variables as they were before the step."""
 
 from __future__ import annotations
 

@@ -15,18 +15,18 @@ class Workers:
     Args:
         functions: what each thread calls.
         ends: errors that mean that there is nothing more to do; a thread that meets one ends quietly.
-        patience: how many seconds `stop` waits for a call that does not return.
+        timeout: how many seconds `stop` waits for a call that does not return.
     """
 
     def __init__(
         self,
         functions: Sequence[Callable[[], object]],
         ends: tuple[type[Exception], ...] = (),
-        patience: float = 10.0,
+        timeout: float = 10.0,
     ) -> None:
         self.counts = [0] * len(functions)
         self._ends = ends
-        self._patience = patience
+        self._timeout = timeout
         self._failure: BaseException | None = None
         self._state = threading.Condition()
         self._may_run = False
@@ -57,10 +57,10 @@ class Workers:
             self._may_run, self._is_stopped = False, True
             self._state.notify_all()
         for thread in self._threads:
-            thread.join(self._patience)
+            thread.join(self._timeout)
             if thread.is_alive():
                 logger.warning(
-                    "%s is still in its call after %g seconds; it is left behind", thread.name, self._patience
+                    "%s is still in its call after %g seconds; it is left behind", thread.name, self._timeout
                 )
 
     def raise_failure(self) -> None:

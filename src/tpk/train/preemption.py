@@ -18,9 +18,6 @@ from tpk.errors import Preempted
 
 logger = logging.getLogger(__name__)
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
-"""Each of them stops a training in good order, and ends the process at once if it comes again."""
-
 _UNTOUCHED = {signal.SIG_DFL, signal.default_int_handler}
 
 
@@ -56,7 +53,7 @@ class Preemption:
             yield
             return
         _register_with_forks()
-        taken = [signum for signum in SIGNALS if signal.getsignal(signum) in _UNTOUCHED]
+        taken = [signum for signum in Preempted.SIGNALS if signal.getsignal(signum) in _UNTOUCHED]
         receiver, sender = socket.socketpair()
         sender.setblocking(False)
         former_descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
@@ -81,7 +78,7 @@ class Preemption:
     def exception(self) -> BaseException:
         """Return what a training that was ended by the signal raises: after `SIGINT`, what Python always raises."""
         assert self.signum is not None
-        return KeyboardInterrupt() if self.signum == signal.SIGINT else Preempted(self.signum)
+        return Preempted.by(self.signum)
 
     def _handle(self, signum: int, frame: Any) -> None:
         for each, former in self._replaced.items():

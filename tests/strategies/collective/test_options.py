@@ -16,7 +16,8 @@ PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
         ({"communication": "pigeon"}, "no communication 'pigeon'; expected one of 'auto', 'ring', 'nccl'"),
         ({"communication": "nccl"}, "'nccl' needs GPUs, but the first device is .*Use 'ring'"),
         ({"compression": "zip"}, "compression='zip': expected one of None, 'fp16', 'bf16'"),
-        ({"timeout": 0}, "timeout=0: expected a positive number"),
+        ({"timeouts": {"heartbeat": 0}}, "heartbeat=0.*: expected a positive number"),
+        ({"timeouts": {"patience": 1}}, "expected a tpk.Timeouts, or a mapping with any of start, heartbeat"),
         ({"cluster": Cluster(workers=PAIR.workers, ps=["127.0.0.1:1"], job="ps")}, "has no parameter servers"),
     ],
 )
@@ -27,7 +28,7 @@ def test_wrong_options_are_told(options, message):
 
 def test_what_needs_the_others_says_that_they_have_not_met():
     strategy = CollectiveStrategy(cluster=PAIR)
-    with pytest.raises(TrainerStateError, match=r"before join\(\)"):
-        _ = strategy.peers
-    with tf.Graph().as_default(), pytest.raises(TrainerStateError, match=r"join\(\) has to come before"):
+    with pytest.raises(TrainerStateError, match=r"join\(\) comes first"):
+        _ = strategy.heartbeat
+    with tf.Graph().as_default(), pytest.raises(TrainerStateError, match=r"join\(\) comes first"):
         strategy.mean_over_processes([tf.ones([2])])

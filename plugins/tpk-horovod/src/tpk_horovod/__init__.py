@@ -1,3 +1,3 @@
-"""Train in many processes on Horovod, which ``python -m tpk_horovod.build`` builds for the TensorFlow there is."""
+"""Strategy of many processes on Horovod, which ``python -m tpk_horovod.build`` builds for the TensorFlow there is."""
 
 from __future__ import annotations

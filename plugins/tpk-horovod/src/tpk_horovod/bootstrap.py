@@ -1,4 +1,4 @@
-"""How the processes of a training find each other.
+"""Rendezvous of the processes of a training.
 
 Whoever is started by `horovodrun`, or by MPI, is told by its environment, as Horovod knows it. Whoever is started by
 `tpk launch`, Kubernetes or SLURM is told by `tpk.cluster.spec.Cluster`; then the chief opens Horovod's own
@@ -27,6 +27,7 @@ import psutil
 
 import tpk
 from tpk.cluster.spec import Cluster
+from tpk.cluster.timeouts import Timeouts
 from tpk.errors import PeerError
 
 logger = logging.getLogger(__name__)
@@ -34,9 +35,7 @@ logger = logging.getLogger(__name__)
 _OF_HOROVODRUN = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 _OF_MPI = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
 _SECONDS_BETWEEN_LOOKS = 0.05
-_SECONDS_BETWEEN_REPORTS = 30.0
 _SECONDS_OF_A_REQUEST = 10.0
-_SECONDS_OF_SILENCE = 30
 
 
 def is_started_by_horovod(hvd: Any, environ: Mapping[str, str] = os.environ) -> bool:
@@ -63,21 +62,20 @@ def is_started_by_horovod(hvd: Any, environ: Mapping[str, str] = os.environ) -> 
     return False
 
 
-def time_limits(hvd: Any, timeout: float, may_be_joined: bool) -> dict[str, str]:
+def time_limits(hvd: Any, timeouts: Timeouts, may_be_joined: bool) -> dict[str, str]:
     """Return the settings of Horovod about how long processes wait for each other.
 
     Args:
         hvd: the module `horovod.tensorflow`.
-        timeout: how long one may keep the others waiting, in seconds. One whose thread of Horovod does not answer,
-            because the machine is gone, is given up earlier.
+        timeouts: how long they wait.
         may_be_joined: whether processes may be waited for that have only just been started.
     """
-    silence = timeout if may_be_joined else min(_SECONDS_OF_SILENCE, timeout)
+    silence = timeouts.start if may_be_joined else timeouts.heartbeat
     limits = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(max(2, int(silence)))}
     if not hvd.mpi_built():
         # On Gloo it finds nothing: the controller keeps its list of ranks empty.
         return {**limits, "HOROVOD_STALL_CHECK_DISABLE": "1"}
-    return {**limits, "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, min(60, int(timeout / 3))))}
+    return {**limits, "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, int(timeouts.late_warning)))}
 
 
 def placement(cluster: Cluster) -> dict[str, str]:
@@ -195,30 +193,30 @@ class Board:
             number=number,
         )
 
-    def meet(self, timeout: float) -> None:
+    def meet(self, timeouts: Timeouts) -> None:
         """Wait until all processes are there.
 
         Args:
-            timeout: how long to wait for the last one, in seconds.
+            timeouts: how long to wait for the last one, and until the log tells of it.
 
         Raises:
             PeerError: if they have not come by then; it names those who are missing.
         """
         start = time.monotonic()
-        next_report = start + _SECONDS_BETWEEN_REPORTS
+        next_report = start + timeouts.late_warning
         clock = threading.Event()
         while True:
             reason = self._look()
             now = time.monotonic()
             if reason is None:
                 return
-            if now - start > timeout:
+            if now - start > timeouts.start:
                 raise PeerError(
-                    f"rank {self.rank} has waited for {timeout:.0f} s, but {reason}. Have they all been started, and "
-                    "can they reach each other? (The strategy's option timeout says how long to wait.)"
+                    f"rank {self.rank} has waited for {timeouts.start:.0f} s, but {reason}. Have they all been "
+                    "started, and can they reach each other? timeouts=tpk.Timeouts(start=<seconds>) gives them longer."
                 )
             if now > next_report:
-                next_report += _SECONDS_BETWEEN_REPORTS
+                next_report += timeouts.late_warning
                 logger.warning("waiting for the other processes: %s", reason)
             clock.wait(_SECONDS_BETWEEN_LOOKS)
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import platformdirs
 
-from tpk_horovod.build_proof import prove
-from tpk_horovod.build_target import (
+from tpk_horovod.build_machine import (
     HOROVOD_VERSION,
     BuildError,
     InstalledTensorFlow,
     Options,
     cache_key,
+    find_tools,
     installed_tensorflow,
     kept_wheel,
 )
-from tpk_horovod.build_tools import find_tools
+from tpk_horovod.build_proof import prove
 from tpk_horovod.build_wheel import BuildPlace, build_wheel, keep
 
 

@@ -1,4 +1,4 @@
-"""Whether the installed Horovod works: processes on this host sum and broadcast tensors, started by `horovodrun`."""
+"""Proof that the installed Horovod works: processes on this host, by `horovodrun`, sum and broadcast tensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from tpk_horovod.build_target import BuildError
+from tpk_horovod.build_machine import BuildError
 
 PROCESSES = 2
 

@@ -1,4 +1,7 @@
-"""How the failure of another process reaches this one, what it is called then, and when one is given up."""
+"""Failures of other processes: how they reach this one, what they are called then, and when one is given up.
+
+Horovod finds out by itself who is gone, so there is no heartbeat of tpk's own here.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+from tpk.cluster.timeouts import Timeouts
 from tpk.errors import MismatchError, PeerError
 from tpk.plugin import hookimpl
 from tpk_horovod.bootstrap import Board
 
 logger = logging.getLogger(__name__)
 
-_REPORT_AFTER = 60.0
 _NO_REASONS = ("Graph execution error", "Detected at", "File ", "Node:", "[[", "(")
 
 
@@ -26,12 +29,12 @@ class Peers:
     """The other processes of a training: how long they are waited for, and what it means that they fail.
 
     Horovod notices at once that a process is gone. But one that is alive and never comes would be waited for without
-    end (Horovod's own check for that finds nothing if it runs on Gloo). So this does not wait longer than `timeout`: it
-    shuts Horovod down then, by which whatever waits fails, in all processes.
+    end (Horovod's own check for that finds nothing if it runs on Gloo). So this does not wait longer than
+    `Timeouts.barrier`: it shuts Horovod down then, by which whatever waits fails, in all processes.
 
     Args:
         rank: the number of this process.
-        timeout: how long to wait, in seconds.
+        timeouts: how long to wait.
         shut_down: shuts Horovod down; called by a thread.
         board: by which the processes tell each other who waits, and so who is late; None if there is none.
         clock: returns the time, in seconds.
@@ -40,14 +43,13 @@ class Peers:
     def __init__(
         self,
         rank: int,
-        timeout: float,
+        timeouts: Timeouts,
         shut_down: Callable[[], None],
         board: Board | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rank = rank
-        self._timeout = timeout
-        self._report_after = min(_REPORT_AFTER, timeout / 3)
+        self._timeouts = timeouts
         self._shut_down = shut_down
         self._board = board
         self._has_told = False
@@ -115,20 +117,20 @@ class Peers:
         )
 
     def _watch(self) -> None:
-        while not self._is_over.wait(min(1.0, self._timeout / 10)):
+        while not self._is_over.wait(min(1.0, self._timeouts.barrier / 10)):
             since = self._since
             waited = 0.0 if since is None else self._clock() - since
             # The others wait as long by then as this one does when it asks who is late.
-            self._tell(waited > self._report_after / 2)
-            if waited > self._timeout:
+            self._tell(waited > self._timeouts.late_warning / 2)
+            if waited > self._timeouts.barrier:
                 self._given_up = (
                     f"rank {self._rank} has waited for {waited:.0f} s{self._for_whom()}. What keeps it? "
-                    "(The strategy's option timeout says how long to wait.)"
+                    "timeouts=tpk.Timeouts(barrier=<seconds>) says how long to wait."
                 )
                 logger.error("%s", self._given_up)
                 self._shut_down()
                 return
-            if waited > self._report_after and self._reported != since:
+            if waited > self._timeouts.late_warning and self._reported != since:
                 self._reported = since
                 logger.warning("rank %d has been waiting for %.0f s%s", self._rank, waited, self._for_whom())
 

@@ -1,4 +1,4 @@
-"""What the processes tell each other outside of the graph of the training, by Horovod."""
+"""Process group by Horovod: what processes tell each other outside of the graph of the training."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.cluster.spec import Cluster, as_cluster
+from tpk.cluster.timeouts import Timeouts, as_timeouts
 from tpk.strategies import MultiProcessStrategy
 from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk_horovod import bootstrap
@@ -30,8 +31,6 @@ logger = logging.getLogger(__name__)
 
 _COMPRESSIONS = {None: "none", "fp16": "fp16"}
 _OPS = {"average": "Average", "adasum": "Adasum"}
-
-DEFAULT_TIMEOUT = 1800.0
 
 _joins = itertools.count()
 """Numbers the trainings of this process, so that notes for one of them are not taken for those for another."""
@@ -55,9 +54,8 @@ class HorovodStrategy(MultiProcessStrategy):
             the learning rate need not be scaled (Maleki et al., "Scaling Distributed Training with Adaptive Summation",
             2020). It needs MPI, and a power of two of processes.
         shard_data: whether each process takes its share of the data; otherwise all of what it is given.
-        timeout: how long a process may keep the others waiting, in seconds; then they end with a `PeerError`. It must
-            be more than what the chief takes to save and evaluate. One that is gone, or whose connection is cut, is
-            noticed at once, or within 30 s.
+        timeouts: a `tpk.Timeouts`, or a mapping with some of its fields: how long others are waited for; then this
+            process ends with a `PeerError`. One that is gone is noticed at once.
         fusion_bytes: gradients are sent together, in buffers of up to that size; None leaves it to Horovod, which
             takes 128 MiB; 0: each alone. Which ones come together is a matter of chance, and with three or more
             processes so is the rounding of sums; with 0 it is not.
@@ -83,7 +81,7 @@ class HorovodStrategy(MultiProcessStrategy):
         compression: str | None = None,
         op: str = "average",
         shard_data: bool = True,
-        timeout: float = DEFAULT_TIMEOUT,
+        timeouts: Timeouts | Mapping[str, float] | None = None,
         fusion_bytes: int | None = None,
         sync_variables: bool = False,
         cluster: Any = None,
@@ -93,8 +91,6 @@ class HorovodStrategy(MultiProcessStrategy):
             raise tpk.ConfigError(f"horovod: compression={compression!r}: expected None or 'fp16'.")
         if op not in _OPS:
             raise tpk.ConfigError(f"horovod: op={op!r}: expected 'average' or 'adasum'.")
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 2:
-            raise tpk.ConfigError(f"horovod: timeout={timeout!r}: expected a number of seconds, at least 2.")
         if fusion_bytes is not None and (
             isinstance(fusion_bytes, bool) or not isinstance(fusion_bytes, int) or fusion_bytes < 0
         ):
@@ -102,7 +98,7 @@ class HorovodStrategy(MultiProcessStrategy):
         self._takes_default_device = devices is None
         self._compression = compression
         self._op = op
-        self._timeout = timeout
+        self._timeouts = as_timeouts(timeouts)
         self._fusion_bytes = fusion_bytes
         self._cluster = cluster
         self._gpu: int | None = None
@@ -162,7 +158,7 @@ class HorovodStrategy(MultiProcessStrategy):
             cluster = None if hvd.is_initialized() else self._initialize(hvd, number, joined)
             self._check(hvd)
             board = bootstrap.Board.of_environment(hvd.rank(), hvd.size(), number, cluster)
-            peers = Peers(hvd.rank(), self._timeout, self._shut_down, board)
+            peers = Peers(hvd.rank(), self._timeouts, self._shut_down, board)
             process_group = HorovodProcessGroup(hvd, peers)
             joined.callback(process_group.close)
             joined.callback(peers.close)
@@ -213,7 +209,7 @@ class HorovodStrategy(MultiProcessStrategy):
         Returns:
             Who trains together, if it is not Horovod that was told.
         """
-        settings = bootstrap.time_limits(hvd, self._timeout, is_elastic())
+        settings = bootstrap.time_limits(hvd, self._timeouts, is_elastic())
         if self._fusion_bytes is not None:
             settings["HOROVOD_FUSION_THRESHOLD"] = str(self._fusion_bytes)
         joined.enter_context(bootstrap.environment(settings))
@@ -226,7 +222,7 @@ class HorovodStrategy(MultiProcessStrategy):
             rank, size = (int(os.environ.get(f"HOROVOD_{name}", "0")) for name in ("RANK", "SIZE"))
             board = bootstrap.Board.of_environment(rank, size, number, cluster)
             if board is not None:
-                board.meet(self._timeout)
+                board.meet(self._timeouts)
         hvd.init()
         joined.callback(self._shut_down)
         return cluster

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import collective_ops, gen_collective_ops
+
+from tpk.strategies.packs import pack, plan_packs, unpack
 
 _INSTANCES_BITS = 14
 
@@ -28,7 +29,7 @@ class Collectives:
     Args:
         rank: the number of this process.
         world_size: how many there are.
-        training: the how manyeth training of the process this is.
+        training: which training in this process this is, from 1 on.
         communication: ``ring``, ``nccl`` or ``auto``.
         pack_bytes: tensors travel together in packs of up to this size; a larger one travels alone.
         compression: one of `COMPRESSIONS`.
@@ -63,11 +64,11 @@ class Collectives:
             else:
                 dense.append(position)
         wires = {position: _to_float_wire(tensors[position]) for position in dense}
-        for pack in plan_packs([wires[position] for position in dense], self._pack_bytes):
-            members = [dense[index] for index in pack]
-            packed = _pack([wires[member] for member in members])
+        for together in plan_packs([wires[position] for position in dense], self._pack_bytes):
+            members = [dense[index] for index in together]
+            packed = pack([wires[member] for member in members])
             mean = self._mean(packed) if self._compressed is None else self._compressed_mean(packed)
-            for member, part in zip(members, _unpack(mean, [wires[m] for m in members]), strict=True):
+            for member, part in zip(members, unpack(mean, [wires[m] for m in members]), strict=True):
                 means[member] = _from_wire(part, tensors[member].dtype, tensors[member].shape)
         return means
 
@@ -76,10 +77,10 @@ class Collectives:
         with tf.device("/cpu:0"):
             wires = [_to_wire(tf.convert_to_tensor(variable.read_value())) for variable in variables]
             done: list[Any] = []
-            for pack in plan_packs(wires, self._pack_bytes):
+            for members in plan_packs(wires, self._pack_bytes):
                 # One after the other, so that not all variables are in memory twice.
                 with tf.control_dependencies(done[-1:]):
-                    done.append(self._broadcast_pack([variables[i] for i in pack], [wires[i] for i in pack]))
+                    done.append(self._broadcast_pack([variables[i] for i in members], [wires[i] for i in members]))
         return tf.group(*done, name="broadcast")
 
     def _broadcast_pack(self, variables: Sequence[Any], wires: Sequence[Any]) -> Any:
@@ -91,12 +92,12 @@ class Collectives:
             "instance_key": next(self._instances),
         }
         if self._rank == 0:
-            return collective_ops.broadcast_send(_pack(wires), dtype=wires[0].dtype, **options)
+            return collective_ops.broadcast_send(pack(wires), dtype=wires[0].dtype, **options)
         received = collective_ops.broadcast_recv(dtype=wires[0].dtype, **options)
         return tf.group(
             *(
                 variable.assign(_from_wire(part, variable.dtype.base_dtype, variable.shape), read_value=False)
-                for variable, part in zip(variables, _unpack(received, wires), strict=True)
+                for variable, part in zip(variables, unpack(received, wires), strict=True)
             )
         )
 
@@ -156,42 +157,6 @@ class Collectives:
             tf.cast(tf.boolean_mask(all_indices, is_real), slices.indices.dtype),
             slices.dense_shape,
         )
-
-
-def plan_packs(tensors: Sequence[Any], pack_bytes: int) -> list[list[int]]:
-    """Return which tensors travel together, by their positions: of one dtype, up to `pack_bytes` in sum.
-
-    Args:
-        tensors: what travels, in the order in which it becomes available.
-        pack_bytes: the size in bytes; a tensor that is larger, or whose shape is not known, travels alone.
-    """
-    packs: list[list[int]] = []
-    open_packs: dict[Any, tuple[list[int], float]] = {}
-    for position, tensor in enumerate(tensors):
-        count = tensor.shape.num_elements()
-        size = math.inf if count is None else count * tensor.dtype.size
-        pack, room = open_packs.get(tensor.dtype, (None, 0.0))
-        if pack is not None and size <= room:
-            pack.append(position)
-            open_packs[tensor.dtype] = (pack, room - size)
-        else:
-            packs.append([position])
-            if size < pack_bytes:
-                open_packs[tensor.dtype] = (packs[-1], pack_bytes - size)
-    return packs
-
-
-def _pack(tensors: Sequence[Any]) -> Any:
-    if len(tensors) == 1:
-        return tensors[0]
-    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
-
-
-def _unpack(packed: Any, likes: Sequence[Any]) -> Iterable[Any]:
-    if len(likes) == 1:
-        return [packed]
-    parts = tf.split(packed, [like.shape.num_elements() for like in likes])
-    return [tf.reshape(part, like.shape) for part, like in zip(parts, likes, strict=True)]
 
 
 def _to_float_wire(tensor: Any) -> Any:

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import tensorflow as tf
 
-from tpk.cluster.peers import Peers
-from tpk.cluster.server import start_server
+from tpk.cluster.sessions import SharedSession
 from tpk.cluster.spec import WORKER, Cluster, as_cluster, device_of
-from tpk.cluster.timeouts import Patience
-from tpk.errors import ConfigError, TrainerStateError
+from tpk.cluster.timeouts import Timeouts
+from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_cpu_devices, is_gpu
-from tpk.plugin import Callback, hookimpl
-from tpk.session.creator import NewSessionCreator, SessionCreator, default_session_config
+from tpk.plugin import Callback
+from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.strategies.cluster_strategy import ClusterStrategy, WatchSteps, joined
 from tpk.strategies.collective.ops import COMPRESSIONS, Collectives
-from tpk.strategies.collective.process_group import CollectiveProcessGroup
 from tpk.strategies.multi_process import MultiProcessStrategy
-from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
-
-logger = logging.getLogger(__name__)
 
 COMMUNICATIONS = ("auto", "ring", "nccl")
 
 
-class CollectiveStrategy(MultiProcessStrategy):
+class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
     """A whole replicate of the model on each device of each process; TensorFlow all-reduces the gradients.
 
     Each process runs the same script, and knows from TF_CONFIG, SLURM or `cluster` with whom it trains. Gradients are
@@ -51,10 +43,7 @@ class CollectiveStrategy(MultiProcessStrategy):
             ``"fp16"``, a value above 65504 becomes infinite. None: as they are.
         mode: how gradients are reduced within the process; see `ReplicatedStrategy`.
         sync_variables: as for `ReplicatedStrategy`, over the devices of this process.
-        start_timeout: for how many seconds the others may take to start.
-        timeout: after how many seconds without an answer another process counts as dead.
-        late_after: after how many seconds of waiting another process is reported as late.
-        patience: for how many seconds another process that lives may let this one wait.
+        timeouts: a `Timeouts`, or a mapping with some of its fields: how long others are waited for.
         server_config: `tf.compat.v1.ConfigProto` of TensorFlow's server, which decides about threads and GPU memory in
             place of the session's.
 
@@ -78,14 +67,11 @@ class CollectiveStrategy(MultiProcessStrategy):
         compression: str | None = None,
         mode: str = "auto",
         sync_variables: bool = False,
-        start_timeout: float = 300.0,
-        timeout: float = 60.0,
-        late_after: float = 30.0,
-        patience: float = 1800.0,
+        timeouts: Timeouts | Mapping[str, float] | None = None,
         server_config: Any = None,
     ) -> None:
-        super().__init__(devices, mode, DEFAULT_PACK_BYTES, sync_variables, shard_data)
-        self.cluster = as_cluster(cluster)
+        MultiProcessStrategy.__init__(self, devices, mode, DEFAULT_PACK_BYTES, sync_variables, shard_data)
+        ClusterStrategy.__init__(self, as_cluster(cluster), timeouts, server_config)
         if self.cluster.job != WORKER:
             raise ConfigError(
                 f"this process is {self.cluster.name_of(self.cluster.job, self.cluster.index)}, but strategy "
@@ -94,22 +80,7 @@ class CollectiveStrategy(MultiProcessStrategy):
         self._communication = check_communication(communication, self.devices[0])
         self._collective_pack_bytes = pack_bytes
         self._compression = _check_compression(compression)
-        self._patience = Patience(start=start_timeout, answer=timeout, late=late_after, wait=patience)
-        self._server_config = server_config
-        self._target = ""
-        self._peers: Peers | None = None
-        self._process_group: CollectiveProcessGroup | None = None
         self._collectives: Collectives | None = None
-
-    @property
-    def world_size(self) -> int:
-        """How many workers the cluster has."""
-        return self.cluster.world_size
-
-    @property
-    def rank(self) -> int:
-        """The number of this process among the workers."""
-        return self.cluster.rank
 
     def describe(self) -> dict[str, Any]:
         """Return how gradients travel."""
@@ -119,21 +90,9 @@ class CollectiveStrategy(MultiProcessStrategy):
             "pack_bytes": self._collective_pack_bytes,
         }
 
-    @property
-    def process_group(self) -> ProcessGroup:
-        """How this process tells the others things, between `join` and `leave`."""
-        return SingleProcess() if self._process_group is None else self._process_group
-
-    @property
-    def peers(self) -> Peers:
-        """The other processes.
-
-        Raises:
-            TrainerStateError: before `join`.
-        """
-        if self._peers is None:
-            raise TrainerStateError("the other processes are unknown before join(). A trainer calls it in time.")
-        return self._peers
+    def server_config(self, config: Any) -> Any:
+        """Return `config` with the devices of this process, and with who leads the collective operations."""
+        return self._with_leader(add_cpu_devices(config, self.devices))
 
     def join(self) -> None:
         """Start TensorFlow's server of this process, and wait until all others have theirs.
@@ -144,35 +103,15 @@ class CollectiveStrategy(MultiProcessStrategy):
         """
         if self.world_size == 1:
             return
-        config = self._server_config if self._server_config is not None else default_session_config()
-        server = start_server(self.cluster, self._with_leader(add_cpu_devices(config, self.devices)))
-        logger.info("rank %d of %d; waiting for the others", self.rank, self.world_size)
-        self._target = server.target
-        self._peers = Peers(self.cluster, server.target, server.trainings, self._patience)
-        try:
-            self._peers.meet()
-            self._process_group = CollectiveProcessGroup(self.cluster, server.target, server.trainings, self._peers)
-        except BaseException:
-            self.leave()
-            raise
+        super().join()
         self._collectives = Collectives(
             self.rank,
             self.world_size,
-            server.trainings,
+            self.server.trainings,
             self._communication,
             self._collective_pack_bytes,
             self._compression,
         )
-        logger.info("all %d processes are there", self.world_size)
-
-    def leave(self) -> None:
-        """Tell the others that this process takes no part any more; wait a while until all of them have left."""
-        peers, self._peers = self._peers, None
-        if peers is not None:
-            peers.leave()
-        process_group, self._process_group = self._process_group, None
-        if process_group is not None:
-            process_group.close()
 
     def session_config(self, config: Any) -> Any:
         """Return `config` for a session over the devices of this process alone."""
@@ -187,16 +126,16 @@ class CollectiveStrategy(MultiProcessStrategy):
         return config
 
     def session_creator(self, config: Any) -> SessionCreator:
-        """Return what creates a session on TensorFlow's server of this process."""
-        return NewSessionCreator(self._target, config)
+        """Return what creates a session on TensorFlow's server of this process, if there is one."""
+        return NewSessionCreator("", config) if self.world_size == 1 else super().session_creator(config)
 
     def mean_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
         """Add the all-reduces to the graph."""
-        return self._joined().mean(tensors)
+        return joined(self._collectives).mean(tensors)
 
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
         """Return the op that gives all processes the chief's values."""
-        return self._joined().broadcast(variables)
+        return joined(self._collectives).broadcast(variables)
 
     def after_restore(self, sess: Any) -> None:
         """Give the variables of all processes the chief's values, and those of all devices the first one's.
@@ -205,11 +144,11 @@ class CollectiveStrategy(MultiProcessStrategy):
             ConfigError: if the session is none on TensorFlow's server of this process.
             PeerError: if another process is missing.
         """
-        target = tf.compat.as_text(sess.sess_str)
-        if target != self._target:
+        if self.world_size > 1 and not isinstance(sess, SharedSession):
             raise ConfigError(
-                f"strategy 'collective' needs a session on the server of this process, {self._target}, but there is "
-                f"one on {target or 'none'}. Give session_config=<ConfigProto> in place of a session_creator."
+                f"strategy 'collective' needs a session on the server of this process, {self.server.target}, but there "
+                f"is one on {tf.compat.as_text(sess.sess_str) or 'none'}. Give session_config=<ConfigProto> in place "
+                "of a session_creator."
             )
         with self._waiting("broadcast", sess):
             super().after_restore(sess)
@@ -225,67 +164,17 @@ class CollectiveStrategy(MultiProcessStrategy):
 
     def callbacks(self) -> list[Callback]:
         """Return also the callback that watches over the steps."""
-        watch: list[Callback] = [WatchPeers(self)] if self.world_size > 1 else []
+        watch: list[Callback] = [WatchSteps(self.heartbeat)] if self.world_size > 1 else []
         return [*watch, *super().callbacks()]
 
-    def _joined(self) -> Collectives:
-        if self._collectives is None:
-            raise TrainerStateError("join() has to come before the graph is built. A trainer calls it in time.")
-        return self._collectives
-
-    @contextmanager
-    def _waiting(self, kind: str, sess: Any) -> Iterator[None]:
-        """While it lasts, the others are needed; what fails because of one of them is a PeerError."""
-        if self.world_size == 1:
-            yield
-            return
-        self.peers.begin(kind, sess)
-        try:
-            yield
-        except tf.errors.OpError as error:
-            guilty = self.peers.explain(error)
-            if guilty is None:
-                raise
-            raise guilty from error
-        finally:
-            self.peers.end()
+    def _waiting(self, kind: str, sess: Any) -> AbstractContextManager[None]:
+        return nullcontext() if self.world_size == 1 else self.heartbeat.waiting(kind, sess)
 
     def _with_leader(self, config: Any) -> Any:
         adapted = tf.compat.v1.ConfigProto()
         adapted.CopyFrom(config)
         adapted.experimental.collective_group_leader = device_of(WORKER, 0)
         return adapted
-
-
-class WatchPeers(Callback):
-    """Says when this process is in a step, in which it needs the others, and why a step has failed."""
-
-    chief_only = False
-
-    def __init__(self, strategy: CollectiveStrategy) -> None:
-        self._strategy = strategy
-
-    def before_train(self, trainer: TrainerProtocol) -> None:
-        """Take what each step needs."""
-        self._sess, self._begin, self._end = trainer.sess, self._strategy.peers.begin, self._strategy.peers.end
-
-    def before_run(self, run_context: Any) -> None:
-        """A step begins."""
-        self._begin("step", self._sess)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """It is done."""
-        self._end()
-
-    def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return the error that names who is to blame, if it is another process."""
-        return self._strategy.peers.explain(error)
-
-    @hookimpl(tryfirst=True)
-    def after_train(self, trainer: TrainerProtocol) -> None:
-        """Let the others know why the training ends, if it fails."""
-        if trainer.failure is not None:
-            self._strategy.peers.note_failure(trainer.failure)
 
 
 def check_communication(communication: str, device: str) -> str:

@@ -8,12 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.gradients import check_optimizer
 from tpk.graph.objective import Objective
-from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs
 from tpk.strategies.parameter_servers.base import DistributedStrategy
-from tpk.strategies.towers import build_on_multi_tower, check_gradients_alike, in_turn
+from tpk.strategies.towers import build_on_multi_tower, in_turn
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
@@ -37,8 +36,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         caching_device: where the values that were fetched are kept during the step. Variables with a constraint are not
             kept, but fetched by each op that reads them.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``start_timeout``, ``timeout``, ``late_after``, ``patience`` and ``server_config``; see
-            `DistributedStrategy`.
+        options: ``timeouts`` and ``server_config``; see `DistributedStrategy`.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.
@@ -79,17 +77,10 @@ class DistributedParameterServerStrategy(DistributedStrategy):
             )
         with tf.compat.v1.device(self.placement):
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
-        gradients: list[Gradients] = []
-        for objective, optimizer in zip(objectives, optimizers, strict=True):
-            rows = []
-            for index, tower in enumerate(towers):
-                with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
-                    cost = objective.cost_in(tower.output)
-                    chosen = objective.select(tower.variables)
-                    rows.append(compute_gradients(optimizer, cost, chosen))
-            check_gradients_alike(towers, rows)
-            with tf.name_scope("average_gradients"):
-                gradients.append([self._mean(turn, pairs) for turn, pairs in enumerate(zip(*rows, strict=True))])
+        gradients = [
+            self.mean_over_towers(objective, optimizer, towers)
+            for objective, optimizer in zip(objectives, optimizers, strict=True)
+        ]
 
         def apply(position: int, name: str) -> Any:
             costs = [objectives[position].cost_in(tower.output) for tower in towers]
@@ -101,11 +92,6 @@ class DistributedParameterServerStrategy(DistributedStrategy):
                 return optimizers[position].apply_gradients(gradients[position], name=name)
 
         return apply_in_groups(groups, gradients, apply)
-
-    def _mean(self, turn: int, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-        """The mean over the towers; it is computed here, so that only one gradient is sent."""
-        with tf.device(self.devices[turn % len(self.devices)]):
-            return mean_of([gradient for gradient, _ in pairs]), pairs[0][1]
 
     @contextmanager
     def _cached_variables(self) -> Iterator[None]:

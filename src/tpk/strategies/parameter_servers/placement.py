@@ -1,4 +1,4 @@
-"""On which process the ops of a graph run, if some of its variables are on parameter servers."""
+"""Placement of the ops of a graph on processes, if some of its variables are on parameter servers."""
 
 from __future__ import annotations
 

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.errors import TowerError
-from tpk.graph.gradients import Gradients, check_optimizer, compute_gradients
+from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, variable_name
 from tpk.plugin import Callback
-from tpk.strategies.all_reduce import mean_of
 from tpk.strategies.base import GetInputs
+from tpk.strategies.cluster_strategy import WatchSteps
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.parameter_servers.queues import StepQueues
-from tpk.strategies.replicated import POST_INIT_OPS_KEY, Synchronize, get_post_init_ops
-from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, in_turn
+from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
+from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn, plain_name, variables_by_name
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
@@ -50,8 +49,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
             `tf.compat.v1.train.Server`; None to look into the environment.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``start_timeout``, ``timeout``, ``late_after``, ``patience`` and ``server_config``; see
-            `DistributedStrategy`.
+        options: ``timeouts`` and ``server_config``; see `DistributedStrategy`.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.
@@ -83,7 +81,10 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         with tf.compat.v1.device(self.placement):
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         gradients = [
-            self._mean_gradients(objective, optimizer, towers, shared)
+            [
+                (mean, shared[plain_name(towers[0], variable)])
+                for mean, variable in self.mean_over_towers(objective, optimizer, towers)
+            ]
             for objective, optimizer in zip(objectives, optimizers, strict=True)
         ]
 
@@ -94,8 +95,12 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         return apply_in_groups(groups, gradients, apply)
 
     def callbacks(self) -> list[Callback]:
-        """Return what tells of failures elsewhere, and what gives all workers the same non-trainable variables."""
-        return [*super().callbacks(), WatchSteps(self), Synchronize(self.synchronize)]
+        """Return what tells that the others are waited for."""
+        return [WatchSteps(self.heartbeat)]
+
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+        """Give all workers the same non-trainable variables, before anybody uses them."""
+        self.synchronize(trainer.sess)
 
     def complete_graph(self) -> None:
         """Make one op of the post-init ops that the graph has by now."""
@@ -104,7 +109,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     def after_restore(self, sess: Any) -> None:
         """Give the other workers the values of the chief's own variables, and all towers those of the global ones."""
         super().after_restore(sess)
-        with self.explained():
+        with self.heartbeat.explained():
             sess.run(self._make_alike)
 
     def synchronize(self, sess: Any) -> None:
@@ -117,15 +122,8 @@ class DistributedReplicatedStrategy(DistributedStrategy):
 
     def _share_trained_variables(self, towers: Sequence[Tower]) -> dict[str, Any]:
         """Create a global variable for each trainable one, and what copies it to the towers; return them by name."""
-        by_name = [{_plain_name(tower, each): each for each in tower.created} for tower in towers]
+        by_name = variables_by_name(towers)
         main = by_name[0]
-        for tower, own in zip(towers, by_name, strict=True):
-            differing = (own.keys() - main.keys()) | ({name for name in main if main[name].trainable} - own.keys())
-            if differing:
-                raise TowerError(
-                    f"the tower in {tower.vs_name!r} did not create the same variables as the first one: "
-                    f"{', '.join(sorted(differing))}. A tower function has to build the same model each time."
-                )
         of_model = {variable.name for variable in tf.compat.v1.get_collection(GraphKeys.MODEL_VARIABLES)}
         trained = {name: variable for name, variable in main.items() if variable.trainable}
         self._untrained = [variable for variable in main.values() if not variable.trainable]
@@ -142,25 +140,6 @@ class DistributedReplicatedStrategy(DistributedStrategy):
                 for op in self._copy(source, copies):
                     tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
         return shared
-
-    def _mean_gradients(
-        self, objective: Objective, optimizer: Any, towers: Sequence[Tower], shared: dict[str, Any]
-    ) -> Gradients:
-        """The means over the towers of this worker, with the global variables."""
-        rows: list[Gradients] = []
-        for index, tower in enumerate(towers):
-            with tf.device(tower.device), tf.name_scope(f"tower{index}/gradients/"):
-                variables = objective.select(tower.variables, tower.vs_name)
-                cost = objective.cost_in(tower.output)
-                rows.append(compute_gradients(optimizer, cost, variables))
-        check_gradients_alike(towers, rows)
-        means = []
-        with tf.name_scope("average_gradients"):
-            for turn, pairs in enumerate(zip(*rows, strict=True)):
-                with tf.device(self.devices[turn % len(self.devices)]):
-                    mean = mean_of([gradient for gradient, _ in pairs])
-                means.append((mean, shared[_plain_name(towers[0], pairs[0][1])]))
-        return means
 
     def _apply_together(
         self, optimizer: Any, gradients: Gradients, name: str, towers: Sequence[Tower], costs: Sequence[Any]
@@ -195,11 +174,6 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         return [copy.assign(value, read_value=False) for copy in copies]
 
 
-def _plain_name(tower: Tower, variable: Any) -> str:
-    """What the user calls a variable of a tower."""
-    return variable_name(variable).removeprefix(f"{tower.vs_name}/")
-
-
 def _global_variable(name: str, local: Any, of_model: bool) -> Any:
     """The global variable of which `local` is a copy."""
     variable = tf.compat.v1.Variable(
@@ -218,24 +192,3 @@ def _global_variable(name: str, local: Any, of_model: bool) -> Any:
             tf.Variable.SaveSliceInfo(whole, part.full_shape, part.var_offset, part.var_shape)
         )
     return variable
-
-
-class WatchSteps(Callback):
-    """Says when this worker is in a step, in which it waits for the others."""
-
-    chief_only = False
-
-    def __init__(self, strategy: DistributedReplicatedStrategy) -> None:
-        self._strategy = strategy
-
-    def before_train(self, trainer: TrainerProtocol) -> None:
-        """Take what each step needs."""
-        self._begin, self._end = self._strategy.presence.begin_step, self._strategy.presence.end_step
-
-    def before_run(self, run_context: Any) -> None:
-        """A step begins."""
-        self._begin()
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """It is done."""
-        self._end()

@@ -1,4 +1,4 @@
-"""What a parameter server does: it keeps variables until the workers have left."""
+"""Service of a parameter server: it keeps variables until the workers have left."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
-import tensorflow as tf
-
-from tpk.cluster.attendance import Attendance
-from tpk.cluster.presence import SECONDS_BETWEEN_SIGNS, PresenceTable, config_of_own_session
+from tpk.cluster.boards import TableBoard
+from tpk.cluster.membership import SECONDS_BETWEEN_BEATS, Membership
 from tpk.cluster.server import RunningServer
-from tpk.cluster.spec import Cluster
-from tpk.cluster.timeouts import Patience
+from tpk.cluster.spec import PS, Cluster
+from tpk.cluster.timeouts import Timeouts
 from tpk.errors import PeerError, Preempted
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
 
-
-def serve_workers(cluster: Cluster, server: RunningServer, patience: Patience) -> None:
+def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:
     """Wait until all workers have come, and left.
 
     A signal that asks for the end takes effect only then: the workers, which get it as well, still need the variables
@@ -33,33 +29,26 @@ def serve_workers(cluster: Cluster, server: RunningServer, patience: Patience) -
     Args:
         cluster: the processes of the training; this one is a parameter server.
         server: TensorFlow's server of this process.
-        patience: how long to wait for workers, and for signs of them.
+        timeouts: how long workers are waited for, and signs of their life.
 
     Raises:
         PeerError: if a worker does not come, fails or dies; it says which.
         Preempted, KeyboardInterrupt: if a signal has come.
     """
-    with tf.Graph().as_default() as graph:
-        signs = PresenceTable(cluster.index, cluster.world_size, server.trainings).read
+    members = Membership(cluster, server.trainings, timeouts)
+    board = TableBoard(cluster, (PS, cluster.index), server.target, timeouts.heartbeat, server.trainings)
     pause = threading.Event()
     started_at = time.monotonic()
-    attendance = Attendance(cluster, patience.answer, silence=3 * SECONDS_BETWEEN_SIGNS)
     logger.info("%s serves %d workers", cluster.name_of(cluster.job, cluster.index), cluster.world_size)
-    with (
-        tf.compat.v1.Session(server.target, graph, config_of_own_session(cluster, cluster.index)) as sess,
-        _postponed_signals(),
-    ):
-        while not attendance.are_gone() or attendance.absent:
-            pause.wait(SECONDS_BETWEEN_SIGNS)
-            attendance.note(sess.run(signs))
+    with closing(board), _postponed_signals():
+        while members.staying() or members.missing():
+            pause.wait(SECONDS_BETWEEN_BEATS)
+            members.note(board.read())
             # As long as there are workers, they find out by themselves who is missing, and leave then.
-            is_late = time.monotonic() - started_at > patience.start
-            if attendance.absent and is_late and attendance.are_gone():
-                names = ", ".join(attendance.absent)
-                raise PeerError(
-                    f"{names} did not start within {patience.start:g} s; start_timeout=<seconds> gives it longer."
-                )
-    failures = attendance.failures()
+            waited = time.monotonic() - started_at
+            if waited > timeouts.start and not members.staying():
+                members.check_start(waited)
+    failures = members.to_blame()
     if failures:
         raise PeerError("; ".join(failures))
     logger.info("all workers have left")
@@ -80,7 +69,7 @@ def _postponed_signals() -> Iterator[None]:
         restore()
 
     if threading.current_thread() is threading.main_thread():
-        for signum in _SIGNALS:
+        for signum in Preempted.SIGNALS:
             if signal.getsignal(signum) in (signal.SIG_DFL, signal.default_int_handler):
                 replaced[signum] = signal.signal(signum, note)
     try:
@@ -88,4 +77,4 @@ def _postponed_signals() -> Iterator[None]:
     finally:
         restore()
     if arrived:
-        raise KeyboardInterrupt if arrived[0] == signal.SIGINT else Preempted(arrived[0])
+        raise Preempted.by(arrived[0])

@@ -1,0 +1,299 @@
+"""Heartbeat: threads by which this process tells the others that it lives, and finds out which of them do not."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import attrs
+import tensorflow as tf
+
+from tpk.cluster.boards import SECONDS_TO_ANSWER, Board, boards_of
+from tpk.cluster.connections import Connections
+from tpk.cluster.membership import (
+    KINDS,
+    LEFT,
+    SECONDS_BETWEEN_BEATS,
+    Membership,
+    Wait,
+    WorkerState,
+    names_of,
+)
+from tpk.cluster.server import RunningServer
+from tpk.cluster.sessions import SharedSession
+from tpk.cluster.spec import PS, WORKER, Cluster
+from tpk.cluster.timeouts import Timeouts
+from tpk.errors import PeerError
+
+logger = logging.getLogger(__name__)
+
+_REMOTE = re.compile(r"/job:(worker|ps)/replica:0/task:(\d+)")
+_FROM_ELSEWHERE = ("remote target", "Collective ops is aborted by", "Session::Close()", "Operation timed out")
+_CONNECTION_ERRORS = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
+_SECONDS_TO_FIND_OUT = 5.0
+_SECONDS_TO_CLOSE = 5.0
+
+
+class Heartbeat:
+    """The heartbeat of a worker: a thread for each board, and one that watches over what waits for others.
+
+    While this worker waits for others, by a run in which they take part (see `begin`), that run is aborted if one of
+    them is gone, or has left, or does not come for too long. One that is late is reported.
+
+    Args:
+        cluster: the processes of the training; this one is a worker.
+        server: TensorFlow's server of this process.
+        timeouts: how long others are waited for.
+
+    Attributes:
+        members: what is known of the others.
+    """
+
+    def __init__(self, cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:
+        self.members = Membership(cluster, server.trainings, timeouts)
+        self._cluster, self._timeouts = cluster, timeouts
+        self._connections = Connections([*cluster.workers[:1], *cluster.ps])
+        self._state = WorkerState.first(cluster, server.trainings)
+        self._counts: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self._wait: tuple[Wait, SharedSession] | None = None
+        self._background: tuple[Wait, SharedSession] | None = None
+        self._failure: PeerError | None = None
+        self._reported_at = 0.0
+        self._changed = threading.Condition()
+        self._is_stopped = threading.Event()
+        boards = boards_of(cluster, server.target, timeouts.heartbeat, server.trainings)
+        self._beat_now = {board.key: threading.Event() for board in boards}
+        self._threads = [
+            threading.Thread(
+                target=self._keep_beating, name="tpk-heartbeat-{}-{}".format(*board.key), args=(board,), daemon=True
+            )
+            for board in boards
+        ]
+        self._threads.append(threading.Thread(target=self._watch, name="tpk-heartbeat", daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def meet(self) -> None:
+        """Wait until all others are there.
+
+        Raises:
+            PeerError: if some have not come in time, or are gone again.
+            MismatchError: if one is there as part of another cluster.
+        """
+        begun = time.monotonic()
+        report = begun + min(5.0, self._timeouts.late_warning)
+        while True:
+            now = time.monotonic()
+            missing = self.members.check_start(now - begun)
+            if not missing:
+                return
+            if now >= report:
+                logger.info("waiting for %s to start, since %d s", names_of(missing), now - begun)
+                report = now + self._timeouts.late_warning
+            with self._changed:
+                self._changed.wait(min(SECONDS_BETWEEN_BEATS, max(begun + self._timeouts.start - now, 0.01)))
+
+    def begin(self, kind: str, sess: SharedSession) -> None:
+        """Say that a run of `sess` begins which needs the others: the next one of its kind, see `KINDS`.
+
+        Raises:
+            PeerError: if it is known already that one of them is missing.
+        """
+        if self._failure is not None:
+            raise self._failure
+        self._counts[kind] += 1
+        self._wait = Wait(kind, self._counts[kind], time.monotonic()), sess
+
+    def end(self) -> None:
+        """Say that it is done, or has failed."""
+        self._wait = None
+
+    def take_back(self) -> None:
+        """Say that what has begun comes to nothing: this worker is where it was before."""
+        if self._wait is not None:
+            self._counts[self._wait[0].kind] -= 1
+            self._wait = None
+
+    @contextmanager
+    def waiting(self, kind: str, sess: SharedSession) -> Iterator[None]:
+        """Within the context, the others are needed; what fails because of one of them is a `PeerError`."""
+        self.begin(kind, sess)
+        try:
+            with self.explained():
+                yield
+        finally:
+            self.end()
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Within the context, a run that fails because of another process raises the `PeerError` that names it."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            reason = self.explain(error)
+            if reason is None:
+                raise
+            raise reason from error
+
+    def guard(self, sess: SharedSession) -> None:
+        """Abort `sess`, too, once another process has failed or died, also while this one waits for nobody."""
+        self._background = Wait("step", 0, time.monotonic()), sess
+
+    @property
+    def failure(self) -> PeerError | None:
+        """What has become of another process, if that ends the training of this one."""
+        return self._failure
+
+    def explain(self, error: BaseException) -> PeerError | None:
+        """Return what is to blame for the failure of a run: another process; or None, if it is none of them.
+
+        Args:
+            error: that of the run.
+        """
+        waiting, self._wait = self._wait, None
+        if not isinstance(error, tf.errors.OpError) or self._failure is not None:
+            return self._failure if isinstance(error, tf.errors.OpError) else None
+        text = str(error)
+        if not isinstance(error, _CONNECTION_ERRORS) and not any(sign in text for sign in _FROM_ELSEWHERE):
+            return None
+        reasons = self._find_out(None if waiting is None else waiting[0])
+        if not reasons:
+            named = sorted({(job, int(index)) for job, index in _REMOTE.findall(text)} - {(WORKER, self._cluster.rank)})
+            if not named and not isinstance(error, _CONNECTION_ERRORS):
+                return None
+            names = ", ".join(self._cluster.name_of(*key) for key in named) or "another process"
+            reasons = [f"the connection to {names} has failed"]
+        self._failure = PeerError("; ".join(reasons))
+        return self._failure
+
+    def leave(self, failure: BaseException | None) -> None:
+        """Tell the others that this worker takes no part any more.
+
+        If they read its state from its own server, wait until all have left, or are gone.
+
+        Args:
+            failure: by what its training ends. What is no `Exception`, such as a signal, is no failure.
+        """
+        line = ""
+        if isinstance(failure, Exception):
+            line = f"{type(failure).__name__}: {failure}".strip().partition("\n")[0][:1000]
+        with self._changed:
+            # Who fails because others do is not to blame.
+            is_own = not isinstance(failure, PeerError)
+            self._state = attrs.evolve(self._state, phase=LEFT, failure=line, is_own_failure=is_own)
+        if not self._cluster.ps:
+            self._beat_now[WORKER, self._cluster.rank].set()
+            self._wait_for_others(10.0 if line or self._failure else self._timeouts.heartbeat)
+        self._is_stopped.set()
+        for event in self._beat_now.values():
+            event.set()
+        # A process that ends while TensorFlow returns to one of them would be aborted.
+        end = time.monotonic() + min(self._timeouts.heartbeat, SECONDS_TO_ANSWER) + _SECONDS_TO_CLOSE
+        for thread in self._threads:
+            thread.join(max(end - time.monotonic(), 0))
+
+    def _wait_for_others(self, seconds: float) -> None:
+        seconds = min(seconds, self._timeouts.heartbeat)
+        end = time.monotonic() + seconds
+        while staying := self.members.staying():
+            now = time.monotonic()
+            if now >= end:
+                logger.warning("left without %s, which did not leave within %g s", names_of(staying), seconds)
+                return
+            with self._changed:
+                self._changed.wait(min(0.2, end - now))
+
+    # What the threads do.
+
+    def _keep_beating(self, board: Board) -> None:
+        is_written = board.key[0] == PS or board.key == (WORKER, self._cluster.rank)
+        beat_now, has_come, is_last = self._beat_now[board.key], False, False
+        while not is_last:
+            # Where this worker is heard, there are last words.
+            is_last = self._is_stopped.is_set()
+            if is_last and (not is_written or board.key in [each.key for each in self.members.gone()]):
+                break
+            try:
+                states = board.exchange(self._next_state())
+            except (OSError, tf.errors.OpError) as error:
+                self.members.doubt(board.key, is_replaced=isinstance(error, tf.errors.AbortedError))
+                if is_last and has_come and self._failure is None:
+                    name = self._cluster.name_of(*board.key)
+                    logger.warning("%s could not be told that this worker leaves: %s", name, error)
+            else:
+                if is_written or states:
+                    has_come = True
+                    self.members.hear(board.key)
+                self.members.note(states)
+            with self._changed:
+                self._changed.notify_all()
+            beat_now.wait(SECONDS_BETWEEN_BEATS if has_come else SECONDS_BETWEEN_BEATS / 5)
+            beat_now.clear()
+        board.close()
+
+    def _next_state(self) -> WorkerState:
+        with self._changed:
+            self._state = attrs.evolve(self._state, beat=self._state.beat + 1, counts=dict(self._counts))
+            return self._state
+
+    def _watch(self) -> None:
+        """Abort what waits in vain."""
+        while not self._is_stopped.is_set():
+            waiting = self._wait or self._background
+            if waiting is not None and self._failure is None:
+                self._look_after(*waiting)
+            elif waiting is not None:  # A run that has begun since then would wait for them, too.
+                self._hang_up(waiting[0])
+            with self._changed:
+                self._changed.wait(SECONDS_BETWEEN_BEATS)
+
+    def _look_after(self, wait: Wait, sess: SharedSession) -> None:
+        reasons = self.members.to_blame(wait) or self.members.in_vain(wait, self._counts)
+        now = time.monotonic()
+        if reasons:
+            current = self._wait or self._background
+            if current is None or current[0] is not wait:
+                return
+            self._failure = PeerError("; ".join(reasons))
+            logger.error("%s", self._failure)
+            # A session that is closed would wait, too, for a process that does not answer.
+            if not self._hang_up(wait):
+                sess.abort()
+        elif now - max(wait.since, self._reported_at) > self._timeouts.late_warning:
+            late = [
+                f"{each.name}, which is at {wait.kind} {each.count(wait.kind)}" for each in self.members.behind(wait)
+            ]
+            if late:
+                self._reported_at = now
+                logger.warning("waiting in %s since %.0f s for %s", wait, now - wait.since, ", ".join(late))
+
+    def _hang_up(self, wait: Wait) -> bool:
+        """End connections to processes that are gone and on which a wait depends; return whether there are such."""
+        hosts = self._cluster.ps or (self._cluster.workers[:1] if wait.kind == "gather" else ())
+        gone = {each.address for each in self.members.gone()} & set(hosts)
+        if gone:
+            self._connections.hang_up(gone)
+        return bool(gone)
+
+    def _find_out(self, wait: Wait | None) -> list[str]:
+        """Ask all others anew, and return who is to blame for a failure that has happened just now, in a wait."""
+        happened = time.monotonic()
+        end = happened + min(_SECONDS_TO_FIND_OUT, self._timeouts.heartbeat)
+        while (now := time.monotonic()) < end:
+            reasons = self.members.to_blame(wait)
+            if reasons:
+                return reasons
+            for event in self._beat_now.values():
+                event.set()
+            with self._changed:
+                self._changed.wait(min(0.2, end - now))
+        silent = self.members.silent_since(happened)
+        servers = [each for each in silent if each.key[0] == PS]
+        return [
+            f"{each.name} does not answer: its process or host is dead, or the network is cut"
+            for each in servers or silent
+        ]

@@ -80,7 +80,7 @@ def plugins(session):
             missing = [tool for tool in ("g++", "cmake", "make") if shutil.which(tool) is None]
             if missing:
                 session.warn(
-                    f"left out: the trainings with Horovod, which is built by {', '.join(missing)}, and that is not here. "
+                    f"left out: trainings with Horovod, which is built by {', '.join(missing)}, and that is not here. "
                     "`apt-get install g++ cmake make` gets them"
                 )
             else:

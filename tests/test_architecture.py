@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,12 @@ def test_every_room_has_a_floor():
 def test_the_loop_is_short():
     lines, _ = inspect.getsourcelines(loop.run_loop)
     assert len(lines) < 45
+
+
+@pytest.mark.parametrize("room", [*tpk._ROOMS, *tpk._NAMESPACES])
+def test_a_room_can_be_pickled_with_a_function_that_mentions_it(room):
+    """It could not if one of its public names were that of a file in it, which gives it another class."""
+    assert type(getattr(tpk, room)) is types.ModuleType
 
 
 def test_a_public_name_is_declared_once():

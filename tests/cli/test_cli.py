@@ -186,6 +186,69 @@ def test_checking_a_plugin_module_checks_its_hooks(fake_distribution):
     assert "implements no hook" in problem
 
 
+SLIPS = """
+import tpk
+
+class Misspelled(tpk.Callback):
+    def befor_train(self):
+        pass
+
+class Wrong(tpk.Callback):
+    def before_epoch(self, epoch):
+        pass
+
+class Reporting(tpk.Monitor):
+    def proces_scalar(self, name, value):
+        pass
+
+class Training(tpk.Trainer):
+    def before_train(self, trainer):
+        pass
+
+class Replicating(tpk.Strategy):
+    def on_epoch_end(self):
+        pass
+
+class Good(tpk.Callback):
+    def before_train(self):
+        pass
+
+def factory(count=1):
+    return Good()
+
+number = 3
+"""
+
+
+def test_checking_finds_slips_without_a_training(fake_distribution):
+    fake_distribution("tpk-slips", modules={"slips": SLIPS})
+    expected = {
+        ("callback", "Misspelled"): "did you mean 'before_train'",
+        ("callback", "Wrong"): "takes 'epoch', which this hook does not give",
+        ("monitor", "Reporting"): "did you mean 'process_scalar'",
+        ("trainer", "Training"): "a hook of callbacks, which nobody calls of a trainer",
+        ("strategy", "Replicating"): "tpk's hook is 'trigger_epoch'",
+        ("monitor", "Good"): "is no monitor: it does not derive from tpk.Monitor",
+        ("callback", "number"): "leads to a class or a factory",
+        ("callback", "Good"): None,
+        ("callback", "factory"): None,
+    }
+    problems = check_imports([CatalogEntry(kind, name, f"slips:{name}", "tpk-slips", "1.0") for kind, name in expected])
+    for wanted, problem in zip(expected.values(), problems, strict=True):
+        assert problem is None if wanted is None else wanted in problem
+
+
+def test_checking_tells_who_asks_for_another_version_of_tpk(isolated_catalog, fake_distribution):
+    fake_distribution("tpk-future", modules={"future": "def plugin(): ..."})
+    (site,) = isolated_catalog.path
+    with open(f"{site}/tpk_future-1.0.dist-info/METADATA", "a") as metadata:
+        metadata.write("Requires-Dist: tpk>=99\n")
+    (problem,) = check_imports([CatalogEntry("callback", "future", "future:plugin", "tpk-future", "1.0")])
+    assert problem == (
+        f"callback 'future' (future:plugin, from tpk-future 1.0) asks for tpk>=99, but this is tpk {tpk.__version__}"
+    )
+
+
 # Showing.
 
 

@@ -5,7 +5,8 @@ import logging
 import numpy as np
 import pytest
 
-from tpk.dataflow import PrintData, describe
+from tpk.dataflow import PrintData
+from tpk.dataflow.describe import describe
 from tpk.errors import ConfigError
 
 

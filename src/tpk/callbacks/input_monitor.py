@@ -57,7 +57,7 @@ class InputMonitor(Callback):
         Raises:
             ConfigError: if the trainer has no input source.
         """
-        source = getattr(trainer, "input_source", None)
+        source = trainer.input_source
         if source is None:
             raise ConfigError(
                 f"InputMonitor measures a trainer's input source, but {type(trainer).__name__} has none. Leave it out, "

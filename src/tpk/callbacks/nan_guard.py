@@ -241,8 +241,7 @@ class NanGuard(Callback):
             skip_non_finite(trainer.graph.get_collection(key))
 
     def _get_ready_to_go_back(self, trainer: TrainerProtocol) -> None:
-        strategy = getattr(trainer, "strategy", None)
-        if strategy is not None and strategy.world_size > 1:
+        if trainer.strategy.world_size > 1:
             raise ConfigError(
                 "NanGuard(on_nan='rollback') works within one process: several would have to go back together. "
                 "Use 'skip' or 'stop'."

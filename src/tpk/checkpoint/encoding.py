@@ -57,7 +57,7 @@ def decode(value: Any) -> Any:
 def state_keys(owners: Iterable[Any]) -> list[str]:
     """Return a unique key for each of `owners`.
 
-    It is the name of the class and the attribute `state_key`, if there is one: what tells the owner from others of its
+    It is the name of the class and the attribute `state_key`, if it is not empty: what tells it from others of its
     class, such as the name of the hyperparameter that it sets. Those that are equal in that are numbered.
 
     Example:
@@ -69,7 +69,7 @@ def state_keys(owners: Iterable[Any]) -> list[str]:
     seen: Counter[str] = Counter()
     keys = []
     for owner in owners:
-        detail = getattr(owner, "state_key", "")
+        detail = owner.state_key
         key = f"{type(owner).__name__}({detail})" if detail else type(owner).__name__
         seen[key] += 1
         keys.append(key if seen[key] == 1 else f"{key}#{seen[key]}")

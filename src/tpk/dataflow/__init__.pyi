@@ -15,10 +15,7 @@ from .combine import (
     ConcatData as ConcatData,
     JoinData as JoinData,
 )
-from .describe import (
-    PrintData as PrintData,
-    describe as describe,
-)
+from .describe import PrintData as PrintData
 from .fake import FakeData as FakeData
 from .fixed_size import FixedSizeData as FixedSizeData
 from .from_queue import DataFromQueue as DataFromQueue

@@ -8,10 +8,6 @@ from .flops import (
     model_flops as model_flops,
 )
 from .global_step import get_global_step_var as get_global_step_var
-from .model_overview import (
-    ModelOverview as ModelOverview,
-    model_overview as model_overview,
-)
 from .objective import Objective as Objective
 from .optimizers.accumulation import AccumGradOptimizer as AccumGradOptimizer
 from .optimizers.gradient_processors import (
@@ -34,6 +30,10 @@ from .optimizers.proxy import (
 from .optimizers.weight_averages import (
     MovingAverageOptimizer as MovingAverageOptimizer,
     averaged_weights as averaged_weights,
+)
+from .overview import (
+    ModelOverview as ModelOverview,
+    model_overview as model_overview,
 )
 from .summaries import (
     add_activation_summary as add_activation_summary,

@@ -28,6 +28,10 @@ class StrategyProtocol(Protocol):
     """How the steps of a training are replicated; see `tpk.Strategy`."""
 
     @property
+    def devices(self) -> Sequence[str]:
+        """The device strings of the towers of this process; none if TensorFlow places their ops."""
+
+    @property
     def num_replicas(self) -> int:
         """How many towers this process trains."""
 

@@ -37,6 +37,8 @@ class Strategy(Callback, abc.ABC):
 
     kind: ClassVar[str] = "strategy"
     chief_only = False
+    devices: Sequence[str] = ()
+    """The device strings of the towers of this process; none if TensorFlow places their ops."""
     is_reproducible: bool = True
     """Whether two runs with one seed train alike, as far as it depends on the strategy."""
 

@@ -15,7 +15,7 @@ from tpk.checkpoint.session_init import as_session_init
 from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
-from tpk.graph.model_overview import log_model_overview
+from tpk.graph.overview import log_model_overview
 from tpk.graph.random import step_reads
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.callback import Callback

@@ -15,6 +15,7 @@ from tpk.graph.devices import Devices, resolve_devices
 from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
+from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
 from tpk.session.progress import Progress
 
@@ -93,7 +94,6 @@ class DataParallelInferenceRunner(InferenceRunner):
             yield from self._towers_session.run(fetches, feeds)
 
 
-def _devices_of(strategy: Any) -> list[str]:
+def _devices_of(strategy: StrategyProtocol) -> Sequence[str]:
     """Those on which it trains; where it does not tell them, all GPUs, or as many CPU devices as it has towers."""
-    own = getattr(strategy, "devices", None)
-    return own or resolve_devices(len(tf.config.list_physical_devices("GPU")) or strategy.num_replicas)
+    return strategy.devices or resolve_devices(len(tf.config.list_physical_devices("GPU")) or strategy.num_replicas)

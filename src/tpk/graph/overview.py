@@ -111,7 +111,7 @@ def model_overview(graph: Any) -> ModelOverview:
 
     Example:
         ```python
-        overview = tpk.graph.model_overview(trainer.graph)
+        overview = tpk.graph.overview(trainer.graph)
         parameters = sum(variable.elements for variable in overview.trainable)
         ```
     """

@@ -12,8 +12,7 @@ import tensorflow as tf
 from tpk.errors import TowerError
 from tpk.graph.gradients import Gradients, compute_gradients
 from tpk.graph.objective import Objective
-from tpk.graph.variable_creation import record_variables
-from tpk.graph.variables import variable_name
+from tpk.graph.variables import record_variables, variable_name
 from tpk.layers.cross_tower import CrossTowerSums, check_sums_are_complete
 from tpk.tower.context import TrainTowerContext
 

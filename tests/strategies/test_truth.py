@@ -273,7 +273,7 @@ def test_the_cost_of_each_tower_is_that_of_one_tower_on_its_data(strategy, layer
     with trainer.graph.as_default():
         trainer.build_inference_tower("evaluation", [tf.constant(each) for each in data[0]])
         costs = [tower.get_tensor("cost") for tower in trainer.towers]
-        with v1.Session(config=trainer.session_config(v1.ConfigProto())) as sess:
+        with v1.Session(config=trainer.strategy.session_config(v1.ConfigProto())) as sess:
             sess.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
             values = sess.run(costs)
 

@@ -124,7 +124,8 @@ class StagingInput(ProxyInput):
         self._before_run = hooks.compile_step().before_run
         self._translate = hooks.translate_error
         self._callback = _StagingCallback(self)
-        return [*(_OutsideOfSteps(callback) for callback in callbacks), self._callback]
+        outside = [_OutsideOfSteps(callback) for callback in callbacks]
+        return [*(each for each in outside if each.hook_implementations()), self._callback]
 
     def _get_input_tensors(self) -> list[Any]:
         tower = len(self._areas)

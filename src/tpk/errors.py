@@ -1,6 +1,6 @@
-"""What can go wrong, by name.
+"""Errors of tpk: what can go wrong, by name.
 
-Every error that tpk raises on purpose is a [`TpkError`][tpk.TpkError] and also the built-in type that fits, so
+Every error that tpk raises on purpose is a `TpkError` and also the built-in type that fits, so
 both ``except tpk.TpkError`` and ``except ValueError`` do what one expects. A message says what happened, to which
 named thing, what was expected, and what to do about it.
 """

@@ -165,11 +165,11 @@ def test_checking_leaves_out_what_is_blocked(installed, capsys, monkeypatch):
 
 def test_checking_survives_whatever_a_plugin_does(fake_distribution):
     modules = {
-        "noisy": "import os; print('noise'); os.write(1, b'noise\\n'); plugin = dict",
+        "noisy": "import os; print('noise'); os.write(1, b'noise\\n'); plugin = print",
         "exiting": "import sys; sys.exit('no reason')",
         "crashing": "import os, sys; print('the last words', file=sys.stderr, flush=True); os._exit(7)",
         "hanging": "import threading; threading.Event().wait()",
-        "lingering": "import threading; threading.Thread(target=threading.Event().wait).start(); plugin = dict.fromkeys",
+        "lingering": "import threading; threading.Thread(target=threading.Event().wait).start(); plugin = print",
     }
     fake_distribution("tpk-strange", modules=modules)
     problems = check_imports([CatalogEntry("callback", name, f"{name}:plugin") for name in modules], timeout=5)

@@ -29,6 +29,7 @@ from tpk.plugin.creation import create
 from tpk.plugin.entry import CatalogEntry
 from tpk.plugin.implementations import check_class
 from tpk.plugin.manager import HookManager
+from tpk.plugin.spec import HOOK_NAMES
 
 
 def check_imports(entries: Sequence[CatalogEntry], timeout: float = 60.0) -> list[str | None]:
@@ -141,7 +142,7 @@ def check_target(entry: CatalogEntry, target: Any) -> None:
         raise PluginError(f"{entry} is {target!r}: an entry point of tpk.{entry.kind}s leads to a class or a factory")
     if not inspect.isclass(target):  # A factory tells what it makes when it is called.
         return
-    if not issubclass(target, base):
+    if not issubclass(target, base) and (entry.kind != "callback" or not set(HOOK_NAMES) & set(dir(target))):
         raise PluginError(f"{entry} is no {entry.kind}: it does not derive from {_BASES[entry.kind].replace(':', '.')}")
     if entry.kind == "trainer":
         pkgutil.resolve_name("tpk.train.trainer:check_no_hooks")(target)

@@ -31,7 +31,7 @@ class DataFlow(ABC):
             does. Whoever needs a datapoint until after the next one is asked for, such as a queue, takes a copy then.
             None if it does so where one of its `sources` does. Say False, of a class or of an object, where each
             datapoint has arrays of its own: large ones that start on a multiple of 64 bytes, as
-            [`aligned_empty`][tpk.dataflow.aligned_empty] makes them, get to TensorFlow without a copy.
+            `aligned_empty` makes them, get to TensorFlow without a copy.
 
     Example:
         ```python

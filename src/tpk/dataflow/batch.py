@@ -84,7 +84,7 @@ class BatchData(StatefulProxyDataFlow):
 class BatchDataByShape(LookaheadDataFlow):
     """Put `batch_size` datapoints together whose component `idx` has the same shape, as soon as there are as many.
 
-    Otherwise as [`BatchData`][tpk.dataflow.BatchData]. The workers that share it put the datapoints of their shares
+    Otherwise as `BatchData`. The workers that share it put the datapoints of their shares
     together, so each of them has a remainder of its own.
 
     Args:

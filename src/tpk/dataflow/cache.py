@@ -25,7 +25,7 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
     Args:
         flow: any iterable of datapoints, which fit into memory together.
         shuffle: whether each pass but the first has a random order of its own.
-        seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+        seed: see `RNGDataFlow`.
 
     Raises:
         ConfigError: `flow` cannot be iterated, or the seed is not one.

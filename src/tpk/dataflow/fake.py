@@ -23,7 +23,7 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
             start on 64 bytes, so that delivering costs nothing: for measuring everything else.
         dtype: of all components, or for each one its own: booleans, integers or floating-point numbers.
         domain: the numbers are from the first on, below the second; one pair, or for each component its own.
-        seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+        seed: see `RNGDataFlow`.
 
     Raises:
         ConfigError: the size is negative; a shape, dtype or domain is none, or there is not one for each component.

@@ -20,7 +20,7 @@ class RandomMixData(CombinedDataFlow, RNGDataFlow):
 
     Args:
         flows: one iterable of datapoints or more, each with a length.
-        seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+        seed: see `RNGDataFlow`.
 
     Raises:
         ConfigError: `flows` is not a list of different flows, or one has no length.
@@ -83,7 +83,7 @@ class RandomChooseData(CombinedDataFlow, RNGDataFlow):
     Args:
         flows: iterables of datapoints, which are equally likely; or a pair of such an iterable and its probability for
             each.
-        seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+        seed: see `RNGDataFlow`.
 
     Raises:
         ConfigError: `flows` is not a list of different flows, or the probabilities are none, or not 1 in all.

@@ -15,14 +15,14 @@ class LocallyShuffleData(LookaheadDataFlow, RNGDataFlow):
 
     Each epoch delivers every datapoint of the flow once. A datapoint comes at most `buffer_size` - 1 places
     before its turn. To use each of them several times, which costs less than to make as many, put a
-    [`RepeatedDataPoint`][tpk.dataflow.RepeatedDataPoint] beneath.
+    `RepeatedDataPoint` beneath.
 
     A resumed run fills the buffer again by going through the epoch's datapoints up to there.
 
     Args:
         flow: any iterable of datapoints.
         buffer_size: how many datapoints are held back.
-        seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+        seed: see `RNGDataFlow`.
 
     Raises:
         ConfigError: the buffer has no room, or the seed is not one.

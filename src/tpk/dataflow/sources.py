@@ -28,7 +28,7 @@ class DataFromList(StatefulDataFlow, RNGDataFlow):
     Args:
         items: the datapoints: anything with a length and ``[]``.
         shuffle: whether each epoch has an order of its own.
-        seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+        seed: see `RNGDataFlow`.
 
     Raises:
         ConfigError: `items` has no length or no ``[]``, or the seed is not one.
@@ -144,7 +144,7 @@ class DataFromGenerator(DataFlow):
 
     Args:
         generator: a function without arguments that returns an iterable of datapoints (a generator function),
-            or an iterable, which is treated as [`DataFromIterable`][tpk.dataflow.DataFromIterable] does.
+            or an iterable, which is treated as `DataFromIterable` does.
 
     Raises:
         ConfigError: it is neither.

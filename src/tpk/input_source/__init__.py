@@ -1,20 +1,20 @@
 """Input sources: how data enters the graph.
 
-- [`FeedInput`][tpk.input_source.FeedInput]: a dataflow, fed to placeholders; each step waits for its data.
-- [`QueueInput`][tpk.input_source.QueueInput]: a dataflow, put into a TensorFlow queue by a thread, ahead of
+- `FeedInput`: a dataflow, fed to placeholders; each step waits for its data.
+- `QueueInput`: a dataflow, put into a TensorFlow queue by a thread, ahead of
   the steps.
-- [`BatchQueueInput`][tpk.input_source.BatchQueueInput]: the same of single datapoints, of which the graph makes
+- `BatchQueueInput`: the same of single datapoints, of which the graph makes
   batches.
-- [`ZMQInput`][tpk.input_source.ZMQInput]: a queue of the datapoints that other processes send.
-- [`TFDatasetInput`][tpk.input_source.TFDatasetInput]: a `tf.data.Dataset`, or a dataflow through one
-  ([`dataflow_to_dataset`][tpk.input_source.dataflow_to_dataset] makes a dataset of a dataflow).
-- [`StagingInput`][tpk.input_source.StagingInput]: another source, whose datapoints are brought to the devices ahead
+- `ZMQInput`: a queue of the datapoints that other processes send.
+- `TFDatasetInput`: a `tf.data.Dataset`, or a dataflow through one
+  (`dataflow_to_dataset` makes a dataset of a dataflow).
+- `StagingInput`: another source, whose datapoints are brought to the devices ahead
   of the steps.
-- [`TensorInput`][tpk.input_source.TensorInput]: tensors that a function makes in the graph.
-- [`DummyConstantInput`][tpk.input_source.DummyConstantInput]: constants, to time everything else.
+- `TensorInput`: tensors that a function makes in the graph.
+- `DummyConstantInput`: constants, to time everything else.
 
-[`remap_input_source`][tpk.input_source.remap_input_source] lets a source provide some of a model's inputs
-only; [`InputSource`][tpk.input_source.InputSource] is the base, for sources of one's own.
+`remap_input_source` lets a source provide some of a model's inputs
+only; `InputSource` is the base, for sources of one's own.
 """
 
 import lazy_loader

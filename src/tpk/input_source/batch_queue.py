@@ -21,8 +21,8 @@ class BatchQueueInput(QueueInput):
     it is unknown for all inputs, the last batch of a finite flow is smaller than the others if the flow's length is
     no multiple of the batch size. Otherwise what does not make a whole batch is not used.
 
-    Everything else is as with [`QueueInput`][tpk.input_source.QueueInput]. Where the flow can deliver batches itself,
-    as [`BatchData`][tpk.dataflow.BatchData] does, a `QueueInput` of those costs less for each datapoint.
+    Everything else is as with `QueueInput`. Where the flow can deliver batches itself,
+    as `BatchData` does, a `QueueInput` of those costs less for each datapoint.
 
     Args:
         flow: any iterable of single datapoints: lists or tuples by position, or dicts by name.

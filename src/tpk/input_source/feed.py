@@ -21,7 +21,7 @@ class FeedInput(FlowInput):
     """Feeds one datapoint for each tower in each step; the step waits for the data.
 
     An array that starts on a multiple of 64 bytes enters the graph without a copy, if the flow is known not to write to
-    it again (see `refills_arrays` of [`DataFlow`][tpk.dataflow.DataFlow]); else the graph gets a copy.
+    it again (see `refills_arrays` of `DataFlow`); else the graph gets a copy.
 
     Args:
         flow: any iterable of datapoints: lists or tuples by position, or dicts by name.

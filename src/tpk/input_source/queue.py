@@ -33,9 +33,9 @@ class QueueInput(FlowInput):
     """Takes each datapoint from a queue that a thread fills, so that data and steps go on at the same time.
 
     The thread hands arrays to the queue without a copy where they are contiguous, start on a multiple of 64 bytes, and
-    are known to stay as they are: those of [`BatchData`][tpk.dataflow.BatchData] and of worker processes are, and those
+    are known to stay as they are: those of `BatchData` and of worker processes are, and those
     of a list. Of what a flow may write to again it hands on copies; see `refills_arrays` of
-    [`DataFlow`][tpk.dataflow.DataFlow].
+    `DataFlow`.
 
     When the user's data code fails, the datapoints before the failure are still used; then the step raises
     what that code raised.

@@ -10,9 +10,9 @@ from tpk.input_source.queue import QueueInput
 
 
 class ZMQInput(QueueInput):
-    """Takes the datapoints that [`send_dataflow_zmq`][tpk.dataflow.send_dataflow_zmq] sends, here or elsewhere.
+    """Takes the datapoints that `send_dataflow_zmq` sends, here or elsewhere.
 
-    It is a [`QueueInput`][tpk.input_source.QueueInput] of a [`RemoteDataZMQ`][tpk.dataflow.RemoteDataZMQ], which says
+    It is a `QueueInput` of a `RemoteDataZMQ`, which says
     what holds for the senders. Where the data stands is known to them alone, so there is no position: a resumed run
     goes on with what they send next.
 

@@ -1,4 +1,4 @@
-"""What may be reported: scalars, images and distributions, checked and brought into one form."""
+"""Reported values: scalars, images and distributions, checked and brought into one form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin described in plain data, `use`, and the step from there to an instance."""
+"""Descriptions of plugins in plain data (`use`), and the step from there to an instance."""
 
 from __future__ import annotations
 

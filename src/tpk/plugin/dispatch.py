@@ -1,4 +1,4 @@
-"""The step, compiled: its hooks as plain tuples of methods, of those plugins only that implement them.
+"""Compiled step hooks: plain tuples of methods, of those plugins only that implement them.
 
 A hook call through pluggy costs 0.7 µs with no implementation and 2 µs with five; a loop over such a tuple
 costs 0.02 and 0.13 µs.

@@ -1,4 +1,4 @@
-"""What pluggy holds in place of a plugin, and the notes that errors get on their way out of it."""
+"""Registrations: what pluggy holds in place of a plugin, and the notes that errors get on their way out of it."""
 
 from __future__ import annotations
 

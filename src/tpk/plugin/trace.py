@@ -1,4 +1,4 @@
-"""The step through pluggy: slower, with every call logged, and with the same calls in the same order.
+"""Traced step hooks: through pluggy, slower, with every call logged, and with the same calls in the same order.
 
 ``TPK_TRACE=1`` uses this in place of the compiled step. Requests and values differ from plugin to plugin,
 which pluggy knows nothing of, so the functions that it calls put them aside and fetch them by the plugin's

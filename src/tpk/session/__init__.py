@@ -1,4 +1,4 @@
-"""What runs a graph: how a session is created, initialized, and run together with hooks.
+"""Sessions: what runs a graph, together with the hooks of a step.
 
 The names are resolved when they are first used: some files of this room need no TensorFlow, and what uses only those
 shall not wait for it.

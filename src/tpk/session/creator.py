@@ -1,4 +1,4 @@
-"""Where a trainer's session comes from."""
+"""Session creators: where a trainer's session comes from."""
 
 from __future__ import annotations
 

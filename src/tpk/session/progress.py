@@ -1,4 +1,4 @@
-"""How far a training has come."""
+"""Progress: how far a training has come."""
 
 from __future__ import annotations
 

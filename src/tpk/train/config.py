@@ -1,4 +1,4 @@
-"""A run, described: what `launch_train_with_config` needs to know."""
+"""Configuration of a run: what `launch_train_with_config` needs to know."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
     """Apply a function to each datapoint, in worker processes; where it returns None, the datapoint is dropped.
 
     The flow beneath is iterated here, and its datapoints go to the workers through shared memory, as the results come
-    back; see [`MultiProcessRunner`][tpk.dataflow.MultiProcessRunner] for what that means, and for the workers. Prefer
+    back; see `MultiProcessRunner` for what that means, and for the workers. Prefer
     that one where the flow itself can be divided: there each datapoint travels once only.
 
     Args:

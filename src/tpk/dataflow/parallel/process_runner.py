@@ -15,7 +15,7 @@ from tpk.dataflow.parallel.worker_process import WorkerProcess, stop_all
 class MultiProcessRunner(FlowRunner[WorkerProcess]):
     """Run a flow in worker processes: each makes its share of the datapoints, ahead of their use.
 
-    The shares are those of [`shard`][tpk.dataflow.shard]. Datapoints are taken from the workers in turn, so they come
+    The shares are those of `shard`. Datapoints are taken from the workers in turn, so they come
     as the flow itself delivers them, each once a pass, and in the same order; batches are the same, too. Only what is
     random in each datapoint, or drops some of them, is another thing in each worker: there the order depends on
     the number of workers, and on nothing else. An endless flow of random numbers makes other ones in each worker.

@@ -30,7 +30,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
     Args:
         flow: any iterable of datapoints.
         num_workers: how many workers divide it.
-        seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+        seed: see `RNGDataFlow`.
     """
 
     refills_arrays = False

@@ -15,7 +15,7 @@ class MultiThreadMapData(ParallelMap):
     """Apply a function to each datapoint, in threads; where it returns None, the datapoint is dropped.
 
     This is for functions that wait (for a network, a disk) or compute where Python's lock is released, as NumPy, OpenCV
-    and TensorFlow do. For Python code, use [`MultiProcessMapData`][tpk.dataflow.MultiProcessMapData].
+    and TensorFlow do. For Python code, use `MultiProcessMapData`.
 
     Args:
         flow: any iterable of datapoints.

@@ -26,7 +26,7 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
     """Run a flow in threads: each makes its share of the datapoints, ahead of their use.
 
     This is for flows that wait (for a network, a disk) or compute where Python's lock is released, as NumPy, OpenCV and
-    TensorFlow do. For Python code, use [`MultiProcessRunner`][tpk.dataflow.MultiProcessRunner], which also says how
+    TensorFlow do. For Python code, use `MultiProcessRunner`, which also says how
     datapoints are divided, and in which order they come.
 
     Args:

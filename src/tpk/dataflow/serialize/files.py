@@ -147,7 +147,7 @@ class FileFlow(DataFromList):
     Args:
         items: the datapoints.
         shuffle: whether each epoch has an order of its own.
-        seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+        seed: see `RNGDataFlow`.
     """
 
     def __init__(self, items: FileItems, shuffle: bool, seed: int | None) -> None:

@@ -75,7 +75,7 @@ class HDF5Serializer:
             data_paths: the datasets whose rows make the datapoints, as lists; None takes what `save` wrote, in its
                 structure.
             shuffle: whether each epoch has an order of its own.
-            seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+            seed: see `RNGDataFlow`.
 
         Raises:
             ConfigError: h5py is not installed.

@@ -72,7 +72,7 @@ class LMDBSerializer:
         Args:
             path: what `save` wrote, or an LMDB file or directory of tensorpack's `LMDBSerializer`.
             shuffle: whether each epoch has an order of its own.
-            seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+            seed: see `RNGDataFlow`.
             allow_pickle: whether pickled datapoints are read, which tensorpack writes. A pickle can run any code.
 
         Raises:

@@ -69,7 +69,7 @@ class NumpySerializer:
         Args:
             path: what `save` wrote, or a file of tensorpack's `NumpySerializer`.
             shuffle: whether each epoch has an order of its own.
-            seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+            seed: see `RNGDataFlow`.
             allow_pickle: whether pickled datapoints are read, which tensorpack writes. A pickle can run any code.
 
         Raises:

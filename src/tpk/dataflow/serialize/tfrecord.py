@@ -72,7 +72,7 @@ class TFRecordSerializer:
             path: what `save` wrote, or a file of tensorpack's `TFRecordSerializer`, which is read through once to
                 learn where its datapoints are.
             shuffle: whether each epoch has an order of its own.
-            seed: see [`RNGDataFlow`][tpk.dataflow.RNGDataFlow].
+            seed: see `RNGDataFlow`.
             allow_pickle: whether pickled datapoints are read, which tensorpack writes. A pickle can run any code.
 
         Raises:

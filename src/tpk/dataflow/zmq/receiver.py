@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteDataZMQ(DataFlow):
-    """Deliver what one [`send_dataflow_zmq`][tpk.dataflow.send_dataflow_zmq] or several of them send.
+    """Deliver what one `send_dataflow_zmq` or several of them send.
 
     A pass ends when all senders have sent the end of theirs: as many as were promised, and all that were heard of.
     A sender that begins again belongs to the next pass, or to this one if others are still sending. The datapoints

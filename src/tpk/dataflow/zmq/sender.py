@@ -34,7 +34,7 @@ def send_dataflow_zmq(
     name: str | None = None,
     warn_after: float = 60.0,
 ) -> None:
-    """Send one pass over a flow to a [`RemoteDataZMQ`][tpk.dataflow.RemoteDataZMQ], and return when it has it all.
+    """Send one pass over a flow to a `RemoteDataZMQ`, and return when it has it all.
 
     It waits while the receiver is busy, is not there yet, or comes back; what was under way to a receiver that
     died is lost. Arrays are sent from where they lie, so the flow must not change one that it has delivered. To send

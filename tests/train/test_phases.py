@@ -118,6 +118,22 @@ def test_the_phases_may_be_called_by_hand_with_the_results_of_train():
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_phases_have_an_order():
+    trainer = tpk.SingleCostTrainer()
+    trainer.setup_graph(SIGNATURE, tpk.FeedInput(data()), get_cost, get_optimizer)
+    with pytest.raises(tpk.TrainerStateError, match=r"initialize\(\) comes after setup_callbacks"):
+        trainer.initialize()
+    with pytest.raises(tpk.TrainerStateError, match=r"main_loop\(\) comes after initialize"):
+        trainer.main_loop(1)
+    trainer.setup(callbacks=[Journal([])], monitors=["ScalarPrinter"])
+    with pytest.raises(tpk.TrainerStateError, match="set up already"):
+        trainer.setup_callbacks()
+    trainer.main_loop(steps_per_epoch=2, max_epoch=1)
+    assert trainer.global_step == 2
+    with pytest.raises(tpk.TrainerStateError, match="has trained already"):
+        trainer.main_loop(steps_per_epoch=2, max_epoch=1)
+
+
 def test_a_phase_may_be_overridden():
     class WithAnother(tpk.SingleCostTrainer):
         def setup_callbacks(self, callbacks=(), monitors=()):

@@ -57,7 +57,7 @@ class Trainer:
     the active one, if there is one, else its own. It trains once.
 
     To make one imports nothing, opens nothing, and meets no other process. `train` does all that, in phases which a
-    subclass may override, and which may be called by hand, in this order:
+    subclass may override, and which may be called by hand, in this order (`setup` does those before the loop):
 
     - `resolve_plugins`: names become plugins. The later phases do it themselves if they are given names.
     - ``setup_graph``, of trainers that have it: the towers; other processes are met.
@@ -112,8 +112,9 @@ class Trainer:
         self.hooked_sess: HookedSession
         self.step_hooks: StepHooks
         self._callbacks: list[Any] = []
-        self._has_trained = False
+        self._is_claimed = False
         self._has_callbacks = False
+        self._has_trained = False
         self._start_from: Checkpoint | None = None
         self._resumption: Resumption | None = None
         self._resume = "never"
@@ -259,8 +260,12 @@ class Trainer:
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             self._resume = resume
             self._start_from = open_run(self, run_dir, resume, describe, self._resources)
-            self.setup_callbacks(callbacks, monitors)
-            self.initialize(session_creator or NewSessionCreator(config=session_config), session_init)
+            self.setup(
+                callbacks=callbacks,
+                monitors=monitors,
+                session_creator=session_creator or NewSessionCreator(config=session_config),
+                session_init=session_init,
+            )
             self.main_loop(self.steps_per_epoch, self.starting_epoch, self.max_epoch)
 
     def train_with_defaults(
@@ -315,6 +320,26 @@ class Trainer:
         self.hooked_sess.request_stop()
 
     # The phases of a training.
+
+    def setup(
+        self,
+        *,
+        callbacks: Sequence[Any] = (),
+        monitors: Sequence[Any] = (),
+        session_creator: SessionCreator | None = None,
+        session_init: Any = None,
+    ) -> None:
+        """Do all that comes before the loop: `resolve_plugins`, `setup_callbacks` and `initialize`.
+
+        Args:
+            callbacks: as for `train`.
+            monitors: as for `train`.
+            session_creator: where the session comes from; by default a new one, as the strategy wants it.
+            session_init: as for `train`.
+        """
+        callbacks, monitors = self.resolve_plugins(callbacks, monitors)
+        self.setup_callbacks(callbacks, monitors)
+        self.initialize(session_creator, session_init)
 
     def resolve_plugins(
         self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()
@@ -386,9 +411,12 @@ class Trainer:
             session_init: as for `train`.
 
         Raises:
+            TrainerStateError: before `setup_callbacks`.
             MismatchError: if other processes of the training are about to train something else.
             CheckpointError: if values do not fit.
         """
+        if not self._has_callbacks:
+            raise TrainerStateError("initialize() comes after setup_callbacks(): callbacks add to the graph.")
         initial = as_session_init(session_init) if self._start_from is None and self.is_chief else None
         if self._start_from is not None and session_init is not None:
             logger.info("session_init is not applied, since the run is resumed")
@@ -424,8 +452,14 @@ class Trainer:
 
         Raises:
             ConfigError: if one of them is no number that it can be.
+            TrainerStateError: before `initialize`, or if this trainer has trained before.
         """
         check_counts(steps_per_epoch, starting_epoch, max_epoch)
+        if self.sess is None:
+            raise TrainerStateError("main_loop() comes after initialize(), which creates the session.")
+        if self._has_trained:
+            raise self._has_trained_already()
+        self._has_trained = True
         self._set_counts(steps_per_epoch, starting_epoch, max_epoch)
         with self._resources, self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
             run_loop(self)
@@ -475,12 +509,15 @@ class Trainer:
         return creator
 
     def _claim(self) -> None:
-        if self._has_trained or self._has_callbacks:
-            raise TrainerStateError(
-                f"this {type(self).__name__} has trained already; a trainer trains once. Make a new one, and give it "
-                "session_init=<the checkpoint> to go on from there."
-            )
-        self._has_trained = True
+        if self._is_claimed or self._has_callbacks:
+            raise self._has_trained_already()
+        self._is_claimed = True
+
+    def _has_trained_already(self) -> TrainerStateError:
+        return TrainerStateError(
+            f"this {type(self).__name__} has trained already; a trainer trains once. Make a new one, and give it "
+            "session_init=<the checkpoint> to go on from there."
+        )
 
     def _claim_callbacks(self) -> None:
         if self._has_callbacks:

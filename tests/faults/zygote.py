@@ -20,6 +20,13 @@ from typing import Any
 
 import killed_training
 
+import tpk
+
+# What is imported when it is used would be so in each fork.
+for room in (tpk.callbacks, tpk.checkpoint, tpk.dataflow, tpk.graph, tpk.input_source, tpk.monitors, tpk.train):
+    for public in room.__all__:
+        getattr(room, public)
+
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 
 

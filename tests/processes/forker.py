@@ -76,7 +76,10 @@ def fulfil(request: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     for name in sys.argv[2:]:
-        importlib.import_module(name)
+        module = importlib.import_module(name)
+        # The rooms of tpk import what is in them when it is used.
+        for public in module.__all__ if name.startswith("tpk.") else ():
+            getattr(module, public)
     # Otherwise a second of each fork would go to collectors that look through all of TensorFlow, the last at its exit.
     gc.collect()
     gc.freeze()

@@ -34,9 +34,17 @@ what a plugin may use of a trainer is in `tpk.plugin.trainer`. What holds for al
 - ``@tpk.hookimpl(wrapper=True)`` around a generator method runs it around all the others. The hooks of the step
   (`before_run`, `after_run`, `trigger_step`) and `after_train` cannot be wrapped.
 - What an error was raised in is noted in the error: ``in callback 'CostCurve#2', hook 'after_run'``.
-- A name that is nearly that of a hook is an error, so that ``befor_run`` is not lost.
+- A name that is nearly that of a hook is an error, so that ``befor_run`` is not lost; so are the names that other
+  frameworks have (``on_epoch_end``), and a callback that implements nothing.
+- ``translate_error`` and ``recover`` are asked when something has failed, and end at the first answer.
 - A callback that wraps another one overrides `hook_implementations`, and returns those of what it wraps, as they are
-  or wrapped with `functools.wraps`; `order_of` tells what place in the order they have.
+  or wrapped with `functools.wraps`; `order_of` tells what place in the order they have. If it was given the other one
+  by name, it turns that into a plugin in `resolve_plugins`, not before.
+
+**Monitors and strategies** are callbacks of another kind: `tpk.Monitor` takes reports (``process_scalar`` and the like)
+besides, `tpk.Strategy` builds the towers, and both may implement any hook. A monitor that fails is logged, and stops
+nothing; it goes into ``monitors``, and a strategy is given to a trainer. A trainer (`tpk.Trainer`) is no callback: it
+has phases that can be overridden, and no hooks.
 
 **A name for it.** Wherever a plugin is expected, these may stand: an instance, a class that needs no
 arguments, a name, ``"module:attr"``, or `use(name, **options)`. A name is given by an entry point; installing
@@ -61,8 +69,8 @@ def tpk_default_callbacks(config):
     return [tpk.use("cost-curve")]
 ```
 
-**Tools.** ``tpk plugins`` lists what is installed, ``tpk plugins new NAME`` writes a package to start from,
-and `tpk.testing` has pytest fixtures to test it with. `tpk.plugin.environment` lists the environment variables that
+**Tools.** ``tpk plugins`` lists what is installed, ``--check`` finds slips in it without a training, ``tpk plugins new
+NAME`` writes a package to start from (``--kind`` callback, monitor, strategy or trainer), and `tpk.testing` has pytest fixtures to test it with. `tpk.plugin.environment` lists the environment variables that
 block, add and trace plugins.
 
 **Hooks of your own.** Such a module may add hooks, by ``tpk_add_hookspecs(hooks)``; callbacks then implement them, and

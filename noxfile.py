@@ -20,7 +20,7 @@ DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
-ONCE = ["test_architecture.py", "test_readme.py", "faults/test_killed_at_random.py", "processes/test_cut_link.py"]
+ONCE = ["test_architecture.py", "test_readme.py", "faults", "processes/test_cut_link.py"]
 
 
 def add_interpreters_of_pyenv():

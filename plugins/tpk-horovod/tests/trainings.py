@@ -290,7 +290,7 @@ def elastic(steps, event):
 
     def train_once():
         return train(
-            horovod(timeout=120),
+            horovod(timeouts=waits(120)),
             datapoints(8),
             steps_per_epoch=4,
             max_epoch=int(steps) // 4,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
 
 import tensorflow as tf
 
 from tpk.cluster.sessions import in_background
-from tpk.strategies import CollectiveStrategy
 
 SESSIONS = 300
 
@@ -38,14 +36,3 @@ def test_the_end_of_a_process_waits_for_sessions_that_are_being_closed(launch):
     assert outcome.status == 1, outcome.stderr[-3000:]
     assert "ValueError: meanwhile" in outcome.stderr
     assert "all are closed" in outcome.stdout
-
-
-def end_without_leaving():
-    CollectiveStrategy().join()
-    # What the interpreter does before it ends threads, wherever they are.
-    atexit._run_exitfuncs()
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("tpk-")]
-
-
-def test_a_process_that_ends_in_the_middle_stops_its_heartbeat_first(launch):
-    assert launch(end_without_leaving, timeout=60).returned() == [[], []]

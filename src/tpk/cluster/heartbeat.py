@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import re
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,15 +36,6 @@ _FROM_ELSEWHERE = ("remote target", "Collective ops is aborted by", "Session::Cl
 _CONNECTION_ERRORS = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
 _SECONDS_TO_FIND_OUT = 5.0
 _SECONDS_TO_CLOSE = 5.0
-
-_beating: weakref.WeakSet[Heartbeat] = weakref.WeakSet()
-
-
-@atexit.register
-def _stop_all() -> None:
-    """Stop those that nobody has, in a process that ends in the middle of things."""
-    for heartbeat in list(_beating):
-        heartbeat.stop()
 
 
 class Heartbeat:
@@ -87,7 +76,6 @@ class Heartbeat:
         self._threads.append(threading.Thread(target=self._watch, name="tpk-heartbeat", daemon=True))
         for thread in self._threads:
             thread.start()
-        _beating.add(self)
 
     def meet(self) -> None:
         """Wait until all others are there.
@@ -200,16 +188,10 @@ class Heartbeat:
         if not self._cluster.ps:
             self._beat_now[WORKER, self._cluster.rank].set()
             self._wait_for_others(10.0 if line or self._failure else self._timeouts.heartbeat)
-        self.stop()
-
-    def stop(self) -> None:
-        """Stop the threads, in limited time.
-
-        A process that ends while TensorFlow returns to one of them would be aborted.
-        """
         self._is_stopped.set()
         for event in self._beat_now.values():
             event.set()
+        # A process that ends while TensorFlow returns to one of them would be aborted.
         end = time.monotonic() + min(self._timeouts.heartbeat, SECONDS_TO_ANSWER) + _SECONDS_TO_CLOSE
         for thread in self._threads:
             thread.join(max(end - time.monotonic(), 0))

@@ -114,9 +114,12 @@ def join_and_wait(rank):
     strategy = CollectiveStrategy(**QUICK)
     strategy.join()
     print("joined", flush=True)
-    if strategy.rank == rank:
-        input()
-    strategy.process_group.gather_object("something", None)
+    try:
+        if strategy.rank == rank:
+            input()
+        strategy.process_group.gather_object("something", None)
+    finally:  # As a trainer does, however it ends.
+        strategy.leave()
 
 
 @pytest.mark.parametrize("killed", [0, 1])

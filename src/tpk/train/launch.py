@@ -111,16 +111,14 @@ def _check_can_run(trainer: Trainer) -> TowerTrainer:
             f"a TrainConfig describes a single-cost model, and {kind} builds no towers of one. Get it by "
             "tpk.make_trainer(...), and call its own train()."
         )
+    signature = inspect.signature(setup_graph)
     try:
-        inspect.signature(setup_graph).bind("input_signature", "input_source", "get_cost", "get_optimizer")
-        needs = set(inspect.signature(setup_graph).parameters) - {"input_signature", "input_source"}
-    except TypeError:
-        needs = {"other arguments"}
-    if needs - {"get_cost", "get_optimizer"} and not isinstance(trainer, SingleCostTrainer):
+        signature.bind(input_signature=None, input_source=None, get_cost=None, get_optimizer=None)
+    except TypeError as error:
         raise ConfigError(
-            f"a TrainConfig describes a single-cost model, but {kind} needs more: {kind}.setup_graph"
-            f"{inspect.signature(setup_graph)}. Get it by tpk.make_trainer(...), call that, and then train()."
-        )
+            f"a TrainConfig describes a single-cost model, but {kind} needs more: {kind}.setup_graph{signature}. Get "
+            "it by tpk.make_trainer(...), call that, and then train()."
+        ) from error
     return trainer
 
 
@@ -128,7 +126,12 @@ def _train(
     config: TrainConfig, runner: TowerTrainer, source: InputSource, callbacks: list[Any], monitors: list[Any]
 ) -> None:
     model = config.model
-    runner.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)  # type: ignore[attr-defined]
+    runner.setup_graph(  # type: ignore[attr-defined]
+        input_signature=model.get_input_signature(),
+        input_source=source,
+        get_cost=model.build_graph,
+        get_optimizer=model.get_optimizer,
+    )
     steps = _steps_per_epoch(config, runner)
     if config.deterministic:
         _check_determinism(runner)

@@ -329,7 +329,7 @@ class Trainer:
         session_creator: SessionCreator | None = None,
         session_init: Any = None,
     ) -> None:
-        """Do all that comes before the loop: `resolve_plugins`, `setup_callbacks` and `initialize`.
+        """Do all that comes before the loop: `setup_callbacks`, which resolves what has a name, and `initialize`.
 
         Args:
             callbacks: as for `train`.
@@ -337,7 +337,6 @@ class Trainer:
             session_creator: where the session comes from; by default a new one, as the strategy wants it.
             session_init: as for `train`.
         """
-        callbacks, monitors = self.resolve_plugins(callbacks, monitors)
         self.setup_callbacks(callbacks, monitors)
         self.initialize(session_creator, session_init)
 

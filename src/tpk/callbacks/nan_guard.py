@@ -10,13 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.callbacks.hyper_params import GraphVarParam
-from tpk.callbacks.nan_checks import NamedTensors, StepChecks, find_tensors
+from tpk.callbacks.nan_checks import find_tensors, tell_what_is_left_out
+from tpk.callbacks.run_companions import NamedTensors, RunCompanions
 from tpk.errors import ConfigError, NonFiniteError, add_note
 from tpk.graph.fetches import FetchDependencies
 from tpk.graph.global_step import get_global_step_var
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.optimizers.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.graph.summaries import EPOCH_SUM_OPS_KEY, MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 
@@ -99,7 +100,7 @@ class NanGuard(Callback):
         self._rollbacks = 0
         self._skipped = 0
         self._gates: list[Any] = []
-        self._checks: StepChecks
+        self._checks: RunCompanions
         self._last: tuple[Any, Any] = (None, None)
         self._variables_are_finite: Any = None
 
@@ -128,7 +129,9 @@ class NanGuard(Callback):
         if self._on_nan == "rollback":
             self._get_ready_to_go_back(trainer)
         with tf.name_scope(f"{self.name.replace('#', '_')}/"):
-            self._checks = StepChecks(trainer, find_tensors(trainer, self._wanted), self._check)
+            wanted = find_tensors(trainer, self._wanted)
+            self._checks = RunCompanions(trainer, wanted, self._check)
+            tell_what_is_left_out(wanted, self._checks.left_out)
             values = _values_of_variables(trainer.graph)
             self._variables_are_finite = check_all_finite(values, self.name) if values else tf.no_op()
 
@@ -237,7 +240,7 @@ class NanGuard(Callback):
                 "gradients, all of them. Leave `tensors` out; add another NanGuard to stop at something else."
             )
         self._wanted = ["gradients"]
-        for key in (tf.compat.v1.GraphKeys.UPDATE_OPS, MOVING_SUMMARY_OPS_KEY):
+        for key in (tf.compat.v1.GraphKeys.UPDATE_OPS, MOVING_SUMMARY_OPS_KEY, EPOCH_SUM_OPS_KEY):
             skip_non_finite(trainer.graph.get_collection(key))
 
     def _get_ready_to_go_back(self, trainer: TrainerProtocol) -> None:

@@ -20,6 +20,12 @@ class TrainerStub:
         self.local_step = 0
         self.global_step = 0
         self.steps_per_epoch = 10
+        self.max_epoch = 20
+        self.announcements = []
+        self.checkpoints = self
+
+    def take_announcements(self):
+        return self.announcements
 
 
 @pytest.fixture

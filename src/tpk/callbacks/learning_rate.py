@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 class LearningRateMonitor(Callback):
     """Reports at the end of each epoch the learning rate of its last step, as ``learning_rate``.
 
-    It is that of the optimizer which the training uses, whether that was given a number, a variable, or a tensor such as
-    a schedule. Of several objectives each has its own: ``generator/learning_rate``. What a summary of the model reports
-    under such a name already is left to that; an optimizer whose learning rate cannot be told has none.
+    It is that of the optimizer which the training uses, whether that was given a number, a variable, or a tensor such
+    as a schedule. Of several objectives each has its own: ``generator/learning_rate``. What a summary of the model
+    reports under such a name already is left to that; an optimizer whose learning rate cannot be told has none.
 
     Example:
         ```python
@@ -48,6 +48,8 @@ class LearningRateMonitor(Callback):
 
     def before_run(self, run_context: Any) -> Any:
         """Return the learning rates that may change, in the last step of an epoch."""
+        if self._request is None:
+            return None
         trainer = self.trainer
         return self._request if trainer.local_step == trainer.steps_per_epoch - 1 else None
 

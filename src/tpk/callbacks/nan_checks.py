@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+
 def find_tensors(trainer: TrainerProtocol, wanted: Sequence[Any]) -> list[RunTensor]:
     """Return what the option `tensors` of a `NanGuard` stands for, in every tower.
 

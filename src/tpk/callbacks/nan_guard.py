@@ -17,7 +17,7 @@ from tpk.graph.fetches import FetchDependencies
 from tpk.graph.global_step import get_global_step_var
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.optimizers.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
-from tpk.graph.summaries import EPOCH_SUM_OPS_KEY, MOVING_SUMMARY_OPS_KEY
+from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 
@@ -240,7 +240,7 @@ class NanGuard(Callback):
                 "gradients, all of them. Leave `tensors` out; add another NanGuard to stop at something else."
             )
         self._wanted = ["gradients"]
-        for key in (tf.compat.v1.GraphKeys.UPDATE_OPS, MOVING_SUMMARY_OPS_KEY, EPOCH_SUM_OPS_KEY):
+        for key in (tf.compat.v1.GraphKeys.UPDATE_OPS, MOVING_SUMMARY_OPS_KEY):
             skip_non_finite(trainer.graph.get_collection(key))
 
     def _get_ready_to_go_back(self, trainer: TrainerProtocol) -> None:

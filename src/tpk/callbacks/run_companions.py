@@ -86,7 +86,9 @@ class RunCompanions:
         return ops[0] if len(ops) == 1 else ops or None
 
 
-def _members(wanted: Sequence[RunTensor], runs: Sequence[Sequence[Any]], inputs: Sequence[Any]) -> list[list[RunTensor]]:
+def _members(
+    wanted: Sequence[RunTensor], runs: Sequence[Sequence[Any]], inputs: Sequence[Any]
+) -> list[list[RunTensor]]:
     """Return for each run what belongs to it."""
     owners = [each for each in wanted for _ in each.belongs_to]
     input_dependencies = FetchDependencies(inputs)

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 class ThroughputTracker(Callback):
     """Reports at the end of each epoch how fast its steps were: ``steps_per_second`` and ``examples_per_second``.
 
-    Only the time of the steps counts, not what happens between two epochs. The examples of a step are the batches of all
-    towers of all processes. A batch is as large as the first dimension of the inputs of the main tower, in the first
-    step of the epoch; where its inputs differ in that, nothing tells how many examples there are.
+    Only the time of the steps counts, not what happens between two epochs. The examples of a step are the batches of
+    all towers of all processes. A batch is as large as the first dimension of the inputs of the main tower, in the
+    first step of the epoch; where its inputs differ in that, nothing tells how many examples there are.
 
     Args:
-        examples_per_step: how many examples a step has, of all towers and processes together; by default the inputs tell.
+        examples_per_step: how many examples a step has, of all towers and processes together; by default the inputs
+            tell.
         clock: returns the time in seconds.
 
     Raises:
@@ -40,7 +41,9 @@ class ThroughputTracker(Callback):
         self, examples_per_step: float | None = None, *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         if examples_per_step is not None and not examples_per_step > 0:
-            raise ConfigError(f"ThroughputTracker(examples_per_step={examples_per_step!r}): expected a positive number.")
+            raise ConfigError(
+                f"ThroughputTracker(examples_per_step={examples_per_step!r}): expected a positive number."
+            )
         self._given = examples_per_step
         self._clock = clock
         self._examples = examples_per_step

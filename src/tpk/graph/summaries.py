@@ -24,9 +24,6 @@ logger = logging.getLogger(__name__)
 MOVING_SUMMARY_OPS_KEY = "MOVING_SUMMARY_OPS"
 """The collection of the ops that maintain moving averages; the callback `MovingAverageSummary` runs them."""
 
-EPOCH_SUM_OPS_KEY = "TPK_EPOCH_SUM_OPS"
-"""The collection of the ops that add what a step reports to the sums of the epoch; see the callback `EpochMeans`."""
-
 # Collections whose items stand side by side: unlike what holds both, they can be written to a meta graph.
 _MOVING_SUMMARIES = ("TPK_MOVING_SUMMARY_NAMES", "TPK_MOVING_SUMMARY_VALUES")
 
@@ -61,10 +58,12 @@ def add_moving_summary(
 ) -> list[Any]:
     """Summarize scalars: their exponential moving averages as ``<name>/EMA``, their epoch means as ``<name>``.
 
-    The means over each epoch are taken by the callback `EpochMeans`, one of the defaults, if `collection` is the default
-    one. For the moving averages, in each step, ``sum = decay · sum + (1 - decay) · value`` for each tensor, and the same for a constant 1,
-    whose moving sum is the total weight. The average is their quotient, so it is unbiased from the first step
-    on (as in Kingma and Ba, "Adam", 2015, section 3). All tensors of one call share one variable and one
+    The means over each epoch are taken by the callback `EpochMeans`, one of the defaults, if `collection` is the
+    default one.
+
+    For the moving averages, in each step, ``sum = decay · sum + (1 - decay) · value`` for each tensor, and the same
+    for a constant 1, whose moving sum is the total weight. The average is their quotient, so it is unbiased from the
+    first step on (as in Kingma and Ba, "Adam", 2015, section 3). All tensors of one call share one variable and one
     update, which is cheaper than one for each: call it once with many. The variable is named after the
     tensors, ``EMA/cost.error``, is not trainable, and is saved in checkpoints.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +61,8 @@ class Checkpoints(Callback):
         self._savers: list[Saver] = []
         self._requests: list[CheckpointSeries] = []
         self._epoch_that_is_over: int | None = None
+        self._is_ending_epoch = False
+        self._announcements: deque[str] = deque(maxlen=10)
         self._taken: tuple[Any, Sequence[CheckpointSeries]] = (None, ())
         self._own_series: CheckpointSeries | None = None
         self._states_of_others: Sequence[Mapping[str, Any]] = ()
@@ -93,6 +96,20 @@ class Checkpoints(Callback):
         """Have a checkpoint of this moment written, once everybody has done their part of it."""
         if series not in self._requests:
             self._requests.append(series)
+            self.announce(series.directory.name_of(self.trainer.global_step))
+
+    def announce(self, name: str) -> None:
+        """Have people told that a checkpoint is being saved: in the line of the epoch that ends, else in its own."""
+        if self._is_ending_epoch:
+            self._announcements.append(name)
+        else:
+            logger.info("saving %s", name)
+
+    def take_announcements(self) -> list[str]:
+        """Return the names of what this end of an epoch saves; who calls it tells people."""
+        names = list(self._announcements)
+        self._announcements.clear()
+        return names
 
     def before_saving(self) -> None:
         """Call the hook ``before_checkpoint``, which raises an error if nothing shall be saved."""
@@ -192,6 +209,7 @@ class Checkpoints(Callback):
     def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
         """Take a checkpoint, if one was requested at the end of this epoch; also if the training ends with it."""
         self._check_run_dir()
+        self._is_ending_epoch = True
         try:
             result = yield
         except StopTraining as stop:
@@ -217,6 +235,7 @@ class Checkpoints(Callback):
 
     def _end_epoch(self, trainer: TrainerProtocol, stop: StopTraining | None = None) -> None:
         self._epoch_that_is_over = trainer.epoch_num
+        self._is_ending_epoch = False
         self._meet_requests()
 
     def _meet_requests(self) -> None:

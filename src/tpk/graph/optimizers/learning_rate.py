@@ -49,9 +49,9 @@ def _innermost(optimizer: Any) -> Any:
 
 
 def _fetchable(rate: Any) -> Any:
-    """Return `rate` as a scalar tensor, if a run of the default graph can fetch it; it may not, from within a branch."""
+    """Return `rate` as a scalar tensor, if a run of the default graph can fetch it; not so from within a branch."""
     graph = tf.compat.v1.get_default_graph()
     if not tf.is_tensor(rate) or rate.shape.rank != 0 or getattr(rate, "graph", None) is not graph:
         return None
     tensor = tf.convert_to_tensor(rate)
-    return tensor if graph.is_fetchable(tensor) else None
+    return tensor if tensor.graph.is_fetchable(tensor) else None

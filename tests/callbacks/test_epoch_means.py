@@ -52,7 +52,8 @@ def test_the_cost_is_reported_everywhere_without_any_summary(tmp_path, caplog, s
         (6, pytest.approx(expected[0], rel=1e-6)),
         (12, pytest.approx(expected[1], rel=1e-6)),
     ]
-    assert [f" | cost {mean:.4g} |" in line for mean, line in zip(expected, caplog.messages, strict=True)] == [True] * 2
+    lines = [message for message in caplog.messages if message.startswith("epoch")]
+    assert [f" | cost {mean:.4g} " in line for mean, line in zip(expected, lines, strict=True)] == [True, True]
 
 
 def test_callbacks_find_the_mean_when_the_epoch_is_over(tmp_path):
@@ -178,7 +179,7 @@ def test_single_precision_is_left_before_it_runs_out(tmp_path):
     trainer = tpk.SingleCostTrainer()
     trainer.setup_graph(SIGNATURE, tpk.TensorInput(lambda: [tf.constant([0.1, 0.1])]), cost, sgd)
     trainer.train(callbacks=["EpochMeans"], steps_per_epoch=20_000, max_epoch=1)
-    assert history(trainer, "cost") == pytest.approx([np.float32(0.1)], rel=2e-6)
+    assert history(trainer, "cost") == pytest.approx([np.float32(0.1)], rel=1e-5)
 
 
 def test_a_cost_that_is_not_finite_is_warned_of_once(tmp_path, caplog):

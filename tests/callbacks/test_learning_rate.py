@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.callbacks import LearningRateMonitor
+from tpk.graph import SkipNonFiniteOptimizer
 
 v1 = tf.compat.v1
 SIGNATURE = [tf.TensorSpec([2], tf.float32, "x")]
@@ -31,6 +32,15 @@ def reported(trainer):
     return {name: [value for _, value in trainer.monitors.get_history(name)] for name in trainer.monitors.names}
 
 
+def by_the_step():
+    step = v1.train.get_or_create_global_step()
+    return v1.train.AdamOptimizer(lambda: v1.train.polynomial_decay(1.0, step, 10, 0.0))
+
+
+def by_the_data():
+    return v1.train.AdamOptimizer(tf.reduce_mean(v1.placeholder_with_default([0.5], [None])))
+
+
 def decayed():
     return v1.train.polynomial_decay(1.0, v1.train.get_or_create_global_step(), 10, 0.0)
 
@@ -43,14 +53,14 @@ def decayed():
         (lambda: v1.train.GradientDescentOptimizer(np.float32(0.25)), [0.25, 0.25]),
         (lambda: v1.train.RMSPropOptimizer(variable_rate()), [0.5, 0.5]),
         (lambda: v1.train.AdamOptimizer(lambda: 0.125), [0.125, 0.125]),
-        # That of the last step of the epoch, which began after two or five steps.
-        (lambda: v1.train.MomentumOptimizer(decayed(), 0.9), [0.8, 0.5]),
-        (lambda: v1.train.AdamOptimizer(decayed), [0.8, 0.5]),
+        # What it is after three or six steps.
+        (lambda: v1.train.MomentumOptimizer(decayed(), 0.9), [0.7, 0.4]),
+        (by_the_step, [0.7, 0.4]),
         (
-            lambda: tpk.MovingAverageOptimizer(tpk.graph.SkipNonFiniteOptimizer(v1.train.AdamOptimizer(0.25))),
+            lambda: tpk.MovingAverageOptimizer(SkipNonFiniteOptimizer(v1.train.AdamOptimizer(0.25))),
             [0.25] * 2,
         ),
-        (lambda: tpk.AccumGradOptimizer(v1.train.GradientDescentOptimizer(decayed()), 2), [0.8, 0.5]),
+        (lambda: tpk.AccumGradOptimizer(v1.train.GradientDescentOptimizer(decayed()), 2), [0.7, 0.4]),
     ],
 )
 def test_the_learning_rate_is_that_of_the_optimizer_however_it_was_given(optimizer, expected, strategy):
@@ -79,7 +89,7 @@ def test_each_objective_has_its_own():
 
 def test_what_the_model_reports_itself_is_reported_once():
     def func(x):
-        v1.summary.scalar("learning_rate", variable_rate())
+        v1.summary.scalar("learning_rate-summary", variable_rate())
         return cost(x)
 
     with v1.variable_scope(v1.get_variable_scope(), reuse=v1.AUTO_REUSE):
@@ -95,5 +105,6 @@ class Mystery(v1.train.Optimizer):
         return tf.raw_ops.AssignSubVariableOp(resource=var.handle, value=grad)
 
 
-def test_an_optimizer_without_a_learning_rate_has_none():
-    assert train(Mystery) == {}
+@pytest.mark.parametrize("optimizer", [Mystery, by_the_data])
+def test_an_optimizer_whose_learning_rate_cannot_be_told_has_none(optimizer):
+    assert train(optimizer) == {}

@@ -57,9 +57,11 @@ class EpochMeans(Callback):
         self._op: Any = None
         self._adding: tuple[_Sum, ...] = ()
         self._in_each_run: Any = None
-        self._runs_since_fetch = 0
+        # How many runs there were in this epoch, and how many of them the sums know of.
+        self._runs = self._counted = 0
         self._reset: Any = None
         self._read: Callable[[], list[Any]] | None = None
+        self._start_anew: Callable[[], None]
         self._means: dict[str, float] = {}
         self._has_warned = False
 
@@ -97,7 +99,9 @@ class EpochMeans(Callback):
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Get ready to read the sums."""
-        self._read = trainer.sess.make_callable([each.variable for each in self._sums]) if self._sums else None
+        if self._sums:
+            self._read = trainer.sess.make_callable([each.variable for each in self._sums])
+            self._start_anew = trainer.sess.make_callable(self._reset)
 
     def before_run(self, run_context: Any) -> Any:
         """Return the op that adds to the sums what belongs to the run, to be run along with it."""
@@ -109,10 +113,8 @@ class EpochMeans(Callback):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Count the run; now and then, take what was summed up out of the graph, where it is of single precision."""
-        for each in self._adding:
-            each.runs += 1
-        self._runs_since_fetch += 1
-        if self._runs_since_fetch == _RUNS_BETWEEN_FETCHES:
+        self._runs += 1
+        if self._runs % _RUNS_BETWEEN_FETCHES == 0:
             self._fetch()
 
     def after_epoch(self, trainer: TrainerProtocol) -> None:
@@ -124,11 +126,13 @@ class EpochMeans(Callback):
             self._fetch()
             for each in self._sums:
                 each.runs, each.kept = 0, np.zeros_like(each.kept)
+            self._runs = self._counted = 0
 
     def read(self) -> dict[str, float]:
         """Return the means over the epoch so far, by their names; in between two epochs, over the one that is over."""
         if self._read is None:
             return {}
+        self._count()
         means: dict[str, float] = {}
         for each, value in zip(self._sums, self._read(), strict=True):
             means |= each.means(value)
@@ -140,11 +144,12 @@ class EpochMeans(Callback):
         """Return the sums."""
         if self._read is None:
             return {}
+        self._count()
         sums = {
             each.key: {"runs": each.runs, "kept": each.kept, "in_graph": np.asarray(value)}
             for each, value in zip(self._sums, self._read(), strict=True)
         }
-        return {"runs_since_fetch": self._runs_since_fetch, "sums": sums}
+        return {"runs": self._runs, "sums": sums}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned; what is of another shape by now begins anew."""
@@ -153,7 +158,7 @@ class EpochMeans(Callback):
         for each in fitting:
             each.runs, each.kept = kept[each.key]["runs"], kept[each.key]["kept"]
         assign_values(self.trainer.sess, [(each.variable, kept[each.key]["in_graph"]) for each in fitting])
-        self._runs_since_fetch = state.get("runs_since_fetch", 0)
+        self._runs = self._counted = state.get("runs", 0)
 
     def _sum_costs(
         self, trainer: TrainerProtocol, costs: Mapping[str, Sequence[Any]], ops: Sequence[Any], sums: tuple[_Sum, ...]
@@ -199,18 +204,24 @@ class EpochMeans(Callback):
     def _choose(self, fetches: Any) -> None:
         """Find out what runs along with `fetches`."""
         assert self._companions is not None
+        self._count()
         found = self._companions.request_for(fetches) or self._in_each_run
         self._fetches, self._op = fetches, found
         chosen = [self._sums_of.get(op, ()) for op in (found if isinstance(found, list) else [found])]
         self._adding = tuple(dict.fromkeys(each for sums in chosen for each in sums))
 
+    def _count(self) -> None:
+        """Let the sums know of the runs since the last time."""
+        for each in self._adding:
+            each.runs += self._runs - self._counted
+        self._counted = self._runs
+
     def _fetch(self) -> None:
         """Take what was summed up out of the graph."""
-        self._runs_since_fetch = 0
         if self._read is not None:
             for each, value in zip(self._sums, self._read(), strict=True):
                 each.kept = each.kept + np.ravel(value)
-            self.trainer.sess.run(self._reset)
+            self._start_anew()
 
     def _warn_of_what_is_not_finite(self) -> None:
         bad = next((name for name in self.costs if not math.isfinite(self._means.get(name, 0.0))), None)
@@ -228,8 +239,8 @@ class EpochMeans(Callback):
         )
 
 
-_RUNS_BETWEEN_FETCHES = 256
-"""So many values may be summed up in single precision: the sum then still has six digits."""
+_RUNS_BETWEEN_FETCHES = 1024
+"""So many values may be summed up in single precision: the sum then still has five digits."""
 
 
 @attrs.define(eq=False)

@@ -18,11 +18,12 @@ logger = logging.getLogger(__name__)
 
 
 class LearningRateMonitor(Callback):
-    """Reports at the end of each epoch the learning rate of its last step, as ``learning_rate``.
+    """Reports the learning rate at the end of each epoch, before callbacks set another one, as ``learning_rate``.
 
     It is that of the optimizer which the training uses, whether that was given a number, a variable, or a tensor such
     as a schedule. Of several objectives each has its own: ``generator/learning_rate``. What a summary of the model
-    reports under such a name already is left to that; an optimizer whose learning rate cannot be told has none.
+    reports under such a name already is left to that; an optimizer whose learning rate cannot be told, such as one that
+    depends on the data, has none.
 
     Example:
         ```python
@@ -31,46 +32,23 @@ class LearningRateMonitor(Callback):
     """
 
     def __init__(self) -> None:
-        self._constants: dict[str, float] = {}
-        self._request: dict[str, Any] | None = None
-        self._fetched: Mapping[str, Any] = {}
+        self._rates: dict[str, Any] = {}
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the learning rates."""
         taken = names_of_scalar_summaries(trainer.graph)
-        rates = {name: learning_rate_of(optimizer) for name, optimizer in _optimizers_of(trainer).items()}
-        unknown = [name for name, rate in rates.items() if rate is None]
+        found = {name: learning_rate_of(optimizer) for name, optimizer in _optimizers_of(trainer).items()}
+        unknown = [name for name, rate in found.items() if rate is None]
         if unknown:
             logger.debug("the optimizers have no learning rates that could be reported as %s", ", ".join(unknown))
-        rates = {name: rate for name, rate in rates.items() if rate is not None and name not in taken}
-        self._constants = {name: rate for name, rate in rates.items() if isinstance(rate, float)}
-        self._request = {name: rate for name, rate in rates.items() if name not in self._constants} or None
-
-    def before_run(self, run_context: Any) -> Any:
-        """Return the learning rates that may change, in the last step of an epoch."""
-        if self._request is None:
-            return None
-        trainer = self.trainer
-        return self._request if trainer.local_step == trainer.steps_per_epoch - 1 else None
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Keep them."""
-        if run_values.results is not None:
-            self._fetched = run_values.results
+        self._rates = {name: rate for name, rate in found.items() if rate is not None and name not in taken}
 
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        """Report; before any `trigger_epoch`, which may set others."""
-        if trainer.steps_per_epoch:
-            for name, rate in {**self._constants, **self._fetched}.items():
-                trainer.monitors.put_scalar(name, rate)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what was fetched, for a checkpoint of the last step of an epoch."""
-        return {"rates": {name: float(rate) for name, rate in self._fetched.items()}}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
-        self._fetched = state["rates"]
+        """Report."""
+        tensors = {name: rate for name, rate in self._rates.items() if not isinstance(rate, float)}
+        rates = {**self._rates, **(trainer.sess.run(tensors) if tensors else {})}
+        for name, rate in rates.items():
+            trainer.monitors.put_scalar(name, rate)
 
 
 def _optimizers_of(trainer: TrainerProtocol) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.graph.fetches import ops_run_for
+
 _WRAPPED = ("_opt", "_optimizer")
 """Where an optimizer around another one keeps that: tpk's and TensorFlow's, and those of other libraries."""
 
@@ -21,8 +23,8 @@ def learning_rate_of(optimizer: Any) -> Any:
         optimizer: a `tf.compat.v1.train.Optimizer`.
 
     Returns:
-        A float, if it is constant; a scalar tensor of the default graph that can be fetched; or None if the optimizer
-        has no learning rate, or none that can be told.
+        A float, if it is constant; a scalar tensor of the default graph that can be fetched by itself; or None if the
+        optimizer has no learning rate, or none that can be told.
     """
     innermost = _innermost(optimizer)
     for given_name, prepared_name in _RATES:
@@ -49,9 +51,15 @@ def _innermost(optimizer: Any) -> Any:
 
 
 def _fetchable(rate: Any) -> Any:
-    """Return `rate` as a scalar tensor, if a run of the default graph can fetch it; not so from within a branch."""
+    """Return `rate` as a scalar tensor if it can be fetched by itself: not what a branch computes, nor from data."""
     graph = tf.compat.v1.get_default_graph()
     if not tf.is_tensor(rate) or rate.shape.rank != 0 or getattr(rate, "graph", None) is not graph:
         return None
     tensor = tf.convert_to_tensor(rate)
-    return tensor if tensor.graph.is_fetchable(tensor) else None
+    if not tensor.graph.is_fetchable(tensor) or any(_takes_data(op) for op in ops_run_for(tensor)):
+        return None
+    return tensor
+
+
+def _takes_data(op: Any) -> bool:
+    return bool(op.type.startswith(("Placeholder", "QueueDequeue", "IteratorGetNext", "Unstage")))

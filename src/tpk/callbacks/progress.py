@@ -35,7 +35,7 @@ class ProgressBar(Callback):
     is a line in the log now and then, and an epoch that is over sooner has none.
 
     A cost is shown under its name as what log and statistics have under that name: its mean over the epoch, so far; it
-    comes from `EpochMeans`. What is fetched for the bar alone is marked as the value of one step, ``this step: …``.
+    comes from `EpochMeans`. What is fetched for the bar alone is marked as the value of one step, ``now: …``.
     Tensors are fetched only in the step before it shows them; in all other steps it looks at the clock and no more.
 
     Args:
@@ -132,7 +132,7 @@ class ProgressBar(Callback):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Take the values of the tensors, if they were fetched."""
         if self._request is not None and run_values.results is not None:
-            self._postfix = "this step: " + _format(self._labels, run_values.results)
+            self._postfix = "now: " + _format(self._labels, run_values.results)
             self._request = None
             self._has_news = True
             self._due = -math.inf

@@ -53,7 +53,6 @@ def build_graph(image):
     # Labels of 0.9 rather than 1 keep the discriminator from being too sure of itself.
     d_cost = tf.reduce_mean(cross_entropy(real, 0.9) + cross_entropy(fake, 0.0), name="d_cost")
     g_cost = tf.reduce_mean(cross_entropy(fake, 1.0), name="g_cost")
-    tpk.add_moving_summary(d_cost, g_cost)
     return {"discriminator": d_cost, "generator": g_cost}
 
 

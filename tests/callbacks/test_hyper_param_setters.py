@@ -140,6 +140,41 @@ def test_a_change_is_logged_once(caplog):
     ]
 
 
+def test_what_is_set_by_the_step_is_logged_with_the_step(caplog):
+    with caplog.at_level(logging.INFO, "tpk.callbacks"):
+        trainer = WithLearningRate()
+        setter = ScheduledHyperParamSetter("learning_rate", [(3, 0.5), (5, 0.25)], step_based=True)
+        trainer.train(callbacks=[setter], monitors=[], steps_per_epoch=4, max_epoch=2)
+    assert [record.getMessage() for record in caplog.records if "is set" in record.getMessage()] == [
+        "after step 3, learning_rate is set to 0.5",
+        "after step 5, learning_rate is set to 0.25",
+    ]
+
+
+def test_a_line_of_steps_is_not_logged_as_what_holds_after_an_epoch(caplog):
+    with caplog.at_level(logging.INFO, "tpk"):
+        trainer = tpk.SingleCostTrainer()
+
+        def cost(x):
+            return tf.reduce_mean(x * tf.compat.v1.get_variable("w", initializer=0.5))
+
+        def optimizer():
+            rate = tf.compat.v1.get_variable("learning_rate", initializer=1.0, trainable=False)
+            return tf.compat.v1.train.GradientDescentOptimizer(rate)
+
+        source = tpk.TensorInput(lambda: [tf.ones([2])])
+        trainer.setup_graph([tf.TensorSpec([2], tf.float32, "x")], source, cost, optimizer)
+        setter = ScheduledHyperParamSetter("learning_rate", [(0, 1.0), (8, 0.5)], interp="linear", step_based=True)
+        trainer.train(
+            callbacks=[setter, "LearningRateMonitor"], monitors=["ScalarPrinter"], steps_per_epoch=4, max_epoch=2
+        )
+    assert [line for line in caplog.messages if "is set" in line] == []
+    assert [line for line in caplog.messages if line.startswith("epoch")] == [
+        "epoch 1/2, step 4 | lr 0.75",
+        "epoch 2/2, step 8 | lr 0.5",
+    ]
+
+
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [

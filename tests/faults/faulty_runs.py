@@ -253,10 +253,14 @@ def _text(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
+TIMED = ("time", "steps_per_second", "examples_per_second")
+"""What is another number each time."""
+
+
 def stats(run_dir: Path) -> list[dict[str, Any]]:
-    """Return the lines of ``stats.jsonl`` without the time."""
+    """Return the lines of ``stats.jsonl`` without the time and the speeds."""
     lines = [json.loads(line) for line in (run_dir / "stats.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name != "time"} for line in lines]
+    return [{name: value for name, value in line.items() if name not in TIMED} for line in lines]
 
 
 def events(run_dir: Path) -> list[Any]:
@@ -264,18 +268,23 @@ def events(run_dir: Path) -> list[Any]:
     found = []
     for path in run_dir.glob("events.out.tfevents.*"):
         for event in EventFileLoader(str(path)).Load():
-            found += [(event.step, value.tag, *value.tensor.float_val) for value in event.summary.value]
+            summaries = [value for value in event.summary.value if value.tag not in TIMED]
+            found += [(event.step, value.tag, *value.tensor.float_val) for value in summaries]
     return sorted(found)
 
 
 def curves(run_dir: Path) -> dict[str, Any]:
-    """Return the curves that TensorBoard shows."""
+    """Return the curves that TensorBoard shows, without the speeds."""
     board = EventAccumulator(str(run_dir), size_guidance={"tensors": 0, "scalars": 0})
     board.Reload()
     tags = board.Tags()
     return {
-        tag: [(event.step, *event.tensor_proto.float_val) for event in board.Tensors(tag)] for tag in tags["tensors"]
-    } | {tag: [(event.step, event.value) for event in board.Scalars(tag)] for tag in tags["scalars"]}
+        tag: [(event.step, *event.tensor_proto.float_val) for event in board.Tensors(tag)]
+        for tag in tags["tensors"]
+        if tag not in TIMED
+    } | {
+        tag: [(event.step, event.value) for event in board.Scalars(tag)] for tag in tags["scalars"] if tag not in TIMED
+    }
 
 
 def arrays(prefix: Path) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -140,6 +141,32 @@ def test_logging_is_as_it_was_afterwards(tmp_path):
     before = (logger.level, list(logger.handlers))
     tpk.launch_train_with_config(config(tmp_path))
     assert (logger.level, logger.handlers) == before
+
+
+def test_what_a_terminal_does_not_show_is_in_the_file(tmp_path, monkeypatch):
+    """An epoch is a line there, with what it saves, and no collection of the graph is named."""
+    pieces = []
+    monkeypatch.setattr(logging.getLogger("tpk"), "propagate", False)  # otherwise pytest has configured logging
+
+    class Model(Linear):
+        def build_graph(self, x, y):
+            tf.compat.v1.add_to_collection("update_ops", tf.no_op())
+            return super().build_graph(x, y)
+
+    saver = tpk.MinSaver("cost", checkpoint_dir=tmp_path / "best")
+    with monkeypatch.context() as patches:
+        patches.setattr("sys.stderr", SimpleNamespace(write=pieces.append, flush=lambda: None, isatty=lambda: False))
+        run = tpk.TrainConfig(
+            model=Model(), dataflow=data(), callbacks=["ModelSaver", saver], max_epoch=2, run_dir=tmp_path / "run"
+        )
+        tpk.launch_train_with_config(run)
+    terminal, file = "".join(pieces), (tmp_path / "run" / "log.txt").read_text()
+    epochs = [line for line in terminal.splitlines() if re.search(r"epoch \d/2, step", line)]
+    assert [re.search(r"saving (.*)", line)[1] for line in epochs] == [
+        f"model-{step}, min-cost-{step}" for step in (len(data()), 2 * len(data()))
+    ]
+    assert "saved" not in terminal and "collection" not in terminal
+    assert "saved" in file and "1 ops of the collection 'update_ops'" in file
 
 
 def test_a_record_reaches_the_terminal_in_one_piece(monkeypatch):

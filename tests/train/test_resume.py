@@ -20,6 +20,8 @@ from tpk.dataflow import BatchData, DataFromList
 v1 = tf.compat.v1
 
 STEPS, EPOCHS = 5, 3
+TIMED = ("time", "steps_per_second", "examples_per_second")
+"""What is another number each time."""
 
 
 class Killed(BaseException):
@@ -129,12 +131,13 @@ class Values(tpk.Callback):
 
 def stats(run_dir):
     lines = [json.loads(line) for line in (run_dir / "stats.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name != "time"} for line in lines]
+    return [{name: value for name, value in line.items() if name not in TIMED} for line in lines]
 
 
 def table(run_dir):
     rows = [line.split(",") for line in (run_dir / "stats.csv").read_text().splitlines()]
-    return [[*row[:2], *row[3:]] for row in rows]
+    kept = [index for index, name in enumerate(rows[0]) if name not in TIMED]
+    return [[row[index] for index in kept] for row in rows]
 
 
 def events(run_dir):
@@ -143,7 +146,8 @@ def events(run_dir):
     for path in sorted(run_dir.glob("events.out.tfevents.*"), key=lambda path: path.name.split(".")[-2].zfill(6)):
         for event in EventFileLoader(str(path)).Load():
             graphs += event.HasField("graph_def")
-            values += [(event.step, value.tag, value.tensor.float_val[:]) for value in event.summary.value]
+            summaries = [value for value in event.summary.value if value.tag not in TIMED]
+            values += [(event.step, value.tag, value.tensor.float_val[:]) for value in summaries]
     return values, graphs
 
 

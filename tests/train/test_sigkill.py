@@ -71,7 +71,8 @@ def train(run_dir, kill_at=None):
 
 def stats(run_dir):
     lines = [json.loads(line) for line in (run_dir / "stats.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name != "time"} for line in lines]
+    timed = ("time", "steps_per_second", "examples_per_second")
+    return [{name: value for name, value in line.items() if name not in timed} for line in lines]
 
 
 # Each process imports TensorFlow, which takes long where others do, too.

@@ -65,8 +65,9 @@ class TrainConfig:
         dataflow: any iterable of datapoints. The trainer chooses how it enters the graph.
         data: an `InputSource`, in place of `dataflow`.
         callbacks: what happens besides the training.
-        extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `ProgressBar`,
-            `MergeAllSummaries`, `RunUpdateOps`, and what plugins add.
+        extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `EpochMeans`,
+            `LearningRateMonitor`, `ThroughputTracker`, `ProgressBar`, `MergeAllSummaries`, `RunUpdateOps`, and what
+            plugins add.
         monitors: what takes the statistics; None for the defaults: `TFEventWriter`, `JSONWriter`, `ScalarPrinter`.
         session_creator: where the session comes from; None for a new one.
         session_config: `tf.compat.v1.ConfigProto` of that new session.

@@ -72,8 +72,9 @@ class PredictConfig:
         model: a `tpk.ModelDesc`, or whatever else has ``get_input_signature()`` and ``build_graph(*tensors)``.
         tower_func: in place of a model, a function of the input tensors that builds it.
         input_signature: a `tf.TensorSpec` for each argument of `tower_func`.
-        session_init: where the weights are: the directory of a run, whose newest complete checkpoint is taken; the
-            path of a checkpoint or of an ``.npz`` file; a mapping of names to arrays; a `SessionInit`, such as
+        session_init: where the weights are: the directory of a run, whose newest complete checkpoint is taken; in it
+            a step, or the name of a saver of the best, such as ``"runs/cats/min-validation_cost"``; the path of a
+            checkpoint or of an ``.npz`` file; a mapping of names to arrays; a `SessionInit`, such as
             `AveragedWeights`; or a list of those. What is stored for the training only is left out; a variable of the
             model for which there is nothing is an error.
         input_names: what is fed: names of inputs in the signature, or of other tensors in the tower. None for those

@@ -16,7 +16,7 @@ from tpk.graph.signature import check_signature
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
 from tpk.predict.online import check_names, tensors_by_key
 from tpk.predict.weights import restore_weights
-from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle
 from tpk.tower.tower_func import TowerFunc
@@ -44,11 +44,7 @@ def _are_names(config: PredictConfig, attribute: attrs.Attribute[Any], names: An
 
 
 def _is_creator(config: PredictConfig, attribute: attrs.Attribute[Any], creator: Any) -> None:
-    if creator is not None and not isinstance(creator, SessionCreator):
-        raise ConfigError(
-            f"PredictConfig(session_creator={creator!r}): expected a tpk.SessionCreator, such as "
-            "tpk.NewSessionCreator(config=...)."
-        )
+    as_session_creator(creator)
 
 
 def _is_device(config: PredictConfig, attribute: attrs.Attribute[Any], device: Any) -> None:
@@ -81,7 +77,8 @@ class PredictConfig:
             inputs of the signature that the outputs depend on; so one need not feed labels to get a prediction.
         output_names: names of tensors in the tower; or a mapping of keys to such names, if results shall be a dict
             with these keys.
-        session_creator: where the session comes from; None for a new one.
+        session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, from whose checkpoint
+            the weights are taken if there is no `session_init`; None for a new one.
         device: a device string; by default TensorFlow places the ops.
         precision: what the tower computes in, as in the training; see `tpk.graph.precision`.
 
@@ -102,7 +99,7 @@ class PredictConfig:
     session_init: Any = None
     input_names: Sequence[str] | None = attrs.field(default=None, validator=attrs.validators.optional(_are_names))
     output_names: Sequence[str] | Mapping[str, str] = attrs.field(validator=_are_names)
-    session_creator: SessionCreator | None = attrs.field(default=None, validator=_is_creator)
+    session_creator: Any = attrs.field(default=None, validator=_is_creator)
     device: str | None = attrs.field(default=None, validator=_is_device)
     precision: str = attrs.field(default="float32", validator=_is_precision)
 
@@ -153,19 +150,25 @@ class PredictConfig:
         Raises:
             CheckpointError: if the weights do not fit, or a variable is left without a value; it names them.
         """
+        creator = self._creator(devices)
+        weights = self.session_init
+        if weights is None and isinstance(creator, TensorFlowSessionCreator):
+            weights = creator.checkpoint
         with graph.as_default(), _without_global_variables(graph):
-            sess = self._creator(devices).create_session(graph)
+            sess = creator.create_session(graph)
         try:
-            restore_weights(sess, self.session_init)
+            restore_weights(sess, weights)
         except BaseException:
             sess.close()
             raise
         return sess
 
     def _creator(self, devices: Sequence[str]) -> SessionCreator:
-        creator = NewSessionCreator() if self.session_creator is None else self.session_creator
+        creator = as_session_creator(self.session_creator)
         if type(creator) is NewSessionCreator:
             return NewSessionCreator(creator.target, add_cpu_devices(creator.config, devices))
+        if isinstance(creator, TensorFlowSessionCreator) and creator.config is not None:
+            creator.config = add_cpu_devices(creator.config, devices)
         return creator
 
 

@@ -246,7 +246,7 @@ class PredictGraph:
         with self.graph.as_default():
             given = None if get_inputs is None else get_inputs()
             with tf.device(device), context:
-                self.tower_func(*(self._placeholders() if given is None else given))
+                self.tower_func(*(self.tower_func.placeholders() if given is None else given))
         handle: TowerHandle = self.tower_func.towers[-1]
         outputs = tensors_by_key(handle, self.config.output_names)
         inputs = self._inputs(handle, list(outputs.values())) if given is None else {}
@@ -259,11 +259,6 @@ class PredictGraph:
     def create_session(self) -> Any:
         """Return a session with all variables restored; see `PredictConfig.create_session`."""
         return self.config.create_session(self.graph, self._devices)
-
-    def _placeholders(self) -> list[Any]:
-        return [
-            tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.tower_func.input_signature
-        ]
 
     def _inputs(self, handle: TowerHandle, outputs: Sequence[Any]) -> dict[str, Any]:
         if self.config.input_names is not None:

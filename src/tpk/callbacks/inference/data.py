@@ -253,7 +253,7 @@ class EvaluationData:
         flow, left_out, remedy = source.flow, 0, ""
         if isinstance(source, BatchQueueInput):
             left_out = (flow_length(flow) or 0) % source.batch_size
-            left_out *= any(spec.shape[0] is not None for spec in signature)
+            left_out *= any(tf.compat.dimension_value(spec.shape[0]) is not None for spec in signature)
             remedy = "let the inputs' first dimension be None"
         elif isinstance(flow, BatchData) and not flow.remainder:
             left_out = (flow_length(flow.flow) or 0) % flow.batch_size

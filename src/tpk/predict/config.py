@@ -152,9 +152,13 @@ class PredictConfig:
         """
         creator = self._creator(devices)
         weights = self.session_init
-        if weights is None and isinstance(creator, TensorFlowSessionCreator):
-            weights = creator.checkpoint
         with graph.as_default(), _without_global_variables(graph):
+            if isinstance(creator, TensorFlowSessionCreator):
+                weights = creator.checkpoint if weights is None else weights
+                # By default it finds reference variables in the graph itself, and waits for them.
+                nothing = tf.constant([], tf.string, name="nothing_to_wait_for")
+                for key in (tf.compat.v1.GraphKeys.READY_OP, tf.compat.v1.GraphKeys.READY_FOR_LOCAL_INIT_OP):
+                    graph.get_collection_ref(key)[:] = [nothing]
             sess = creator.create_session(graph)
         try:
             restore_weights(sess, weights)

@@ -56,6 +56,17 @@ def graph_of_a_script(monkeypatch):
     monkeypatch.setattr(Trainer, "__init__", init_in_new_graph)
 
 
+@pytest.fixture
+def resource_variables():
+    """Variables are resources, as they are by default but in TF1 behaviour: what a test says holds for these alone."""
+    from tensorflow.compat import v1
+
+    v1.enable_resource_variables()
+    yield
+    if IN_TF1:
+        v1.disable_resource_variables()
+
+
 WAITING = ("processes", "faults")
 """Folders whose tests mostly wait for other processes."""
 

@@ -327,6 +327,7 @@ def test_a_step_may_run_the_session_several_times():
 # The graph.
 
 
+@pytest.mark.tf2_only("without eager mode there is always an active graph")
 def test_a_trainer_takes_the_active_graph_or_makes_its_own():
     with tf.Graph().as_default() as graph:
         assert tpk.Trainer().graph is graph
@@ -335,6 +336,7 @@ def test_a_trainer_takes_the_active_graph_or_makes_its_own():
     assert tf.executing_eagerly()
 
 
+@pytest.mark.tf2_only("there is no eager mode to come back to")
 def test_eager_code_around_a_training_stays_eager():
     Counting().train(steps_per_epoch=1, max_epoch=1)
     assert tf.executing_eagerly()

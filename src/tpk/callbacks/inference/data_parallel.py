@@ -17,7 +17,6 @@ from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
-from tpk.session.progress import Progress
 from tpk.tower.tower_func import TowerFunc
 
 
@@ -84,7 +83,7 @@ class DataParallelInferenceRunner(InferenceRunner):
         """Start the data."""
         super()._start(trainer)
         self._towers_session = HookedSession(
-            trainer.sess, StepHooks(), Progress(), translate=FailuresOfModel([tower.ns_name for tower in self._towers])
+            trainer.sess, StepHooks(), translate=FailuresOfModel([tower.ns_name for tower in self._towers])
         )
 
     def _results(self, limit: int | None) -> Iterator[Any]:

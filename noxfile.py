@@ -22,6 +22,9 @@ IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
 ONCE = ["test_architecture.py", "test_readme.py", "faults", "processes/test_cut_link.py"]
 
+# What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.
+IN_TF1 = ["input_source", "predict", "callbacks", "session", "strategies", "train"]
+
 
 def add_interpreters_of_pyenv():
     """Put pyenv's interpreters on the path: its shims refuse each version that is not the active one."""
@@ -70,6 +73,15 @@ def tests_newest(session):
     """The tests, on the newest of everything."""
     session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
     session.run("pytest", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session(python=NEWEST)
+def tests_tf1(session):
+    """The tests of what builds and runs graphs, under `tf.compat.v1.disable_v2_behavior()`; about half of all tests."""
+    session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", *LIBRARIES, *DATA_FORMATS, *TEST_TOOLS)
+    session.install("--no-deps", ".")
+    tests = [f"tests/{room}" for room in IN_TF1]
+    session.run("pytest", *IN_PARALLEL, *tests, *session.posargs, env={"TPK_TEST_TF1": "1"})
 
 
 @nox.session(python=NEWEST)

@@ -21,7 +21,7 @@ NUMBER = "number/Read/ReadVariableOp:0"
 
 def double_a_number():
     """Return an op that doubles the variable that `NUMBER` reads, after that is read."""
-    number = tf.compat.v1.get_variable("number", initializer=1.0)
+    number = tf.compat.v1.get_variable("number", initializer=1.0, use_resource=True)
     with tf.control_dependencies([tf.compat.v1.get_default_graph().get_tensor_by_name(NUMBER)]):
         return number.assign(2 * number, read_value=False)
 

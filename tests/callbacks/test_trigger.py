@@ -292,7 +292,7 @@ def test_a_wrapper_shares_trainer_name_state_and_chief_only():
     wrapper = PeriodicTrigger(callback, every_k_epochs=1)
     train(wrapper)
     assert callback.trainer is wrapper.trainer
-    assert callback.name == wrapper.name != ""
+    assert callback.plugin_name == wrapper.plugin_name != ""
     assert wrapper.chief_only is False
     wrapper.chief_only = True
     assert callback.chief_only is True

@@ -83,7 +83,7 @@ class Isolation:
     @property
     def name(self) -> str:
         """What to call the monitor in the log."""
-        return self.monitor.name or type(self.monitor).__name__
+        return self.monitor.plugin_name or type(self.monitor).__name__
 
     def _call(self, name: str, method: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         if self.disabled and name != "after_train":

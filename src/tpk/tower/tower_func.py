@@ -47,6 +47,10 @@ class TowerFunc:
         """The names in the signature."""
         return [spec.name for spec in self.input_signature]
 
+    def placeholders(self) -> list[Any]:
+        """Return a new placeholder for each input, in the default graph."""
+        return [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.input_signature]
+
     def __call__(self, *inputs: Any) -> Any:
         """Build a tower under the current `TowerContext`, and return what the function returns.
 

@@ -29,7 +29,7 @@ class Saver(Protocol):
     """Who asks for checkpoints, such as a `ModelSaver`.
 
     Attributes:
-        name: its name, for messages.
+        plugin_name: its name, for messages.
         weights_only: whether its files hold variables only, so that nothing is resumed from them.
         series: what writes its files.
     """
@@ -37,7 +37,7 @@ class Saver(Protocol):
     def trigger(self) -> None:
         """Ask for a checkpoint of this moment, or write it."""
 
-    name: str
+    plugin_name: str
     weights_only: bool
     series: CheckpointSeries
 
@@ -88,8 +88,8 @@ class Checkpoints(Callback):
         for other in self._savers:
             if _directory(other) == directory:
                 raise ConfigError(
-                    f"{other.name} and {saver.name} both save in {str(directory)!r}, and would overwrite each other's "
-                    "files. Give one of them a checkpoint_dir of its own."
+                    f"{other.plugin_name} and {saver.plugin_name} both save in {str(directory)!r}, and would overwrite "
+                    "each other's files. Give one of them a checkpoint_dir of its own."
                 )
         self._savers.append(saver)
 

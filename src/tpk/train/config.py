@@ -11,7 +11,7 @@ from attrs import validators
 
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
-from tpk.session.creator import SessionCreator
+from tpk.session.creator import as_session_creator
 from tpk.train.model_desc import ModelDesc
 from tpk.train.run_dir import RESUME
 from tpk.train.trainer import FOREVER, as_count
@@ -34,6 +34,10 @@ def _checked(check: Callable[..., Any]) -> Callable[..., None]:
 
 def _optional_instance(kind: Any) -> Callable[..., None]:
     return _checked(validators.optional(validators.instance_of(kind)))
+
+
+def _is_creator(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    as_session_creator(value)
 
 
 def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -68,7 +72,8 @@ class TrainConfig:
         extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `ProgressBar`,
             `MergeAllSummaries`, `RunUpdateOps`, and what plugins add.
         monitors: what takes the statistics; None for the defaults: `TFEventWriter`, `JSONWriter`, `ScalarPrinter`.
-        session_creator: where the session comes from; None for a new one.
+        session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
+            `tf.compat.v1.train.ChiefSessionCreator`; None for a new one.
         session_config: `tf.compat.v1.ConfigProto` of that new session.
         session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping of
             names to arrays.
@@ -102,7 +107,7 @@ class TrainConfig:
     callbacks: Plugins = attrs.field(default=(), validator=_sequence)
     extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
     monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
-    session_creator: SessionCreator | None = attrs.field(default=None, validator=_optional_instance(SessionCreator))
+    session_creator: Any = attrs.field(default=None, validator=_is_creator)
     session_config: Any = None
     session_init: Any = None
     starting_epoch: int = attrs.field(default=1, converter=_as_starting_epoch)

@@ -295,14 +295,9 @@ class TowerTrainer(Trainer):
             nullcontext() if device is None else tf.device(device),
             self.strategy.predict_context(ns_name),
         ):
-            self.tower_func(*(self._placeholders() if inputs is None else inputs))
+            self.tower_func(*(self.tower_func.placeholders() if inputs is None else inputs))
         tower: TowerHandle = self.towers[-1]
         return tower
-
-    def _placeholders(self) -> list[Any]:
-        return [
-            tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.tower_func.input_signature
-        ]
 
     def _main_tower(self) -> TowerHandle:
         towers = self.towers.training()

@@ -27,7 +27,7 @@ from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.spec import HOOK_NAMES
-from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
 from tpk.session.progress import Progress
 from tpk.strategies.base import NullStrategy, Strategy
@@ -219,7 +219,7 @@ class Trainer:
         *,
         callbacks: Sequence[Any] = (),
         monitors: Sequence[Any] = (),
-        session_creator: SessionCreator | None = None,
+        session_creator: Any = None,
         session_config: Any = None,
         session_init: Any = None,
         steps_per_epoch: int,
@@ -234,7 +234,8 @@ class Trainer:
         Args:
             callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`.
             monitors: what takes the statistics, named in the same ways.
-            session_creator: where the session comes from; by default a new one.
+            session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
+                `tf.compat.v1.train.ChiefSessionCreator`; by default a new one.
             session_config: `tf.compat.v1.ConfigProto` of that new session.
             session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping
                 of names to arrays.
@@ -255,6 +256,7 @@ class Trainer:
         """
         counts = _as_counts(steps_per_epoch, starting_epoch, max_epoch)
         check_resume(resume, run_dir)
+        as_session_creator(session_creator)
         if session_creator is not None and session_config is not None:
             raise ConfigError(
                 "session_creator and session_config exclude each other. Give the config to the session creator."
@@ -334,7 +336,7 @@ class Trainer:
         *,
         callbacks: Sequence[Any] = (),
         monitors: Sequence[Any] = (),
-        session_creator: SessionCreator | None = None,
+        session_creator: Any = None,
         session_init: Any = None,
     ) -> None:
         """Do all that comes before the loop: `setup_callbacks`, which resolves what has a name, and `initialize`.
@@ -342,7 +344,7 @@ class Trainer:
         Args:
             callbacks: as for `train`.
             monitors: as for `train`.
-            session_creator: where the session comes from; by default a new one, as the strategy wants it.
+            session_creator: as for `train`; by default a new one, as the strategy wants it.
             session_init: as for `train`.
         """
         self.setup_callbacks(callbacks, monitors)
@@ -410,11 +412,11 @@ class Trainer:
             warn_of_stateful_random_ops(self.train_ops)
             log_model_overview(self.graph)
 
-    def initialize(self, session_creator: SessionCreator | None = None, session_init: Any = None) -> None:
+    def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
         """Finalize the graph, create the session, and give variables their values.
 
         Args:
-            session_creator: where the session comes from; by default a new one, as the strategy wants it.
+            session_creator: as for `train`; by default a new one, as the strategy wants it.
             session_init: as for `train`.
 
         Raises:
@@ -539,13 +541,20 @@ class Trainer:
         if self._resumption is None:
             self.progress.epoch_num = starting_epoch - 1
 
-    def _adapted(self, creator: SessionCreator | None) -> SessionCreator:
+    def _adapted(self, given: Any) -> SessionCreator:
         """Return what creates the session, with a config and on a target as the strategy wants them."""
-        creator = creator or NewSessionCreator()
+        creator = as_session_creator(given)
         if type(creator) is NewSessionCreator and not creator.target:
             return self.strategy.session_creator(self.strategy.session_config(creator.config))
-        if isinstance(creator, NewSessionCreator):
-            creator.config = self.strategy.session_config(creator.config)
+        if isinstance(creator, NewSessionCreator | TensorFlowSessionCreator) and creator.config is not None:
+            creator.config = config = self.strategy.session_config(creator.config)
+            own = self.strategy.session_creator(config)
+            if creator is not given and not isinstance(own, NewSessionCreator):
+                raise ConfigError(
+                    f"session_creator={given!r}: {type(self.strategy).__name__} creates the session itself, "
+                    "on TensorFlow's server of this process. Give session_config=<ConfigProto>, and "
+                    "session_init=<checkpoint>."
+                )
         return creator
 
     def _claim(self) -> None:

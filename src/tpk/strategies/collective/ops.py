@@ -153,7 +153,7 @@ class Collectives:
         all_indices = tf.ensure_shape(self._gather(indices), [None])
         mean = tf.boolean_mask(all_values, is_real) / self._world_size
         return tf.IndexedSlices(
-            _from_wire(mean, slices.values.dtype, [-1, *slices.values.shape[1:]]),
+            _from_wire(mean, slices.values.dtype, [-1, *slices.values.shape[1:].as_list()]),
             tf.cast(tf.boolean_mask(all_indices, is_real), slices.indices.dtype),
             slices.dense_shape,
         )

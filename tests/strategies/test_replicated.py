@@ -107,7 +107,7 @@ def test_integers_are_not_averaged():
         v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, counter.assign_add(1 + index).op)
         return build(x)
 
-    trainer, values = setup(tpk.use("replicated", devices=2, sync_variables=True), counting), Values()
+    trainer, values = setup(tpk.use("replicated", devices=2, sync_variables="mean"), counting), Values()
     trainer.train(callbacks=[values, "RunUpdateOps"], steps_per_epoch=5, max_epoch=1)
     assert (values.after["counter"], values.after["tower1/counter"]) == (5, 10)
 

@@ -36,7 +36,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         caching_device: where the values that were fetched are kept during the step. Variables with a constraint are not
             kept, but fetched by each op that reads them.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``timeouts`` and ``server_config``; see `DistributedStrategy`.
+        options: ``average``, ``timeouts`` and ``server_config``; see `DistributedStrategy`.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.
@@ -78,7 +78,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         with tf.compat.v1.device(self.placement):
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         gradients = [
-            self.mean_over_towers(objective, optimizer, towers)
+            self.reduce_over_towers(objective, optimizer, towers)
             for objective, optimizer in zip(objectives, optimizers, strict=True)
         ]
 

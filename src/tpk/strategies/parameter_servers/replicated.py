@@ -49,7 +49,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
             `tf.compat.v1.train.Server`; None to look into the environment.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``timeouts`` and ``server_config``; see `DistributedStrategy`.
+        options: ``average``, ``timeouts`` and ``server_config``; see `DistributedStrategy`.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.
@@ -82,8 +82,8 @@ class DistributedReplicatedStrategy(DistributedStrategy):
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         gradients = [
             [
-                (mean, shared[plain_name(towers[0], variable)])
-                for mean, variable in self.mean_over_towers(objective, optimizer, towers)
+                (grad, shared[plain_name(towers[0], variable)])
+                for grad, variable in self.reduce_over_towers(objective, optimizer, towers)
             ]
             for objective, optimizer in zip(objectives, optimizers, strict=True)
         ]
@@ -145,14 +145,14 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         self, optimizer: Any, gradients: Gradients, name: str, towers: Sequence[Tower], costs: Sequence[Any]
     ) -> Any:
         """The op that makes one step together with the other workers."""
-        queues = StepQueues(f"{name}_{self.server.trainings}", self.rank, self.world_size, gradients)
+        queues = StepQueues(f"{name}_{self.server.trainings}", self.rank, self.world_size, gradients, self.average)
         with tf.name_scope(f"{name}_of_workers"):
             pushed = queues.push()
         # Those who are not the chief build it all the same, though nobody runs it: so all of them have one graph.
         with tf.compat.v1.device(self.placement.for_worker(self.placement.ps_devices[0])):
-            with tf.name_scope("average_over_workers"):
-                means = queues.take_means()
-            applied = optimizer.apply_gradients(means, name=name)
+            with tf.name_scope("reduce_over_workers"):
+                reduced = queues.take_reduced()
+            applied = optimizer.apply_gradients(reduced, name=name)
         with tf.name_scope(f"{name}_of_workers"):
             if self.is_chief:
                 with tf.control_dependencies([applied]):

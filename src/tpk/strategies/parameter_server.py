@@ -13,8 +13,9 @@ from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
+from tpk.plugin.spellings import also_spelled
 from tpk.strategies.all_reduce import reduce_column
-from tpk.strategies.base import GetInputs, Strategy
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs, Strategy
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, gradients_of_towers, in_turn
 from tpk.strategies.update_order import after_reads, apply_in_groups
@@ -44,6 +45,7 @@ class SharedVariables:
         return build_on_multi_tower(self.devices, lambda: tower_func(*take_inputs()), place=self.setter.for_worker)
 
 
+@also_spelled(DEVICE_SPELLINGS, gpu_prefetch=GPU_PREFETCH)
 class ParameterServerStrategy(Strategy):
     """Variables shared by the towers of several devices.
 

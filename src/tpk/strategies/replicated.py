@@ -18,8 +18,9 @@ from tpk.graph.optimizers.copies import copies_of_optimizers
 from tpk.graph.variables import make_local, record_variables
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
+from tpk.plugin.spellings import also_spelled
 from tpk.strategies.all_reduce import all_reduce, choose_mode
-from tpk.strategies.base import GetInputs, Strategy
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, USE_NCCL, GetInputs, Strategy
 from tpk.strategies.towers import (
     Tower,
     build_on_multi_tower,
@@ -51,6 +52,7 @@ def get_post_init_ops() -> list[Any]:
     return list(tf.compat.v1.get_collection(POST_INIT_OPS_KEY))
 
 
+@also_spelled(DEVICE_SPELLINGS, use_nccl=USE_NCCL, gpu_prefetch=GPU_PREFETCH)
 class ReplicatedStrategy(Strategy):
     """A whole replicate of the model on each device.
 

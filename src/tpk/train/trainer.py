@@ -210,8 +210,8 @@ class Trainer:
     def train(
         self,
         *,
-        callbacks: Sequence[Any] = (),
-        monitors: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
+        monitors: Sequence[Any] | None = (),
         session_creator: SessionCreator | None = None,
         session_config: Any = None,
         session_init: Any = None,
@@ -225,7 +225,7 @@ class Trainer:
         """Train, with no callbacks and monitors but these.
 
         Args:
-            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`.
+            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
             monitors: what takes the statistics, named in the same ways.
             session_creator: where the session comes from; by default a new one.
             session_config: `tf.compat.v1.ConfigProto` of that new session.
@@ -271,7 +271,7 @@ class Trainer:
     def train_with_defaults(
         self,
         *,
-        callbacks: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
         extra_callbacks: Sequence[Any] | None = None,
         monitors: Sequence[Any] | None = None,
         run_dir: str | os.PathLike[str] | None = None,
@@ -291,7 +291,7 @@ class Trainer:
         """
         check_resume(resume, run_dir)
         self.train(
-            callbacks=[*callbacks, *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
+            callbacks=[*(callbacks or ()), *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
             monitors=DEFAULT_MONITORS if monitors is None else monitors,
             run_dir=default_run_dir() if run_dir is None else run_dir,
             resume=resume,
@@ -324,8 +324,8 @@ class Trainer:
     def setup(
         self,
         *,
-        callbacks: Sequence[Any] = (),
-        monitors: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
+        monitors: Sequence[Any] | None = (),
         session_creator: SessionCreator | None = None,
         session_init: Any = None,
     ) -> None:
@@ -341,7 +341,7 @@ class Trainer:
         self.initialize(session_creator, session_init)
 
     def resolve_plugins(
-        self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()
+        self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
     ) -> tuple[list[Any], list[Any]]:
         """Turn what callbacks and monitors were named by into plugins, and load those that no script names.
 
@@ -362,11 +362,11 @@ class Trainer:
         catalog = get_catalog()
         self._callbacks = [catalog.resolve("callback", callback) for callback in self._callbacks]
         return (
-            [catalog.resolve("callback", callback) for callback in callbacks],
-            [catalog.resolve("monitor", monitor) for monitor in monitors],
+            [catalog.resolve("callback", callback) for callback in callbacks or ()],
+            [catalog.resolve("monitor", monitor) for monitor in monitors or ()],
         )
 
-    def setup_callbacks(self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()) -> None:
+    def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
         """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
 
         Args:

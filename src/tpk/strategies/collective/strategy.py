@@ -14,7 +14,9 @@ from tpk.cluster.timeouts import Timeouts
 from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_cpu_devices, is_gpu
 from tpk.plugin import Callback
+from tpk.plugin.spellings import also_spelled
 from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
 from tpk.strategies.cluster_strategy import ClusterStrategy, WatchSteps, joined
 from tpk.strategies.collective.ops import COMPRESSIONS, Collectives
 from tpk.strategies.multi_process import MultiProcessStrategy
@@ -23,6 +25,11 @@ from tpk.strategies.replicated import DEFAULT_PACK_BYTES
 COMMUNICATIONS = ("auto", "ring", "nccl")
 
 
+@also_spelled(
+    DEVICE_SPELLINGS,
+    use_nccl="write communication='nccl' for True, and communication='ring' for False.",
+    gpu_prefetch=GPU_PREFETCH,
+)
 class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
     """A whole replicate of the model on each device of each process; TensorFlow all-reduces the gradients.
 

@@ -10,13 +10,15 @@ import tensorflow as tf
 
 from tpk.graph.gradients import check_optimizer
 from tpk.graph.objective import Objective
-from tpk.strategies.base import GetInputs
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.towers import build_on_multi_tower, in_turn
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
 
+@also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
 class DistributedParameterServerStrategy(DistributedStrategy):
     """Workers whose towers read all variables from parameter servers, and update them as soon as they can.
 

@@ -11,7 +11,8 @@ from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, variable_name
 from tpk.plugin import Callback
-from tpk.strategies.base import GetInputs
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs
 from tpk.strategies.cluster_strategy import WatchSteps
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.parameter_servers.queues import StepQueues
@@ -29,6 +30,7 @@ GraphKeys = tf.compat.v1.GraphKeys
 _MAIN = "tower0"
 
 
+@also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
 class DistributedReplicatedStrategy(DistributedStrategy):
     """Workers and parameter servers that train in step, with a replicate of the model on each device of each worker.
 

@@ -39,12 +39,16 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     then each worker copies them to its devices. So N workers with M devices train as one process does on the
     concatenated batch, all replicates stay identical, bit by bit, and no two runs with one seed differ.
 
+    With ``average=False`` both means are sums, as if the learning rate were multiplied by N·M. (tensorpack's
+    `DistributedTrainerReplicated` took the mean over the towers of a worker, and applied it for each worker: that is
+    ``average=False`` with the learning rate divided by M.)
+
     The global variables are called what the user calls them, and are saved; so are the slots of the optimizer, which
     are with them on the parameter servers, and the optimizer's own variables, such as a learning rate. Those of the
     towers are local variables. Variables are spread over several parameter servers by their sizes.
 
     Non-trainable variables, such as the moving averages of batch normalization, are each tower's own. Those of the
-    chief's first tower are saved; at the end of each epoch all other first towers get their values.
+    chief's first tower are saved; at the end of each epoch all other towers get their values.
 
     Args:
         devices: the devices of this worker: a count, indices, or device strings; see `resolve_devices`.
@@ -66,6 +70,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     _untrained: list[Any]
     _copies: dict[str, list[Any]]
     _make_alike: Any = None
+    _copy_untrained: Any = None
 
     def build(
         self,
@@ -115,8 +120,11 @@ class DistributedReplicatedStrategy(DistributedStrategy):
             sess.run(self._make_alike)
 
     def synchronize(self, sess: Any) -> None:
-        """Give the first towers of the other workers the non-trainable variables of the chief's."""
+        """Give all towers of all workers the non-trainable variables of the chief's first one."""
         self.share(sess, self._untrained)
+        if self._copy_untrained is not None:
+            with self.heartbeat.explained():
+                sess.run(self._copy_untrained)
 
     def predict_context(self, ns_name: str) -> PredictTowerContext:
         """Return the context of an inference tower: it reads the variables of this worker's first tower."""
@@ -135,12 +143,17 @@ class DistributedReplicatedStrategy(DistributedStrategy):
             with tf.name_scope(""), tf.compat.v1.device(self.placement):
                 shared[name] = _global_variable(name, variable, variable.name in of_model)
         self._copies = {name: [own[name] for own in by_name] for name in trained}
+        of_model = {variable.ref() for variable in tf.compat.v1.global_variables()}
+        untrained = []
         with tf.name_scope("post_init"):
             for name in main:
                 source = shared.get(name, main[name])
-                copies = [own[name] for own in by_name if name in own and own[name] is not source]
-                for op in self._copy(source, copies):
+                copies = self._copy(source, [own[name] for own in by_name if name in own and own[name] is not source])
+                for op in copies:
                     tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
+                if name not in shared and source.ref() in of_model:
+                    untrained.extend(copies)
+            self._copy_untrained = tf.group(*untrained) if untrained else None
         return shared
 
     def _apply_together(

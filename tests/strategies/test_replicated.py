@@ -182,6 +182,30 @@ def test_by_default_the_first_tower_gives_the_others_its_own():
     assert values.after["tower1/seen"] == values.after["seen"] == 3
 
 
+@pytest.mark.parametrize("sync", ["broadcast", "mean", None])
+def test_a_training_that_reads_what_it_does_not_train_resumes_at_the_end_of_an_epoch_if_that_agrees(tmp_path, sync):
+    def remembering(x):
+        last = v1.get_variable("last", [3], initializer=v1.ones_initializer(), trainable=False)
+        read = last.read_value()
+        with tf.control_dependencies([read]):
+            v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, last.assign(tf.reduce_mean(x, 0)).op)
+        return build(x * read)
+
+    def weights(epochs, **options):
+        rng = np.random.default_rng(0)
+        data = [[rng.normal(size=[2, 3]).astype(np.float32)] for _ in range(6)]
+        strategy, values = tpk.use("replicated", devices=2, sync_variables=sync), Values()
+        trainer = setup(strategy, remembering, source=tpk.FeedInput(data))
+        options = {"steps_per_epoch": 3, "max_epoch": epochs, "session_init": {"w": np.float32([1, 2, 3])}, **options}
+        trainer.train(callbacks=[values, "RunUpdateOps", "ModelSaver"], **options)
+        return values.after["w"]
+
+    whole = weights(2, run_dir=tmp_path / "whole")
+    weights(1, run_dir=tmp_path / "halves")
+    resumed = weights(2, run_dir=tmp_path / "halves", resume="must", session_init=None)
+    assert np.array_equal(whole, resumed) == (sync is not None)
+
+
 @pytest.mark.parametrize("given", [True, "median"])
 def test_a_synchronization_that_there_is_not_is_an_error(given):
     with pytest.raises(ConfigError, match=f"sync_variables={given!r}: expected 'broadcast', 'mean' or None"):

@@ -121,14 +121,14 @@ def test_no_callbacks_and_no_monitors_may_be_none(tmp_path):
         run_dir=tmp_path / "run",
     )
     tpk.launch_train_with_config(config)
-    assert (tmp_path / "run" / "stats.jsonl").exists(), "the default monitors"
+    assert list((tmp_path / "run").glob("events.out.*")), "the default monitors"
     trainer = setup(tpk.SimpleTrainer())
     trainer.train(callbacks=None, monitors=None, steps_per_epoch=1, max_epoch=1)
     again = setup(tpk.SimpleTrainer())
     again.train_with_defaults(
         callbacks=None, monitors=None, steps_per_epoch=1, max_epoch=1, run_dir=tmp_path / "defaults"
     )
-    assert (tmp_path / "defaults" / "stats.jsonl").exists()
+    assert list((tmp_path / "defaults").glob("events.out.*"))
 
 
 class TestAPackageThatIsNotInstalled:

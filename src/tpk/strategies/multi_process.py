@@ -35,7 +35,7 @@ class MultiProcessStrategy(ReplicatedStrategy):
     def __init__(
         self,
         devices: Devices = None,
-        mode: str = "auto",
+        mode: str | None = "auto",
         pack_bytes: int = DEFAULT_PACK_BYTES,
         sync_variables: str | None = "broadcast",
         shard_data: bool = True,

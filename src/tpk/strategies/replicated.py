@@ -100,7 +100,7 @@ class ReplicatedStrategy(Strategy):
     def __init__(
         self,
         devices: Devices = None,
-        mode: str = "auto",
+        mode: str | None = "auto",
         pack_bytes: int = DEFAULT_PACK_BYTES,
         sync_variables: str | None = "broadcast",
         average: bool = True,

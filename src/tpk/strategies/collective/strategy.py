@@ -75,7 +75,7 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         shard_data: bool = True,
         pack_bytes: int = 32 * 2**20,
         compression: str | None = None,
-        mode: str = "auto",
+        mode: str | None = "auto",
         sync_variables: str | None = "broadcast",
         average: bool = True,
         timeouts: Timeouts | Mapping[str, float] | None = None,

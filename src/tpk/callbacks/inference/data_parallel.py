@@ -18,7 +18,6 @@ from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.spellings import also_spelled
 from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
-from tpk.session.progress import Progress
 
 
 @also_spelled({"gpus": "devices"})
@@ -82,9 +81,7 @@ class DataParallelInferenceRunner(InferenceRunner):
     def _start(self, trainer: Any) -> None:
         """Start the data."""
         super()._start(trainer)
-        self._towers_session = HookedSession(
-            trainer.sess, StepHooks(), Progress(), translate=FailuresOfModel(self._tower_names)
-        )
+        self._towers_session = HookedSession(trainer.sess, StepHooks(), translate=FailuresOfModel(self._tower_names))
 
     def _results(self, limit: int | None) -> Iterator[Any]:
         """Make a pass, by rounds of as many batches as there are towers."""

@@ -127,6 +127,7 @@ class Trainer:
         self.stop_reason = "a hook asked for the end of the training"
         self.preemption = Preemption(lambda: self.hooked_sess.request_stop())
         self._global_step_lags = False
+        self._has_warned_of_raw_step = False
         self._resources = ExitStack()
 
     # What a subclass overrides.
@@ -510,6 +511,19 @@ class Trainer:
         # Where there is no model, nobody reads it in the graph.
         if self._has_model:
             self.sync_global_step()
+            self._warn_of_raw_step()
+
+    def _warn_of_raw_step(self) -> None:
+        """Say once whose hooks a step has left out that ran no hooked session."""
+        names = {name for hook in ("before_run", "after_run") for name in self.step_hooks.names.get(hook, ())}
+        if names and not self._has_warned_of_raw_step:
+            self._has_warned_of_raw_step = True
+            logger.warning(
+                "step %d ran nothing by trainer.hooked_sess, so before_run and after_run of %s were not called. Where "
+                "run_step runs self.sess, write self.hooked_sess.",
+                self.progress.global_step,
+                ", ".join(sorted(names)),
+            )
 
     def drop_step(self) -> None:
         """Go back to before the step under way, in which the training ends; called by the loop."""

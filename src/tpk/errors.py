@@ -26,6 +26,7 @@ __all__ = [
     "TowerError",
     "TpkError",
     "TrainerStateError",
+    "UnknownOptionError",
     "UnknownPluginError",
 ]
 
@@ -52,6 +53,10 @@ class UnknownPluginError(PluginError, LookupError):
 
 class PluginImportError(PluginError, ImportError):
     """A plugin that was named could not be imported; the cause is chained."""
+
+
+class UnknownOptionError(ConfigError, TypeError):
+    """An argument has a name that it has in other systems only; the message says what to write."""
 
 
 class HookError(PluginError, TypeError):

@@ -45,6 +45,10 @@ def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) 
         raise ConfigError(f"TrainConfig({attribute.name}={value!r}): expected a list, e.g. [{value!r}].")
 
 
+def _plugins(given: Plugins | None) -> Plugins:
+    return () if given is None else given
+
+
 def _as_starting_epoch(value: Any) -> int:
     return as_count(f"TrainConfig(starting_epoch={value!r})", value, 1)
 
@@ -68,7 +72,7 @@ class TrainConfig:
         model: the model.
         dataflow: any iterable of datapoints. The trainer chooses how it enters the graph.
         data: an `InputSource`, in place of `dataflow`.
-        callbacks: what happens besides the training.
+        callbacks: what happens besides the training; None for nothing.
         extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `ProgressBar`,
             `MergeAllSummaries`, `RunUpdateOps`, and what plugins add.
         monitors: what takes the statistics; None for the defaults: `TFEventWriter`, `JSONWriter`, `ScalarPrinter`.
@@ -104,7 +108,7 @@ class TrainConfig:
     model: ModelDesc = attrs.field(validator=_checked(validators.instance_of(ModelDesc)))
     dataflow: Iterable[Any] | None = attrs.field(default=None, validator=_optional_instance(Iterable))
     data: InputSource | None = attrs.field(default=None, validator=_optional_instance(InputSource))
-    callbacks: Plugins = attrs.field(default=(), validator=_sequence)
+    callbacks: Plugins = attrs.field(default=(), converter=_plugins, validator=_sequence)
     extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
     monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
     session_creator: Any = attrs.field(default=None, validator=_is_creator)

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError, PluginError, UnknownPluginError
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
 from tpk.input_source.base import InputSource
+from tpk.plugin.builtins import not_installed
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
 from tpk.train.config import TrainConfig
@@ -178,6 +179,8 @@ def _names_strategy(name: str) -> bool:
     trainers = {entry.name for entry in known if entry.kind == "trainer"}
     strategies = {entry.name for entry in known if entry.kind == "strategy"}
     if name not in trainers | strategies:
+        if advice := not_installed(name):
+            raise UnknownPluginError(advice)
         raise UnknownPluginError(
             f"no trainer or strategy is called {name!r}. Trainers: {', '.join(sorted(trainers))}. "
             f"Strategies: {', '.join(sorted(strategies))}."

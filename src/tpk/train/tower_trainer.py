@@ -20,13 +20,23 @@ from tpk.graph.step_keys import set_process_index
 from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source.base import InputSource
 from tpk.input_source.queue import QueueInput
+from tpk.input_source.staging import StagingInput
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.hook_names import check_names
+from tpk.plugin.spellings import also_spelled
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
 from tpk.train.trainer import Trainer
+
+SETUP_SPELLINGS = {
+    "inputs_desc": "input_signature",
+    "input": "input_source",
+    "get_cost_fn": "get_cost",
+    "get_opt_fn": "get_optimizer",
+}
+"""What graph-mode users call the arguments of ``setup_graph``."""
 
 
 class TowerTrainer(Trainer):
@@ -77,7 +87,7 @@ class TowerTrainer(Trainer):
         return self._serves_others
 
     def resolve_plugins(
-        self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()
+        self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
     ) -> tuple[list[Any], list[Any]]:
         """Turn what strategy, callbacks and monitors were named by into plugins; see `Trainer.resolve_plugins`."""
         resolved = super().resolve_plugins(callbacks, monitors)
@@ -221,9 +231,15 @@ class TowerTrainer(Trainer):
         return attrs.evolve(objective, get_optimizer=lambda: with_loss_scale(objective.get_optimizer(), name))
 
     def default_input(self, dataflow: Iterable[Any]) -> InputSource:
-        """Return the input source for a plain dataflow: a `QueueInput`."""
-        return QueueInput(dataflow)
+        """Return the input source for a plain dataflow.
 
+        It is a `QueueInput`; in a `StagingInput` if the strategy has towers on GPUs, so that the datapoints of a step
+        are there when it begins. Give a `QueueInput` of your own to have none of that.
+        """
+        source = QueueInput(dataflow)
+        return StagingInput(source) if self.strategy.stages_input else source
+
+    @also_spelled({"tower": "device"})
     def get_predictor(
         self,
         input_names: Sequence[str],
@@ -318,6 +334,7 @@ class SingleCostTrainer(TowerTrainer):
         ```
     """
 
+    @also_spelled(SETUP_SPELLINGS)
     def setup_graph(
         self,
         input_signature: Sequence[Any],

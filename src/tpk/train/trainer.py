@@ -127,6 +127,7 @@ class Trainer:
         self.stop_reason = "a hook asked for the end of the training"
         self.preemption = Preemption(lambda: self.hooked_sess.request_stop())
         self._global_step_lags = False
+        self._has_warned_of_raw_step = False
         self._resources = ExitStack()
 
     # What a subclass overrides.
@@ -217,8 +218,8 @@ class Trainer:
     def train(
         self,
         *,
-        callbacks: Sequence[Any] = (),
-        monitors: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
+        monitors: Sequence[Any] | None = (),
         session_creator: Any = None,
         session_config: Any = None,
         session_init: Any = None,
@@ -232,7 +233,7 @@ class Trainer:
         """Train, with no callbacks and monitors but these.
 
         Args:
-            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`.
+            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
             monitors: what takes the statistics, named in the same ways.
             session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
                 `tf.compat.v1.train.ChiefSessionCreator`; by default a new one.
@@ -280,7 +281,7 @@ class Trainer:
     def train_with_defaults(
         self,
         *,
-        callbacks: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
         extra_callbacks: Sequence[Any] | None = None,
         monitors: Sequence[Any] | None = None,
         run_dir: str | os.PathLike[str] | None = None,
@@ -300,7 +301,7 @@ class Trainer:
         """
         check_resume(resume, run_dir)
         self.train(
-            callbacks=[*callbacks, *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
+            callbacks=[*(callbacks or ()), *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
             monitors=DEFAULT_MONITORS if monitors is None else monitors,
             run_dir=default_run_dir() if run_dir is None else run_dir,
             resume=resume,
@@ -334,8 +335,8 @@ class Trainer:
     def setup(
         self,
         *,
-        callbacks: Sequence[Any] = (),
-        monitors: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
+        monitors: Sequence[Any] | None = (),
         session_creator: Any = None,
         session_init: Any = None,
     ) -> None:
@@ -351,7 +352,7 @@ class Trainer:
         self.initialize(session_creator, session_init)
 
     def resolve_plugins(
-        self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()
+        self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
     ) -> tuple[list[Any], list[Any]]:
         """Turn what callbacks and monitors were named by into plugins, and load those that no script names.
 
@@ -372,11 +373,11 @@ class Trainer:
         catalog = get_catalog()
         self._callbacks = [catalog.resolve("callback", callback) for callback in self._callbacks]
         return (
-            [catalog.resolve("callback", callback) for callback in callbacks],
-            [catalog.resolve("monitor", monitor) for monitor in monitors],
+            [catalog.resolve("callback", callback) for callback in callbacks or ()],
+            [catalog.resolve("monitor", monitor) for monitor in monitors or ()],
         )
 
-    def setup_callbacks(self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()) -> None:
+    def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
         """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
 
         Args:
@@ -512,6 +513,19 @@ class Trainer:
         # Where there is no model, nobody reads it in the graph.
         if self._has_model:
             self.sync_global_step()
+            self._warn_of_raw_step()
+
+    def _warn_of_raw_step(self) -> None:
+        """Say once whose hooks a step has left out that ran no hooked session."""
+        names = {name for hook in ("before_run", "after_run") for name in self.step_hooks.names.get(hook, ())}
+        if names and not self._has_warned_of_raw_step:
+            self._has_warned_of_raw_step = True
+            logger.warning(
+                "step %d ran nothing by trainer.hooked_sess, so before_run and after_run of %s were not called. Where "
+                "run_step runs self.sess, write self.hooked_sess.",
+                self.progress.global_step,
+                ", ".join(sorted(names)),
+            )
 
     def drop_step(self) -> None:
         """Go back to before the step under way, in which the training ends; called by the loop."""

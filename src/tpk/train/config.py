@@ -63,7 +63,9 @@ class TrainConfig:
         callbacks: what happens besides the training.
         extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `ProgressBar`,
             `MergeAllSummaries`, `RunUpdateOps`, and what plugins add.
-        monitors: what takes the statistics; None for the defaults: `TFEventWriter`, `JSONWriter`, `ScalarPrinter`.
+        monitors: what takes the statistics, in place of the defaults; None for these: `TFEventWriter`, `JSONWriter`,
+            `ScalarPrinter`.
+        extra_monitors: further ones, besides `monitors` or the defaults.
         session_creator: where the session comes from; None for a new one.
         session_config: `tf.compat.v1.ConfigProto` of that new session.
         session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping of
@@ -97,6 +99,7 @@ class TrainConfig:
     callbacks: Plugins = attrs.field(default=(), validator=_sequence)
     extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
     monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
+    extra_monitors: Plugins = attrs.field(default=(), validator=_sequence)
     session_creator: SessionCreator | None = attrs.field(default=None, validator=_optional_instance(SessionCreator))
     session_config: Any = None
     session_init: Any = None

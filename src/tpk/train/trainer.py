@@ -17,6 +17,7 @@ from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.overview import log_model_overview
 from tpk.graph.random import step_reads
+from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
@@ -172,6 +173,11 @@ class Trainer:
         """Takes checkpoints when all callbacks have done their part; see `tpk.train.checkpoints`."""
         return Checkpoints(self) if self.strategy.world_size == 1 else AgreedCheckpoints(self)
 
+    @property
+    def history(self) -> History:
+        """The statistics that were reported so far, also after the training: values, epochs, steps; plots."""
+        return self.monitors.history
+
     # How far the training is.
 
     @property
@@ -274,6 +280,7 @@ class Trainer:
         callbacks: Sequence[Any] = (),
         extra_callbacks: Sequence[Any] | None = None,
         monitors: Sequence[Any] | None = None,
+        extra_monitors: Sequence[Any] = (),
         run_dir: str | os.PathLike[str] | None = None,
         resume: str = "never",
         **options: Any,
@@ -285,6 +292,7 @@ class Trainer:
             extra_callbacks: by default `MovingAverageSummary`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`,
                 and what plugins add by ``tpk_default_callbacks``.
             monitors: by default `TFEventWriter`, `JSONWriter` and `ScalarPrinter`.
+            extra_monitors: further ones, besides these.
             run_dir: by default ``runs/<script>/<timestamp>``.
             resume: as in `train`; it needs a `run_dir`.
             options: the other arguments of `train`.
@@ -292,7 +300,7 @@ class Trainer:
         check_resume(resume, run_dir)
         self.train(
             callbacks=[*callbacks, *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
-            monitors=DEFAULT_MONITORS if monitors is None else monitors,
+            monitors=[*(DEFAULT_MONITORS if monitors is None else monitors), *extra_monitors],
             run_dir=default_run_dir() if run_dir is None else run_dir,
             resume=resume,
             **options,

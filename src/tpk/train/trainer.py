@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.callbacks.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
 from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
@@ -32,6 +33,7 @@ from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
 from tpk.train.loop import run_loop
+from tpk.train.outcome import outcome_logged
 from tpk.train.preemption import Preemption
 from tpk.train.resumption import Resumption
 from tpk.train.run_dir import check_resume, default_run_dir, open_run
@@ -402,6 +404,9 @@ class Trainer:
             self.hooks.hook.setup_graph(trainer=self)
             # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
             last: list[Callback] = [self.checkpoints]
+            # In all processes alike: also where only the chief runs those that follow a statistic.
+            if followers := statistic_followers(given):
+                last.append(StatisticCheck(followers))
             if self._start_from is not None:
                 self._resumption = Resumption(self._start_from)
                 last.insert(0, self._resumption)
@@ -468,8 +473,10 @@ class Trainer:
             raise self._has_trained_already()
         self._has_trained = True
         self._set_counts(steps_per_epoch, starting_epoch, max_epoch)
+        start = None if self._start_from is None else Path(self._start_from.prefix)
         with self._resources, self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
-            run_loop(self)
+            with outcome_logged(self, start):
+                run_loop(self)
             self.strategy.process_group.barrier("the end of the training")
 
     def stop(self) -> None:

@@ -95,12 +95,10 @@ def test_a_run_leaves_its_files(tmp_path, caplog):
     assert [line["global_step"] for line in lines] == [5, 10, 15, 20]
     assert lines[-1]["cost"] < lines[0]["cost"]
     description = json.loads((run_dir / "config.json").read_text())
-    assert (description["trainer"], description["seed"], description["steps_per_epoch"]) == ("SimpleTrainer", 1, 5)
-    assert (description["strategy"], description["precision"], description["xla"]) == (
-        "SingleStrategy",
-        "float32",
-        False,
-    )
+    assert (description["seed"], description["steps_per_epoch"], description["max_epoch"]) == (1, 5, 4)
+    assert description["trainer"] == {"name": "SimpleTrainer", "options": {"precision": "float32", "xla": False}}
+    assert description["strategy"]["name"] == "SingleStrategy"
+    assert (description["precision"], description["xla"]) == ("float32", False)
     assert f"run_dir: {run_dir}" in (run_dir / "log.txt").read_text()
     assert f"run_dir: {run_dir}" in caplog.messages
     assert tf.train.latest_checkpoint(str(run_dir)) == str(run_dir / "model-20")

@@ -63,7 +63,7 @@ def test_a_link_where_a_file_is_replaced_is_replaced(tmp_path, victim, name):
     (run_dir / name).symlink_to(victim)
     train(run_dir, tpk.ModelSaver())
     assert not (run_dir / name).is_symlink()
-    assert json.loads((run_dir / "config.json").read_text())["trainer"] == "Counting"
+    assert json.loads((run_dir / "config.json").read_text())["trainer"]["name"] == "Counting"
     assert "private" not in (run_dir / "log.txt").read_text()
 
 

@@ -16,6 +16,7 @@ from tpk.callbacks.statistic import Statistic, StatisticFollower
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.variables import by_name
 from tpk.plugin import Callback, hookimpl
+from tpk.plugin.options import RecordsOptions
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class HyperParam(abc.ABC):
+class HyperParam(RecordsOptions, abc.ABC):
     """A number that influences the training and can be changed while it runs."""
 
-    def setup_graph(self) -> None:  # noqa: B027 - not every kind has something to add
+    def setup_graph(self) -> None:
         """Add to the default graph what setting the value needs."""
 
     @abc.abstractmethod

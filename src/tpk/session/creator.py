@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import SessionError
+from tpk.plugin.options import RecordsOptions
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ def default_session_config() -> Any:
     return config
 
 
-class SessionCreator(abc.ABC):
+class SessionCreator(RecordsOptions, abc.ABC):
     """Creates the session of a trainer, or hands over one that exists."""
 
     @abc.abstractmethod

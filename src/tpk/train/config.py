@@ -122,8 +122,6 @@ class TrainConfig:
             raise ConfigError("TrainConfig(deterministic=True) needs a seed: without one, no two runs are alike.")
 
     def describe(self) -> dict[str, Any]:
-        """Return the config as data for ``config.json``; what is not plain stands there by its `repr`."""
-        described = {field.name: getattr(self, field.name) for field in attrs.fields(TrainConfig)}
-        for name in ("model", "dataflow", "data"):
-            described[name] = None if described[name] is None else type(described[name]).__qualname__
-        return described
+        """Return what a trainer does not know of the run, for ``config.json``."""
+        names = ("model", "session_creator", "run_dir", "resume", "seed", "deterministic")
+        return {name: getattr(self, name) for name in names}

@@ -18,7 +18,6 @@ from tpk.plugin.creation import Use
 from tpk.train.config import TrainConfig
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import DEFAULT_MONITORS, Trainer
-from tpk.train.training_state import describe
 
 
 def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> TowerTrainer:
@@ -152,7 +151,7 @@ def _train(
         max_epoch=config.max_epoch,
         run_dir=config.run_dir,
         resume=config.resume,
-        describe={**describe(runner), **config.describe(), "steps_per_epoch": steps},
+        describe={**config.describe(), "steps_per_epoch": steps},
     )
 
 

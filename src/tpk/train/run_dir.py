@@ -19,7 +19,7 @@ from tpk.checkpoint.durable_files import open_no_link, replace_file
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.errors import CheckpointError, ConfigError
 from tpk.train.run_lock import run_lock
-from tpk.train.training_state import check_state, describe
+from tpk.train.training_state import check_state
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -66,7 +66,7 @@ def open_run(
     trainer: TrainerProtocol,
     path: str | os.PathLike[str] | None,
     resume: str,
-    config: Mapping[str, Any] | None,
+    config: Mapping[str, Any],
     resources: ExitStack,
 ) -> Checkpoint | None:
     """Open the directory of a run and its log, if this process is the chief; return the checkpoint to go on from.
@@ -75,7 +75,7 @@ def open_run(
         trainer: whose `run_dir` is set.
         path: where; None for nowhere.
         resume: ``"auto"``, ``"must"`` or ``"never"``.
-        config: plain data for ``config.json``; by default what the trainer and its strategy are.
+        config: plain data for ``config.json``.
         resources: what all is closed with.
 
     Returns:
@@ -94,7 +94,7 @@ def open_run(
     if trainer.run_dir is not None:
         if resume == "auto" and start is None:
             logger.info("no complete checkpoint is there; starting afresh")
-        write_config(trainer.run_dir, config or describe(trainer))
+        write_config(trainer.run_dir, config)
     return start
 
 
@@ -177,18 +177,28 @@ def check_is_there(directory: Path) -> None:
 
 
 def write_config(directory: Path, config: Mapping[str, Any]) -> None:
-    """Write ``config.json``: how the run was configured, with what is not plain data by its `repr`.
+    """Write ``config.json``: how the run was configured, as plain data.
 
     If the run was configured otherwise before, the differences are logged.
     """
     path = directory / _CONFIG_NAME
-    text = json.dumps(config, indent=2, default=repr, sort_keys=False)
-    before, now = _read_config(path), json.loads(text)
+    text = json.dumps(config, indent=2)
+    before, now = _leaves(_read_config(path)), _leaves(json.loads(text))
     for name in sorted({*before, *now}) if before else ():
-        # What has no better description than its address differs each time.
-        if before.get(name) != now.get(name) and " at 0x" not in f"{before.get(name)}{now.get(name)}":
+        if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
     replace_file(path, f"{text}\n".encode(), path.with_name(f".{_CONFIG_NAME}.new"))
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Return the plain values in a nested one by their paths, such as ``callbacks[0].options.max_to_keep``."""
+    if isinstance(value, dict):
+        parts = {f"{path}.{name}" if path else name: each for name, each in value.items()}
+    elif isinstance(value, list):
+        parts = {f"{path}[{index}]": each for index, each in enumerate(value)}
+    else:
+        return {path: value}
+    return {name: leaf for part, each in parts.items() for name, leaf in _leaves(each, part).items()}
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tpk.input_source.base import InputSource
 from tpk.input_source.queue import QueueInput
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.hook_names import check_names
+from tpk.plugin.options import described
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
 from tpk.tower.handle import TowerHandle, TowerHandles
@@ -70,6 +71,13 @@ class TowerTrainer(Trainer):
     def options(self) -> dict[str, Any]:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {"precision": self.precision, "xla": self.xla}
+
+    def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
+        """Return what the run is, as plain data for ``config.json``; see `Trainer.describe`."""
+        run = {**super().describe(callbacks, monitors), "input": described(self.input_source)}
+        if self._tower_func is not None:
+            run["signature"] = list(map(described, self._tower_func.input_signature))
+        return run
 
     @property
     def serves_others(self) -> bool:

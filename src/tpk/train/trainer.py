@@ -25,6 +25,7 @@ from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hook_names import check_names
 from tpk.plugin.manager import HookManager
+from tpk.plugin.options import RecordsOptions, described
 from tpk.plugin.spec import HOOK_NAMES
 from tpk.session.creator import NewSessionCreator, SessionCreator
 from tpk.session.hooked import HookedSession
@@ -32,6 +33,7 @@ from tpk.session.progress import Progress
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
+from tpk.train.description import describe_run
 from tpk.train.loop import run_loop
 from tpk.train.outcome import outcome_logged
 from tpk.train.preemption import Preemption
@@ -53,7 +55,7 @@ DEFAULT_CALLBACKS = ("MovingAverageSummary", "ProgressBar", "MergeAllSummaries",
 DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 
 
-class Trainer:
+class Trainer(RecordsOptions):
     """Trains anything that runs in a loop.
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
@@ -160,6 +162,19 @@ class Trainer:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {}
 
+    def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
+        """Return what the run is, as plain data for ``config.json``; called once before `setup`.
+
+        Args:
+            callbacks: those that were given to `train`, resolved.
+            monitors: the monitors, resolved.
+        """
+        epochs = {
+            "starting_epoch": self.starting_epoch,
+            "max_epoch": None if self.max_epoch == FOREVER else self.max_epoch,
+        }
+        return {**describe_run(self, [*self._callbacks, *callbacks], monitors), **epochs}
+
     @cached_property
     def strategy(self) -> Strategy:
         """How a step is replicated over devices and processes; without towers, it is not."""
@@ -246,7 +261,7 @@ class Trainer:
             resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
                 none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run. A training that
                 goes on takes nothing from `session_init` and `starting_epoch`.
-            describe: plain data that is written to ``config.json`` of `run_dir`.
+            describe: what is written to ``config.json`` of `run_dir` besides what the trainer knows of the run.
 
         Raises:
             TrainerStateError: if this trainer has trained before.
@@ -267,7 +282,13 @@ class Trainer:
         with self._resources:
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             self._resume = resume
-            self._start_from = open_run(self, run_dir, resume, describe, self._resources)
+            description = {
+                **self.describe(callbacks, monitors),
+                "session_init": described(session_init),
+                "session_config": described(session_config),
+                **{name: described(value) for name, value in (describe or {}).items()},
+            }
+            self._start_from = open_run(self, run_dir, resume, description, self._resources)
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,

@@ -200,7 +200,7 @@ def restore_random_state(state: Mapping[str, Any] | None) -> None:
 
 
 def describe(trainer: TrainerProtocol) -> dict[str, Any]:
-    """Return what a trainer and its strategy are, as plain data for ``config.json``."""
+    """Return what of a trainer and its strategy must be the same in all processes, as plain data."""
     strategy = trainer.strategy
     described: dict[str, Any] = {"trainer": type(trainer).__name__}
     if not isinstance(strategy, NullStrategy):

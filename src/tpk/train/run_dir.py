@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,13 +28,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RESUME = ("auto", "must", "never")
+RESUME = ("auto", "must", "never", "keep")
 """The values of the option `resume`."""
 
 _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 _TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
 _TERMINAL_FORMAT_OF_WARNINGS = logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
 _CONFIG_NAME = "config.json"
+_OF_A_CHECKPOINT = re.compile(
+    r"state-(?P<state>\d+)\.json|[\w.+-]+-(?P<step>\d+)(\.\d+)?\.(index|meta|data-\d+-of-\d+)"
+)
 _TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", _CONFIG_NAME)
 
 
@@ -74,7 +79,7 @@ def open_run(
     Args:
         trainer: whose `run_dir` is set.
         path: where; None for nowhere.
-        resume: ``"auto"``, ``"must"`` or ``"never"``.
+        resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``.
         config: plain data for ``config.json``.
         resources: what all is closed with.
 
@@ -90,10 +95,12 @@ def open_run(
     resources.enter_context(run_log(trainer.run_dir, logging.INFO if trainer.is_chief else logging.WARNING))
     if trainer.run_dir is not None:
         logger.info("run_dir: %s", trainer.run_dir)
-    start = None if resume == "never" else _find_common_start(trainer, resume, path)
+    start = _find_common_start(trainer, resume, path) if resume in ("auto", "must") else None
     if trainer.run_dir is not None:
         if resume == "auto" and start is None:
             logger.info("no complete checkpoint is there; starting afresh")
+        if resume == "keep":
+            _set_config_aside(trainer.run_dir)
         write_config(trainer.run_dir, config)
     return start
 
@@ -119,7 +126,8 @@ def _open_directory(directory: Path, resume: str, resources: ExitStack) -> Path:
     if held and resume == "never":
         raise ConfigError(
             f"run_dir {str(directory)!r} holds a run already ({', '.join(held)} is there). Name another directory, "
-            "remove this one, or go on with that run: resume='auto'."
+            "remove this one, go on with that run: resume='auto', or begin a new one beside what is there: "
+            "resume='keep'."
         )
     return directory
 
@@ -156,6 +164,52 @@ def _nothing_to_resume(path: str | os.PathLike[str]) -> CheckpointError:
         f"resume='must', but {os.fspath(path)!r} has no complete checkpoint. Name the directory of a run that "
         "saved one (ModelSaver), or give resume='auto' to start afresh if there is none."
     )
+
+
+def set_checkpoints_aside(directory: Path, step: int) -> None:
+    """Move checkpoints that are there into a folder ``kept-<n>`` beside, if they are of later steps than this one.
+
+    The training that begins at that step would mix them up with its own: overwrite some, and be resumed from others.
+    Those of earlier steps stay, for a training that goes on from one of them. What was moved is complete where it is.
+
+    Args:
+        directory: the directory of the run.
+        step: the global step at which the training begins; if it is 0, all checkpoints are another training's.
+    """
+    later = sorted(
+        name
+        for name in os.listdir(directory)
+        if (match := _OF_A_CHECKPOINT.fullmatch(name)) and (int(match["state"] or match["step"]) > step or not step)
+    )
+    if not later:
+        return
+    folder = _free_name(directory, "kept")
+    folder.mkdir()
+    prefixes = {name.removesuffix(".index") for name in later if name.endswith(".index")}
+    pointers = [path.name for path in directory.glob("checkpoint*") if path.is_file() and _pointed_to(path) & prefixes]
+    # States first: what is moved in part never passes for complete.
+    for name in sorted(pointers) + sorted(later, key=lambda name: not name.startswith("state-")):
+        os.replace(directory / name, folder / name)
+    logger.info(
+        "resume='keep': this training begins at step %d; the checkpoints of later steps that were there are in %s",
+        step,
+        folder,
+    )
+
+
+def _pointed_to(pointer: Path) -> set[str]:
+    return {os.path.basename(path) for path in re.findall(r'_paths?: "(.*)"', pointer.read_text(errors="replace"))}
+
+
+def _set_config_aside(directory: Path) -> None:
+    path = directory / _CONFIG_NAME
+    if path.is_file() and not path.is_symlink():
+        path.rename(_free_name(directory, "config", ".json"))
+
+
+def _free_name(directory: Path, stem: str, suffix: str = "") -> Path:
+    candidates = (directory / f"{stem}-{number}{suffix}" for number in itertools.count(1))
+    return next(path for path in candidates if not os.path.lexists(path))
 
 
 def check_is_there(directory: Path) -> None:

@@ -38,7 +38,7 @@ from tpk.train.loop import run_loop
 from tpk.train.outcome import outcome_logged
 from tpk.train.preemption import Preemption
 from tpk.train.resumption import Resumption
-from tpk.train.run_dir import check_resume, default_run_dir, open_run
+from tpk.train.run_dir import check_resume, default_run_dir, open_run, set_checkpoints_aside
 
 if TYPE_CHECKING:
     import os
@@ -259,8 +259,9 @@ class Trainer(RecordsOptions):
             max_epoch: the number of the last epoch.
             run_dir: where the run keeps its files; it is created. None: nowhere.
             resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
-                none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run. A training that
-                goes on takes nothing from `session_init` and `starting_epoch`.
+                none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
+                afresh beside what is there, see `TrainConfig`. A training that goes on takes nothing from
+                `session_init` and `starting_epoch`.
             describe: what is written to ``config.json`` of `run_dir` besides what the trainer knows of the run.
 
         Raises:
@@ -474,6 +475,8 @@ class Trainer(RecordsOptions):
             self._resumption.begin(self)
         elif self._resume == "auto":
             self.monitors.start_over()
+        elif self._resume == "keep" and self.run_dir is not None:
+            set_checkpoints_aside(self.run_dir, self.global_step)
 
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
         """Run the loop, and release what the training holds, however it ends.

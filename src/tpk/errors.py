@@ -27,6 +27,7 @@ __all__ = [
     "TpkError",
     "TrainerStateError",
     "UnknownPluginError",
+    "UnknownScalarError",
 ]
 
 
@@ -56,6 +57,12 @@ class PluginImportError(PluginError, ImportError):
 
 class HookError(PluginError, TypeError):
     """A hook implementation does not fit its specification (name, arguments, options)."""
+
+
+class UnknownScalarError(TpkError, KeyError):
+    """No scalar of this name was reported so far; the message has the nearest name, and lists those that were."""
+
+    __str__ = Exception.__str__  # KeyError's shows the message in quotes, with escapes
 
 
 class InputError(TpkError, ValueError):

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.checkpoint import newest_complete
-from tpk.monitors import UnknownScalarError
+from tpk.errors import UnknownScalarError
 
 v1 = tf.compat.v1
 

@@ -10,8 +10,8 @@ import pytest
 
 import tpk
 from tpk.checkpoint.encoding import decode, encode
-from tpk.errors import TpkError
-from tpk.monitors.history import History, UnknownScalarError
+from tpk.errors import TpkError, UnknownScalarError
+from tpk.monitors.history import History
 
 
 @pytest.fixture

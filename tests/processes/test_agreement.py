@@ -12,7 +12,7 @@ from processes_as_threads import PATIENCE, ThreadStrategy, run_in_threads
 
 import tpk
 from tpk.checkpoint import newest_complete
-from tpk.monitors import UnknownScalarError
+from tpk.errors import UnknownScalarError
 
 X = np.random.default_rng(0).normal(size=[24, 4, 3]).astype(np.float32)
 Y = X @ np.float32([[1], [2], [3]])

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.proxy import ProxyCallback, innermost
-from tpk.errors import StopTraining
-from tpk.monitors.history import UnknownScalarError
+from tpk.errors import StopTraining, UnknownScalarError
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:

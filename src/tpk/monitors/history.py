@@ -14,16 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import PluginImportError, TpkError
+from tpk.errors import PluginImportError, UnknownScalarError
 
 _COLUMNS_OF_PLOTS = 3
 _PLOTS_IN_NOTEBOOK = 12
-
-
-class UnknownScalarError(TpkError, KeyError):
-    """No scalar of this name was reported so far."""
-
-    __str__ = Exception.__str__  # KeyError's shows the message in quotes, with escapes
 
 
 class History(Mapping[str, np.ndarray]):

@@ -83,7 +83,7 @@ def test_it_says_why_it_ended_how_long_it_took_and_what_was_best(tmp_path, outco
         tpk.PeriodicTrigger(tpk.MinSaver("error"), every_k_epochs=1),
     )
     ending, best, checkpoints = outcome()
-    assert re.fullmatch(r"max_epoch=3 is reached: 6 steps in [\d.]+ s, [\d.e+]+ steps/s", ending)
+    assert re.fullmatch(r"max_epoch=3 is reached: trained 6 steps in [\d.]+ s, [\d.e+]+ steps/s", ending)
     assert best == ("best: error 0.125 in epoch 3 (step 6); score 0.5 in epoch 3 (step 6); cost 1 in epoch 2 (step 4)")
     assert checkpoints == (
         f"checkpoints: the last is {tmp_path / 'model-6'}; the best by cost is {tmp_path / 'min-cost-4'}; "
@@ -97,29 +97,30 @@ def test_the_duration_is_that_of_the_loop(outcome):
     with outcome_logged(trainer, None, clock=lambda: next(times)):
         trainer.progress.global_step += 7450
         trainer.max_epoch = 2
-    assert outcome() == ["max_epoch=2 is reached: 7450 steps in 1:02:05, 2 steps/s"]
+    assert outcome() == ["max_epoch=2 is reached: trained 7450 steps in 1:02:05, 2 steps/s"]
 
 
 @pytest.mark.parametrize(
     ("callbacks", "steps", "reason"),
     [
-        ([Do(fail(tpk.StopTraining("it is good")))], None, "it is good: 2 steps"),
-        ([Do(lambda trainer: trainer.request_stop("it is late"))], None, "it is late: [23] steps"),
-        ([], 3, "the data has come to its end: 3 steps"),
+        ([Do(fail(tpk.StopTraining("it is good")))], None, "it is good"),
+        ([Do(lambda trainer: trainer.request_stop("it is late"))], None, "it is late"),
+        ([], 2, "the data ended"),
     ],
 )
-def test_an_early_end_is_told_with_its_reason(outcome, callbacks, steps, reason):
+def test_the_reason_of_an_early_end_comes_before(caplog, callbacks, steps, reason):
+    caplog.set_level(logging.INFO, "tpk")
     train(None, *callbacks, steps=steps)
-    (ending,) = outcome()
-    assert re.match(reason, ending)
+    why, outcome = (record.getMessage() for record in caplog.records[-2:])
+    assert reason in why
+    assert outcome.startswith("trained 2 steps in")
 
 
 def test_an_interrupt_is_told_and_a_failure_is_not(tmp_path, outcome):
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, tpk.ModelSaver(), Do(fail(KeyboardInterrupt())))
-    ending, checkpoints = outcome()
-    assert ending.startswith("interrupted: 2 steps")
-    assert checkpoints == f"checkpoints: the last is {tmp_path / 'model-2'}"
+    (ending,) = outcome()
+    assert ending.startswith("trained 2 steps in")
     with pytest.raises(ArithmeticError):
         train(None, Do(fail(ArithmeticError("bad number"))))
     assert outcome() == []
@@ -131,12 +132,12 @@ def test_resuming_what_is_finished_says_so_and_how_to_train_longer(tmp_path, out
     train(tmp_path, tpk.ModelSaver())
     said, checkpoints = outcome()
     assert said == (
-        f"the run that {tmp_path / 'model-6'} belongs to is finished (max_epoch=3 is reached), so there was nothing "
-        "to do. To train longer, give a max_epoch greater than 3."
+        f"nothing to do: the run of {tmp_path / 'model-6'} is finished, max_epoch=3 is reached. To train longer, give "
+        "a max_epoch greater than 3."
     )
     assert checkpoints == f"checkpoints: the last is {tmp_path / 'model-6'}"
     train(tmp_path, tpk.ModelSaver(), max_epoch=4)
-    assert outcome()[0].startswith("max_epoch=4 is reached: 2 steps")
+    assert outcome()[0].startswith("max_epoch=4 is reached: trained 2 steps")
 
 
 def test_resuming_what_a_callback_has_ended_says_so(tmp_path, outcome):
@@ -146,7 +147,7 @@ def test_resuming_what_a_callback_has_ended_says_so(tmp_path, outcome):
     train(tmp_path, *callbacks())
     outcome()
     train(tmp_path, *callbacks())
-    assert re.search(r"is finished \(cost was 1 at best.*resume it without the callback that ends it", outcome()[0])
+    assert re.search(r"is finished, cost was 1 at best.*resume it without the callback that ends it", outcome()[0])
 
 
 def test_a_statistic_whose_time_never_came_is_warned_of(tmp_path, outcome, caplog):

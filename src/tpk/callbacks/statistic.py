@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.proxy import ProxyCallback, innermost
-from tpk.errors import StopTraining, UnknownScalarError
+from tpk.errors import UnknownScalarError
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
@@ -91,11 +91,7 @@ class StatisticCheck(Callback):
         Raises:
             UnknownScalarError: in all processes, if a statistic should have come and has not.
         """
-        try:
-            result = yield
-        except StopTraining:
-            self._check(trainer)  # As the other processes do.
-            raise
+        result = yield
         self._check(trainer)
         return result
 

@@ -14,7 +14,7 @@ from tpk.input_source.base import InputSource
 from tpk.session.creator import SessionCreator
 from tpk.train.model_desc import ModelDesc
 from tpk.train.run_dir import RESUME
-from tpk.train.trainer import FOREVER
+from tpk.train.trainer import FOREVER, as_count
 
 Plugins = Sequence[Any]
 
@@ -36,17 +36,21 @@ def _optional_instance(kind: Any) -> Callable[..., None]:
     return _checked(validators.optional(validators.instance_of(kind)))
 
 
-def _count(minimum: int) -> Callable[..., None]:
-    return _checked(
-        validators.and_(
-            validators.instance_of(int), validators.not_(validators.instance_of(bool)), validators.ge(minimum)
-        )
-    )
-
-
 def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"TrainConfig({attribute.name}={value!r}): expected a list, e.g. [{value!r}].")
+
+
+def _as_starting_epoch(value: Any) -> int:
+    return as_count(f"TrainConfig(starting_epoch={value!r})", value, 1)
+
+
+def _as_steps_per_epoch(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(steps_per_epoch={value!r})", value, 0)
+
+
+def _as_max_epoch(value: Any) -> int:
+    return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
 
 
 @attrs.define(kw_only=True)
@@ -71,7 +75,8 @@ class TrainConfig:
         session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping of
             names to arrays.
         starting_epoch: the number of the first epoch.
-        steps_per_epoch: how many steps an epoch has; None for the length of the data.
+        steps_per_epoch: how many steps an epoch has, whatever the strategy; None for one pass over the data, which is
+            its length divided by the number of towers. The log says what that comes to. 0: epochs of callbacks only.
         max_epoch: the number of the last epoch.
         run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
         resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
@@ -106,9 +111,9 @@ class TrainConfig:
     session_creator: SessionCreator | None = attrs.field(default=None, validator=_optional_instance(SessionCreator))
     session_config: Any = None
     session_init: Any = None
-    starting_epoch: int = attrs.field(default=1, validator=_count(1))
-    steps_per_epoch: int | None = attrs.field(default=None, validator=validators.optional(_count(1)))
-    max_epoch: int = attrs.field(default=FOREVER, validator=_count(0))
+    starting_epoch: int = attrs.field(default=1, converter=_as_starting_epoch)
+    steps_per_epoch: int | None = attrs.field(default=None, converter=_as_steps_per_epoch)
+    max_epoch: int = attrs.field(default=FOREVER, converter=_as_max_epoch)
     run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
     resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
     seed: int | None = attrs.field(default=None, validator=_optional_instance(int))

@@ -10,8 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tensorflow as tf
-
 from tpk.callbacks.statistic import StatisticFollower, statistic_followers
 from tpk.errors import Preempted
 
@@ -29,9 +27,9 @@ def outcome_logged(
 ) -> Iterator[None]:
     """Within the context a training runs its loop; the chief logs how it went, if it ends in good order or by a signal.
 
-    That is: why it ended, how many steps it took and how long; the best values of the statistics of which it is known
+    That is: how many steps it took and how long; the best values of the statistics of which it is known
     whether they should fall or grow, because a callback follows them, and of the cost; where the last and the best
-    checkpoint are. How it fails is logged where that happens.
+    checkpoint are. By what it ends before its last epoch, and how it fails, `tpk.train.ending` has told.
 
     Args:
         trainer: a trainer that is set up.
@@ -52,15 +50,11 @@ def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from
         return
     steps = trainer.global_step - first_step
     if resumed_from is not None and not steps and trainer.failure is None:
-        logger.info(
-            "the run that %s belongs to is finished (%s), so there was nothing to do. %s",
-            resumed_from,
-            _reason(trainer),
-            _how_to_train_longer(trainer),
-        )
+        logger.info("%s", _finished(trainer, resumed_from))
     else:
+        reason = "" if trainer.ended_by or trainer.failure else f"max_epoch={trainer.max_epoch} is reached: "
         rate = f", {steps / seconds:.3g} steps/s" if steps and seconds > 0 else ""
-        logger.info("%s: %d steps in %s%s", _reason(trainer), steps, _duration(seconds), rate)
+        logger.info("%strained %d steps in %s%s", reason, steps, _duration(seconds), rate)
     followers = statistic_followers(list(trainer.hooks.plugins.values()))
     for line in (_best_values(trainer, followers), _checkpoints(trainer, followers, resumed_from)):
         if line:
@@ -76,23 +70,13 @@ def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from
             )
 
 
-def _reason(trainer: TrainerProtocol) -> str:
-    """Say why a training has ended."""
-    if isinstance(trainer.failure, Preempted):
-        return f"ended by signal {trainer.failure.signum}"
-    if isinstance(trainer.failure, KeyboardInterrupt):
-        return "interrupted"
-    if isinstance(trainer.ended_by, tf.errors.OutOfRangeError):
-        return "the data has come to its end"
-    if trainer.ended_by is not None:
-        return str(trainer.ended_by) or "StopTraining was raised"
-    return f"max_epoch={trainer.max_epoch} is reached"
-
-
-def _how_to_train_longer(trainer: TrainerProtocol) -> str:
+def _finished(trainer: TrainerProtocol, resumed_from: Path) -> str:
     if trainer.ended_by is None:
-        return f"To train longer, give a max_epoch greater than {trainer.epoch_num}."
-    return "To train longer, resume it without the callback that ends it."
+        reason = f"max_epoch={trainer.max_epoch} is reached"
+        remedy = f"give a max_epoch greater than {trainer.epoch_num}"
+    else:
+        reason, remedy = str(trainer.ended_by), "resume it without the callback that ends it"
+    return f"nothing to do: the run of {resumed_from} is finished, {reason}. To train longer, {remedy}."
 
 
 def _best_values(trainer: TrainerProtocol, followers: list[StatisticFollower]) -> str:
@@ -107,7 +91,8 @@ def _best_values(trainer: TrainerProtocol, followers: list[StatisticFollower]) -
 
 
 def _checkpoints(trainer: TrainerProtocol, followers: list[StatisticFollower], resumed_from: Path | None) -> str:
-    last = trainer.checkpoints.last_path or resumed_from
+    # After a signal, what was saved has been told, along with the way to go on.
+    last = None if trainer.failure else trainer.checkpoints.last_path or resumed_from
     known = [] if last is None else [f"the last is {last}"]
     known += [
         f"the best by {each.statistic.name} is {each.best_checkpoint}" for each in followers if each.best_checkpoint

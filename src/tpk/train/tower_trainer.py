@@ -27,6 +27,7 @@ from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
+from tpk.train.epoch import batch_of
 from tpk.train.trainer import Trainer
 
 
@@ -75,6 +76,8 @@ class TowerTrainer(Trainer):
     def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
         """Return what the run is, as plain data for ``config.json``; see `Trainer.describe`."""
         run = {**super().describe(callbacks, monitors), "input": described(self.input_source)}
+        if self.input_source is not None:
+            run["batch_size"] = batch_of(self.input_source)[0]
         if self._tower_func is not None:
             run["signature"] = list(map(described, self._tower_func.input_signature))
         return run

@@ -28,6 +28,7 @@ __all__ = [
     "TrainerStateError",
     "UnknownOptionError",
     "UnknownPluginError",
+    "UnknownScalarError",
 ]
 
 
@@ -61,6 +62,12 @@ class UnknownOptionError(ConfigError, TypeError):
 
 class HookError(PluginError, TypeError):
     """A hook implementation does not fit its specification (name, arguments, options)."""
+
+
+class UnknownScalarError(TpkError, KeyError):
+    """No scalar of this name was reported so far; the message has the nearest name, and lists those that were."""
+
+    __str__ = Exception.__str__  # KeyError's shows the message in quotes, with escapes
 
 
 class InputError(TpkError, ValueError):

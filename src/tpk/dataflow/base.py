@@ -16,11 +16,12 @@ import numpy as np
 
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
+from tpk.plugin.options import RecordsOptions
 
 ProxyT = TypeVar("ProxyT", bound="ProxyDataFlow")
 
 
-class DataFlow(ABC):
+class DataFlow(RecordsOptions, ABC):
     """Base of the dataflows: an iterable of datapoints that can be iterated again and again.
 
     Deriving from it is a convenience; every iterable of datapoints is a dataflow. A subclass that knows how
@@ -51,7 +52,7 @@ class DataFlow(ABC):
     def __iter__(self) -> Iterator[Any]:
         """Start a pass: deliver the datapoints from the first one on."""
 
-    def reset_state(self) -> None:  # noqa: B027 - most have nothing to make ready
+    def reset_state(self) -> None:
         """Make ready to be iterated in this process: open files, connect.
 
         Whoever consumes a flow calls it once, in the process that iterates, before the first iteration.

@@ -16,9 +16,10 @@ from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
 from tpk.input_source.meter import InputMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
+from tpk.plugin.options import RecordsOptions
 
 
-class InputSource(ABC):
+class InputSource(RecordsOptions, ABC):
     """Something that gives a graph the tensors of one datapoint for each tower in each step.
 
     In the order in which it is called:
@@ -118,7 +119,7 @@ class InputSource(ABC):
             "and the strategy shard_data=False."
         )
 
-    def seed(self, seed: int) -> None:  # noqa: B027 - most have no randomness
+    def seed(self, seed: int) -> None:
         """Let the randomness of the data start from `seed`, where the user has chosen nothing else.
 
         Args:
@@ -162,7 +163,7 @@ class InputSource(ABC):
         """
         return self.state_after(self.consumed - ahead)
 
-    def interrupt(self) -> None:  # noqa: B027 - where nobody waits in the graph
+    def interrupt(self) -> None:
         """Let whoever waits in the graph for a datapoint fail, because the training is over."""
 
     def make_meter(self) -> InputMeter | None:
@@ -189,7 +190,7 @@ class InputSource(ABC):
     def _get_input_tensors(self) -> list[Any]:
         """Do what `get_input_tensors` promises, after `setup`."""
 
-    def _reset_state(self) -> None:  # noqa: B027 - tensors come anew in each step
+    def _reset_state(self) -> None:
         """Do what `reset_state` promises, if the data has a beginning."""
 
 

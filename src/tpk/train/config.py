@@ -75,7 +75,9 @@ class TrainConfig:
         callbacks: what happens besides the training; None for nothing.
         extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `ProgressBar`,
             `MergeAllSummaries`, `RunUpdateOps`, and what plugins add.
-        monitors: what takes the statistics; None for the defaults: `TFEventWriter`, `JSONWriter`, `ScalarPrinter`.
+        monitors: what takes the statistics, in place of the defaults; None for these: `TFEventWriter`, `JSONWriter`,
+            `ScalarPrinter`.
+        extra_monitors: further ones, besides `monitors` or the defaults.
         session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
             `tf.compat.v1.train.ChiefSessionCreator`; None for a new one.
         session_config: `tf.compat.v1.ConfigProto` of that new session.
@@ -87,7 +89,10 @@ class TrainConfig:
         max_epoch: the number of the last epoch.
         run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
         resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
-            none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run.
+            none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
+            afresh in one that does, and keeps what is there: log and statistics go on in the same files, events in a
+            file beside the others, the former ``config.json`` becomes ``config-1.json``, and checkpoints of later steps
+            than that at which this training begins are moved to ``kept-1``.
         seed: the random seed of the graph, of the data where it has none of its own, and of the global generators of
             Python and NumPy; two runs with one seed give the same bits, but for what `tpk.graph.determinism` tells.
             None for a different one in each run. A flow object that was iterated before goes on from there, so give
@@ -111,6 +116,7 @@ class TrainConfig:
     callbacks: Plugins = attrs.field(default=(), converter=_plugins, validator=_sequence)
     extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
     monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
+    extra_monitors: Plugins = attrs.field(default=(), validator=_sequence)
     session_creator: Any = attrs.field(default=None, validator=_is_creator)
     session_config: Any = None
     session_init: Any = None
@@ -133,8 +139,6 @@ class TrainConfig:
             raise ConfigError("TrainConfig(deterministic=True) needs a seed: without one, no two runs are alike.")
 
     def describe(self) -> dict[str, Any]:
-        """Return the config as data for ``config.json``; what is not plain stands there by its `repr`."""
-        described = {field.name: getattr(self, field.name) for field in attrs.fields(TrainConfig)}
-        for name in ("model", "dataflow", "data"):
-            described[name] = None if described[name] is None else type(described[name]).__qualname__
-        return described
+        """Return what a trainer does not know of the run, for ``config.json``."""
+        names = ("model", "session_creator", "run_dir", "resume", "seed", "deterministic")
+        return {name: getattr(self, name) for name in names}

@@ -45,7 +45,7 @@ def describe_epoch(trainer: TrainerProtocol) -> str:
         factors.append(f"{strategy.world_size} processes")
     data = ""
     if source is not None:
-        batch, datapoints = _batch_of(source)
+        batch, datapoints = batch_of(source)
         if batch:
             factors.append(f"batch {batch}")
         data = _describe_passes(trainer, source.size, datapoints)
@@ -66,7 +66,7 @@ def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int
     return f": {passes} over {about}{_count((datapoints or size) * world_size, 'datapoint')}"
 
 
-def _batch_of(source: InputSource) -> tuple[int | None, int | None]:
+def batch_of(source: InputSource) -> tuple[int | None, int | None]:
     """Return the batch size of the data, if something makes batches of it, and of how many datapoints."""
     stage: Any = source
     while stage is not None:

@@ -7,9 +7,10 @@ from typing import Any
 
 from tpk.graph.gradients import check_optimizer
 from tpk.graph.signature import check_signature
+from tpk.plugin.options import RecordsOptions
 
 
-class ModelDesc(abc.ABC):
+class ModelDesc(RecordsOptions, abc.ABC):
     """Describes a single-cost model.
 
     Example:

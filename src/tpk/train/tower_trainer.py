@@ -23,11 +23,13 @@ from tpk.input_source.queue import QueueInput
 from tpk.input_source.staging import StagingInput
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.hook_names import check_names
+from tpk.plugin.options import described
 from tpk.plugin.spellings import also_spelled
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
+from tpk.train.epoch import batch_of
 from tpk.train.trainer import Trainer
 
 SETUP_SPELLINGS = {
@@ -80,6 +82,15 @@ class TowerTrainer(Trainer):
     def options(self) -> dict[str, Any]:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {"precision": self.precision, "xla": self.xla}
+
+    def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
+        """Return what the run is, as plain data for ``config.json``; see `Trainer.describe`."""
+        run = {**super().describe(callbacks, monitors), "input": described(self.input_source)}
+        if self.input_source is not None:
+            run["batch_size"] = batch_of(self.input_source)[0]
+        if self._tower_func is not None:
+            run["signature"] = list(map(described, self._tower_func.input_signature))
+        return run
 
     @property
     def serves_others(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.errors import ConfigError, PluginError, UnknownPluginError
+from tpk.errors import ConfigError, PluginError, UnknownPluginError, explaining_missing_init
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
 from tpk.input_source.base import InputSource
 from tpk.plugin.catalog import get_catalog
@@ -21,6 +21,7 @@ from tpk.train.trainer import DEFAULT_MONITORS, Trainer
 from tpk.train.training_state import describe
 
 
+@explaining_missing_init()
 def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> None:
     """Train as `config` says.
 
@@ -42,6 +43,11 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         tpk.launch_train_with_config(config, tpk.use("single", devices=["/cpu:0"]))
         ```
     """
+    if not isinstance(config, TrainConfig):
+        raise ConfigError(
+            f"launch_train_with_config takes a tpk.TrainConfig, and then a trainer, not first a {type(config).__name__}. "
+            "Write launch_train_with_config(tpk.TrainConfig(model=..., dataflow=...), 'SimpleTrainer')."
+        )
     runner = _check_can_run(make_trainer(trainer))
     runner.hooks.autoload()
     runner.hooks.hook.tpk_configure(config=config)

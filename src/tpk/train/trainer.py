@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError
+from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError, explaining_missing_init
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.overview import log_model_overview
@@ -30,6 +30,7 @@ from tpk.session.progress import Progress
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
+from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
 from tpk.train.loop import run_loop
 from tpk.train.preemption import Preemption
 from tpk.train.resumption import Resumption
@@ -50,7 +51,7 @@ DEFAULT_CALLBACKS = ("MovingAverageSummary", "ProgressBar", "MergeAllSummaries",
 DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 
 
-class Trainer:
+class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
     """Trains anything that runs in a loop.
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
@@ -141,7 +142,8 @@ class Trainer:
         """
         if self.train_op is None:
             raise TrainerStateError(
-                f"{type(self).__name__} has no train_op. Set self.train_op before train(), or override run_step()."
+                f"{type(self).__name__} has no train_op. Set self.train_op, made under `with self.graph.as_default():`, "
+                "before train(); or override run_step()."
             )
         self.hooked_sess.run(self.train_op)
 
@@ -366,6 +368,7 @@ class Trainer:
             [catalog.resolve("monitor", monitor) for monitor in monitors],
         )
 
+    @explaining_missing_init()
     def setup_callbacks(self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()) -> None:
         """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
 
@@ -392,6 +395,7 @@ class Trainer:
         with self.graph.as_default():
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
+            check_train_ops(self)
             # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
             last: list[Callback] = [self.checkpoints]
             if self._start_from is not None:
@@ -441,6 +445,7 @@ class Trainer:
         elif self._resume == "auto":
             self.monitors.start_over()
 
+    @explaining_missing_init()
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
         """Run the loop, and release what the training holds, however it ends.
 

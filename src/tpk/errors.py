@@ -65,7 +65,7 @@ class UnknownOptionError(ConfigError, TypeError):
 
 
 class MissingAttributeError(TpkError, AttributeError):
-    """An object has no such attribute: other systems have it, or an ``__init__`` did not run; the message says which."""
+    """An object has no such attribute: it is one of other systems, or an ``__init__`` did not run; the message says."""
 
 
 class HookError(PluginError, TypeError):

@@ -45,8 +45,8 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     """
     if not isinstance(config, TrainConfig):
         raise ConfigError(
-            f"launch_train_with_config takes a tpk.TrainConfig, and then a trainer, not first a {type(config).__name__}. "
-            "Write launch_train_with_config(tpk.TrainConfig(model=..., dataflow=...), 'SimpleTrainer')."
+            f"launch_train_with_config got a {type(config).__name__} in place of a tpk.TrainConfig. Write "
+            "tpk.launch_train_with_config(tpk.TrainConfig(model=..., dataflow=...), 'SimpleTrainer')."
         )
     runner = _check_can_run(make_trainer(trainer))
     runner.hooks.autoload()

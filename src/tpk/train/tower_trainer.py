@@ -18,7 +18,7 @@ from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
 from tpk.graph.step_keys import set_process_index
 from tpk.graph.xla import check_xla, compiled_by_xla
-from tpk.input_source.base import InputSource
+from tpk.input_source.base import InputSource, check_has_data
 from tpk.input_source.queue import QueueInput
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.hook_names import check_names
@@ -202,6 +202,7 @@ class TowerTrainer(Trainer):
             # Shares of what is shuffled differently in each process would overlap.
             source.seed(self.strategy.process_group.broadcast_object("the seed of the data", secrets.randbits(31)))
         source = self.input_source = self.strategy.prepare_input(source)
+        check_has_data(source)
         with self.graph.as_default():
             callbacks = source.setup(signature)
             self.tower_func = self.make_tower_func(func, signature)

@@ -142,8 +142,8 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
         """
         if self.train_op is None:
             raise TrainerStateError(
-                f"{type(self).__name__} has no train_op. Set self.train_op, made under `with self.graph.as_default():`, "
-                "before train(); or override run_step()."
+                f"{type(self).__name__} has no train_op. Before train(), set self.train_op, made under "
+                "`with self.graph.as_default():`; or override run_step()."
             )
         self.hooked_sess.run(self.train_op)
 

@@ -245,11 +245,13 @@ class TowerTrainer(Trainer):
                 CPU; None to let TensorFlow place the ops.
 
         Raises:
+            TrainerStateError: if the training is over; it says how to predict with what was saved.
             TowerError: if the graph is finalized already, or the tower has no such tensors.
             InputError: if the outputs depend on an input that is not named.
             ConfigError: if there is no such device, or names are not given as a list.
         """
         self._main_tower()
+        self._check_not_over("get_predictor()")
         place = device_for(device, self.towers.training())
         name = "PredictTower" + "".join(filter(str.isalnum, place or ""))
         if name not in [tower.ns_name for tower in self.towers]:
@@ -282,9 +284,11 @@ class TowerTrainer(Trainer):
             device: a device string; by default TensorFlow places the ops.
 
         Raises:
+            TrainerStateError: if the training is over.
             TowerError: if the graph is finalized already, or there is such a tower.
         """
         self._main_tower()
+        self._check_not_over("build_inference_tower()")
         if self.graph.finalized:
             raise TowerError(
                 f"the inference tower {ns_name!r} comes too late: the graph is finalized. Build it before train(), or "
@@ -305,6 +309,14 @@ class TowerTrainer(Trainer):
         return [
             tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.tower_func.input_signature
         ]
+
+    def _check_not_over(self, what: str) -> None:
+        if getattr(self.sess, "_closed", False):
+            where = "<run directory>" if self.run_dir is None else str(self.run_dir)
+            raise TrainerStateError(
+                f"{what} comes too late: the training is over, and its session closed. Predict with what it saved: "
+                f"tpk.OfflinePredictor(tpk.PredictConfig(model=..., session_init={where!r}, output_names=[...]))."
+            )
 
     def _main_tower(self) -> TowerHandle:
         towers = self.towers.training()

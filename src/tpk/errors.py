@@ -192,17 +192,27 @@ def explaining_missing_init() -> Iterator[None]:
     try:
         yield
     except AttributeError as error:
-        owner = type(getattr(error, "obj", None))
-        base = _base_that_sets(owner, error.name)
-        if base is None:
+        explained = missing_init(error)
+        if explained is None:
             raise
-        function = owner.__init__.__qualname__.rpartition("<locals>.")[2]  # type: ignore[misc]
-        arguments = inspect.signature(base).parameters.values()
-        required = [each.name for each in arguments if each.default is each.empty]
-        raise MissingAttributeError(
-            f"{owner.__name__} has no {error.name!r}, because {function} does not call super().__init__() of "
-            f"{base.__name__} first. Make super().__init__({', '.join(required)}) its first line."
-        ) from error
+        raise explained from error
+
+
+def missing_init(error: BaseException) -> MissingAttributeError | None:
+    """Return what says that a base's ``__init__`` was not called, if `error` came of that; else None."""
+    if not isinstance(error, AttributeError) or isinstance(error, MissingAttributeError):
+        return None
+    owner = type(error.obj)
+    base = _base_that_sets(owner, error.name)
+    if base is None:
+        return None
+    function = owner.__init__.__qualname__.rpartition("<locals>.")[2]
+    arguments = inspect.signature(base).parameters.values()
+    required = [each.name for each in arguments if each.default is each.empty]
+    return MissingAttributeError(
+        f"{owner.__name__} has no {error.name!r}, because {function} does not call super().__init__() of "
+        f"{base.__name__} first. Make super().__init__({', '.join(required)}) its first line."
+    )
 
 
 def _base_that_sets(owner: type, name: str | None) -> type | None:

@@ -94,8 +94,8 @@ class NonFiniteError(TpkError, FloatingPointError):
     Attributes:
         tensors: the names of the tensors or variables that have one.
         epoch_num: the epoch under way.
-        local_step: the step within it.
-        global_step: how many runs had completed before.
+        local_step: the step within it, from 0 on.
+        global_step: how many steps had completed before.
         checkpoint: the path of the last good checkpoint, or None if there is none.
         datapoints: the numbers of the datapoints that the step had, from 0 on over all passes (in a training of
             several processes, of the share of this one); empty if the input cannot tell.
@@ -124,7 +124,9 @@ class MismatchError(ConfigError):
 class StopTraining(Exception):
     """Raise it anywhere inside a training to end the training in good order.
 
-    ``after_train`` runs, the session and the workers are closed, and ``train()`` returns normally.
+    In a hook, it lets the other plugins' hooks of that moment finish first (but for ``before_run``, where there has
+    been no step yet). A checkpoint of the last step is left where there is a saver, ``after_train`` runs, the session
+    and the workers are closed, and ``train()`` returns normally.
 
     Example:
         ```python
@@ -153,9 +155,20 @@ class Preempted(SystemExit):
         self.signum = signum
 
     @classmethod
-    def by(cls, signum: int) -> BaseException:
-        """Return what a process raises that a signal has ended: after SIGINT, what Python always raises."""
-        return KeyboardInterrupt() if signum == signal.SIGINT else cls(signum)
+    def by(cls, signum: int, message: str = "") -> BaseException:
+        """Return what a process raises that a signal has ended: after SIGINT, a `KeyboardInterrupt`."""
+        return interruption(message) if signum == signal.SIGINT else cls(signum)
+
+
+def interruption(message: str) -> KeyboardInterrupt:
+    """Return what Python raises after Ctrl-C, with a message that says what was saved, and how to go on.
+
+    A notebook shows that line in place of a traceback. It is no class of its own, because only a `KeyboardInterrupt`
+    itself lets Python end the process by the signal, as a shell expects.
+    """
+    error = KeyboardInterrupt(message)
+    error._render_traceback_ = lambda: [f"KeyboardInterrupt: {message}"]  # type: ignore[attr-defined]  # IPython asks.
+    return error
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -48,7 +48,7 @@ def test_only_the_latest_are_kept(tmp_path, max_to_keep, steps):
 def test_a_directory_and_times_of_its_own(tmp_path):
     saver = tpk.PeriodicTrigger(tpk.ModelSaver(checkpoint_dir=tmp_path / "a" / "b"), every_k_steps=2)
     Counting().train(callbacks=[saver], steps_per_epoch=5, max_epoch=1)
-    assert saved_steps(tmp_path / "a" / "b") == [2, 4]
+    assert saved_steps(tmp_path / "a" / "b") == [2, 4, 5]
 
 
 def test_no_directory_is_an_error_before_the_training():
@@ -87,12 +87,13 @@ def test_what_other_callbacks_set_at_the_end_of_the_epoch_is_saved(tmp_path):
 @pytest.mark.parametrize(
     ("options", "steps"),
     [
+        # The last step of all is saved in any case.
         ({}, [5, 10, 15]),
-        ({"when": tpk.Every(epochs=2)}, [10]),
-        ({"when": tpk.Every(steps=4)}, [4, 8, 12]),
+        ({"when": tpk.Every(epochs=2)}, [10, 15]),
+        ({"when": tpk.Every(steps=4)}, [4, 8, 12, 15]),
         ({"when": tpk.Every(steps=4, epochs=3)}, [4, 8, 12, 15]),
         ({"when": tpk.Every(steps=5, epochs=1)}, [5, 10, 15]),
-        ({"when": tpk.Every(steps=9, before_train=True)}, [0, 9]),
+        ({"when": tpk.Every(steps=9, before_train=True)}, [0, 9, 15]),
     ],
     ids=str,
 )
@@ -106,7 +107,7 @@ def test_it_saves_every_so_many_minutes(tmp_path):
     saver = tpk.ModelSaver(when=tpk.Every(minutes=1, clock=lambda: next(times)))
     Counting().train(callbacks=[saver], steps_per_epoch=10, max_epoch=1, run_dir=tmp_path)
     # A look at the clock takes 25 s: once before the training, after each step, and at each checkpoint.
-    assert saved_steps(tmp_path) == [3, 6, 9]
+    assert saved_steps(tmp_path) == [3, 6, 9, 10]
 
 
 def test_one_of_each_so_many_hours_is_kept(tmp_path):
@@ -139,7 +140,7 @@ def test_a_checkpoint_comes_after_all_have_done_their_part(tmp_path, last_in_lis
 
     callbacks = [tpk.ModelSaver(when=tpk.Every(steps=2)), Late()]
     Bumped().train(
-        callbacks=callbacks[::-1] if last_in_list else callbacks, steps_per_epoch=3, max_epoch=1, run_dir=tmp_path
+        callbacks=callbacks[::-1] if last_in_list else callbacks, steps_per_epoch=2, max_epoch=1, run_dir=tmp_path
     )
     checkpoint = newest_complete(tmp_path)
     assert checkpoint.step == 2
@@ -159,7 +160,7 @@ def test_what_was_asked_for_before_the_training_stopped_is_saved(tmp_path):
         max_epoch=1,
         run_dir=tmp_path,
     )
-    assert saved_steps(tmp_path) == [0, 2]
+    assert saved_steps(tmp_path) == [0, 2, 4]
 
     class AsksFirst(tpk.Callback):
         def __init__(self):
@@ -274,9 +275,9 @@ def test_the_training_goes_on_while_files_are_written(tmp_path, monkeypatch):
     saver = tpk.ModelSaver(when=tpk.Every(steps=2), max_to_keep=1, asynchronous=True)
     Counting().train(callbacks=[saver, Meanwhile()], steps_per_epoch=5, max_epoch=1, run_dir=tmp_path)
     assert steps_meanwhile[:3] == [[], [], []]
-    # One write at a time: the second waited for the first.
-    assert saved_steps(tmp_path) == [4]
-    assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("counter") == 40
+    # One write at a time: each waited for the one before.
+    assert saved_steps(tmp_path) == [5]
+    assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("counter") == 50
 
 
 def test_an_unknown_way_to_fail_is_an_error():

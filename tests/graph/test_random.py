@@ -103,7 +103,8 @@ def test_the_first_op_may_be_in_a_branch_or_a_scope():
     assert all_differ(drawn(build, range(3)))
     with tf.Graph().as_default():
         build()
-        assert sorted(variable.op.name for variable in v1.global_variables()) == ["global_step", "tpk_random_seed"]
+        variables = sorted(variable.op.name for variable in v1.global_variables())
+        assert variables == ["global_step", "tpk_further_runs", "tpk_random_seed"]
         assert not v1.trainable_variables()
 
 
@@ -159,7 +160,7 @@ def test_a_seed_of_the_graph_is_that_of_the_program_and_not_of_the_checkpoint():
     with tf.Graph().as_default():
         v1.set_random_seed(0)
         random.normal([3])
-        assert [variable.op.name for variable in v1.global_variables()] == ["global_step"]
+        assert [variable.op.name for variable in v1.global_variables()] == ["global_step", "tpk_further_runs"]
 
 
 def test_processes_draw_other_numbers():

@@ -20,6 +20,8 @@ class TrainerStub:
         self.local_step = 0
         self.global_step = 0
         self.steps_per_epoch = 10
+        self.stop_reasons = []
+        self.request_stop = self.stop_reasons.append
 
 
 @pytest.fixture

@@ -171,13 +171,18 @@ def test_a_new_request_object_each_step_does_not_pile_up(sess):
     assert len(ours._constant_plans) <= 256
 
 
-def test_global_step_counts_completed_runs_only(sess, graph):
+def test_the_first_completed_run_of_a_step_counts_it(sess, graph):
     manager = HookManager()
     progress = Progress()
     ours = HookedSession(sess, manager.compile_step(), progress)
-    ours.run(op("bump"))
+    ours.run(op("bump"))  # Nobody has begun a step.
+    assert progress.global_step == 0
+    ours.counts_next_run = True
     with pytest.raises(tf.errors.InvalidArgumentError):
         ours.run(t("total"))  # `a` is not fed
+    assert progress.global_step == 0
+    ours.run(op("bump"))
+    ours.run(op("bump"))
     assert progress.global_step == 1
 
 

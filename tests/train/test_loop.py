@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -60,16 +61,16 @@ class Recorder(tpk.Callback):
 def test_hooks_and_counters_are_as_the_docstring_of_the_loop_draws_them():
     log = []
     Counting().train(callbacks=[Recorder(log)], steps_per_epoch=2, max_epoch=4, starting_epoch=3)
-    expected = [("setup_graph", None), ("before_train", 2, 0, 0)]
+    expected = [("setup_graph", None), ("before_train", 2, -1, 0)]
     for epoch, done in ((3, 0), (4, 2)):
-        expected.append(("before_epoch", epoch, 0, done))
-        for step in (1, 2):
-            expected.append(("before_run", epoch, step, done + step - 1))
-            expected.append(("after_run", epoch, step, done + step))
-            expected.append(("trigger_step", epoch, step, done + step))
-        expected.append(("after_epoch", epoch, 2, done + 2))
-        expected.append(("trigger_epoch", epoch, 2, done + 2))
-    expected.append(("after_train", 4, 2, 4))
+        expected.append(("before_epoch", epoch, -1, done))
+        for step in (0, 1):
+            expected.append(("before_run", epoch, step, done + step))
+            expected.append(("after_run", epoch, step, done + step + 1))
+            expected.append(("trigger_step", epoch, step, done + step + 1))
+        expected.append(("after_epoch", epoch, 1, done + 2))
+        expected.append(("trigger_epoch", epoch, 1, done + 2))
+    expected.append(("after_train", 4, 1, 4))
     assert log == expected
 
 
@@ -136,7 +137,7 @@ def test_stop_training_ends_in_good_order(caplog):
     trainer.train(callbacks=[Raise(tpk.StopTraining("enough")), ending], steps_per_epoch=2, max_epoch=9)
     assert (ending.steps, ending.failure, ending.session_is_open) == (3, None, True)
     assert trainer.sess._closed
-    assert "training ended in epoch 2, step 1: enough" in caplog.messages
+    assert "training ended in epoch 2, after 1 of its 2 steps (3 in all): enough" in caplog.messages
 
 
 @pytest.mark.parametrize("trace", ["0", "1"])
@@ -154,8 +155,10 @@ def test_a_step_without_more_data_ends_in_good_order(caplog, monkeypatch, trace)
     trainer.train(callbacks=[Feeds(), ending], steps_per_epoch=2, max_epoch=9)
     assert (ending.steps, ending.failure) == (3, None)
     assert isinstance(trainer.ended_by, tf.errors.OutOfRangeError)
-    (message,) = [message for message in caplog.messages if "training ended" in message]
-    assert message.startswith("training ended in epoch 2, step 2: a step has no more data (StopIteration)")
+    (message,) = [message for message in caplog.messages if "the data ended" in message]
+    assert message.startswith(
+        "the data ended in epoch 2, after 1 of its 2 steps (3 in all): a step has no more data (StopIteration)"
+    )
     assert message.endswith("; in callback 'Feeds', hook 'before_run'")
 
 
@@ -168,7 +171,7 @@ def test_a_loop_over_an_iterator_of_its_own_ends_in_good_order():
 
     trainer = Loops()
     trainer.train(steps_per_epoch=10, max_epoch=1)
-    assert (trainer.last, trainer.local_step, trainer.failure) == ("c", 4, None)
+    assert (trainer.last, trainer.local_step, trainer.failure) == ("c", 2, None)
 
 
 def test_a_stray_stop_iteration_is_no_end_of_data():
@@ -194,11 +197,19 @@ def test_the_end_of_the_input_ends_in_good_order(caplog):
     ending = Ending()
     Limited().train(callbacks=[ending], steps_per_epoch=10, max_epoch=1)
     assert (ending.steps, ending.failure) == (3, None)
-    assert any("End of sequence" in message for message in caplog.messages)
+    (message,) = [message for message in caplog.messages if "the data ended" in message]
+    assert message == "the data ended in epoch 1, after 3 of its 10 steps (3 in all)"
 
 
-@pytest.mark.parametrize("error", [ValueError("broken"), KeyboardInterrupt()], ids=["error", "ctrl-c"])
-def test_an_error_is_raised_again_after_everybody_has_cleaned_up(error, caplog):
+@pytest.mark.parametrize(
+    ("error", "level", "message"),
+    [
+        (ValueError("broken"), "ERROR", "training failed in epoch 2, step 1"),
+        (KeyboardInterrupt(), "WARNING", "interrupted in epoch 2, after 1 of its 2 steps (3 in all); nothing is saved"),
+    ],
+    ids=["error", "ctrl-c"],
+)
+def test_an_error_is_raised_again_after_everybody_has_cleaned_up(error, level, message, caplog):
     trainer, ending = Counting(), Ending()
     with pytest.raises(type(error)) as raised:
         trainer.train(callbacks=[ending, Raise(error)], steps_per_epoch=2, max_epoch=9)
@@ -206,7 +217,7 @@ def test_an_error_is_raised_again_after_everybody_has_cleaned_up(error, caplog):
     assert (ending.failure, ending.steps, ending.session_is_open) == (error, 3, True)
     assert trainer.sess._closed
     assert error.__notes__ == ["in callback 'Raise', hook 'trigger_step'"]
-    assert any("training failed in epoch 2, step 1" in message for message in caplog.messages)
+    assert [record.levelname for record in caplog.records if record.message.startswith(message)] == [level]
 
 
 def test_an_error_in_an_epoch_hook_names_callback_and_hook():
@@ -273,7 +284,9 @@ def test_a_trainer_trains_once():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps_per_epoch": 0}, "steps_per_epoch=0"),
+        ({"steps_per_epoch": -1}, "steps_per_epoch=-1"),
+        ({"steps_per_epoch": float("inf")}, "steps_per_epoch=inf"),
+        ({"steps_per_epoch": "many"}, "steps_per_epoch='many'"),
         ({"steps_per_epoch": 1.5}, "steps_per_epoch=1.5"),
         ({"steps_per_epoch": 1, "starting_epoch": 0}, "starting_epoch=0"),
         ({"steps_per_epoch": 1, "max_epoch": -1}, "max_epoch=-1"),
@@ -309,8 +322,8 @@ def test_a_step_may_be_anything():
     trainer = Bisection()
     trainer.train(callbacks=[Recorder(log)], steps_per_epoch=25, max_epoch=2)
     assert trainer.low == pytest.approx(2**0.5)
-    assert ("trigger_step", 2, 25, 0) in log
-    assert trainer.global_step == 0
+    assert ("trigger_step", 2, 24, 50) in log
+    assert trainer.global_step == 50
 
 
 def test_a_step_may_run_the_session_several_times():
@@ -319,9 +332,182 @@ def test_a_step_may_run_the_session_several_times():
             self.hooked_sess.run(self.train_op)
             self.hooked_sess.run([self.train_op, self.counter])
 
-    ending = Ending()
-    Twice().train(callbacks=[ending], steps_per_epoch=3, max_epoch=1)
-    assert ending.steps == 6
+    class Read(tpk.Callback):
+        def after_train(self, trainer):
+            self.values = trainer.sess.run([trainer.counter, v1.train.get_global_step()])
+
+    ending, read = Ending(), Read()
+    Twice().train(callbacks=[ending, read], steps_per_epoch=3, max_epoch=1)
+    assert (ending.steps, read.values) == (3, [6, 3])
+
+
+class Raw(Counting):
+    """Runs the raw session, so that no hook takes part in its steps."""
+
+    def run_step(self):
+        self.sess.run(self.train_op)
+
+
+class ReadGlobalStep(tpk.Callback):
+    def __init__(self):
+        self.values = []
+
+    def trigger_step(self, trainer):
+        self.values.append((trainer.global_step, int(trainer.sess.run(v1.train.get_global_step(trainer.graph)))))
+
+
+@pytest.mark.parametrize("trainer_class", [Counting, Raw])
+def test_every_step_counts_in_the_graph_too(trainer_class):
+    read = ReadGlobalStep()
+    trainer_class().train(callbacks=[read], steps_per_epoch=3, max_epoch=2)
+    assert read.values == [(step, step) for step in range(1, 7)]
+
+
+def test_what_a_callback_runs_through_the_hooks_is_no_step():
+    class RunsMore(tpk.Callback):
+        def trigger_step(self, trainer):
+            trainer.hooked_sess.run(trainer.train_op)
+
+        trigger_epoch = trigger_step
+
+        def after_train(self, trainer):
+            self.values = trainer.sess.run([trainer.counter, v1.train.get_global_step()])
+
+    more, trainer = RunsMore(), Counting()
+    trainer.train(callbacks=[more], steps_per_epoch=3, max_epoch=1)
+    assert (trainer.global_step, more.values) == (3, [7, 3])
+
+
+def test_a_step_that_is_not_completed_does_not_count(tmp_path):
+    class Halves(Counting):
+        """Runs the session twice in each step, but for the last, which ends in between."""
+
+        def run_step(self):
+            self.hooked_sess.run(self.train_op)
+            if self.local_step == 2:
+                raise tf.errors.OutOfRangeError(None, None, "no more")
+            self.hooked_sess.run(self.train_op)
+
+    trainer = Halves()
+    trainer.train(callbacks=["ModelSaver"], steps_per_epoch=9, max_epoch=1, run_dir=tmp_path)
+    assert (trainer.global_step, trainer.local_step) == (2, 1)
+    assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("global_step") == 2
+    assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("counter") == 5
+
+
+def test_steps_without_a_session_are_what_periods_and_checkpoints_count(tmp_path):
+    class Nothing(tpk.Trainer):
+        def run_step(self):
+            pass
+
+    seen = []
+
+    class Note(tpk.Callback):
+        def trigger(self):
+            seen.append(self.global_step)
+
+    callbacks = [tpk.PeriodicTrigger(Note(), every_k_steps=2), tpk.ModelSaver()]
+    Nothing().train(callbacks=callbacks, steps_per_epoch=3, max_epoch=2, run_dir=tmp_path)
+    assert seen == [2, 4, 6]
+    assert sorted(path.stem for path in tmp_path.glob("model-*.index")) == ["model-3", "model-6"]
+    assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("global_step") == 6
+
+
+@pytest.mark.parametrize("steps", [3.0, np.int64(3), np.float32(3)], ids=repr)
+def test_a_whole_number_of_any_type_is_a_count(steps):
+    trainer = Counting()
+    trainer.train(steps_per_epoch=steps, max_epoch=np.int32(2))
+    assert (trainer.global_step, trainer.steps_per_epoch, type(trainer.steps_per_epoch)) == (6, 3, int)
+
+
+def test_an_epoch_of_no_steps_is_one_of_callbacks_only():
+    log = []
+    Counting().train(callbacks=[Recorder(log)], steps_per_epoch=0, max_epoch=1)
+    assert [hook for hook, *_ in log[2:]] == ["before_epoch", "after_epoch", "trigger_epoch", "after_train"]
+
+
+# Whatever ends a training in good order, nothing learned is lost.
+
+
+STOPPING = ["before_train", "before_epoch", "after_run", "trigger_step", "after_epoch", "trigger_epoch"]
+
+
+def stopping_in(hook, how, at_step):
+    """Return a callback that ends the training in that hook."""
+
+    class Stops(tpk.Callback):
+        pass
+
+    def stop(self):
+        if self.global_step >= at_step:
+            if how == "raise":
+                raise tpk.StopTraining("enough")
+            self.trainer.request_stop("enough")
+
+    setattr(Stops, hook, stop)
+    return Stops()
+
+
+@pytest.mark.parametrize("trace", ["0", "1"])
+@pytest.mark.parametrize("how", ["raise", "request"])
+@pytest.mark.parametrize("hook", STOPPING)
+def test_a_stop_lets_the_hooks_of_the_moment_finish(hook, how, trace, monkeypatch, caplog):
+    monkeypatch.setenv("TPK_TRACE", trace)
+    caplog.set_level(logging.INFO, logger="tpk.train")
+    log = []
+    at_step = 0 if hook in ("before_train", "before_epoch") else 3 if hook in ("after_run", "trigger_step") else 4
+    trainer = Counting()
+    callbacks = [stopping_in(hook, how, at_step), Recorder(log)]
+    trainer.train(callbacks=callbacks, steps_per_epoch=4, max_epoch=5)
+    last = {"before_train": "before_train", "before_epoch": "before_epoch", "after_run": "trigger_step",
+            "trigger_step": "trigger_step"}.get(hook, "trigger_epoch")  # fmt: skip
+    assert [name for name, *_ in log[-2:]] == [last, "after_train"]
+    assert trainer.global_step == at_step
+    assert str(trainer.ended_by) == "enough"
+    assert sum(message.endswith("enough") for message in caplog.messages) == 1
+
+
+@pytest.mark.parametrize("how", ["raise", "request"])
+@pytest.mark.parametrize(("hook", "step"), [("after_run", 3), ("trigger_step", 3), ("trigger_epoch", 4)])
+def test_a_stop_leaves_a_checkpoint_of_the_last_step(hook, how, step, tmp_path):
+    trainer = Counting()
+    callbacks = [stopping_in(hook, how, step), "ModelSaver"]
+    trainer.train(callbacks=callbacks, steps_per_epoch=4, max_epoch=5, run_dir=tmp_path)
+    checkpoint = tf.train.latest_checkpoint(str(tmp_path))
+    assert checkpoint == f"{tmp_path}/model-{step}"
+    assert tf.train.load_checkpoint(checkpoint).get_tensor("counter") == step
+    again = Counting()
+    again.train(callbacks=["ModelSaver"], steps_per_epoch=4, max_epoch=2, run_dir=tmp_path, resume="must")
+    assert again.global_step == 8
+
+
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_the_last_step_is_saved_though_the_saver_was_not_due(weights_only, tmp_path):
+    saver = tpk.ModelSaver(when=tpk.Every(epochs=4), weights_only=weights_only)
+    Counting().train(callbacks=[saver], steps_per_epoch=2, max_epoch=5, run_dir=tmp_path)
+    assert sorted(path.stem for path in tmp_path.glob("model-*.index")) == ["model-10", "model-8"]
+
+
+def test_a_failure_leaves_no_checkpoint_of_its_own(tmp_path):
+    with pytest.raises(ValueError, match="broken"):
+        callbacks = ["ModelSaver", Raise(ValueError("broken"))]
+        Counting().train(callbacks=callbacks, steps_per_epoch=2, max_epoch=9, run_dir=tmp_path)
+    assert sorted(path.stem for path in tmp_path.glob("model-*.index")) == ["model-2"]
+
+
+def test_a_monitor_that_asks_for_the_end_does_not_cut_a_report_short():
+    class Enough(tpk.Monitor):
+        def process_scalar(self, name, value):
+            raise tpk.StopTraining("enough")
+
+    class Report(tpk.Callback):
+        def trigger_epoch(self, trainer):
+            trainer.monitors.put_scalar("first", 1)
+            trainer.monitors.put_scalar("second", 2)
+
+    trainer = Counting()
+    trainer.train(callbacks=[Report()], monitors=[Enough()], steps_per_epoch=2, max_epoch=9)
+    assert (trainer.monitors.names, trainer.epoch_num) == (["first", "second"], 1)
 
 
 # The graph.

@@ -146,7 +146,7 @@ def test_two_players_move_as_numpy_says(strategy, update, decay, every):
     np.testing.assert_allclose(record.saved["second/y:0"], y, rtol=1e-4, atol=1e-5)
     # What a callback fetches is what the variables gave before the run changed them, in each run, for each cost.
     np.testing.assert_allclose(record.fetched, costs, rtol=1e-4, atol=1e-5)
-    assert record.steps_counted == len(costs)
+    assert record.steps_counted == STEPS
 
 
 @pytest.mark.parametrize("update", ["in_turn", "together"])
@@ -167,7 +167,7 @@ def test_each_objective_has_a_loss_scale_of_its_own(update):
 
 
 @pytest.mark.parametrize(
-    ("update", "expected"), [("in_turn", [1, 2, 2, 3, 3, 4, 4, 5, 6, 6, 6]), ("together", [1, 2, 3, 4, 5, 6])]
+    ("update", "expected"), [("in_turn", [0, 1, 1, 2, 2, 3, 3, 4, 5, 5, 5]), ("together", [0, 1, 2, 3, 4, 5])]
 )
 def test_the_runs_of_each_step(update, expected):
     objectives = [
@@ -433,10 +433,10 @@ def test_the_inference_tower_and_default_callbacks_come_along(tmp_path):
     trainer.setup_graph(SIGNATURE, trainer.default_input(data), summarized, objectives)
     trainer.train_with_defaults(callbacks=[predict], steps_per_epoch=2, max_epoch=2, run_dir=tmp_path)
     assert np.isfinite(predict.value)
-    assert [step for step, _ in trainer.monitors.get_history("f")] == [3, 7]  # the first run of the last step
+    assert [step for step, _ in trainer.monitors.get_history("f")] == [2, 4]
 
 
-def test_a_schedule_reads_the_number_of_runs_before_the_run_is_counted():
+def test_a_schedule_reads_the_number_of_the_step_before_or_after_it_is_counted_and_no_chance_decides():
     def costs(a):
         return {name: v1.get_variable(name, initializer=0.0) + 0.0 for name in "pq"}
 
@@ -448,8 +448,9 @@ def test_a_schedule_reads_the_number_of_runs_before_the_run_is_counted():
 
     objectives = [Objective(by_the_step, name=name, variables=name) for name in "pq"]
     record = train("single", batches(1), update="in_turn", func=costs, objectives=objectives, steps=20)
-    assert record.saved["p:0"] == pytest.approx(-sum(range(0, 40, 2)), rel=1e-4)
-    assert record.saved["q:0"] == pytest.approx(-sum(range(1, 40, 2)), rel=1e-4)
+    # The first run of a step counts it.
+    assert record.saved["p:0"] == pytest.approx(-sum(range(20)), rel=1e-4)
+    assert record.saved["q:0"] == pytest.approx(-sum(range(1, 21)), rel=1e-4)
 
 
 # What is refused.

@@ -59,7 +59,7 @@ def test_the_step_is_finished_and_saved_and_the_status_is_conventional(tmp_path,
     assert (ended.value.code, ended.value.signum) == (128 + signum, signum)
     assert isinstance(ended.value, SystemExit)
     assert sender.finished_at == 7
-    assert state(tmp_path, 7)["progress"] == {"epoch_num": 2, "local_step": 2, "global_step": 7}
+    assert state(tmp_path, 7)["progress"] == {"epoch_num": 2, "local_step": 1, "global_step": 7}
     assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("counter") == 7
     assert handlers() == before
     assert signal.set_wakeup_fd(-1) == -1
@@ -72,11 +72,25 @@ def test_the_step_is_finished_and_saved_and_the_status_is_conventional(tmp_path,
 def test_ctrl_c_leaves_a_resumable_run_and_is_raised(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="tpk")
     sender = Signal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as raised:
         Counting().train(callbacks=[sender], steps_per_epoch=5, max_epoch=9, run_dir=tmp_path)
     assert sender.finished_at == 7
     assert state(tmp_path, 7)["epoch_is_over"] is False
-    assert "training failed in epoch 2, step 2: KeyboardInterrupt()" in caplog.messages
+    line = (
+        f"SIGINT ended the training in epoch 2, after 2 of its 5 steps (7 in all); saved {tmp_path}/model-7; to go on "
+        f'from there: run_dir="{tmp_path}", resume="auto"'
+    )
+    assert [record.levelname for record in caplog.records if record.message == line] == ["WARNING"]
+    assert max(record.levelno for record in caplog.records) == logging.WARNING
+    # What a notebook shows in place of a traceback; and only this very class ends a process by the signal.
+    assert raised.value._render_traceback_() == [f"KeyboardInterrupt: {line}"]
+    assert type(raised.value) is KeyboardInterrupt
+
+
+def test_the_way_to_go_on_is_that_of_the_script(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(sys, "argv", ["train.py", f"--run-dir={tmp_path}"])
+    with pytest.raises(KeyboardInterrupt, match=rf"to go on from there: --run-dir {tmp_path} --resume auto"):
+        Counting().train(callbacks=[Signal(signal.SIGINT)], steps_per_epoch=5, max_epoch=9, run_dir=tmp_path)
 
 
 def test_a_signal_in_the_last_hooks_of_an_epoch_ends_with_the_epoch(tmp_path):
@@ -220,7 +234,10 @@ def test_a_process_with_bar_and_workers_ends_with_its_status(tmp_path, signum, s
         process.kill()
         process.wait(timeout=20)
     assert process.returncode == status, errors
-    assert f"{signal.Signals(signum).name}: the training ends after this step" in errors
+    (line,) = [line for line in errors.splitlines() if f"WARNING: {signal.Signals(signum).name} ended" in line]
+    assert f"saved {tmp_path}/model-" in line
+    assert line.endswith(f'to go on from there: run_dir="{tmp_path}", resume="auto"')
+    assert "ERROR: " not in errors
     (path,) = tmp_path.glob("state-*.json")
     assert int(path.stem.removeprefix("state-")) >= 5
     with pytest.raises(ProcessLookupError):

@@ -110,7 +110,7 @@ class ProgressBar(Callback):
         assert self._shown is not None
         self._shown.close()
         # Nothing is done yet, unless the training was resumed within the epoch.
-        self._step = trainer.local_step
+        self._step = trainer.local_step + 1
         self._shown.begin(_title(trainer), trainer.steps_per_epoch, self._step)
         self._request = None
         self._due = self._clock() + self._seconds

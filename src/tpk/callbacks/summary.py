@@ -113,12 +113,12 @@ class MergeAllSummaries(Callback):
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Note which step is the last of an epoch."""
-        self._last_step = trainer.steps_per_epoch
+        self._last_step = trainer.steps_per_epoch - 1
 
     def before_run(self, run_context: Any) -> Any:
         """Return the summaries if it is time for them, to be evaluated along with the step."""
         step = self.trainer.local_step
-        if step != self._last_step and not (self._period and step % self._period == 0):
+        if step != self._last_step and not (self._period and (step + 1) % self._period == 0):
             return None
         return None if self._evaluated_at == (self.trainer.epoch_num, step) else self._request
 
@@ -131,7 +131,7 @@ class MergeAllSummaries(Callback):
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries if the period is over; those of the last step come with `trigger_epoch`."""
         step = trainer.local_step
-        if step != self._last_step and step % self._period == 0:
+        if step != self._last_step and (step + 1) % self._period == 0:
             self.trigger()
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:

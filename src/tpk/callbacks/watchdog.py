@@ -183,7 +183,7 @@ class Watchdog(Callback):
         progress = self.trainer.progress
         headline = (
             f"the training has not gone on for {seconds:.3g} s, longer than a {self._phase} may take "
-            f"({self._timeouts[self._phase]:g} s), in epoch {progress.epoch_num}, step {progress.local_step} "
+            f"({self._timeouts[self._phase]:g} s), in {progress} "
             f"(after global step {progress.global_step})"
         )
         report = [headline, *_describe_input(self.trainer, self._queue_size), *describe_children(), _stacks()]

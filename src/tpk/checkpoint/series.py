@@ -52,6 +52,7 @@ class CheckpointSeries:
         self._under_way: Future[None] | None = None
         self._writer = VariableWriter()
         self._last_path: Path | None = None
+        self.last_step: int | None = None
 
     def prepare(self) -> None:
         """Get the directory ready.
@@ -75,6 +76,7 @@ class CheckpointSeries:
             CheckpointError: if this checkpoint, or the one before it, could not be written.
         """
         self.wait()
+        self.last_step = step
         snapshot = take_snapshot(sess, variables)
         if self._threads is None:
             self._settle(lambda: self._write(snapshot, step, state))

@@ -1,4 +1,4 @@
-"""The graph's global step: one ``int64`` variable that counts the runs of the hooked session."""
+"""The graph's global step: one ``int64`` variable that counts the steps of the training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 logger = logging.getLogger(__name__)
+
+FURTHER_RUNS_NAME = "tpk_further_runs"
+"""The name of the variable that counts the runs of steps after the first of each, where random ops need it."""
 
 _ASSIGN_OPS = frozenset({"AssignAddVariableOp", "AssignVariableOp", "AssignAdd", "Assign"})
 _PASS_ON_OPS = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter"})
@@ -29,8 +32,25 @@ def get_global_step_var() -> Any:
         return tf.compat.v1.train.get_or_create_global_step()
 
 
+def get_further_runs_var() -> Any:
+    """Return the default graph's count of runs after the first of their steps (scalar ``int64``), created if need be.
+
+    With the global step it tells each run from all others, where steps run the session more than once.
+    """
+    found = _find_further_runs()
+    if found is not None:
+        return found
+    initial = tf.constant(0, tf.int64)
+    return tf.compat.v1.get_variable(FURTHER_RUNS_NAME, initializer=initial, trainable=False)
+
+
+def _find_further_runs() -> Any | None:
+    variables = tf.compat.v1.global_variables()
+    return next((each for each in variables if each.op.name == FURTHER_RUNS_NAME), None)
+
+
 class StepCounter:
-    """The ops that count one step, run as targets along with it.
+    """The ops that count one step, run as targets along with the first of its runs.
 
     A learning-rate schedule reads the global step in the same run that increments it. So that it reads the same
     value in every run, the increment that goes with a train op starts only when that is done. Other fetches get an
@@ -57,13 +77,22 @@ class StepCounter:
                     with tf.control_dependencies(ops):
                         self._after.append((runners, _increment(variable, "tpk_global_step_after_train_op")))
             self._alone = _increment(variable, "tpk_global_step_increment")
+            further = _find_further_runs()
+            self._further = None if further is None else _increment(further, "tpk_further_runs_increment")
         if any(not self._count.isdisjoint(ops) for ops in leaves):
             logger.info("the train op increments %s itself; tpk leaves it to that", variable.name)
 
-    def op_for(self, ops: Sequence[Any]) -> Any | None:
-        """Return the op that counts a run of `ops`, or None if the run counts itself."""
+    def op_for(self, ops: Sequence[Any], counts_step: bool) -> Any | None:
+        """Return the op that counts a run of `ops`, or None if there is nothing to count, or the run counts itself.
+
+        Args:
+            ops: what is run.
+            counts_step: whether it is the first run of a step.
+        """
         if not self._count.isdisjoint(ops):
             return None
+        if not counts_step:
+            return self._further
         for runners, increment in self._after:
             if runners and not any(each.isdisjoint(ops) for each in runners):
                 return increment

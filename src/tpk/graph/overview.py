@@ -10,6 +10,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.graph.fetches import ops_computing
+from tpk.graph.global_step import FURTHER_RUNS_NAME
 from tpk.graph.gradients import recorded_costs, warn_of_untrained_variables
 from tpk.graph.step_keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import variable_name
@@ -121,7 +122,7 @@ def model_overview(graph: Any) -> ModelOverview:
     variables = {variable_name(each): each for key in keys for each in graph.get_collection(key)}
     used = set(ops_computing([*recorded_costs(graph).values(), *graph.get_collection(GraphKeys.UPDATE_OPS)]))
     # Random ops read these two, so a cost with dropout depends on them; but they belong to the training.
-    counters = {"global_step", SEED_VARIABLE_NAME}
+    counters = {"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME}
     of_model |= {name for name, each in variables.items() if each.op in used and name not in counters}
     described = {name: _describe(each, name in trainable) for name, each in variables.items()}
     return ModelOverview(

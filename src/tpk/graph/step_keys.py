@@ -17,7 +17,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.global_step import get_global_step_var
+from tpk.graph.global_step import get_further_runs_var, get_global_step_var
 from tpk.graph.variables import unique_name
 
 SEED_VARIABLE_NAME = "tpk_random_seed"
@@ -89,7 +89,7 @@ class Stream:
 
     Attributes:
         number: an ``int64`` tensor of shape [1] that tells the op from all others.
-        step: the global step, ``int64`` of shape [1].
+        step: the number of the run, ``int64`` of shape [1].
         counter: the step as the counter of the generator, ``uint64`` of shape [2].
         loop_counters: what tells an iteration from the others, for each loop around the op.
     """
@@ -148,7 +148,8 @@ class _Source:
     Attributes:
         names: of all ops so far; no two have the same.
         process_index: see `set_process_index`.
-        step: the global step, ``int64`` of shape [1], read once a run for all ops.
+        step: the number of the run, ``int64`` of shape [1], read once for all ops: the global step, as long as each
+            step is one run.
     """
 
     def __init__(self) -> None:
@@ -161,7 +162,8 @@ class _Source:
     def stream(self, name: str, graph_seed: int | None, op_seed: int | None, loop_counters: list[Any]) -> Stream:
         if self.step is None:
             with _at_the_root():
-                step = tf.cast(get_global_step_var().read_value(), tf.int64)
+                # A step may run the session several times, and draws other numbers each time.
+                step = tf.cast(get_global_step_var().read_value(), tf.int64) + get_further_runs_var().read_value()
                 self.step = tf.reshape(step, [1])
                 self._counter = tf.bitcast(tf.concat([[0], self.step], axis=0), tf.uint64)
         if graph_seed is None and op_seed is not None:

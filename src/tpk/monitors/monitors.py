@@ -245,15 +245,12 @@ class Monitors:
     def _hand_on(self, method: str, *arguments: Any) -> None:
         """Call a report method of the monitors that override it.
 
-        A monitor that asks for the end of the training does not keep the call from those after it.
+        A monitor that asks for the end of the training keeps neither those after it nor who reports from their parts.
         """
-        request: StopTraining | None = None
         for monitor, reports in self._reports:
             if method not in reports:
                 continue
             try:
                 monitor.isolation.call(method, *arguments)
             except StopTraining as stop:
-                request = request or stop
-        if request is not None:
-            raise request
+                self.trainer.request_stop(f"{stop}")

@@ -60,7 +60,7 @@ class ScalarPrinter(Monitor):
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Log what this step reported; the last step of an epoch is logged with the epoch."""
-        if trainer.local_step != trainer.steps_per_epoch or not self._enable_epoch:
+        if trainer.local_step != trainer.steps_per_epoch - 1 or not self._enable_epoch:
             self._log(trainer)
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:

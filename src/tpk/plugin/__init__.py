@@ -33,6 +33,8 @@ what a plugin may use of a trainer is in `tpk.plugin.trainer`. What holds for al
   Methods that override such a method inherit the mark.
 - ``@tpk.hookimpl(wrapper=True)`` around a generator method runs it around all the others. The hooks of the step
   (`before_run`, `after_run`, `trigger_step`) and `after_train` cannot be wrapped.
+- ``raise tpk.StopTraining("why")`` ends the training in good order: all others are still called at that moment, and a
+  checkpoint of the last step is left where there is a saver. Only in ``before_run`` it ends it before that step.
 - What an error was raised in is noted in the error: ``in callback 'CostCurve#2', hook 'after_run'``.
 - A name that is nearly that of a hook is an error, so that ``befor_run`` is not lost; so are the names that other
   frameworks have (``on_epoch_end``), and a callback that implements nothing.

@@ -136,12 +136,12 @@ class Callback:
 
     @property
     def local_step(self) -> int:
-        """The step under way within the epoch, from 1 on."""
+        """The step under way within the epoch, from 0 on; -1 before the first."""
         return self.trainer.local_step
 
     @property
     def global_step(self) -> int:
-        """How many times `hooked_sess.run` has completed."""
+        """How many steps have completed."""
         return self.trainer.global_step
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:

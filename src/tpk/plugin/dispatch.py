@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 import pluggy
 
+from tpk.errors import StopTraining
 from tpk.plugin.implementations import Implementation
-from tpk.plugin.registration import Registration, note_failure
+from tpk.plugin.registration import Registration, note_failure, raise_stop
 from tpk.plugin.spec import HOOK_ARGUMENTS, STEP_HOOKS
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class StepHooks:
             `before_run` of the same plugin, or None if it does not implement that.
         trigger_step: functions of the trainer.
         names: for each of the three hooks, the names of the plugins, in the same order.
+        take_stop: takes a `StopTraining` that an `after_run` or `trigger_step` raises, so that the others go on.
 
     Example:
         ```python
@@ -49,15 +51,21 @@ class StepHooks:
     after_run: tuple[tuple[Method, int | None], ...] = ()
     trigger_step: tuple[Method, ...] = ()
     names: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    take_stop: Callable[[StopTraining], None] = raise_stop
 
     def trigger(self, trainer: TrainerProtocol) -> None:
         """Call every `trigger_step`; an error gets a note that names the callback."""
-        try:
-            for method in self.trigger_step:
-                method(trainer)
-        except BaseException as error:
-            self.note_failure(error, "trigger_step", method)
-            raise
+        methods = iter(self.trigger_step)
+        while True:
+            try:
+                for method in methods:
+                    method(trainer)
+                return
+            except StopTraining as stop:
+                self.take_stop(stop)
+            except BaseException as error:
+                self.note_failure(error, "trigger_step", method)
+                raise
 
     def note_failure(self, error: BaseException, hook: str, method: Method) -> None:
         """Note in `error` which plugin raised it, given that `method` of `hook` was being called.
@@ -71,7 +79,7 @@ class StepHooks:
                 return
 
 
-def compile_step(hook: pluggy.HookRelay) -> StepHooks:
+def compile_step(hook: pluggy.HookRelay, take_stop: Callable[[StopTraining], None] = raise_stop) -> StepHooks:
     """Compile the step hooks registered with `hook`, in the order in which pluggy would call them."""
     called = {name: call_order(getattr(hook, name)) for name in STEP_HOOKS}
     names = {name: tuple(each.name for each in registrations) for name, registrations in called.items()}
@@ -87,6 +95,7 @@ def compile_step(hook: pluggy.HookRelay) -> StepHooks:
         ),
         trigger_step=methods["trigger_step"],
         names=names,
+        take_stop=take_stop,
     )
 
 

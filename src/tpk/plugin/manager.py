@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pluggy
 
-from tpk.errors import HookError
+from tpk.errors import HookError, StopTraining
 from tpk.plugin.autoload import load_autoloaded
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
@@ -18,7 +18,7 @@ from tpk.plugin.dispatch import StepHooks, call_order, compile_step, direct
 from tpk.plugin.environment import is_on
 from tpk.plugin.hook_names import describe
 from tpk.plugin.implementations import Implementation, implementations_of
-from tpk.plugin.registration import Registration, note_failure
+from tpk.plugin.registration import Registration, note_failure, raise_stop
 from tpk.plugin.spec import SPECS, arguments_of_specs
 from tpk.plugin.trace import TracedStep
 
@@ -37,6 +37,8 @@ class HookManager:
 
     Attributes:
         hook: calls a hook of all plugins: ``hooks.hook.before_epoch(trainer=trainer)``.
+        take_stop: takes a `StopTraining` that a plugin raises, so that the others are still called at that moment; a
+            trainer sets it. By default it raises it.
 
     Example:
         ```python
@@ -50,6 +52,7 @@ class HookManager:
 
     def __init__(self) -> None:
         self._pluggy = _Registrations("tpk")
+        self.take_stop: Callable[[StopTraining], None] = raise_stop
         self.hook = self._pluggy.hook
         self._arguments: dict[str, tuple[str, ...]] = {}
         for specs in SPECS:
@@ -57,7 +60,7 @@ class HookManager:
         self._plugins: list[_Plugin] = []
         self._asked_for_specs: list[object] = []
         self._is_autoloaded = False
-        self._traced_step = TracedStep(self._pluggy) if is_on("TPK_TRACE") else None
+        self._traced_step = TracedStep(self._pluggy, self._take_stop) if is_on("TPK_TRACE") else None
 
     @property
     def plugins(self) -> dict[str, object]:
@@ -143,7 +146,7 @@ class HookManager:
         If ``TPK_TRACE`` was on when the manager was made, they go through pluggy and are logged to
         ``tpk.trace``.
         """
-        return self._traced_step.compile() if self._traced_step else compile_step(self.hook)
+        return self._traced_step.compile() if self._traced_step else compile_step(self.hook, self._take_stop)
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return the error by which a run has really failed, as the first plugin that knows says; or None."""
@@ -207,11 +210,14 @@ class HookManager:
             self._register_part(each, trylast=True)
         self._plugins = plugins
 
+    def _take_stop(self, stop: StopTraining) -> None:
+        self.take_stop(stop)
+
     def _register_part(self, plugin: _Plugin, *, trylast: bool) -> None:
         implementations = [each for each in plugin.implementations if each.trylast == trylast]
         if implementations:
             step_function = self._traced_step.step_function if self._traced_step else None
-            registration = Registration(plugin.name, implementations, step_function)
+            registration = Registration(plugin.name, implementations, step_function, self._take_stop)
             self._pluggy.register(registration, name=f"{plugin.name} (trylast)" if trylast else plugin.name)
 
 

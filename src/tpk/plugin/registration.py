@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Generator
 from typing import Any
 
-from tpk.errors import add_note
+from tpk.errors import StopTraining, add_note
 from tpk.plugin.implementations import Implementation
-from tpk.plugin.spec import STEP_HOOKS
+from tpk.plugin.spec import MAY_STOP, STEP_HOOKS
 
 
 class Registration:
@@ -27,13 +27,17 @@ class Registration:
         name: str,
         implementations: list[Implementation],
         step_function: Callable[[str, Implementation], Callable[..., Any]] | None = None,
+        take_stop: Callable[[StopTraining], None] | None = None,
     ) -> None:
-        """Hold `implementations`; `step_function` may put another function in place of one of a step hook."""
+        """Hold `implementations`; `step_function` may put another function in place of one of a step hook.
+
+        What raises `StopTraining` at a moment in which all are to be called hands it to `take_stop`.
+        """
         self.name = name
         self.implementations = {each.hook: each for each in implementations}
         for each in implementations:
             if each.hook not in STEP_HOOKS:
-                function = noted(name, each)
+                function = noted(name, each, take_stop or raise_stop)
             elif step_function is not None:
                 function = step_function(name, each)
             else:
@@ -47,15 +51,31 @@ class Registration:
         return f"<{self.name}: {', '.join(self.implementations)}>"
 
 
-def noted(name: str, implementation: Implementation) -> Callable[..., Any]:
-    """Return the method of `implementation`, with a note in its errors that says where they come from."""
+def raise_stop(stop: StopTraining) -> None:
+    """Raise what asks for the end of the training: what to do with it where nothing can end it in good order."""
+    raise stop
+
+
+def noted(
+    name: str, implementation: Implementation, take_stop: Callable[[StopTraining], None] = raise_stop
+) -> Callable[..., Any]:
+    """Return the method of `implementation`, with a note in its errors that says where they come from.
+
+    At a moment in which all plugins are to be called, one that asks for the end of the training keeps nobody from it.
+    """
     method = implementation.method
+    may_stop = implementation.hook in MAY_STOP
 
     # pluggy takes the arguments' names from what `functools.wraps` points to.
     @functools.wraps(method)
     def call(*arguments: Any) -> Any:
         try:
             return method(*arguments)
+        except StopTraining as stop:
+            note_failure(stop, name, implementation.hook)
+            if not may_stop:
+                raise
+            take_stop(stop)
         except BaseException as error:
             note_failure(error, name, implementation.hook)
             raise

@@ -248,7 +248,8 @@ class StepSpecs:
         """Called after each step, whatever a step is; nothing runs along with it.
 
         Args:
-            trainer: the trainer; `trainer.local_step` is that of the step that has just ended.
+            trainer: the trainer; `trainer.local_step` is that of the step that has just ended, counted from 0 in each
+                epoch, and `trainer.global_step` how many steps have completed, this one included.
 
         Returns:
             Nothing; what is returned is not used.
@@ -256,7 +257,7 @@ class StepSpecs:
         Example:
             ```python
             def trigger_step(self, trainer):
-                if trainer.local_step % 100 == 0:
+                if trainer.global_step % 100 == 0:
                     self.trigger()
             ```
         """
@@ -340,3 +341,5 @@ CONFIGURATION_HOOKS = tuple(arguments_of_specs(ConfigurationSpecs))
 STEP_HOOKS = tuple(arguments_of_specs(StepSpecs))
 HOOK_NAMES = tuple(name for name in HOOK_ARGUMENTS if name not in CONFIGURATION_HOOKS)
 """The hooks that a callback can implement."""
+MAY_STOP = ("before_train", "before_epoch", "after_run", "trigger_step", "after_epoch", "trigger_epoch")
+"""The hooks in which a `StopTraining` ends the training once all implementations have been called."""

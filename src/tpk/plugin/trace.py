@@ -15,9 +15,11 @@ from typing import Any
 import attrs
 import pluggy
 
+from tpk.errors import StopTraining
 from tpk.plugin.dispatch import StepHooks, compile_step, direct
 from tpk.plugin.implementations import Implementation
 from tpk.plugin.registration import note_failure
+from tpk.plugin.spec import MAY_STOP
 
 logger = logging.getLogger("tpk.trace")
 
@@ -25,8 +27,9 @@ logger = logging.getLogger("tpk.trace")
 class TracedStep:
     """Stands between `StepHooks` and pluggy while hooks are traced."""
 
-    def __init__(self, manager: pluggy.PluginManager) -> None:
+    def __init__(self, manager: pluggy.PluginManager, take_stop: Callable[[StopTraining], None]) -> None:
         """Let `manager` log each hook call, with arguments and results, to the logger ``tpk.trace``."""
+        self._take_stop = take_stop
         self._hook = manager.hook
         self._trace = manager.trace.root.get("plugin")
         self._requests: dict[str, Any] = {}
@@ -42,6 +45,11 @@ class TracedStep:
             self._trace(name, hook)
             try:
                 return method(*arguments)
+            except StopTraining as stop:
+                note_failure(stop, name, hook)
+                if hook not in MAY_STOP:
+                    raise
+                self._take_stop(stop)
             except BaseException as error:
                 note_failure(error, name, hook)
                 raise

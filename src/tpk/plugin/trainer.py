@@ -169,7 +169,7 @@ class TrainerProtocol(Protocol):
 
     @property
     def local_step(self) -> int:
-        """The step under way within the epoch."""
+        """The step under way within the epoch, from 0 on; -1 before the first."""
 
     @property
     def global_step(self) -> int:
@@ -180,6 +180,9 @@ class TrainerProtocol(Protocol):
 
     def request_stop(self, reason: str) -> None:
         """End the training in good order when the step under way is over."""
+
+    def sync_global_step(self) -> None:
+        """Bring the global step of the graph to the number of steps that have completed, if it is not that."""
 
 
 class TowerTrainerProtocol(TrainerProtocol, Protocol):

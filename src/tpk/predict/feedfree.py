@@ -13,7 +13,6 @@ from tpk.input_source.base import InputSource
 from tpk.plugin import Callback, HookManager
 from tpk.predict.config import PredictConfig, PredictGraph
 from tpk.session.hooked import HookedSession
-from tpk.session.progress import Progress
 
 
 class FeedfreePredictor:
@@ -122,7 +121,6 @@ class FeedfreePredictor:
         self.hooked_sess = HookedSession(
             self.sess,
             self._hooks.compile_step(),
-            Progress(),
             translate=self._hooks.translate_error,
         )
 

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 import tensorflow as tf
 
+from tpk.errors import StopTraining
 from tpk.graph.fetches import structure_key
 from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.session.plan import Call, CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
@@ -54,18 +55,23 @@ class HookedSession:
     Args:
         sess: the raw `tf.compat.v1.Session`.
         hooks: the compiled step hooks.
-        progress: its `global_step` is incremented each time that a run has completed.
-        count_op: given the operations of a run, returns the op that counts the step in the graph, or None.
+        progress: its `global_step` is incremented when a run that counts a step has completed; None where no run does.
+        count_op: returns the op that counts a run in the graph; see `tpk.session.plan.CountOp`.
         translate: asked, when a run fails, for the error that caused it; see `run`.
+
+    Attributes:
+        counts_next_run: whether the next run that completes counts a step. Who runs steps, such as the loop of a
+            trainer, sets it at the beginning of each; further runs of the same step, and those outside of steps, count
+            none.
     """
 
     def __init__(
         self,
         sess: Any,
         hooks: StepHooks,
-        progress: Progress,
+        progress: Progress | None = None,
         *,
-        count_op: CountOp = lambda ops: None,
+        count_op: CountOp = lambda ops, counts_step: None,
         translate: Callable[[Exception], BaseException | None] = lambda error: None,
     ) -> None:
         self.sess = sess
@@ -76,11 +82,12 @@ class HookedSession:
         self._before_run = hooks.before_run
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
+        self.counts_next_run = False
         self._stop_requested = False
         self._original_args = SessionRunArgs(None)
         # By identity, for requests that are the same objects each time; each entry keeps its requests alive, so
         # that their ids stay theirs. By structure, for all others.
-        self._constant_plans: dict[tuple[int, ...], tuple[RunPlan, ReusableFeeds, tuple[Any, ...]]] = {}
+        self._constant_plans: dict[tuple[Any, ...], tuple[RunPlan, ReusableFeeds, tuple[Any, ...]]] = {}
         self._plans: OrderedDict[Any, RunPlan] = OrderedDict()
         # Structures that came when there were plans enough, of late: who comes again is worth one.
         self._passed: OrderedDict[Any, None] = OrderedDict()
@@ -118,7 +125,8 @@ class HookedSession:
         """
         if not self._has_hooks:
             (own,), _, _ = self._run((fetches,), feed_dict, options, run_metadata)
-            self._progress.global_step += 1
+            if self.counts_next_run:
+                self._count_step()
             return own
 
         context = SessionRunContext(self._args_of(fetches, feed_dict, options), self.sess)
@@ -130,22 +138,33 @@ class HookedSession:
             self._hooks.note_failure(error, "before_run", before_run)
             raise
         results, options, run_metadata = self._run(tuple(requests), feed_dict, options, run_metadata)
-        self._progress.global_step += 1
+        if self.counts_next_run:
+            self._count_step()
 
         if self._after_run:
             options = RunOptions() if options is None else options
             run_metadata = RunMetadata() if run_metadata is None else run_metadata
             nothing = SessionRunValues(None, options, run_metadata)
-            try:
-                for after_run, position in self._after_run:
-                    own = None if position is None else results[position + 1]
-                    after_run(context, nothing if own is None else SessionRunValues(own, options, run_metadata))
-            except BaseException as error:
-                self._hooks.note_failure(error, "after_run", after_run)
-                raise
+            remaining = iter(self._after_run)
+            while True:
+                try:
+                    for after_run, position in remaining:
+                        own = None if position is None else results[position + 1]
+                        after_run(context, nothing if own is None else SessionRunValues(own, options, run_metadata))
+                    break
+                except StopTraining as stop:
+                    self._hooks.take_stop(stop)
+                except BaseException as error:
+                    self._hooks.note_failure(error, "after_run", after_run)
+                    raise
         if context.stop_requested:
             self._stop_requested = True
         return results[0]
+
+    def _count_step(self) -> None:
+        self.counts_next_run = False
+        if self._progress is not None:
+            self._progress.global_step += 1
 
     def _args_of(self, fetches: Any, feed_dict: Any, options: Any) -> Any:
         """Return the original arguments; the same tuple for as long as the same is asked for, as in most steps."""
@@ -159,7 +178,7 @@ class HookedSession:
         """Run all requests at once; return the results of each, and the options and metadata of the run."""
         is_plain = feed_dict is None and options is None and run_metadata is None
         if is_plain:
-            plan, reusable, _ = self._constant_plans.get(tuple(map(id, requests)), _NO_PLAN)
+            plan, reusable, _ = self._constant_plans.get((self.counts_next_run, *map(id, requests)), _NO_PLAN)
             if plan is not None:
                 return self._call(plan, reusable.arrays), None, None
 
@@ -203,7 +222,8 @@ class HookedSession:
         return plan.results_of_session(merged)
 
     def _find_plan(self, fetches: Sequence[Any], feeds: Sequence[Feed]) -> RunPlan:
-        key = (*map(structure_key, fetches), *(id(feed.key) for feed in feeds))
+        counts_step = self.counts_next_run
+        key = (*map(structure_key, fetches), *(id(feed.key) for feed in feeds), counts_step)
         plan = self._plans.get(key)
         if plan is not None:
             self._plans.move_to_end(key)
@@ -211,7 +231,7 @@ class HookedSession:
         if self.sess._closed:
             self.sess.run(fetches[0])  # It says so.
         try:
-            plan = make_plan(self.sess, fetches, [feed.key for feed in feeds], self._count_op)
+            plan = make_plan(self.sess, fetches, [feed.key for feed in feeds], self._count_op, counts_step)
         except (TypeError, ValueError) as error:
             self._note_request(error, failing_request(self.sess, fetches))
             raise
@@ -231,7 +251,8 @@ class HookedSession:
             self._constant_plans.clear()
         feeds = [request.feed_dict for request in requests if isinstance(request, SessionRunArgs) and request.feed_dict]
         if len(feeds) < 2:
-            self._constant_plans[tuple(map(id, requests))] = (plan, feeds[0] if feeds else _NO_FEEDS, requests)
+            key = (self.counts_next_run, *map(id, requests))
+            self._constant_plans[key] = (plan, feeds[0] if feeds else _NO_FEEDS, requests)
 
     def _warn_of_changes(self, fetches: Sequence[Any]) -> None:
         """Say, once, whose requests have a new structure all the time."""

@@ -23,8 +23,8 @@ from tpk.session.request import Feed, own
 _KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 """What always fetches the same. Of other types that `Session.run` was taught to fetch, nobody knows that."""
 
-CountOp = Callable[[Sequence[Any]], Any]
-"""Given the operations that a run makes for its fetches, returns the op that counts the step, or None."""
+CountOp = Callable[[Sequence[Any], bool], Any]
+"""Given the operations that a run makes for its fetches, and whether it counts a step, returns what counts it."""
 
 Call = Callable[..., list[Any]]
 
@@ -123,7 +123,9 @@ class _Slot:
         )
 
 
-def make_plan(sess: Any, requests: Sequence[Any], feed_keys: Sequence[Any], count_op: CountOp) -> RunPlan:
+def make_plan(
+    sess: Any, requests: Sequence[Any], feed_keys: Sequence[Any], count_op: CountOp, counts_step: bool
+) -> RunPlan:
     """Plan a run of `requests`; nothing is compiled yet.
 
     Args:
@@ -131,7 +133,8 @@ def make_plan(sess: Any, requests: Sequence[Any], feed_keys: Sequence[Any], coun
         requests: a structure of fetches each, as `Session.run` takes it: that of the caller, then those of the
             hooks, where None is nothing.
         feed_keys: the tensors that are fed, in order.
-        count_op: tells what runs along to count the step.
+        count_op: tells what runs along to count it.
+        counts_step: whether it is the run that counts a step.
 
     Raises:
         TypeError, ValueError: what `Session.run` raises if it cannot fetch one of them.
@@ -143,7 +146,7 @@ def make_plan(sess: Any, requests: Sequence[Any], feed_keys: Sequence[Any], coun
     fetches = [rebuild(requests[index], _itself) for index in wanted]
     kept = [each for request in requests for each in (*leaves(request), *names_in(request))]
     handler = tf_session._FetchHandler(sess.graph, fetches, {})
-    counting = count_op([*(tensor.op for tensor in handler.fetches()), *handler.targets()])
+    counting = count_op([*(tensor.op for tensor in handler.fetches()), *handler.targets()], counts_step)
     targets = handler.targets() if counting is None else [*handler.targets(), counting]
     plan = RunPlan(
         kept=(*kept, *feed_keys),

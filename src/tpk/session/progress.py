@@ -15,12 +15,12 @@ class Progress:
     Attributes:
         epoch_num: the epoch under way, from just before ``before_epoch`` until after ``trigger_epoch``; between
             epochs, the last one.
-        local_step: the step under way within the epoch, from 1 on; 0 before the first.
-        global_step: how many times ``hooked_sess.run`` has completed.
+        local_step: the step under way within the epoch, from 0 on; -1 before the first.
+        global_step: how many steps have completed; the one under way counts from its first ``hooked_sess.run`` on.
     """
 
     epoch_num: int = 0
-    local_step: int = 0
+    local_step: int = -1
     global_step: int = 0
 
     def begin_epoch(self, epoch: int) -> None:
@@ -29,7 +29,11 @@ class Progress:
         A training that is resumed in the middle of an epoch has that epoch under way before it begins.
         """
         if epoch != self.epoch_num:
-            self.epoch_num, self.local_step = epoch, 0
+            self.epoch_num, self.local_step = epoch, -1
+
+    def __str__(self) -> str:
+        """Say where the training is; steps are counted from 1 on in prose."""
+        return f"epoch {self.epoch_num}, step {self.local_step + 1}"
 
     def state_dict(self) -> dict[str, int]:
         """Return the counters as plain data."""

@@ -16,13 +16,14 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import TowerError
+from tpk.graph.global_step import FURTHER_RUNS_NAME
 from tpk.graph.step_keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import variable_name
 from tpk.tower.context import TowerContext
 from tpk.tower.keras.inline import broken_rule
 
 _TOWER_SCOPE = re.compile(r"^tower\d*$")
-_OF_THE_GRAPH = frozenset({"global_step", SEED_VARIABLE_NAME})
+_OF_THE_GRAPH = frozenset({"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME})
 """Variables that there is one of in a graph, and that whoever needs it first creates: that may be any tower."""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk import __version__
-from tpk.errors import MismatchError, PeerError, StopTraining, add_note
+from tpk.errors import MismatchError, PeerError, add_note
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, get_catalog, hookimpl
 from tpk.train.checkpoints import Checkpoints
@@ -89,6 +89,11 @@ class AgreedCheckpoints(Checkpoints):
         return path
 
     @hookimpl(trylast=True)
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
+        """Meet the other processes: one of them may have been asked to end before the first step."""
+        self._meet_requests()
+
+    @hookimpl(trylast=True)
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Meet the other processes, if it is time."""
         self._steps_since += 1
@@ -116,11 +121,6 @@ class AgreedCheckpoints(Checkpoints):
     @property
     def _takes_part_in_steps(self) -> bool:
         return True
-
-    def _end_epoch(self, trainer: TrainerProtocol, stop: StopTraining | None = None) -> None:
-        if stop is not None:
-            trainer.request_stop(f"{stop}")
-        super()._end_epoch(trainer)
 
     def _meet_requests(self) -> None:
         """Tell the others, and hear from them, what is wanted; do it."""

@@ -12,7 +12,7 @@ from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.checkpoint.series import CheckpointSeries, Retention
 from tpk.checkpoint.variables import assign_by_name, read_variables
-from tpk.errors import CheckpointError, ConfigError, StopTraining
+from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.global_step import get_global_step_var
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
@@ -33,6 +33,9 @@ class Saver(Protocol):
         weights_only: whether its files hold variables only, so that nothing is resumed from them.
         series: what writes its files.
     """
+
+    def trigger(self) -> None:
+        """Ask for a checkpoint of this moment, or write it."""
 
     name: str
     weights_only: bool
@@ -60,6 +63,7 @@ class Checkpoints(Callback):
         self._savers: list[Saver] = []
         self._requests: list[CheckpointSeries] = []
         self._epoch_that_is_over: int | None = None
+        self._first_step = 0
         self._taken: tuple[Any, Sequence[CheckpointSeries]] = (None, ())
         self._own_series: CheckpointSeries | None = None
         self._states_of_others: Sequence[Mapping[str, Any]] = ()
@@ -96,6 +100,7 @@ class Checkpoints(Callback):
 
     def before_saving(self) -> None:
         """Call the hook ``before_checkpoint``, which raises an error if nothing shall be saved."""
+        self.trainer.sync_global_step()
         self.trainer.hooks.hook.before_checkpoint()
 
     def newest(self) -> Checkpoint | None:
@@ -177,6 +182,7 @@ class Checkpoints(Callback):
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Take a checkpoint of the beginning, if that was requested."""
         self._epoch_that_is_over = trainer.starting_epoch - 1
+        self._first_step = trainer.global_step
         self._warn_of_savers_elsewhere(trainer)
         # Within an epoch, a resumed training is not yet where it was.
         if self._epoch_is_over:
@@ -190,22 +196,23 @@ class Checkpoints(Callback):
 
     @hookimpl(wrapper=True)
     def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
-        """Take a checkpoint, if one was requested at the end of this epoch; also if the training ends with it."""
+        """Take a checkpoint, if one was requested at the end of this epoch."""
         self._check_run_dir()
-        try:
-            result = yield
-        except StopTraining as stop:
-            self._end_epoch(trainer, stop)
-            raise
-        self._end_epoch(trainer)
+        result = yield
+        self._epoch_that_is_over = trainer.epoch_num
+        self._meet_requests()
         return result
 
     @hookimpl(tryfirst=True)
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Take the checkpoint that was requested last, if the training ends in good order."""
+        """Take a checkpoint of the last step, if the training ends in good order and there is none yet."""
         try:
             if trainer.failure is None:
                 self._check_run_dir()
+                for saver in self._savers:
+                    saved = saver.series.last_step
+                    if trainer.global_step != (self._first_step if saved is None else saved):
+                        saver.trigger()
                 self._meet_requests()
         finally:
             if self._own_series is not None:
@@ -214,10 +221,6 @@ class Checkpoints(Callback):
     @property
     def _takes_part_in_steps(self) -> bool:
         return bool(self._savers)
-
-    def _end_epoch(self, trainer: TrainerProtocol, stop: StopTraining | None = None) -> None:
-        self._epoch_that_is_over = trainer.epoch_num
-        self._meet_requests()
 
     def _meet_requests(self) -> None:
         self._take()

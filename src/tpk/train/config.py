@@ -16,7 +16,7 @@ from tpk.plugin.spellings import also_spelled
 from tpk.session.creator import SessionCreator
 from tpk.train.model_desc import ModelDesc
 from tpk.train.run_dir import RESUME
-from tpk.train.trainer import FOREVER
+from tpk.train.trainer import FOREVER, as_count
 
 Plugins = Sequence[Any]
 
@@ -36,14 +36,6 @@ def _checked(check: Callable[..., Any]) -> Callable[..., None]:
 
 def _optional_instance(kind: Any) -> Callable[..., None]:
     return _checked(validators.optional(validators.instance_of(kind)))
-
-
-def _count(minimum: int) -> Callable[..., None]:
-    return _checked(
-        validators.and_(
-            validators.instance_of(int), validators.not_(validators.instance_of(bool)), validators.ge(minimum)
-        )
-    )
 
 
 def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -77,6 +69,18 @@ def _input_source(config: TrainConfig, attribute: attrs.Attribute[Any], value: A
             f"TrainConfig(data=...): expected a tpk.InputSource, not a {type(value).__name__}. Write dataflow=... for "
             "an iterable of datapoints, or data=tpk.QueueInput(...)."
         )
+
+
+def _as_starting_epoch(value: Any) -> int:
+    return as_count(f"TrainConfig(starting_epoch={value!r})", value, 1)
+
+
+def _as_steps_per_epoch(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(steps_per_epoch={value!r})", value, 0)
+
+
+def _as_max_epoch(value: Any) -> int:
+    return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
 
 
 _TO_THE_TRAINER = (
@@ -119,7 +123,8 @@ class TrainConfig:
         session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping of
             names to arrays.
         starting_epoch: the number of the first epoch.
-        steps_per_epoch: how many steps an epoch has; None for the length of the data.
+        steps_per_epoch: how many steps an epoch has, whatever the strategy; None for one pass over the data, which is
+            its length divided by the number of towers. The log says what that comes to. 0: epochs of callbacks only.
         max_epoch: the number of the last epoch.
         run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
         resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
@@ -151,9 +156,9 @@ class TrainConfig:
     session_creator: SessionCreator | None = attrs.field(default=None, validator=_optional_instance(SessionCreator))
     session_config: Any = None
     session_init: Any = None
-    starting_epoch: int = attrs.field(default=1, validator=_count(1))
-    steps_per_epoch: int | None = attrs.field(default=None, validator=validators.optional(_count(1)))
-    max_epoch: int = attrs.field(default=FOREVER, validator=_count(0))
+    starting_epoch: int = attrs.field(default=1, converter=_as_starting_epoch)
+    steps_per_epoch: int | None = attrs.field(default=None, converter=_as_steps_per_epoch)
+    max_epoch: int = attrs.field(default=FOREVER, converter=_as_max_epoch)
     run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
     resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
     seed: int | None = attrs.field(default=None, validator=_optional_instance(int))

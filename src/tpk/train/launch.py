@@ -16,6 +16,7 @@ from tpk.input_source.base import InputSource
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
 from tpk.train.config import TrainConfig
+from tpk.train.epoch import steps_of_one_pass
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import DEFAULT_MONITORS, Trainer
 from tpk.train.training_state import describe
@@ -138,7 +139,7 @@ def _train(
         get_cost=model.build_graph,
         get_optimizer=model.get_optimizer,
     )
-    steps = _steps_per_epoch(config, runner)
+    steps = steps_of_one_pass(runner) if config.steps_per_epoch is None else config.steps_per_epoch
     if config.deterministic:
         _check_determinism(runner)
     runner.train_with_defaults(
@@ -155,20 +156,6 @@ def _train(
         resume=config.resume,
         describe={**describe(runner), **config.describe(), "steps_per_epoch": steps},
     )
-
-
-def _steps_per_epoch(config: TrainConfig, runner: TowerTrainer) -> int:
-    """Return how many steps an epoch has; by default the length of the data, in the process that has the least."""
-    if config.steps_per_epoch is not None:
-        return config.steps_per_epoch
-    size = runner.input_source and runner.input_source.size
-    sizes = runner.strategy.process_group.gather_object("the lengths of the data", size)
-    if not all(sizes):
-        raise ConfigError(
-            f"the data ({type(runner.input_source).__name__}) does not know its length, so an epoch has no natural "
-            "end. Give TrainConfig(steps_per_epoch=...)."
-        )
-    return int(min(sizes))
 
 
 def _seed_everything(seed: int, runner: TowerTrainer, source: InputSource) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import tensorflow as tf
 
-from tpk.errors import Preempted, StopTraining
+from tpk.errors import StopTraining
 from tpk.plugin.trainer import TrainerProtocol
+from tpk.train.ending import log_end, log_failure
 
 if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks
-
-logger = logging.getLogger(__name__)
 
 
 class LoopTrainer(TrainerProtocol, Protocol):
@@ -24,6 +22,12 @@ class LoopTrainer(TrainerProtocol, Protocol):
 
     def run_step(self) -> None:
         """Run one step."""
+
+    def count_step(self) -> None:
+        """Count a step that ran no hooked session."""
+
+    def drop_step(self) -> None:
+        """Go back to before the step under way, in which the training ends."""
 
     def stop(self) -> None:
         """Raise what ends the training, since that was asked for."""
@@ -39,7 +43,7 @@ def run_loop(trainer: LoopTrainer) -> None:
     hooks.before_train
     for epoch in starting_epoch .. max_epoch:
         hooks.before_epoch
-        for local_step in 1 .. steps_per_epoch:      a resumed training goes on after the step of its checkpoint
+        for local_step in 0 .. steps_per_epoch - 1:  a resumed training goes on after the step of its checkpoint
             run_step()                  hooks.before_run / after_run happen around hooked_sess.run, along with the step
             hooks.trigger_step
         hooks.after_epoch
@@ -48,18 +52,19 @@ def run_loop(trainer: LoopTrainer) -> None:
     ```
     """
     hook, progress, trigger_step = trainer.hooks.hook, trainer.progress, trainer.step_hooks.trigger
-    run_step, should_stop = recovering_step(trainer), trainer.checkpoints.stop_condition()
+    run_step, should_stop = counted_step(trainer), trainer.checkpoints.stop_condition()
     try:
         hook.before_train(trainer=trainer)
+        if should_stop():
+            trainer.stop()
         for epoch in range(trainer.starting_epoch, trainer.max_epoch + 1):
             progress.begin_epoch(epoch)
             hook.before_epoch(trainer=trainer)
+            if should_stop():
+                trainer.stop()
             first_step = progress.local_step + 1
-            for progress.local_step in range(first_step, trainer.steps_per_epoch + 1):
-                try:
-                    run_step()
-                except StopIteration as end:  # As under a `MonitoredSession`: what feeds the step has no more.
-                    raise tf.errors.OutOfRangeError(None, None, _what_ended(end)) from end
+            for progress.local_step in range(first_step, trainer.steps_per_epoch):
+                run_step()
                 trigger_step(trainer)
                 if should_stop():
                     trainer.stop()
@@ -69,43 +74,45 @@ def run_loop(trainer: LoopTrainer) -> None:
                 trainer.stop()
     except (StopTraining, tf.errors.OutOfRangeError) as end:
         trainer.ended_by = end
-        logger.info("training ended in epoch %d, step %d: %s", progress.epoch_num, progress.local_step, end)
+        log_end(trainer, end)
     except BaseException as failure:
         trainer.failure = failure
-        _log_failure(trainer, failure)
+        log_failure(trainer, failure)
         raise
     finally:
         trainer.finish()
 
 
-def recovering_step(trainer: LoopTrainer) -> Callable[[], None]:
-    """Return what runs a step: the trainer's `run_step`, once more each time that a plugin recovers from its failure.
+def counted_step(trainer: LoopTrainer) -> Callable[[], None]:
+    """Return what runs a step of a trainer and counts it, however often it runs the session; one that fails counts not.
 
-    Without a plugin that has the hook ``recover``, this costs nothing.
+    A step is run once more each time that a plugin recovers from its failure.
     """
+    progress, hooked_sess, run_step = trainer.progress, trainer.hooked_sess, trainer.run_step
     recover = trainer.hooks.hook.recover
-    if not recover.get_hookimpls():
-        return trainer.run_step
 
-    def run_step() -> None:
+    def run_counted() -> None:
+        completed = progress.global_step
         while True:
+            hooked_sess.counts_next_run = True
             try:
-                return trainer.run_step()
+                run_step()
+                break
             except Exception as error:
-                if not recover(error=error):
-                    raise
+                hooked_sess.counts_next_run = False
+                progress.global_step = completed
+                if recover(error=error):
+                    continue
+                if isinstance(error, StopTraining | StopIteration | tf.errors.OutOfRangeError):
+                    trainer.drop_step()
+                if isinstance(error, StopIteration):  # As under a `MonitoredSession`: what feeds the step has no more.
+                    raise tf.errors.OutOfRangeError(None, None, _what_ended(error)) from error
+                raise
+        if hooked_sess.counts_next_run:
+            trainer.count_step()
 
-    return run_step
+    return run_counted
 
 
 def _what_ended(end: StopIteration) -> str:
     return "; ".join(("a step has no more data (StopIteration)", *getattr(end, "__notes__", ())))
-
-
-def _log_failure(trainer: LoopTrainer, failure: BaseException) -> None:
-    where = f"in epoch {trainer.epoch_num}, step {trainer.local_step}"
-    if isinstance(failure, Preempted):
-        logger.warning("training was ended by signal %d %s", failure.signum, where)
-    else:
-        notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
-        logger.error("training failed %s: %r%s", where, failure, notes)

@@ -28,8 +28,8 @@ class MultiObjectiveTrainer(TowerTrainer):
 
     - ``"in_turn"``: each due objective has a run of its own, in the order of the list; the later ones see what the
       earlier ones have changed. Each run takes its own datapoint from the input for each tower. Each is a run with all
-      hooks, so `global_step`, which counts runs, grows by as many as objectives are due, and per-step callbacks such as
-      `RunUpdateOps` and moving averages take part in each.
+      hooks, so per-step callbacks such as `RunUpdateOps` and moving averages take part in each; together they are one
+      step of `global_step`, which the first of them counts.
     - ``"together"``: one run minimizes all due objectives. All their gradients are computed, from the same datapoint
       and the same variables, before any of them is applied. Then each objective's optimizer updates its variables; of
       objectives that train the same variable, those later in the list go on from what the earlier ones have made of it.
@@ -125,7 +125,7 @@ class MultiObjectiveTrainer(TowerTrainer):
         """
         if not self._ops:
             raise TrainerStateError(f"this {type(self).__name__} has nothing to minimize. Call setup_graph() first.")
-        step = (self.epoch_num - 1) * self.steps_per_epoch + self.local_step
+        step = (self.epoch_num - 1) * self.steps_per_epoch + self.local_step + 1
         due = _due(self._objectives, step)
         if self.update == "together":
             self.hooked_sess.run(self._ops[due])

@@ -18,6 +18,7 @@ from tpk.errors import Preempted
 
 logger = logging.getLogger(__name__)
 
+_SECONDS_BEFORE_WORD = 1.0
 _UNTOUCHED = {signal.SIG_DFL, signal.default_int_handler}
 
 
@@ -75,10 +76,14 @@ class Preemption:
         if self.signum is not None:
             raise self.exception()
 
-    def exception(self) -> BaseException:
-        """Return what a training that was ended by the signal raises: after `SIGINT`, what Python always raises."""
+    def exception(self, message: str = "the signal came when the training had ended") -> BaseException:
+        """Return what a training that was ended by the signal raises: after `SIGINT`, a `KeyboardInterrupt`.
+
+        Args:
+            message: what was saved, and how to go on.
+        """
         assert self.signum is not None
-        return Preempted.by(self.signum)
+        return Preempted.by(self.signum, message)
 
     def _handle(self, signum: int, frame: Any) -> None:
         for each, former in self._replaced.items():
@@ -95,13 +100,20 @@ class Preemption:
                 for signum in taken:
                     if not (signum == signal.SIGINT and hasattr(sys, "ps1")):
                         _set_default_action(signum)
-                # Not in the handler: it may have interrupted somebody who is writing to the log.
-                logger.warning(
-                    "%s: the training ends after this step, with a checkpoint if there is a place for it. "
-                    "A second signal ends it at once.",
-                    signal.Signals(received[0]).name,
-                )
+                self._say_that_it_lasts(receiver, signal.Signals(received[0]).name)
                 return
+
+    def _say_that_it_lasts(self, receiver: socket.socket, name: str) -> None:
+        """Log what the training waits for, if that takes a while; not in the handler, which may interrupt the log."""
+        receiver.settimeout(_SECONDS_BEFORE_WORD)
+        try:
+            receiver.recv(1)
+        except TimeoutError:
+            logger.warning(
+                "%s: the training ends after this step, with a checkpoint if there is a place for it. "
+                "A second signal ends it at once.",
+                name,
+            )
 
 
 _active: list[Preemption] = []

@@ -64,7 +64,7 @@ class Resumption(Callback):
             "resuming from %s: epoch %d, step %d of it, global step %d",
             self._checkpoint.prefix,
             self._state["progress"]["epoch_num"],
-            self._state["progress"]["local_step"],
+            self._state["progress"]["local_step"] + 1,
             self._state["progress"]["global_step"],
         )
         if trainer.is_chief:
@@ -110,9 +110,9 @@ class Resumption(Callback):
     def _check_run(self, trainer: TrainerProtocol) -> None:
         before, now = self._state["run"], run_facts(trainer)
         progress = self._state["progress"]
-        if not self._state["epoch_is_over"] and progress["local_step"] > trainer.steps_per_epoch:
+        if not self._state["epoch_is_over"] and progress["local_step"] >= trainer.steps_per_epoch:
             raise CheckpointError(
-                f"{self._checkpoint.prefix} was taken after step {progress['local_step']} of an epoch of "
+                f"{self._checkpoint.prefix} was taken after step {progress['local_step'] + 1} of an epoch of "
                 f"{before.get('steps_per_epoch')} steps, but an epoch has {trainer.steps_per_epoch} now. Give "
                 "the former steps_per_epoch, or start a new run from the variables (session_init)."
             )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from tpk.checkpoint.session_init import as_session_init
@@ -17,6 +19,7 @@ from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.overview import log_model_overview
 from tpk.graph.random import step_reads
+from tpk.graph.variables import assign_values
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
@@ -31,6 +34,8 @@ from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
 from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
+from tpk.train.ending import signal_message
+from tpk.train.epoch import describe_epoch
 from tpk.train.loop import run_loop
 from tpk.train.preemption import Preemption
 from tpk.train.resumption import Resumption
@@ -107,6 +112,7 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
         self.failure: BaseException | None = None
         self.ended_by: Exception | None = None
         self.hooks = HookManager()
+        self.hooks.take_stop = self._take_stop
         self.monitors = Monitors()
         self.monitors.trainer = self
         self.sess: Any = None
@@ -121,6 +127,7 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
         self._resume = "never"
         self.stop_reason = "a hook asked for the end of the training"
         self.preemption = Preemption(lambda: self.hooked_sess.request_stop())
+        self._global_step_lags = False
         self._resources = ExitStack()
 
     # What a subclass overrides.
@@ -183,12 +190,12 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
 
     @property
     def local_step(self) -> int:
-        """The step under way within the epoch, from 1 on."""
+        """The step under way within the epoch, from 0 on; -1 before the first."""
         return self.progress.local_step
 
     @property
     def global_step(self) -> int:
-        """How many times `hooked_sess.run` has completed."""
+        """How many steps have completed, however often each ran a session."""
         return self.progress.global_step
 
     # What a caller does.
@@ -233,7 +240,7 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
             session_config: `tf.compat.v1.ConfigProto` of that new session.
             session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping
                 of names to arrays.
-            steps_per_epoch: how many steps an epoch has.
+            steps_per_epoch: how many steps an epoch has; 0 for epochs of callbacks only.
             starting_epoch: the number of the first epoch.
             max_epoch: the number of the last epoch.
             run_dir: where the run keeps its files; it is created. None: nowhere.
@@ -248,7 +255,7 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
             CheckpointError: if it is to go on from a checkpoint that is not there, or does not fit.
             Preempted: if SIGTERM or SIGUSR1 has ended it: after a step, with a checkpoint if there is a place for it.
         """
-        check_counts(steps_per_epoch, starting_epoch, max_epoch)
+        counts = _as_counts(steps_per_epoch, starting_epoch, max_epoch)
         check_resume(resume, run_dir)
         if session_creator is not None and session_config is not None:
             raise ConfigError(
@@ -257,7 +264,7 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
         if self.serves_others:
             return
         self._claim()
-        self._set_counts(steps_per_epoch, starting_epoch, max_epoch)
+        self._set_counts(*counts)
         with self._resources:
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             self._resume = resume
@@ -313,7 +320,8 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
     def request_stop(self, reason: str) -> None:
         """End the training in good order when the step under way is over, or the epoch, if it is in its last hooks.
 
-        Unlike `StopTraining`, which breaks off at once, it lets all callbacks do their part, and checkpoints be taken.
+        All callbacks do their part of that moment. So they do when one of them raises `StopTraining`, which also ends
+        the hook that raises it.
 
         Args:
             reason: what the log says.
@@ -458,13 +466,14 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
             ConfigError: if one of them is no number that it can be.
             TrainerStateError: before `initialize`, or if this trainer has trained before.
         """
-        check_counts(steps_per_epoch, starting_epoch, max_epoch)
+        counts = _as_counts(steps_per_epoch, starting_epoch, max_epoch)
         if self.sess is None:
             raise TrainerStateError("main_loop() comes after initialize(), which creates the session.")
         if self._has_trained:
             raise self._has_trained_already()
         self._has_trained = True
-        self._set_counts(steps_per_epoch, starting_epoch, max_epoch)
+        self._set_counts(*counts)
+        logger.info("%s", describe_epoch(self))
         with self._resources, self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
             run_loop(self)
             self.strategy.process_group.barrier("the end of the training")
@@ -478,9 +487,9 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
         """
         if self.checkpoints.signum_of_stop is None:
             raise StopTraining(self.stop_reason)
-        path = self.checkpoints.save_now()
-        logger.info("%s", "there is no place for a checkpoint" if path is None else f"the last checkpoint is {path}")
-        raise self.preemption.exception()
+        message = signal_message(self, self.checkpoints.signum_of_stop, self.checkpoints.save_now())
+        logger.warning("%s", message)
+        raise self.preemption.exception(message)
 
     def finish(self) -> None:
         """Let every callback do its `after_train`; called by the loop, however it ends.
@@ -497,6 +506,38 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
     def serves_others(self) -> bool:
         """Whether this process only serves the others, as a parameter server does, and trains nothing itself."""
         return False
+
+    def count_step(self) -> None:
+        """Count a step that ran no hooked session; called by the loop."""
+        self.hooked_sess.counts_next_run = False
+        self.progress.global_step += 1
+        self._global_step_lags = True
+        # Where there is no model, nobody reads it in the graph.
+        if self._has_model:
+            self.sync_global_step()
+
+    def drop_step(self) -> None:
+        """Go back to before the step under way, in which the training ends; called by the loop."""
+        self.progress.local_step -= 1
+        self._global_step_lags = True
+
+    def sync_global_step(self) -> None:
+        """Bring the global step of the graph to the number of steps that have completed, if it may not be that.
+
+        A step that runs no hooked session counts without it, and the count of one in which the data ends is taken back.
+        """
+        if self._global_step_lags:
+            self._global_step_lags = False
+            with self.graph.as_default():
+                assign_values(self.sess, [(get_global_step_var(), np.array(self.progress.global_step))])
+
+    @cached_property
+    def _has_model(self) -> bool:
+        return len(self.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)) > 1
+
+    def _take_stop(self, stop: StopTraining) -> None:
+        notes = "; ".join(getattr(stop, "__notes__", ()))
+        self.request_stop(f"{stop}" or f"StopTraining was raised {notes}".rstrip())
 
     def _set_counts(self, steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch
@@ -529,20 +570,28 @@ class Trainer(NamesOfOtherSystems, metaclass=TrainerType):
         self._has_callbacks = True
 
 
-def check_counts(steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
-    """Check the counts of steps and epochs.
+def _as_counts(steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> tuple[int, int, int]:
+    return (
+        as_count(f"{steps_per_epoch=}", steps_per_epoch, 0),
+        as_count(f"{starting_epoch=}", starting_epoch, 1),
+        as_count(f"{max_epoch=}", max_epoch, 0),
+    )
+
+
+def as_count(what: str, value: Any, minimum: int) -> int:
+    """Return a count of steps or epochs as an `int`: a whole number of any type, such as NumPy's, also a whole float.
 
     Raises:
-        ConfigError: if one of them is no number that it can be.
+        ConfigError: if it is none, or less than `minimum`; the message begins with `what`.
     """
-    counts = {
-        "steps_per_epoch": steps_per_epoch,
-        "starting_epoch": starting_epoch,
-        "max_epoch": max_epoch,
-    }
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < (name != "max_epoch"):
-            raise ConfigError(f"{name}={count!r}: expected a positive whole number.")
+    try:
+        is_whole_float = not isinstance(value, bool) and float(value).is_integer()
+        count = int(value) if is_whole_float and isinstance(value, float | np.floating) else operator.index(value)
+    except (TypeError, ValueError, OverflowError):
+        count = -1
+    if count < minimum or isinstance(value, bool):
+        raise ConfigError(f"{what}: expected a whole number, at least {minimum}.")
+    return count
 
 
 def check_no_hooks(trainer_class: type) -> None:

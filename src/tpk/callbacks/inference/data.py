@@ -20,7 +20,6 @@ from tpk.input_source.feed import FeedInput
 from tpk.input_source.tensor import TensorInput
 from tpk.plugin import HookManager
 from tpk.session.hooked import HookedSession
-from tpk.session.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +117,6 @@ class EvaluationData:
         self._session = HookedSession(
             trainer.sess,
             step_hooks,
-            Progress(),
             translate=lambda error: model(error) or self._hooks.translate_error(error),
         )
 

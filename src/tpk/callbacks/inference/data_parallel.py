@@ -17,7 +17,6 @@ from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
-from tpk.session.progress import Progress
 
 
 class DataParallelInferenceRunner(InferenceRunner):
@@ -80,9 +79,7 @@ class DataParallelInferenceRunner(InferenceRunner):
     def _start(self, trainer: Any) -> None:
         """Start the data."""
         super()._start(trainer)
-        self._towers_session = HookedSession(
-            trainer.sess, StepHooks(), Progress(), translate=FailuresOfModel(self._tower_names)
-        )
+        self._towers_session = HookedSession(trainer.sess, StepHooks(), translate=FailuresOfModel(self._tower_names))
 
     def _results(self, limit: int | None) -> Iterator[Any]:
         """Make a pass, by rounds of as many batches as there are towers."""

@@ -1,0 +1,74 @@
+"""Ends of a training: what the log says of each, and how to go on from there."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpk.errors import Preempted, StopTraining
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
+
+logger = logging.getLogger(__name__)
+
+
+def log_end(trainer: TrainerProtocol, end: Exception) -> None:
+    """Log, in one line, by what a training ends in good order before its last epoch."""
+    if isinstance(end, StopTraining):
+        logger.info("training ended %s: %s", steps_done(trainer), end)
+    else:
+        # That of TensorFlow is a page about the graph.
+        reason = f": {end}" if "\n" not in f"{end}" else ""
+        logger.info("the data ended %s%s", steps_done(trainer), reason)
+        logger.debug("the end of the data: %s", end)
+
+
+def log_failure(trainer: TrainerProtocol, failure: BaseException) -> None:
+    """Log by what a training ends otherwise, unless that was said when what there is was saved."""
+    if isinstance(failure, Preempted):
+        return
+    if isinstance(failure, KeyboardInterrupt):
+        if failure.args:
+            return
+        newest = trainer.checkpoints.newest()
+        logger.warning("interrupted %s; %s", steps_done(trainer), what_is_saved(trainer, newest and newest.prefix))
+        return
+    notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
+    logger.error("training failed in %s: %r%s", trainer.progress, failure, notes)
+
+
+def signal_message(trainer: TrainerProtocol, signum: int, saved: Path | None) -> str:
+    """Return the one line that says that a signal ends a training, what was saved, and how to go on."""
+    name = signal.Signals(signum).name
+    return f"{name} ended the training {steps_done(trainer)}; {what_is_saved(trainer, saved)}"
+
+
+def what_is_saved(trainer: TrainerProtocol, saved: Path | str | None) -> str:
+    """Say which checkpoint there is, and how to go on from it."""
+    if saved is None:
+        return 'nothing is saved: that takes a run_dir (and callbacks=["ModelSaver"], to save at other times, too)'
+    if trainer.run_dir is None or Path(saved).resolve().parent != trainer.run_dir.resolve():
+        return f'saved {saved}; session_init="{saved}" begins with its variables'
+    return f"saved {saved}; to go on from there: {how_to_resume(trainer.run_dir, sys.argv)}"
+
+
+def how_to_resume(run_dir: Path, argv: Sequence[str]) -> str:
+    """Return the options by which a training goes on: those of its script, if that was given them, or of `train`."""
+    given = {argument.split("=")[0] for argument in argv}
+    if given & {"--run-dir", "--resume"}:
+        return f"--run-dir {run_dir} --resume auto"
+    return f'run_dir="{run_dir}", resume="auto"'
+
+
+def steps_done(trainer: TrainerProtocol) -> str:
+    """Say how far a training is."""
+    progress = trainer.progress
+    return (
+        f"in epoch {progress.epoch_num}, after {progress.local_step + 1} of its {trainer.steps_per_epoch} steps "
+        f"({progress.global_step} in all)"
+    )

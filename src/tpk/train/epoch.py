@@ -1,0 +1,83 @@
+"""Epoch of a training: how many steps it has, and how much of the data that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tpk.dataflow.base import flow_length
+from tpk.errors import ConfigError
+from tpk.strategies.base import NullStrategy
+
+if TYPE_CHECKING:
+    from tpk.input_source.base import InputSource
+    from tpk.plugin.trainer import TrainerProtocol
+    from tpk.train.tower_trainer import TowerTrainer
+
+
+_TIMES = " \u00d7 "
+
+
+def steps_of_one_pass(trainer: TowerTrainer) -> int:
+    """Return how many steps make one pass over the data: each takes a datapoint for each tower of each process.
+
+    What is left over after the last step that all towers can make begins the next epoch. It is the same number in all
+    processes: that of the one that has the least data.
+
+    Raises:
+        ConfigError: if the data does not know its length.
+    """
+    source = trainer.input_source
+    sizes = trainer.strategy.process_group.gather_object("the lengths of the data", source and source.size)
+    if not all(sizes):
+        raise ConfigError(
+            f"the data ({type(source).__name__}) does not know its length, so an epoch has no natural end. Give "
+            "TrainConfig(steps_per_epoch=...)."
+        )
+    return max(int(min(sizes)) // trainer.strategy.num_replicas, 1)
+
+
+def describe_epoch(trainer: TrainerProtocol) -> str:
+    """Say what an epoch is: its steps, towers and batches, which part of the data that is, and where it is trained."""
+    strategy, source = trainer.strategy, trainer.input_source
+    factors = [_count(trainer.steps_per_epoch, "step")]
+    if strategy.num_replicas > 1:
+        factors.append(f"{strategy.num_replicas} towers")
+    if strategy.world_size > 1:
+        factors.append(f"{strategy.world_size} processes")
+    data = ""
+    if source is not None:
+        batch, datapoints = _batch_of(source)
+        if batch:
+            factors.append(f"batch {batch}")
+        data = _describe_passes(trainer, source.size, datapoints)
+    where = ""
+    if not isinstance(strategy, NullStrategy):
+        where = type(strategy).__name__ + (f" on {', '.join(strategy.devices)}" if strategy.devices else "")
+    return f"an epoch is {_TIMES.join(factors)}{data}{where and f' ({where})'}"
+
+
+def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int | None) -> str:
+    if not size or not trainer.steps_per_epoch:
+        return ""
+    taken, world_size = trainer.steps_per_epoch * trainer.strategy.num_replicas, trainer.strategy.world_size
+    # The last step of a pass may be one that not all towers can make.
+    is_one = taken <= size < taken + trainer.strategy.num_replicas
+    passes = "one pass" if is_one else f"{taken / size:.3g} passes"
+    about = "" if world_size == 1 else "about "
+    return f": {passes} over {about}{_count((datapoints or size) * world_size, 'datapoint')}"
+
+
+def _batch_of(source: InputSource) -> tuple[int | None, int | None]:
+    """Return the batch size of the data, if something makes batches of it, and of how many datapoints."""
+    stage: Any = source
+    while stage is not None:
+        beneath = next((getattr(stage, name) for name in ("source", "flow") if hasattr(stage, name)), None)
+        batch_size = getattr(stage, "batch_size", None)
+        if isinstance(batch_size, int):
+            return batch_size, None if beneath is None else flow_length(beneath)
+        stage = beneath
+    return None, None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

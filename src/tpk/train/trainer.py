@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tpk.callbacks.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError
+from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError, explaining_missing_init
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.overview import log_model_overview
@@ -36,6 +36,7 @@ from tpk.session.progress import Progress
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
+from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
 from tpk.train.description import describe_run
 from tpk.train.ending import signal_message
 from tpk.train.epoch import describe_epoch
@@ -60,7 +61,7 @@ DEFAULT_CALLBACKS = ("MovingAverageSummary", "ProgressBar", "MergeAllSummaries",
 DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 
 
-class Trainer(RecordsOptions):
+class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     """Trains anything that runs in a loop.
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
@@ -154,7 +155,8 @@ class Trainer(RecordsOptions):
         """
         if self.train_op is None:
             raise TrainerStateError(
-                f"{type(self).__name__} has no train_op. Set self.train_op before train(), or override run_step()."
+                f"{type(self).__name__} has no train_op. Before train(), set self.train_op, made under "
+                "`with self.graph.as_default():`; or override run_step()."
             )
         self.hooked_sess.run(self.train_op)
 
@@ -409,6 +411,7 @@ class Trainer(RecordsOptions):
             [catalog.resolve("monitor", monitor) for monitor in monitors or ()],
         )
 
+    @explaining_missing_init()
     def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
         """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
 
@@ -435,6 +438,7 @@ class Trainer(RecordsOptions):
         with self.graph.as_default():
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
+            check_train_ops(self)
             # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
             last: list[Callback] = [self.checkpoints]
             # In all processes alike: also where only the chief runs those that follow a statistic.
@@ -489,6 +493,7 @@ class Trainer(RecordsOptions):
         elif self._resume == "keep" and self.run_dir is not None:
             set_checkpoints_aside(self.run_dir, self.global_step)
 
+    @explaining_missing_init()
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
         """Run the loop, and release what the training holds, however it ends.
 

@@ -30,7 +30,7 @@ class Saver(Protocol):
     """Who asks for checkpoints, such as a `ModelSaver`.
 
     Attributes:
-        name: its name, for messages.
+        plugin_name: its name, for messages.
         weights_only: whether its files hold variables only, so that nothing is resumed from them.
         series: what writes its files.
     """
@@ -38,7 +38,7 @@ class Saver(Protocol):
     def trigger(self) -> None:
         """Ask for a checkpoint of this moment, or write it."""
 
-    name: str
+    plugin_name: str
     weights_only: bool
     series: CheckpointSeries
 
@@ -91,8 +91,8 @@ class Checkpoints(Callback):
         for other in self._savers:
             if _directory(other) == directory:
                 raise ConfigError(
-                    f"{other.name} and {saver.name} both save in {str(directory)!r}, and would overwrite each other's "
-                    "files. Give one of them a checkpoint_dir of its own."
+                    f"{other.plugin_name} and {saver.plugin_name} both save in {str(directory)!r}, and would overwrite "
+                    "each other's files. Give one of them a checkpoint_dir of its own."
                 )
         self._savers.append(saver)
 
@@ -131,6 +131,14 @@ class Checkpoints(Callback):
         directories = [series.directory.path for series in self._full_series]
         found = map(newest_complete, dict.fromkeys(directories if run_dir is None else [run_dir, *directories]))
         return next(filter(None, found), None)
+
+    @property
+    def last_path(self) -> Path | None:
+        """The path of the latest checkpoint that this training has written; None before there is one."""
+        own = [] if self._own_series is None else [self._own_series]
+        series = [*own, *(saver.series for saver in self._savers)]
+        written = [(each.directory.step_of(each.last_path.name), each.last_path) for each in series if each.last_path]
+        return max(written, default=(0, None))[1]
 
     def restore_variables(self, checkpoint: Checkpoint) -> None:
         """Give all variables but the global step the values of a checkpoint, in the middle of the training.

@@ -47,11 +47,11 @@ class MovingAverageSummary(Callback):
         if not ops:
             return
         if self._train_op is None:
-            logger.info("%d ops of the collection %r run along with each step", len(ops), self.collection)
+            logger.debug("%d ops of the collection %r run along with each step", len(ops), self.collection)
             self._updates = ops[0] if len(ops) == 1 else tf.group(*ops, name="maintain_moving_averages")
         else:
             train_op = self._find_train_op(trainer.graph)
-            logger.info("%d ops of the collection %r run along with %s", len(ops), self.collection, train_op.name)
+            logger.debug("%d ops of the collection %r run along with %s", len(ops), self.collection, train_op.name)
             train_op._add_control_inputs(ops)
 
     def before_run(self, run_context: Any) -> Any:

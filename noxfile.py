@@ -14,13 +14,25 @@ nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugin
 
 ROOT = Path(__file__).parent
 OLDEST, NEWEST = "3.10", "3.13"
-TEST_TOOLS = ["pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "scikit-learn", "tensorboard"]
+TEST_TOOLS = [
+    "pytest>=8",
+    "pytest-timeout",
+    "pytest-xdist",
+    "hypothesis",
+    "psutil",
+    "scikit-learn",
+    "tensorboard",
+    "matplotlib",
+]
 LIBRARIES = ["attrs", "cloudpickle", "lazy-loader", "packaging", "tqdm"]
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
 ONCE = ["test_architecture.py", "test_readme.py", "faults", "processes/test_cut_link.py"]
+
+# What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.
+IN_TF1 = ["input_source", "predict", "callbacks", "session", "strategies", "train"]
 
 
 def add_interpreters_of_pyenv():
@@ -70,6 +82,15 @@ def tests_newest(session):
     """The tests, on the newest of everything."""
     session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
     session.run("pytest", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session(python=NEWEST)
+def tests_tf1(session):
+    """The tests of what builds and runs graphs, under `tf.compat.v1.disable_v2_behavior()`; about half of all tests."""
+    session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", *LIBRARIES, *DATA_FORMATS, *TEST_TOOLS)
+    session.install("--no-deps", ".")
+    tests = [f"tests/{room}" for room in IN_TF1]
+    session.run("pytest", *IN_PARALLEL, *tests, *session.posargs, env={"TPK_TEST_TF1": "1"})
 
 
 @nox.session(python=NEWEST)

@@ -79,6 +79,7 @@ def test_one_tower_needs_no_copies():
     assert trainer.strategy.callbacks() == []
 
 
+@pytest.mark.usefixtures("resource_variables")
 def test_each_tower_trains_its_own_variables_on_its_own_device():
     trainer = setup(tpk.use("replicated", devices=2))
     updates = [op for op in trainer.graph.get_operations() if op.type == "ResourceApplyMomentum"]
@@ -303,6 +304,7 @@ def test_a_step_of_all_towers_is_one_run_of_the_session(monkeypatch, strategy, f
     assert forget.of_epoch == ["callable"] * 4
 
 
+@pytest.mark.usefixtures("resource_variables")
 @pytest.mark.parametrize("strategy", SYNCHRONOUS)
 def test_the_step_is_done_only_when_every_tower_has_trained(strategy):
     """What waits for the train op sees the updates of all towers."""

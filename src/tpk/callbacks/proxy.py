@@ -57,6 +57,11 @@ class ProxyCallback(Callback):
     """The callback that it stands for, once that is known."""
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether the callback has yet to have its turn for the first time, so that it may still report something."""
+        return False
+
+    @property
     def trainer(self) -> TrainerProtocol:
         """The trainer, which is that of the callback."""
         return self.cb.trainer
@@ -66,13 +71,13 @@ class ProxyCallback(Callback):
         self.cb.trainer = trainer
 
     @property
-    def name(self) -> str:
+    def plugin_name(self) -> str:
         """The unique name under which both were registered."""
-        return self.cb.name
+        return self.cb.plugin_name
 
-    @name.setter
-    def name(self, name: str) -> None:
-        self.cb.name = name
+    @plugin_name.setter
+    def plugin_name(self, name: str) -> None:
+        self.cb.plugin_name = name
 
     @property
     def chief_only(self) -> bool:

@@ -94,6 +94,11 @@ class CheckpointSeries:
             self._settle(under_way.result)
         return self._last_path
 
+    @property
+    def last_path(self) -> Path | None:
+        """The path of the latest checkpoint that is on disk, of those of this object; None before there is one."""
+        return self._last_path
+
     def close(self) -> None:
         """Wait as `wait` does, and let go of threads and sessions."""
         try:
@@ -115,7 +120,7 @@ class CheckpointSeries:
         gone = self.retention.add(name, self._clock())
         self.directory.point_to(self.retention.names, gone)
         self._last_path = self.directory.path / name
-        logger.info("saved %s in %.2f s", self._last_path, time.monotonic() - started)
+        logger.debug("saved %s in %.2f s", self._last_path, time.monotonic() - started)
 
 
 class Retention:

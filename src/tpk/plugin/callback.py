@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tpk.plugin.options import RecordsOptions
 from tpk.plugin.spec import HOOK_NAMES
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
-class Callback:
+class Callback(RecordsOptions):
     """Something that happens besides the training itself: saving, reporting, evaluating, stopping.
 
     Override the hooks you need; no decorator is needed. An override may leave out the arguments that it does
@@ -26,7 +27,8 @@ class Callback:
     Attributes:
         kind: what it is: ``"callback"``, or ``"monitor"`` or ``"strategy"``, which are callbacks, too.
         trainer: the trainer that the callback was registered with; set before `setup_graph`.
-        name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``.
+        plugin_name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``. A
+            `name` is the subclass's own affair.
         chief_only: if true (the default), only the chief of a multi-process training runs this callback. Set
             it to false for whatever must run in every process.
 
@@ -46,7 +48,7 @@ class Callback:
 
     kind: ClassVar[str] = "callback"
     trainer: TrainerProtocol
-    name: str = ""
+    plugin_name: str = ""
     chief_only: bool = True
     if TYPE_CHECKING:
 

@@ -13,32 +13,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from tpk.callbacks.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError
+from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError, explaining_missing_init
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.overview import log_model_overview
 from tpk.graph.random import step_reads
 from tpk.graph.variables import assign_values
+from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hook_names import check_names
 from tpk.plugin.manager import HookManager
+from tpk.plugin.options import RecordsOptions, described
 from tpk.plugin.spec import HOOK_NAMES
-from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
 from tpk.session.progress import Progress
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
+from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
+from tpk.train.description import describe_run
 from tpk.train.ending import signal_message
 from tpk.train.epoch import describe_epoch
 from tpk.train.loop import run_loop
+from tpk.train.outcome import outcome_logged
 from tpk.train.preemption import Preemption
 from tpk.train.resumption import Resumption
-from tpk.train.run_dir import check_resume, default_run_dir, open_run
+from tpk.train.run_dir import check_resume, default_run_dir, open_run, set_checkpoints_aside
 
 if TYPE_CHECKING:
     import os
@@ -51,11 +57,19 @@ logger = logging.getLogger(__name__)
 FOREVER = 2**63 - 1
 """The `max_epoch` of a training that ends by itself."""
 
-DEFAULT_CALLBACKS = ("MovingAverageSummary", "ProgressBar", "MergeAllSummaries", "RunUpdateOps")
+DEFAULT_CALLBACKS = (
+    "MovingAverageSummary",
+    "EpochMeans",
+    "LearningRateMonitor",
+    "ThroughputTracker",
+    "ProgressBar",
+    "MergeAllSummaries",
+    "RunUpdateOps",
+)
 DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 
 
-class Trainer:
+class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     """Trains anything that runs in a loop.
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
@@ -149,7 +163,8 @@ class Trainer:
         """
         if self.train_op is None:
             raise TrainerStateError(
-                f"{type(self).__name__} has no train_op. Set self.train_op before train(), or override run_step()."
+                f"{type(self).__name__} has no train_op. Before train(), set self.train_op, made under "
+                "`with self.graph.as_default():`; or override run_step()."
             )
         self.hooked_sess.run(self.train_op)
 
@@ -165,6 +180,19 @@ class Trainer:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {}
 
+    def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
+        """Return what the run is, as plain data for ``config.json``; called once before `setup`.
+
+        Args:
+            callbacks: those that were given to `train`, resolved.
+            monitors: the monitors, resolved.
+        """
+        epochs = {
+            "starting_epoch": self.starting_epoch,
+            "max_epoch": None if self.max_epoch == FOREVER else self.max_epoch,
+        }
+        return {**describe_run(self, [*self._callbacks, *callbacks], monitors), **epochs}
+
     @cached_property
     def strategy(self) -> Strategy:
         """How a step is replicated over devices and processes; without towers, it is not."""
@@ -179,6 +207,11 @@ class Trainer:
     def checkpoints(self) -> Checkpoints:
         """Takes checkpoints when all callbacks have done their part; see `tpk.train.checkpoints`."""
         return Checkpoints(self) if self.strategy.world_size == 1 else AgreedCheckpoints(self)
+
+    @property
+    def history(self) -> History:
+        """The statistics that were reported so far, also after the training: values, epochs, steps; plots."""
+        return self.monitors.history
 
     # How far the training is.
 
@@ -220,7 +253,7 @@ class Trainer:
         *,
         callbacks: Sequence[Any] | None = (),
         monitors: Sequence[Any] | None = (),
-        session_creator: SessionCreator | None = None,
+        session_creator: Any = None,
         session_config: Any = None,
         session_init: Any = None,
         steps_per_epoch: int,
@@ -235,7 +268,8 @@ class Trainer:
         Args:
             callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
             monitors: what takes the statistics, named in the same ways.
-            session_creator: where the session comes from; by default a new one.
+            session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
+                `tf.compat.v1.train.ChiefSessionCreator`; by default a new one.
             session_config: `tf.compat.v1.ConfigProto` of that new session.
             session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping
                 of names to arrays.
@@ -244,9 +278,10 @@ class Trainer:
             max_epoch: the number of the last epoch.
             run_dir: where the run keeps its files; it is created. None: nowhere.
             resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
-                none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run. A training that
-                goes on takes nothing from `session_init` and `starting_epoch`.
-            describe: plain data that is written to ``config.json`` of `run_dir`.
+                none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
+                afresh beside what is there, see `TrainConfig`. A training that goes on takes nothing from
+                `session_init` and `starting_epoch`.
+            describe: what is written to ``config.json`` of `run_dir` besides what the trainer knows of the run.
 
         Raises:
             TrainerStateError: if this trainer has trained before.
@@ -256,6 +291,7 @@ class Trainer:
         """
         counts = _as_counts(steps_per_epoch, starting_epoch, max_epoch)
         check_resume(resume, run_dir)
+        as_session_creator(session_creator)
         if session_creator is not None and session_config is not None:
             raise ConfigError(
                 "session_creator and session_config exclude each other. Give the config to the session creator."
@@ -267,7 +303,13 @@ class Trainer:
         with self._resources:
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             self._resume = resume
-            self._start_from = open_run(self, run_dir, resume, describe, self._resources)
+            description = {
+                **self.describe(callbacks, monitors),
+                "session_init": described(session_init),
+                "session_config": described(session_config),
+                **{name: described(value) for name, value in (describe or {}).items()},
+            }
+            self._start_from = open_run(self, run_dir, resume, description, self._resources)
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,
@@ -282,6 +324,7 @@ class Trainer:
         callbacks: Sequence[Any] | None = (),
         extra_callbacks: Sequence[Any] | None = None,
         monitors: Sequence[Any] | None = None,
+        extra_monitors: Sequence[Any] = (),
         run_dir: str | os.PathLike[str] | None = None,
         resume: str = "never",
         **options: Any,
@@ -290,9 +333,11 @@ class Trainer:
 
         Args:
             callbacks: called before the extra ones.
-            extra_callbacks: by default `MovingAverageSummary`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`,
-                and what plugins add by ``tpk_default_callbacks``.
+            extra_callbacks: by default `MovingAverageSummary`, `EpochMeans`, `LearningRateMonitor`,
+                `ThroughputTracker`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`, and what plugins add by
+                ``tpk_default_callbacks``.
             monitors: by default `TFEventWriter`, `JSONWriter` and `ScalarPrinter`.
+            extra_monitors: further ones, besides these.
             run_dir: by default ``runs/<script>/<timestamp>``.
             resume: as in `train`; it needs a `run_dir`.
             options: the other arguments of `train`.
@@ -300,7 +345,7 @@ class Trainer:
         check_resume(resume, run_dir)
         self.train(
             callbacks=[*(callbacks or ()), *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
-            monitors=DEFAULT_MONITORS if monitors is None else monitors,
+            monitors=[*(DEFAULT_MONITORS if monitors is None else monitors), *extra_monitors],
             run_dir=default_run_dir() if run_dir is None else run_dir,
             resume=resume,
             **options,
@@ -335,7 +380,7 @@ class Trainer:
         *,
         callbacks: Sequence[Any] | None = (),
         monitors: Sequence[Any] | None = (),
-        session_creator: SessionCreator | None = None,
+        session_creator: Any = None,
         session_init: Any = None,
     ) -> None:
         """Do all that comes before the loop: `setup_callbacks`, which resolves what has a name, and `initialize`.
@@ -343,7 +388,7 @@ class Trainer:
         Args:
             callbacks: as for `train`.
             monitors: as for `train`.
-            session_creator: where the session comes from; by default a new one, as the strategy wants it.
+            session_creator: as for `train`; by default a new one, as the strategy wants it.
             session_init: as for `train`.
         """
         self.setup_callbacks(callbacks, monitors)
@@ -375,6 +420,7 @@ class Trainer:
             [catalog.resolve("monitor", monitor) for monitor in monitors or ()],
         )
 
+    @explaining_missing_init()
     def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
         """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
 
@@ -401,8 +447,12 @@ class Trainer:
         with self.graph.as_default():
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
+            check_train_ops(self)
             # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
             last: list[Callback] = [self.checkpoints]
+            # In all processes alike: also where only the chief runs those that follow a statistic.
+            if followers := statistic_followers(given):
+                last.append(StatisticCheck(followers))
             if self._start_from is not None:
                 self._resumption = Resumption(self._start_from)
                 last.insert(0, self._resumption)
@@ -411,11 +461,11 @@ class Trainer:
             warn_of_stateful_random_ops(self.train_ops)
             log_model_overview(self.graph)
 
-    def initialize(self, session_creator: SessionCreator | None = None, session_init: Any = None) -> None:
+    def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
         """Finalize the graph, create the session, and give variables their values.
 
         Args:
-            session_creator: where the session comes from; by default a new one, as the strategy wants it.
+            session_creator: as for `train`; by default a new one, as the strategy wants it.
             session_init: as for `train`.
 
         Raises:
@@ -449,7 +499,10 @@ class Trainer:
             self._resumption.begin(self)
         elif self._resume == "auto":
             self.monitors.start_over()
+        elif self._resume == "keep" and self.run_dir is not None:
+            set_checkpoints_aside(self.run_dir, self.global_step)
 
+    @explaining_missing_init()
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
         """Run the loop, and release what the training holds, however it ends.
 
@@ -470,8 +523,10 @@ class Trainer:
         self._has_trained = True
         self._set_counts(*counts)
         logger.info("%s", describe_epoch(self))
+        start = None if self._start_from is None else Path(self._start_from.prefix)
         with self._resources, self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
-            run_loop(self)
+            with outcome_logged(self, start):
+                run_loop(self)
             self.strategy.process_group.barrier("the end of the training")
 
     def stop(self) -> None:
@@ -553,13 +608,20 @@ class Trainer:
         if self._resumption is None:
             self.progress.epoch_num = starting_epoch - 1
 
-    def _adapted(self, creator: SessionCreator | None) -> SessionCreator:
+    def _adapted(self, given: Any) -> SessionCreator:
         """Return what creates the session, with a config and on a target as the strategy wants them."""
-        creator = creator or NewSessionCreator()
+        creator = as_session_creator(given)
         if type(creator) is NewSessionCreator and not creator.target:
             return self.strategy.session_creator(self.strategy.session_config(creator.config))
-        if isinstance(creator, NewSessionCreator):
-            creator.config = self.strategy.session_config(creator.config)
+        if isinstance(creator, NewSessionCreator | TensorFlowSessionCreator) and creator.config is not None:
+            creator.config = config = self.strategy.session_config(creator.config)
+            own = self.strategy.session_creator(config)
+            if creator is not given and not isinstance(own, NewSessionCreator):
+                raise ConfigError(
+                    f"session_creator={given!r}: {type(self.strategy).__name__} creates the session itself, "
+                    "on TensorFlow's server of this process. Give session_config=<ConfigProto>, and "
+                    "session_init=<checkpoint>."
+                )
         return creator
 
     def _claim(self) -> None:

@@ -24,7 +24,8 @@ GATES_KEY = "TPK_NON_FINITE_GATES"
 """The collection of the optimizers that skip updates. Each has a variable `skipped_in_a_row`."""
 
 _MAX_REPORTED = 10
-_ADDING = ("AssignAddVariableOp", "AssignSubVariableOp")
+_ADDING = ("AssignAddVariableOp", "AssignSubVariableOp", "AssignAdd", "AssignSub")
+_ASSIGNING = ("AssignVariableOp", "Assign")
 
 
 def all_finite(tensors: Sequence[Any]) -> Any:
@@ -106,15 +107,17 @@ def skip_non_finite(update_ops: Iterable[Any]) -> None:
     """
     for update in update_ops:
         op = getattr(update, "op", update)
-        if op.type not in (*_ADDING, "AssignVariableOp") or not op.inputs[1].dtype.is_floating:
+        if op.type not in (*_ADDING, *_ASSIGNING) or not op.inputs[1].dtype.is_floating:
             logger.info("%s is no plain update of a variable, so it is not skipped when it is not finite", op.name)
             continue
-        resource, value = op.inputs[0], op.inputs[1]
+        variable, value = op.inputs[0], op.inputs[1]
         with tf.name_scope("skip_non_finite"), tf.device(op.device):
             if op.type in _ADDING:
                 unchanged = tf.zeros_like(value)
+            elif variable.dtype == tf.resource:
+                unchanged = tf.raw_ops.ReadVariableOp(resource=variable, dtype=value.dtype)
             else:
-                unchanged = tf.raw_ops.ReadVariableOp(resource=resource, dtype=value.dtype)
+                unchanged = tf.identity(variable)
             # There is no public way; what `tf.contrib.graph_editor` did is left to this.
             op._update_input(1, tf.where(tf.reduce_all(tf.math.is_finite(value)), value, unchanged))
 

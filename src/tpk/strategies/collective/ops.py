@@ -158,7 +158,7 @@ class Collectives:
         taken = tf.boolean_mask(all_values, is_real)
         taken = taken / self._world_size if self._average else taken
         return tf.IndexedSlices(
-            _from_wire(taken, slices.values.dtype, [-1, *slices.values.shape[1:]]),
+            _from_wire(taken, slices.values.dtype, [-1, *slices.values.shape[1:].as_list()]),
             tf.cast(tf.boolean_mask(all_indices, is_real), slices.indices.dtype),
             slices.dense_shape,
         )

@@ -14,7 +14,16 @@ nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugin
 
 ROOT = Path(__file__).parent
 OLDEST, NEWEST = "3.10", "3.13"
-TEST_TOOLS = ["pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "scikit-learn", "tensorboard"]
+TEST_TOOLS = [
+    "pytest>=8",
+    "pytest-timeout",
+    "pytest-xdist",
+    "hypothesis",
+    "psutil",
+    "scikit-learn",
+    "tensorboard",
+    "matplotlib",
+]
 LIBRARIES = ["attrs", "cloudpickle", "lazy-loader", "packaging", "tqdm"]
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.

@@ -229,15 +229,6 @@ def test_the_statistic_is_read_after_it_is_written_whatever_the_order():
     assert before == rates(Statistic(*values), setter(), max_epoch=5) == [1, 1, 1, 0.5, 0.5]
 
 
-def test_a_statistic_that_never_comes_is_warned_of_once(caplog):
-    setter = StatMonitorParamSetter("learning_rate", "eror", lambda rate: rate / 2, 0.1, 2)
-    with caplog.at_level(logging.WARNING, "tpk.callbacks"):
-        assert rates(Statistic(*range(6)), setter) == [1.0] * 6
-    (record,) = (record for record in caplog.records if record.name == "tpk.callbacks.hyper_params")
-    assert "there is no statistic 'eror' yet" in record.getMessage()
-    assert "error" in record.getMessage()
-
-
 def test_bad_thresholds_and_counts_are_errors():
     with pytest.raises(ConfigError, match="threshold must not be negative"):
         StatMonitorParamSetter("learning_rate", "error", lambda rate: rate, -0.1, 2)

@@ -351,3 +351,37 @@ def test_variables_that_share_their_initial_value_are_told_apart():
         sess.run(v1.global_variables_initializer())
         DictRestore({"a": [1, 2], "b": [3, 4]}).run(sess)
         assert value(sess, "a").tolist() == [1, 2] and value(sess, "b").tolist() == [3, 4]
+
+
+def test_where_no_name_fits_it_is_a_warning_on_request(make_sess, save, tmp_path, caplog):
+    prefix = save("other", a=np.float32([1, 2]))
+    np.savez(tmp_path / "other.npz", a=np.float32([1, 2]))
+    inits = [
+        DictRestore({"a": [1, 2]}, must_match=False),
+        NpzRestore(tmp_path / "other.npz", must_match=False),
+        SaverRestore(prefix, must_match=False),
+        SaverRestoreRelaxed(prefix, must_match=False),
+        SmartInit(prefix, must_match=False),
+        SmartInit([{"a": [1, 2]}, tmp_path / "other.npz"], ignore_mismatch=True, must_match=False),
+    ]
+    for init in inits:
+        sess = make_sess(b=([2], tf.float32))
+        caplog.clear()
+        init.run(sess)
+        (warning, *_) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert warning.startswith("no variable of the graph is in")
+        assert value(sess, "b").tolist() == [0, 0]
+        init.run(make_sess(a=([2], tf.float32)))
+
+
+def test_one_of_several_that_need_not_fit_keeps_nothing_from_the_others(make_sess):
+    sess = make_sess(b=([2], tf.float32))
+    ChainInit([DictRestore({"a": [1, 2]}, must_match=False), {"b": [3, 4]}]).run(sess)
+    assert value(sess, "b").tolist() == [3, 4]
+    with pytest.raises(CheckpointError, match="must_match=False"):
+        ChainInit([{"a": [1, 2]}, {"b": [3, 4]}]).run(sess)
+
+
+def test_what_need_not_fit_still_has_to_have_the_right_shape(make_sess):
+    with pytest.raises(CheckpointError, match="has shape"):
+        DictRestore({"b": [1, 2, 3]}, must_match=False).run(make_sess(b=([2], tf.float32)))

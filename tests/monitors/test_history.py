@@ -2,20 +2,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
 
+import numpy as np
 import pytest
 
+import tpk
 from tpk.checkpoint.encoding import decode, encode
-from tpk.errors import TpkError
-from tpk.monitors.history import ScalarHistory, UnknownScalarError
+from tpk.errors import TpkError, UnknownScalarError
+from tpk.monitors.history import History
 
 
 @pytest.fixture
 def history():
-    history = ScalarHistory()
-    history.add("cost", 10, 0.5)
-    history.add("error", 10, 1)
-    history.add("cost", 20, math.inf)
+    history = History()
+    history.add("cost", 1, 10, 0.5)
+    history.add("error", 1, 10, 1)
+    history.add("cost", 2, 20, math.inf)
     return history
 
 
@@ -26,6 +30,48 @@ def test_every_value_is_kept_with_its_step(history):
     assert history.latest("error") == 1.0
 
 
+def test_it_is_a_mapping_of_names_to_arrays(history):
+    assert list(history) == ["cost", "error"] and len(history) == 2 and "cost" in history and "loss" not in history
+    assert history["cost"].tolist() == [0.5, math.inf] and history["cost"].dtype == np.float64
+    assert history.steps("cost").tolist() == [10, 20]
+    assert history.epochs("cost").tolist() == [1, 2]
+    assert {name: values.tolist() for name, values in history.items()} == {"cost": [0.5, math.inf], "error": [1.0]}
+    assert history.get("loss") is None
+    assert history == history != History()
+    assert repr(history) == "History(cost: 2 values, error: 1 values)"
+
+
+def test_what_it_returns_is_the_callers_own(history):
+    history["cost"][:] = 0
+    assert history["cost"].tolist() == [0.5, math.inf]
+
+
+def test_columns_have_a_row_for_each_step(history):
+    history.add("global_step", 2, 15, 7)
+    columns = history.columns()
+    assert list(columns) == ["epoch_num", "global_step", "cost", "error", "scalar/global_step"]
+    assert columns["epoch_num"].tolist() == [1, 2, 2]
+    assert columns["global_step"].tolist() == [10, 15, 20]
+    np.testing.assert_array_equal(columns["cost"], [0.5, np.nan, np.inf])
+    np.testing.assert_array_equal(columns["error"], [1, np.nan, np.nan])
+    assert history.columns("error")["global_step"].tolist() == [10]
+    assert [column.size for column in History().columns().values()] == [0, 0]
+
+
+def test_of_several_values_in_one_step_a_column_has_the_last(history):
+    history.add("error", 1, 10, 2)
+    assert history.columns("error")["error"].tolist() == [2.0]
+
+
+def test_the_best_is_the_first_of_the_least_or_the_greatest(history):
+    history.add("cost", 3, 30, math.nan)
+    history.add("cost", 4, 40, 0.5)
+    assert history.best("cost") == (0.5, 1, 10)
+    assert history.best("cost", reverse=True) == (math.inf, 2, 20)
+    history.add("nothing", 1, 10, math.nan)
+    assert history.best("nothing") is None
+
+
 def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones(history):
     with pytest.raises(UnknownScalarError) as caught:
         history.latest("eror")
@@ -33,14 +79,45 @@ def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones(history):
     assert isinstance(caught.value, TpkError)
     message = "no scalar 'eror' was reported so far. Did you mean 'error'? Reported so far: cost, error."
     assert str(caught.value) == message
+    for ask in (history.__getitem__, history.steps, history.epochs, history.columns, history.plot, history.best):
+        with pytest.raises(UnknownScalarError, match=r"'eror'.*'error'"):
+            ask("eror")
     with pytest.raises(UnknownScalarError, match="Reported so far: none"):
-        ScalarHistory().of("cost")
+        History().of("cost")
 
 
 def test_it_survives_a_restart_through_json(history):
-    history.add("cost", 30, 0.1)
-    resumed = ScalarHistory()
+    history.add("cost", 3, 30, 0.1)
+    resumed = History()
     resumed.load_state_dict(decode(json.loads(json.dumps(encode(history.state_dict()), allow_nan=False))))
-    resumed.add("cost", 40, 0.05)
+    resumed.add("cost", 4, 40, 0.05)
     assert resumed.of("cost") == [(10, 0.5), (20, math.inf), (30, 0.1), (40, 0.05)]
+    assert resumed.epochs("cost").tolist() == [1, 2, 3, 4]
     assert resumed.of("error") == [(10, 1.0)]
+
+
+def test_a_notebook_shows_a_table(history, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    history.add("<b>", 2, 20, math.nan)
+    shown = history._repr_html_()
+    rows = re.findall(r"<tr>(.*?)</tr>", shown)
+    assert re.findall(r"<td>(.*?)</td>", rows[1]) == ["cost", "2", "inf", "0.5", "1", "inf", "2"]
+    assert re.findall(r"<td>(.*?)</td>", rows[3]) == ["&lt;b&gt;", "1", "nan", "", "", "", ""]
+    assert "<img" not in shown
+
+
+def test_plots_without_matplotlib_are_an_error_that_says_what_to_install(history, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(tpk.PluginImportError, match="pip install matplotlib"):
+        history.plot()
+
+
+def test_it_plots_each_scalar(history):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    axes = history.plot()
+    assert [plot.get_title() for plot in axes] == ["cost", "error"]
+    assert axes[0].lines[0].get_xydata().tolist() == [[10, 0.5], [20, math.inf]]
+    matplotlib.pyplot.close(axes[0].figure)
+    assert "data:image/png;base64," in history._repr_html_()
+    assert not matplotlib.pyplot.get_fignums()

@@ -8,8 +8,8 @@ import tensorflow as tf
 from registered import RegisteredMonitors
 
 from tpk.checkpoint.encoding import decode, encode
-from tpk.errors import StopTraining
-from tpk.monitors import Monitor, ReportedValueError, UnknownScalarError
+from tpk.errors import StopTraining, UnknownScalarError
+from tpk.monitors import Monitor, ReportedValueError
 from tpk.plugin import Callback
 from tpk.plugin.implementations import implementations_of
 

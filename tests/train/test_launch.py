@@ -95,16 +95,54 @@ def test_a_run_leaves_its_files(tmp_path, caplog):
     assert [line["global_step"] for line in lines] == [5, 10, 15, 20]
     assert lines[-1]["cost"] < lines[0]["cost"]
     description = json.loads((run_dir / "config.json").read_text())
-    assert (description["trainer"], description["seed"], description["steps_per_epoch"]) == ("SimpleTrainer", 1, 5)
-    assert (description["strategy"], description["precision"], description["xla"]) == (
-        "SingleStrategy",
-        "float32",
-        False,
-    )
+    assert (description["seed"], description["steps_per_epoch"], description["max_epoch"]) == (1, 5, 4)
+    assert description["trainer"] == {"name": "SimpleTrainer", "options": {"precision": "float32", "xla": False}}
+    assert description["strategy"]["name"] == "SingleStrategy"
+    assert (description["precision"], description["xla"]) == ("float32", False)
     assert f"run_dir: {run_dir}" in (run_dir / "log.txt").read_text()
     assert f"run_dir: {run_dir}" in caplog.messages
     assert tf.train.latest_checkpoint(str(run_dir)) == str(run_dir / "model-20")
     assert list(run_dir.glob("events.out.tfevents.*"))
+
+
+def test_it_returns_the_trainer_which_has_the_statistics(tmp_path):
+    trainer = tpk.launch_train_with_config(config(tmp_path, callbacks=["ModelSaver"]))
+    assert isinstance(trainer, tpk.SimpleTrainer) and trainer.run_dir == tmp_path / "run"
+    assert trainer.history.epochs("cost").tolist() == [1, 2, 3, 4]
+    assert trainer.history.steps("cost").tolist() == [5, 10, 15, 20]
+    assert trainer.history["cost"][-1] == trainer.monitors.get_latest("cost") < trainer.history["cost"][0]
+    resumed = tpk.launch_train_with_config(config(tmp_path, callbacks=["ModelSaver"], max_epoch=5, resume="must"))
+    assert resumed.history["cost"][:4].tolist() == trainer.history["cost"].tolist()
+    assert resumed.history.epochs("cost").tolist() == [1, 2, 3, 4, 5]
+    finished = tpk.launch_train_with_config(config(tmp_path, callbacks=["ModelSaver"], max_epoch=5, resume="must"))
+    assert finished.history["cost"].tolist() == resumed.history["cost"].tolist()
+
+
+class Names(tpk.Monitor):
+    def before_train(self, trainer):
+        self.kinds = [type(monitor).__name__ for monitor in trainer.monitors.monitors]
+
+
+@pytest.mark.parametrize("given", [None, ["JSONWriter"]])
+def test_extra_monitors_come_besides_the_others(tmp_path, given):
+    kinds = given or ["TFEventWriter", "JSONWriter", "ScalarPrinter"]
+    monitor = Names()
+    tpk.launch_train_with_config(config(tmp_path, monitors=given, extra_monitors=[monitor], max_epoch=1))
+    assert monitor.kinds == [*kinds, "Names"]
+
+    monitor = Names()
+    trainer = tpk.SimpleTrainer()
+    model = Linear()
+    trainer.setup_graph(model.inputs(), tpk.FeedInput(data()), model.build_graph, model.get_optimizer)
+    trainer.train_with_defaults(
+        monitors=given, extra_monitors=[monitor], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path / "by hand"
+    )
+    assert monitor.kinds == [*kinds, "Names"]
+
+
+def test_extra_monitors_that_are_no_list(tmp_path):
+    with pytest.raises(tpk.ConfigError, match=r"extra_monitors='CSVWriter'.*expected a list"):
+        config(tmp_path, extra_monitors="CSVWriter")
 
 
 def test_a_checkpoint_gives_the_variables_of_another_run(tmp_path):

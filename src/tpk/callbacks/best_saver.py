@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tpk.callbacks.saver import directory_of
-from tpk.callbacks.statistic import Statistic
+from tpk.callbacks.statistic import Statistic, StatisticFollower
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.series import check_on_failure
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
@@ -34,12 +34,13 @@ class _Saved:
     name: str
 
 
-class MinSaver(Callback):
+class MinSaver(StatisticFollower, Callback):
     """Saves the variables when a statistic is less than it ever was, or is among the least.
 
     The files are called ``min-<statistic>-<global step>``; the best is what
     ``tf.train.latest_checkpoint(directory, "checkpoint-min-<statistic>")`` returns. They hold variables only: to resume
-    a training, have a `ModelSaver` besides. A value that is NaN is never the best, and of equal ones the first is.
+    a training, have a `ModelSaver` besides. A value that is NaN is never the best, and of equal ones the first is. A
+    statistic that nobody reports is an error after the first epoch, see `tpk.callbacks.statistic.StatisticCheck`.
 
     Args:
         monitor_stat: a statistic that the monitors know, such as ``"validation_error"``.
@@ -51,6 +52,7 @@ class MinSaver(Callback):
     Raises:
         ConfigError: if an option has a value that it cannot have; and, when the training starts, if there is no
             directory.
+        UnknownScalarError: in the training, if nobody reports the statistic.
 
     Example:
         ```python
@@ -75,7 +77,7 @@ class MinSaver(Callback):
     ) -> None:
         if keep < 1:
             raise ConfigError(f"{type(self).__name__}(keep={keep}): expected at least 1.")
-        self._statistic = Statistic(monitor_stat, type(self).__name__)
+        self.statistic = Statistic(monitor_stat, reverse=self._sign < 0)
         self._keep = keep
         self._prefix = filename or f"{self._word}-{monitor_stat}"
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
@@ -100,6 +102,11 @@ class MinSaver(Callback):
         return [(saved.value, self._directory.path / saved.name) for saved in self._best]
 
     @property
+    def best_checkpoint(self) -> Path | None:
+        """Where the best model is; None before there is one."""
+        return self.best[0][1] if self._best else None
+
+    @property
     def state_key(self) -> str:
         """What tells it from other savers when a training is resumed."""
         return self._prefix if self._checkpoint_dir is None else str(self._checkpoint_dir / self._prefix)
@@ -114,7 +121,7 @@ class MinSaver(Callback):
     @hookimpl(trylast=True)
     def trigger(self) -> None:
         """Save if there is a new value and it is among the best, after all that may write the statistic."""
-        value = self._statistic.take_new(self.trainer.monitors)
+        value = self.statistic.take_new(self.trainer.monitors)
         if value is None or math.isnan(value):
             return
         if len(self._best) == self._keep and not self._is_better(value, self._best[-1].value):
@@ -130,11 +137,11 @@ class MinSaver(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the list of the best, and how much of the statistic has been looked at."""
-        return {"best": [[saved.value, saved.name] for saved in self._best], "statistic": self._statistic.state_dict()}
+        return {"best": [[saved.value, saved.name] for saved in self._best], "statistic": self.statistic.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back the list of the best; later files are removed, and those that are gone are left out."""
-        self._statistic.load_state_dict(state["statistic"])
+        self.statistic.load_state_dict(state["statistic"])
         known = self._directory.names()
         best = [_Saved(float(value), str(name)) for value, name in state["best"]]
         # An attempt that was killed may have removed a file for a better one that this attempt has yet to find.
@@ -154,7 +161,7 @@ class MinSaver(Callback):
         ranked = [*others[:position], _Saved(value, name), *others[position:]]
         self._best, gone = ranked[: self._keep], ranked[self._keep :]
         self._point([saved.name for saved in gone])
-        logger.info("saved %s: %s is %.5g", name, self._statistic.name, value)
+        logger.info("saved %s: %s is %.5g", name, self.statistic.name, value)
 
     def _point(self, gone: Sequence[str]) -> None:
         self._directory.point_to([saved.name for saved in reversed(self._best)], gone)

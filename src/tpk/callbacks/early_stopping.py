@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tpk.callbacks.statistic import Statistic
+from tpk.callbacks.statistic import Statistic, StatisticFollower
 from tpk.errors import ConfigError, StopTraining
 from tpk.plugin import Callback, hookimpl
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
-class EarlyStopping(Callback):
+class EarlyStopping(StatisticFollower, Callback):
     """Ends the training when a statistic has not become better for some time.
 
     The training ends in good order once the epoch is over: all other callbacks do their part of it. A training that
-    it has ended is over for good: resumed, it ends at once.
+    it has ended is over for good: resumed, it ends at once. A statistic that nobody reports is an error after the first
+    epoch, see `tpk.callbacks.statistic.StatisticCheck`.
 
     Args:
         monitor_stat: a statistic that the monitors know, such as ``"validation_error"``.
@@ -28,6 +29,7 @@ class EarlyStopping(Callback):
 
     Raises:
         ConfigError: if `patience` is not positive or `min_delta` negative.
+        UnknownScalarError: in the training, if nobody reports the statistic.
 
     Example:
         ```python
@@ -43,7 +45,7 @@ class EarlyStopping(Callback):
             raise ConfigError(f"EarlyStopping(patience={patience}): expected at least 1.")
         if min_delta < 0:
             raise ConfigError(f"EarlyStopping(min_delta={min_delta}): must not be negative; use reverse=True instead.")
-        self._statistic = Statistic(monitor_stat, type(self).__name__)
+        self.statistic = Statistic(monitor_stat, reverse)
         self._patience = patience
         self._min_delta = min_delta
         self._sign = -1.0 if reverse else 1.0
@@ -54,7 +56,7 @@ class EarlyStopping(Callback):
     @property
     def state_key(self) -> str:
         """What tells it from others of its kind when a training is resumed."""
-        return self._statistic.name
+        return self.statistic.name
 
     def before_epoch(self, trainer: TrainerProtocol) -> None:
         """End the training again, if it had been ended when the checkpoint was taken."""
@@ -65,9 +67,9 @@ class EarlyStopping(Callback):
     def trigger(self) -> None:
         """Look at the statistic, after all that may write it."""
         trainer = self.trainer
-        value = self._statistic.take_new(trainer.monitors) if trainer.is_chief else None
+        value = self.statistic.take_new(trainer.monitors) if trainer.is_chief else None
         # Only the chief has all statistics, but all processes have to end together.
-        value = trainer.strategy.process_group.broadcast_object(f"the statistic {self._statistic.name!r}", value)
+        value = trainer.strategy.process_group.broadcast_object(f"the statistic {self.statistic.name!r}", value)
         if value is None:
             return
         if self._is_better(value):
@@ -76,7 +78,7 @@ class EarlyStopping(Callback):
         self._waited += 1
         if self._waited >= self._patience:
             best = "never a number" if self._best is None else f"{self._best:.5g} at best"
-            self._reason = f"{self._statistic.name} was {best}, and not better in its last {self._waited} values"
+            self._reason = f"{self.statistic.name} was {best}, and not better in its last {self._waited} values"
             trainer.request_stop(self._reason)
 
     def state_dict(self) -> dict[str, Any]:
@@ -85,13 +87,13 @@ class EarlyStopping(Callback):
             "best": self._best,
             "waited": self._waited,
             "reason": self._reason,
-            "statistic": self._statistic.state_dict(),
+            "statistic": self.statistic.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned."""
         self._best, self._waited, self._reason = state["best"], state["waited"], state["reason"]
-        self._statistic.load_state_dict(state["statistic"])
+        self.statistic.load_state_dict(state["statistic"])
 
     def _is_better(self, value: float) -> bool:
         if math.isnan(value):

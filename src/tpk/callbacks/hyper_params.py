@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.callbacks.statistic import Statistic, StatisticFollower
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.variables import by_name
 from tpk.plugin import Callback, hookimpl
+from tpk.plugin.options import RecordsOptions
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class HyperParam(abc.ABC):
+class HyperParam(RecordsOptions, abc.ABC):
     """A number that influences the training and can be changed while it runs."""
 
-    def setup_graph(self) -> None:  # noqa: B027 - not every kind has something to add
+    def setup_graph(self) -> None:
         """Add to the default graph what setting the value needs."""
 
     @abc.abstractmethod
@@ -361,11 +363,13 @@ class HyperParamSetterWithFunc(HyperParamSetter):
         return self._func(self.last_epoch, self.param.get_value())
 
 
-class StatMonitorParamSetter(HyperParamSetter):
+class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
     """Changes a hyperparameter when a statistic has not improved enough of late.
 
     That is when, of the last ``last_k + 1`` values of the statistic, none is less than the first of them by
     more than `threshold`; or greater, if `reverse`. After a change it waits for `last_k` epochs.
+
+    A statistic that nobody reports is an error after the first epoch, see `tpk.callbacks.statistic.StatisticCheck`.
 
     Args:
         param: a `HyperParam`, or the name of a variable.
@@ -377,6 +381,7 @@ class StatMonitorParamSetter(HyperParamSetter):
 
     Raises:
         ConfigError: if `threshold` is negative or `last_k` not positive.
+        UnknownScalarError: in the training, if nobody reports the statistic.
 
     Example:
         A tenth of the learning rate when the validation error has not fallen by 0.002 in five epochs:
@@ -400,18 +405,17 @@ class StatMonitorParamSetter(HyperParamSetter):
             raise ConfigError(f"threshold must not be negative, but is {threshold!r}; use reverse=True instead.")
         if last_k < 1:
             raise ConfigError(f"last_k must be at least 1, but is {last_k!r}.")
-        self._stat_name = stat_name
+        self.statistic = Statistic(stat_name, reverse)
         self._value_func = value_func
         self._threshold = threshold
         self._last_k = last_k
         self._sign = -1 if reverse else 1
         self._epoch_of_last_change = 0
-        self._warned = False
 
     @property
     def state_key(self) -> str:
         """What tells it from other setters of its class when a training is resumed."""
-        return f"{self.param.readable_name}, {self._stat_name}"
+        return f"{self.param.readable_name}, {self.statistic.name}"
 
     @hookimpl(trylast=True)
     def trigger(self) -> None:
@@ -428,16 +432,15 @@ class StatMonitorParamSetter(HyperParamSetter):
 
     def _find_value(self) -> float | None:
         monitors = self.trainer.monitors
-        if self._stat_name not in monitors.names:
-            self._warn_of_missing_stat(monitors.names)
+        if self.statistic.name not in monitors.names:
             return None
-        recent = [self._sign * value for _, value in monitors.get_history(self._stat_name)][-self._last_k - 1 :]
+        recent = [self._sign * value for _, value in monitors.get_history(self.statistic.name)][-self._last_k - 1 :]
         if len(recent) <= self._last_k or self.last_epoch - self._epoch_of_last_change < self._last_k:
             return None
         if min(recent) < recent[0] - self._threshold:
             return None
         self._epoch_of_last_change = self.last_epoch
-        logger.info("%s has not improved enough: %s", self._stat_name, [self._sign * value for value in recent])
+        logger.info("%s has not improved enough: %s", self.statistic.name, [self._sign * value for value in recent])
         return self._value_func(self.param.get_value())
 
     def state_dict(self) -> dict[str, Any]:
@@ -448,18 +451,6 @@ class StatMonitorParamSetter(HyperParamSetter):
         """Take back the value and when it was changed last."""
         super().load_state_dict(state)
         self._epoch_of_last_change = state["epoch_of_last_change"]
-
-    def _warn_of_missing_stat(self, names: Sequence[str]) -> None:
-        # Before the first epoch no statistic is there, and one that is written every few epochs may be
-        # missing later.
-        if not self._warned and self.last_epoch > self._last_k:
-            self._warned = True
-            logger.warning(
-                "there is no statistic %r yet, so %s stays as it is; there are: %s",
-                self._stat_name,
-                self.param.readable_name,
-                ", ".join(sorted(names)) or "none",
-            )
 
 
 def _check_schedule(schedule: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:

@@ -57,6 +57,11 @@ class ProxyCallback(Callback):
     """The callback that it stands for, once that is known."""
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether the callback has yet to have its turn for the first time, so that it may still report something."""
+        return False
+
+    @property
     def trainer(self) -> TrainerProtocol:
         """The trainer, which is that of the callback."""
         return self.cb.trainer

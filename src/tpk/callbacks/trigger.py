@@ -13,7 +13,8 @@ from tpk.callbacks.proxy import ProxyCallback, innermost
 from tpk.errors import ConfigError, HookError
 from tpk.plugin import HOOK_NAMES, Callback
 
-_GATED_HOOKS = ("before_epoch", "before_run", "after_run", "trigger_step", "after_epoch", "trigger_epoch")
+_REPORTING_HOOKS = ("after_run", "trigger_step", "after_epoch", "trigger_epoch")
+_GATED_HOOKS = ("before_epoch", "before_run", *_REPORTING_HOOKS)
 
 Implementation = Callable[..., Any]
 
@@ -124,7 +125,7 @@ class _Triggering:
     def _after_step(self) -> None:
         is_due = False
         if self._when.steps is not None:
-            # A step may run the session more than once, so `global_step` may jump over a multiple.
+            # A trainer may count several steps at once, so `global_step` may jump over a multiple.
             period = self._callback.global_step // self._when.steps
             is_due, self._period_of_steps = period != self._period_of_steps, period
         if self._when.minutes is not None and not is_due:
@@ -177,6 +178,17 @@ class PeriodicTrigger(ProxyCallback):
     ) -> None:
         super().__init__(callback)
         self._when = Every(steps=every_k_steps, epochs=every_k_epochs, before_train=before_train)
+        self._is_awaited = True
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the callback has not been triggered yet."""
+        return self._is_awaited
+
+    def trigger(self) -> None:
+        """Trigger the callback."""
+        self._is_awaited = False
+        super().trigger()
 
     def check_callback(self, callback: Callback) -> None:
         """See to it that there is something to trigger.
@@ -188,7 +200,7 @@ class PeriodicTrigger(ProxyCallback):
 
     def hook_implementations(self) -> dict[str, Implementation]:
         """Return the hooks of the callback, with `trigger` called at the chosen times only."""
-        return self._when.hooks(self.cb, self.cb.hook_implementations())
+        return self._when.hooks(self, self.cb.hook_implementations())
 
 
 class EnableCallbackIf(ProxyCallback):
@@ -214,30 +226,41 @@ class EnableCallbackIf(ProxyCallback):
         super().__init__(callback)
         self._predicate = predicate
         self._enabled_in_run = False
+        self._awaited: set[str] = set()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether one of the hooks in which the callback may report something has never been enabled yet."""
+        return bool(self._awaited)
 
     def trigger(self) -> None:
         """Trigger the callback if it is enabled."""
         if self._predicate(self):
+            self._awaited.discard("trigger_epoch")
             self.cb.trigger()
 
     def hook_implementations(self) -> dict[str, Implementation]:
         """Return the hooks of the callback, those of epochs and steps under the condition."""
         hooks = self.cb.hook_implementations()
         before_run, after_run = hooks.get("before_run"), hooks.get("after_run")
+        self._awaited = {name for name in _REPORTING_HOOKS if name in hooks}
         for name in _GATED_HOOKS:
             if name in hooks:
-                hooks[name] = self._gate(hooks[name])
+                hooks[name] = self._gate(name, hooks[name])
         if after_run is not None:
             hooks["before_run"] = self._gate_before_run(before_run)
             hooks["after_run"] = self._gate_after_run(after_run)
         return hooks
 
-    def _gate(self, implementation: Implementation) -> Implementation:
+    def _gate(self, name: str, implementation: Implementation) -> Implementation:
         _check_plain(self.cb, implementation)
 
         @wraps(implementation)
         def gated(*arguments: Any) -> Any:
-            return implementation(*arguments) if self._predicate(self) else None
+            if not self._predicate(self):
+                return None
+            self._awaited.discard(name)
+            return implementation(*arguments)
 
         return gated
 
@@ -260,6 +283,7 @@ class EnableCallbackIf(ProxyCallback):
         @wraps(implementation)
         def gated(*arguments: Any) -> None:
             if self._enabled_in_run:
+                self._awaited.discard("after_run")
                 implementation(*arguments)
 
         return gated

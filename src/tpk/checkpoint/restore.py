@@ -42,6 +42,7 @@ def match(
     prefix: str | None = None,
     ignore: Collection[str] = (),
     ignore_mismatch: bool = False,
+    must_match: bool = True,
 ) -> Match:
     """Match `values` by name with the variables of `graph`.
 
@@ -52,6 +53,7 @@ def match(
         ignore: names that are left out on purpose, as in the graph or as stored.
         ignore_mismatch: a value of another shape is reshaped if it has as many elements as the variable, and left
             out otherwise; else it is a problem.
+        must_match: whether it is a problem if no name of a variable is in `values`; otherwise it is warned of.
 
     Returns:
         The match, which may have problems.
@@ -91,7 +93,11 @@ def match(
         for stored in sorted(unused.values())
     ]
     if not used:
-        problems.append(_nothing_matches(values.source, [target.name for target in targets], unused))
+        nothing = _nothing_matches(values.source, [target.name for target in targets], unused)
+        if must_match:
+            problems.append(nothing)
+        else:
+            logger.warning("%s", nothing)
     return Match(values, fits, rows, problems)
 
 
@@ -155,7 +161,9 @@ def _nothing_matches(source: str, names: Sequence[str], unused: Mapping[str, str
         for tail in (name.split("/", depth)[-1] for depth in range(1, name.count("/") + 1))
         if tail in stored
     }
-    remedy = "Rename them in a dictionary and give that as session_init."
+    remedy = (
+        "Rename them in a dictionary and give that as session_init; or say that nothing need fit: must_match=False."
+    )
     if len(prefixes) == 1:
         remedy = f"They fit with prefix={prefixes.pop()!r}."
     return (

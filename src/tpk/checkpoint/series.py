@@ -94,6 +94,11 @@ class CheckpointSeries:
             self._settle(under_way.result)
         return self._last_path
 
+    @property
+    def last_path(self) -> Path | None:
+        """The path of the latest checkpoint that is on disk, of those of this object; None before there is one."""
+        return self._last_path
+
     def close(self) -> None:
         """Wait as `wait` does, and let go of threads and sessions."""
         try:

@@ -13,12 +13,13 @@ from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 from tpk.checkpoint.restore import Match, match, restore_matches
 from tpk.checkpoint.stored_values import DictValues, NpzReader, StoredValues
 from tpk.errors import CheckpointError
+from tpk.plugin.options import RecordsOptions
 
 if TYPE_CHECKING:
     from tpk.tower.keras.model import KerasModel
 
 
-class SessionInit(abc.ABC):
+class SessionInit(RecordsOptions, abc.ABC):
     """Gives variables of a new session their values; what it does not name keeps its initial value."""
 
     @abc.abstractmethod
@@ -39,16 +40,24 @@ class RestoreByName(SessionInit):
         ignore: names that are left out, as in the graph or as stored, with or without ``:0``.
         ignore_mismatch: a value of another shape than its variable is reshaped if it has as many elements, and left
             out with a warning if not; otherwise it is an error.
+        must_match: whether it is an error if no name fits; otherwise the log warns of it, and all variables keep their
+            initial values.
     """
 
     def __init__(
-        self, *, prefix: str | None = None, ignore: Collection[str] = (), ignore_mismatch: bool = False
+        self,
+        *,
+        prefix: str | None = None,
+        ignore: Collection[str] = (),
+        ignore_mismatch: bool = False,
+        must_match: bool = True,
     ) -> None:
         if isinstance(ignore, str):
             raise CheckpointError(f"ignore={ignore!r}: expected a collection of names. Write ignore=[{ignore!r}].")
         self._prefix = prefix
         self._ignore = frozenset(ignore)
         self._ignore_mismatch = ignore_mismatch
+        self._must_match = must_match
 
     @abc.abstractmethod
     def open(self) -> AbstractContextManager[StoredValues]:
@@ -56,14 +65,21 @@ class RestoreByName(SessionInit):
 
     def match(self, graph: Any, values: StoredValues) -> Match:
         """Return which of `values` go to which variables of `graph`."""
-        return match(graph, values, prefix=self._prefix, ignore=self._ignore, ignore_mismatch=self._ignore_mismatch)
+        return match(
+            graph,
+            values,
+            prefix=self._prefix,
+            ignore=self._ignore,
+            ignore_mismatch=self._ignore_mismatch,
+            must_match=self._must_match,
+        )
 
     def run(self, sess: Any) -> None:
         """Assign the values.
 
         Raises:
-            CheckpointError: if no name fits, or shapes or dtypes do not (all of them are in the message), or a file
-                is damaged.
+            CheckpointError: if no name fits, unless none need fit; or shapes or dtypes do not (all of them are in the
+                message); or a file is damaged.
         """
         _run_together(sess, [self])
 
@@ -76,6 +92,7 @@ class DictRestore(RestoreByName):
         prefix: see `SaverRestore`.
         ignore: see `SaverRestore`.
         ignore_mismatch: reshape or leave out values of another shape, as `SaverRestoreRelaxed` does.
+        must_match: see `SaverRestore`.
 
     Raises:
         CheckpointError: a name is not a string, or is there twice.
@@ -93,8 +110,9 @@ class DictRestore(RestoreByName):
         *,
         prefix: str | None = None,
         ignore: Collection[str] = (),
+        must_match: bool = True,
     ) -> None:
-        super().__init__(prefix=prefix, ignore=ignore, ignore_mismatch=ignore_mismatch)
+        super().__init__(prefix=prefix, ignore=ignore, ignore_mismatch=ignore_mismatch, must_match=must_match)
         self._values = DictValues(values)
 
     def open(self) -> AbstractContextManager[StoredValues]:
@@ -110,6 +128,7 @@ class NpzRestore(RestoreByName):
         prefix: see `SaverRestore`.
         ignore: see `SaverRestore`.
         ignore_mismatch: reshape or leave out values of another shape, as `SaverRestoreRelaxed` does.
+        must_match: see `SaverRestore`.
 
     Raises:
         CheckpointError: if there is no such file, it is no ``.npz`` file, or damaged.
@@ -127,8 +146,9 @@ class NpzRestore(RestoreByName):
         *,
         prefix: str | None = None,
         ignore: Collection[str] = (),
+        must_match: bool = True,
     ) -> None:
-        super().__init__(prefix=prefix, ignore=ignore, ignore_mismatch=ignore_mismatch)
+        super().__init__(prefix=prefix, ignore=ignore, ignore_mismatch=ignore_mismatch, must_match=must_match)
         self._path = path
         # A wrong path is told now, and not when the graph has been built.
         with NpzReader(path):
@@ -149,6 +169,8 @@ class SaverRestore(RestoreByName):
         prefix: each name in the checkpoint stands for the variable ``<prefix>/<name>``; what the graph has outside
             of that scope keeps its initial value.
         ignore: names that are left out, as in the graph or as in the checkpoint, with or without ``:0``.
+        must_match: whether it is an error if no name fits; with False the log warns of it, and all variables keep their
+            initial values, as for a script that tries a checkpoint which may be one of another model.
 
     Raises:
         CheckpointError: if there is no checkpoint.
@@ -159,8 +181,15 @@ class SaverRestore(RestoreByName):
         ```
     """
 
-    def __init__(self, path: str | os.PathLike[str], prefix: str | None = None, ignore: Collection[str] = ()) -> None:
-        super().__init__(prefix=prefix, ignore=ignore)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        prefix: str | None = None,
+        ignore: Collection[str] = (),
+        *,
+        must_match: bool = True,
+    ) -> None:
+        super().__init__(prefix=prefix, ignore=ignore, must_match=must_match)
         self._checkpoint = find_checkpoint(path)
 
     def open(self) -> AbstractContextManager[StoredValues]:
@@ -178,8 +207,15 @@ class SaverRestoreRelaxed(SaverRestore):
     warning. The arguments are those of `SaverRestore`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], prefix: str | None = None, ignore: Collection[str] = ()) -> None:
-        super().__init__(path, prefix, ignore)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        prefix: str | None = None,
+        ignore: Collection[str] = (),
+        *,
+        must_match: bool = True,
+    ) -> None:
+        super().__init__(path, prefix, ignore, must_match=must_match)
         self._ignore_mismatch = True
 
 
@@ -190,6 +226,7 @@ class KerasRestore(RestoreByName):
         model: the model, which the tower function calls.
         path: a file ``….keras`` or ``….weights.h5``.
         ignore: names of variables that are left out, such as ``model/dense/kernel``.
+        must_match: see `SaverRestore`.
 
     Raises:
         CheckpointError: if there is no such file.
@@ -200,8 +237,15 @@ class KerasRestore(RestoreByName):
         ```
     """
 
-    def __init__(self, model: KerasModel, path: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> None:
-        super().__init__(ignore=ignore)
+    def __init__(
+        self,
+        model: KerasModel,
+        path: str | os.PathLike[str],
+        *,
+        ignore: Collection[str] = (),
+        must_match: bool = True,
+    ) -> None:
+        super().__init__(ignore=ignore, must_match=must_match)
         self._model = model
         self._path = os.fspath(path)
         if not os.path.isfile(self._path):
@@ -264,6 +308,7 @@ class SmartInit(ChainInit):
             arrays, a `SessionInit`, a list of those, or None or ``""`` for nothing.
         ignore_mismatch: a value of another shape than its variable is reshaped if it has as many elements, and left
             out with a warning if not; otherwise it is an error. It does not change a `SessionInit` in `obj`.
+        must_match: whether it is an error if no name fits, see `SaverRestore`. It does not change a `SessionInit`.
 
     Raises:
         CheckpointError: if `obj` is none of these, or does not exist.
@@ -274,20 +319,22 @@ class SmartInit(ChainInit):
         ```
     """
 
-    def __init__(self, obj: Any, *, ignore_mismatch: bool = False) -> None:
+    def __init__(self, obj: Any, *, ignore_mismatch: bool = False, must_match: bool = True) -> None:
         if isinstance(obj, list | tuple):
-            super().__init__(SmartInit(each, ignore_mismatch=ignore_mismatch) for each in obj)
+            super().__init__(SmartInit(each, ignore_mismatch=ignore_mismatch, must_match=must_match) for each in obj)
         else:
-            super().__init__([None if isinstance(obj, str) and not obj else as_session_init(obj, ignore_mismatch)])
+            given = None if isinstance(obj, str) and not obj else obj
+            super().__init__([as_session_init(given, ignore_mismatch, must_match)])
 
 
-def as_session_init(value: Any, ignore_mismatch: bool = False) -> SessionInit | None:
+def as_session_init(value: Any, ignore_mismatch: bool = False, must_match: bool = True) -> SessionInit | None:
     """Return the `SessionInit` that `value` means.
 
     Args:
         value: a `SessionInit`, a path of a checkpoint or of an ``.npz`` file, a mapping of names to arrays, a list of
             those (see `ChainInit`), or None.
         ignore_mismatch: make do with values of another shape, see `SmartInit`.
+        must_match: whether it is an error if no name fits, see `SaverRestore`.
 
     Raises:
         CheckpointError: if it is none of these.
@@ -295,11 +342,11 @@ def as_session_init(value: Any, ignore_mismatch: bool = False) -> SessionInit | 
     if value is None or isinstance(value, SessionInit):
         return value
     if isinstance(value, Mapping):
-        return DictRestore(value, ignore_mismatch)
+        return DictRestore(value, ignore_mismatch, must_match=must_match)
     if isinstance(value, str | os.PathLike):
         if os.fspath(value).endswith(".npz"):
-            return NpzRestore(value, ignore_mismatch)
-        return SaverRestoreRelaxed(value) if ignore_mismatch else SaverRestore(value)
+            return NpzRestore(value, ignore_mismatch, must_match=must_match)
+        return (SaverRestoreRelaxed if ignore_mismatch else SaverRestore)(value, must_match=must_match)
     if isinstance(value, list | tuple):
         return ChainInit(value)
     raise CheckpointError(

@@ -16,11 +16,12 @@ import numpy as np
 
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
+from tpk.plugin.options import RecordsOptions
 
 ProxyT = TypeVar("ProxyT", bound="ProxyDataFlow")
 
 
-class DataFlow(ABC):
+class DataFlow(RecordsOptions, ABC):
     """Base of the dataflows: an iterable of datapoints that can be iterated again and again.
 
     Deriving from it is a convenience; every iterable of datapoints is a dataflow. A subclass that knows how
@@ -51,7 +52,7 @@ class DataFlow(ABC):
     def __iter__(self) -> Iterator[Any]:
         """Start a pass: deliver the datapoints from the first one on."""
 
-    def reset_state(self) -> None:  # noqa: B027 - most have nothing to make ready
+    def reset_state(self) -> None:
         """Make ready to be iterated in this process: open files, connect.
 
         Whoever consumes a flow calls it once, in the process that iterates, before the first iteration.
@@ -456,6 +457,24 @@ def flow_length(flow: Iterable[Any]) -> int | None:
         return len(flow)  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):
         return None
+
+
+def why_empty(flow: Iterable[Any]) -> str:
+    """Return why a flow that has delivered nothing has no datapoint: the flow at fault, and what to do about it."""
+    kind, sources = type(flow).__name__, flow.sources if isinstance(flow, DataFlow) else ()
+    empty = [source for source in sources if flow_length(source) == 0]
+    if empty:
+        return why_empty(empty[0])
+    batch_size = getattr(flow, "batch_size", None)
+    if batch_size is not None and sources:
+        count = flow_length(sources[0])
+        return (
+            f"{kind} makes no batch of {batch_size} from {'too few' if count is None else count} datapoints. Lower "
+            "batch_size, or give it remainder=True"
+        )
+    if isinstance(flow, Share):
+        return f"there are fewer datapoints than processes or workers ({flow.count}), and none is left for this one"
+    return f"the dataflow {kind} has no datapoint"
 
 
 def check_iterable(flow: object, owner: str) -> None:

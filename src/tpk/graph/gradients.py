@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -23,8 +23,7 @@ def check_cost(cost: Any) -> Any:
     """
     if not isinstance(cost, tf.Tensor):
         raise TowerError(
-            f"the tower function must return the cost, a scalar tensor; it returned {cost!r}. "
-            "Return it from build_graph."
+            f"the tower function must return the cost, a scalar tensor; it returned {cost!r}. {_remedy(cost)}"
         )
     if cost.shape.rank != 0:
         raise TowerError(
@@ -35,6 +34,14 @@ def check_cost(cost: Any) -> Any:
     return cost
 
 
+def _remedy(cost: Any) -> str:
+    if cost is None:
+        return "Let it end with `return cost`."
+    if isinstance(cost, list | tuple | Mapping):
+        return "Return the cost alone; give other tensors names, by which the tower finds them, or summaries."
+    return "Return a tensor that depends on the variables."
+
+
 def check_optimizer(optimizer: Any) -> Any:
     """Return `optimizer` after checking that it is one for graph mode.
 
@@ -42,9 +49,13 @@ def check_optimizer(optimizer: Any) -> Any:
         ConfigError: if it is something else, such as a Keras optimizer.
     """
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        kind = optimizer if isinstance(optimizer, type) else type(optimizer)
+        remedy = "return tf.compat.v1.train.AdamOptimizer(1e-3)"
+        if kind is optimizer and issubclass(optimizer, tf.compat.v1.train.Optimizer):
+            remedy = f"return tf.compat.v1.train.{kind.__name__}(learning_rate), an instance"
         raise ConfigError(
             f"the optimizer is {optimizer!r}, a {type(optimizer).__module__}.{type(optimizer).__name__}; expected a "
-            "tf.compat.v1.train.Optimizer, such as tf.compat.v1.train.AdamOptimizer(1e-3)."
+            f"tf.compat.v1.train.Optimizer. Write, for example, {remedy}."
         )
     return optimizer
 

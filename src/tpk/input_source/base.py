@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from tpk.dataflow.base import flow_length, seed_dataflow
+from tpk.dataflow.base import flow_length, seed_dataflow, why_empty
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
 from tpk.graph.signature import check_signature
@@ -16,9 +16,10 @@ from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
 from tpk.input_source.meter import InputMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
+from tpk.plugin.options import RecordsOptions
 
 
-class InputSource(ABC):
+class InputSource(RecordsOptions, ABC):
     """Something that gives a graph the tensors of one datapoint for each tower in each step.
 
     In the order in which it is called:
@@ -118,7 +119,7 @@ class InputSource(ABC):
             "and the strategy shard_data=False."
         )
 
-    def seed(self, seed: int) -> None:  # noqa: B027 - most have no randomness
+    def seed(self, seed: int) -> None:
         """Let the randomness of the data start from `seed`, where the user has chosen nothing else.
 
         Args:
@@ -162,7 +163,7 @@ class InputSource(ABC):
         """
         return self.state_after(self.consumed - ahead)
 
-    def interrupt(self) -> None:  # noqa: B027 - where nobody waits in the graph
+    def interrupt(self) -> None:
         """Let whoever waits in the graph for a datapoint fail, because the training is over."""
 
     def make_meter(self) -> InputMeter | None:
@@ -189,7 +190,7 @@ class InputSource(ABC):
     def _get_input_tensors(self) -> list[Any]:
         """Do what `get_input_tensors` promises, after `setup`."""
 
-    def _reset_state(self) -> None:  # noqa: B027 - tensors come anew in each step
+    def _reset_state(self) -> None:
         """Do what `reset_state` promises, if the data has a beginning."""
 
 
@@ -207,6 +208,7 @@ class FlowInput(InputSource):
 
     def __init__(self, flow: Iterable[Any], infinite: bool, warn_after: float) -> None:
         self._stream = DatapointStream(flow, infinite=infinite, owner=type(self).__name__)
+        self._stream.may_be_empty = False
         self._warn_after = check_warn_after(warn_after, type(self).__name__)
 
     @property
@@ -221,7 +223,7 @@ class FlowInput(InputSource):
 
     def end_after_each_pass(self) -> bool:
         """Do not start the flow again when it is exhausted."""
-        self._stream.infinite = False
+        self._stream.infinite, self._stream.may_be_empty = False, True
         return True
 
     @property
@@ -342,6 +344,25 @@ class Startable(Protocol):
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return why the data failed, if `error` is how a step noticed."""
+
+
+def check_has_data(source: InputSource) -> None:
+    """Check that a source has data to train on, if it knows its size.
+
+    Raises:
+        InputError: it has none; the message says why.
+    """
+    if source.size != 0:
+        return
+    position = source.position
+    flow = () if position is None else position.flow
+    while isinstance(source, ProxyInput):
+        source = source.source
+    reason = why_empty(flow)
+    batch_size = getattr(source, "batch_size", None)
+    if batch_size is not None and flow_length(flow):
+        reason = f"it makes no batch of {batch_size} from {flow_length(flow)} datapoints. Lower batch_size"
+    raise InputError(f"{type(source).__name__}: there is no data: {reason}.")
 
 
 def is_error_source(op_names: Collection[str], error: BaseException) -> bool:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tpk.checkpoint.encoding import state_keys
 from tpk.errors import StopTraining
 from tpk.monitors.base import Monitor, report_methods_of
-from tpk.monitors.history import ScalarHistory
+from tpk.monitors.history import History
 from tpk.monitors.summary_protos import (
     histogram_summary,
     image_summary,
@@ -41,6 +41,7 @@ class Monitors:
 
     Attributes:
         monitors: the monitors that are reported to.
+        history: what was reported; see `tpk.History`.
         muted: while it is true, what is reported is dropped. A training that is resumed sets up callbacks that have
             reported it before.
         trainer: the trainer that reports.
@@ -63,7 +64,7 @@ class Monitors:
         self._keyed = dict(zip(state_keys(self.monitors), self.monitors, strict=True))
         # The states of monitors that a resumed run does without; another resume may have them again.
         self._unused_states: dict[str, Any] = {}
-        self._history = ScalarHistory()
+        self.history = History()
         self._clock = clock
         self.muted = False
 
@@ -82,7 +83,7 @@ class Monitors:
         number = as_scalar(name, value)
         if self.muted:
             return
-        self._history.add(name, self.trainer.global_step, number)
+        self.history.add(name, self.trainer.epoch_num, self.trainer.global_step, number)
         self._hand_on("process_scalar", name, number)
         self._hand_on_summary(scalar_summary, name, number)
 
@@ -146,7 +147,7 @@ class Monitors:
         if self.muted:
             return
         for name, number in scalars_in(named):
-            self._history.add(name, self.trainer.global_step, number)
+            self.history.add(name, self.trainer.epoch_num, self.trainer.global_step, number)
             self._hand_on("process_scalar", name, number)
         self._hand_on("process_summary", named)
 
@@ -178,7 +179,7 @@ class Monitors:
     @property
     def names(self) -> list[str]:
         """The scalars reported so far."""
-        return self._history.names
+        return self.history.names
 
     def get_latest(self, name: str) -> float:
         """Return the last value of the scalar `name`.
@@ -186,7 +187,7 @@ class Monitors:
         Raises:
             UnknownScalarError: if it was never reported.
         """
-        return self._history.latest(name)
+        return self.history.latest(name)
 
     def get_history(self, name: str) -> list[tuple[int, float]]:
         """Return the global steps and values of the scalar `name`, oldest first.
@@ -194,7 +195,7 @@ class Monitors:
         Raises:
             UnknownScalarError: if it was never reported.
         """
-        return self._history.of(name)
+        return self.history.of(name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the history and the states of the monitors; those that have none are flushed.
@@ -206,13 +207,13 @@ class Monitors:
                 monitor.isolation.call("flush")
         states = {key: monitor.isolation.call("state_dict") for key, monitor in self._keyed.items()}
         return {
-            "history": self._history.state_dict(),
+            "history": self.history.state_dict(),
             "monitors": {**self._unused_states, **{key: state for key, state in states.items() if state != {}}},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned, before `before_train`; what does not match is logged."""
-        self._history.load_state_dict(state["history"])
+        self.history.load_state_dict(state["history"])
         states = state["monitors"]
         for key, monitor in self._keyed.items():
             if key not in states:

@@ -27,8 +27,9 @@ class TFEventWriter(Monitor):
     """Writes everything to an event file, which TensorBoard shows: ``tensorboard --logdir runs``.
 
     A run that was killed and resumed goes on in the same curves, in a file of its own. What the killed run reported
-    after the checkpoint is cut off, and a TensorBoard that is running already is told to drop it. What cannot be
-    written, because the disk is full, is tried again.
+    after the checkpoint is cut off, and a TensorBoard that is running already is told to drop it. Of a run that begins
+    in a folder with event files of another one, TensorBoard shows both. What cannot be written, because the disk is
+    full, is tried again.
 
     Args:
         logdir: the folder of the event file; None means the `run_dir` of the trainer.
@@ -59,6 +60,7 @@ class TFEventWriter(Monitor):
         self._clock = clock
         self._files: EventFiles
         self._graph_is_written = False
+        self._is_resumed = False
 
     @property
     def state_key(self) -> str:
@@ -86,12 +88,14 @@ class TFEventWriter(Monitor):
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Write the graph, which is final by now, and at which step the session starts."""
+        drops_later_steps = self._is_resumed or not self._files.paths()
         if self._save_graph and not self._graph_is_written:
             self._graph_is_written = True
             self._add(Event(graph_def=trainer.graph.as_graph_def(add_shapes=True).SerializeToString()))
-        # TensorBoard drops what it has of the step of a start and of all later steps. The current step itself
-        # was reported by the run that saved it.
-        self._add(Event(step=self.global_step + 1, session_log=SessionLog(status=SessionLog.START)))
+        # TensorBoard drops what it has of the step of a start and of all later steps: what an attempt at this run has
+        # reported, but not what is there of another run. The current step itself was reported by the run that saved it.
+        if drops_later_steps:
+            self._add(Event(step=self.global_step + 1, session_log=SessionLog(status=SessionLog.START)))
 
     def process_summary(self, summary: Any) -> None:
         """Write a summary, at the current step."""
@@ -120,6 +124,7 @@ class TFEventWriter(Monitor):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back the events that were written after the checkpoint."""
         self._graph_is_written = state["graph_is_written"]
+        self._is_resumed = True
         for path in self._files.paths():
             size = state["sizes"].get(path.name, 0)
             if path.stat().st_size > size:

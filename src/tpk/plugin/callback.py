@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tpk.plugin.options import RecordsOptions
 from tpk.plugin.spec import HOOK_NAMES
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
-class Callback:
+class Callback(RecordsOptions):
     """Something that happens besides the training itself: saving, reporting, evaluating, stopping.
 
     Override the hooks you need; no decorator is needed. An override may leave out the arguments that it does

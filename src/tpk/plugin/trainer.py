@@ -74,6 +74,10 @@ class MonitorsProtocol(Protocol):
 
     muted: bool
 
+    @property
+    def history(self) -> Any:
+        """The statistics so far, a `tpk.History`."""
+
     def state_dict(self) -> dict[str, Any]:
         """Return the history and the states of the monitors."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError, SessionError
+from tpk.plugin.options import RecordsOptions
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ def default_session_config() -> Any:
     return config
 
 
-class SessionCreator(abc.ABC):
+class SessionCreator(RecordsOptions, abc.ABC):
     """Creates the session of a trainer, or hands over one that exists."""
 
     @abc.abstractmethod

@@ -115,6 +115,14 @@ class Checkpoints(Callback):
         found = map(newest_complete, dict.fromkeys(directories if run_dir is None else [run_dir, *directories]))
         return next(filter(None, found), None)
 
+    @property
+    def last_path(self) -> Path | None:
+        """The path of the latest checkpoint that this training has written; None before there is one."""
+        own = [] if self._own_series is None else [self._own_series]
+        series = [*own, *(saver.series for saver in self._savers)]
+        written = [(each.directory.step_of(each.last_path.name), each.last_path) for each in series if each.last_path]
+        return max(written, default=(0, None))[1]
+
     def restore_variables(self, checkpoint: Checkpoint) -> None:
         """Give all variables but the global step the values of a checkpoint, in the middle of the training.
 

@@ -11,13 +11,12 @@ from tpk.strategies.base import NullStrategy
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
     from tpk.plugin.trainer import TrainerProtocol
-    from tpk.train.tower_trainer import TowerTrainer
 
 
 _TIMES = " \u00d7 "
 
 
-def steps_of_one_pass(trainer: TowerTrainer) -> int:
+def steps_of_one_pass(trainer: TrainerProtocol) -> int:
     """Return how many steps make one pass over the data: each takes a datapoint for each tower of each process.
 
     What is left over after the last step that all towers can make begins the next epoch. It is the same number in all
@@ -46,7 +45,7 @@ def describe_epoch(trainer: TrainerProtocol) -> str:
         factors.append(f"{strategy.world_size} processes")
     data = ""
     if source is not None:
-        batch, datapoints = _batch_of(source)
+        batch, datapoints = batch_of(source)
         if batch:
             factors.append(f"batch {batch}")
         data = _describe_passes(trainer, source.size, datapoints)
@@ -67,7 +66,7 @@ def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int
     return f": {passes} over {about}{_count((datapoints or size) * world_size, 'datapoint')}"
 
 
-def _batch_of(source: InputSource) -> tuple[int | None, int | None]:
+def batch_of(source: InputSource) -> tuple[int | None, int | None]:
     """Return the batch size of the data, if something makes batches of it, and of how many datapoints."""
     stage: Any = source
     while stage is not None:

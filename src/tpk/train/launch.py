@@ -10,20 +10,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.errors import ConfigError, PluginError, UnknownPluginError
+from tpk.errors import ConfigError, PluginError, UnknownPluginError, explaining_missing_init
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
 from tpk.input_source.base import InputSource
+from tpk.plugin.builtins import not_installed
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
 from tpk.train.config import TrainConfig
 from tpk.train.epoch import steps_of_one_pass
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import DEFAULT_MONITORS, Trainer
-from tpk.train.training_state import describe
 
 
-def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> None:
-    """Train as `config` says.
+@explaining_missing_init()
+def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> TowerTrainer:
+    """Train as `config` says, and return the trainer.
 
     Everything that has a name is resolved before the first op is built, and before any other process is met.
 
@@ -33,25 +34,34 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
             (input signature, input source, a function that returns the cost, one that returns the optimizer), such as
             any `SingleCostTrainer`.
 
+    Returns:
+        The trainer, which has trained: its `history` holds the statistics, its `run_dir` is where the checkpoints are.
+
     Raises:
         ConfigError: if something in the config is missing or contradictory, or the trainer needs something else.
         PluginError: if something that it names cannot be used.
 
     Example:
         ```python
-        tpk.launch_train_with_config(config, "SimpleTrainer")
+        trainer = tpk.launch_train_with_config(config, "SimpleTrainer")
+        trainer.history.plot("cost")
         tpk.launch_train_with_config(config, tpk.use("single", devices=["/cpu:0"]))
         ```
     """
+    if not isinstance(config, TrainConfig):
+        raise ConfigError(
+            f"launch_train_with_config got a {type(config).__name__} in place of a tpk.TrainConfig. Write "
+            "tpk.launch_train_with_config(tpk.TrainConfig(model=..., dataflow=...), 'SimpleTrainer')."
+        )
     runner = _check_can_run(make_trainer(trainer))
     runner.hooks.autoload()
     runner.hooks.hook.tpk_configure(config=config)
     extra = runner.default_callbacks(config) if config.extra_callbacks is None else config.extra_callbacks
     monitors = DEFAULT_MONITORS if config.monitors is None else config.monitors
-    callbacks, monitors = runner.resolve_plugins([*config.callbacks, *extra], monitors)
+    callbacks, monitors = runner.resolve_plugins([*config.callbacks, *extra], [*monitors, *config.extra_monitors])
     runner.join()
     if runner.serves_others:
-        return
+        return runner
     with runner.leaving_if_it_fails():
         # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
         dataflow = () if config.dataflow is None else config.dataflow
@@ -60,6 +70,7 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
             _seed_everything(config.seed, runner, source)
         with deterministic_ops() if config.deterministic else nullcontext():
             _train(config, runner, source, callbacks, monitors)
+    return runner
 
 
 def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
@@ -148,7 +159,7 @@ def _train(
         max_epoch=config.max_epoch,
         run_dir=config.run_dir,
         resume=config.resume,
-        describe={**describe(runner), **config.describe(), "steps_per_epoch": steps},
+        describe={**config.describe(), "steps_per_epoch": steps},
     )
 
 
@@ -178,6 +189,8 @@ def _names_strategy(name: str) -> bool:
     trainers = {entry.name for entry in known if entry.kind == "trainer"}
     strategies = {entry.name for entry in known if entry.kind == "strategy"}
     if name not in trainers | strategies:
+        if advice := not_installed(name):
+            raise UnknownPluginError(advice)
         raise UnknownPluginError(
             f"no trainer or strategy is called {name!r}. Trainers: {', '.join(sorted(trainers))}. "
             f"Strategies: {', '.join(sorted(strategies))}."

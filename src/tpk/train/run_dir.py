@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,20 +21,23 @@ from tpk.checkpoint.durable_files import open_no_link, replace_file
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.errors import CheckpointError, ConfigError
 from tpk.train.run_lock import run_lock
-from tpk.train.training_state import check_state, describe
+from tpk.train.training_state import check_state
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
-RESUME = ("auto", "must", "never")
+RESUME = ("auto", "must", "never", "keep")
 """The values of the option `resume`."""
 
 _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 _TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
 _TERMINAL_FORMAT_OF_WARNINGS = logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
 _CONFIG_NAME = "config.json"
+_OF_A_CHECKPOINT = re.compile(
+    r"state-(?P<state>\d+)\.json|[\w.+-]+-(?P<step>\d+)(\.\d+)?\.(index|meta|data-\d+-of-\d+)"
+)
 _TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", _CONFIG_NAME)
 
 
@@ -66,7 +71,7 @@ def open_run(
     trainer: TrainerProtocol,
     path: str | os.PathLike[str] | None,
     resume: str,
-    config: Mapping[str, Any] | None,
+    config: Mapping[str, Any],
     resources: ExitStack,
 ) -> Checkpoint | None:
     """Open the directory of a run and its log, if this process is the chief; return the checkpoint to go on from.
@@ -74,8 +79,8 @@ def open_run(
     Args:
         trainer: whose `run_dir` is set.
         path: where; None for nowhere.
-        resume: ``"auto"``, ``"must"`` or ``"never"``.
-        config: plain data for ``config.json``; by default what the trainer and its strategy are.
+        resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``.
+        config: plain data for ``config.json``.
         resources: what all is closed with.
 
     Returns:
@@ -90,11 +95,13 @@ def open_run(
     resources.enter_context(run_log(trainer.run_dir, logging.INFO if trainer.is_chief else logging.WARNING))
     if trainer.run_dir is not None:
         logger.info("run_dir: %s", trainer.run_dir)
-    start = None if resume == "never" else _find_common_start(trainer, resume, path)
+    start = _find_common_start(trainer, resume, path) if resume in ("auto", "must") else None
     if trainer.run_dir is not None:
         if resume == "auto" and start is None:
             logger.info("no complete checkpoint is there; starting afresh")
-        write_config(trainer.run_dir, config or describe(trainer))
+        if resume == "keep":
+            _set_config_aside(trainer.run_dir)
+        write_config(trainer.run_dir, config)
     return start
 
 
@@ -119,7 +126,8 @@ def _open_directory(directory: Path, resume: str, resources: ExitStack) -> Path:
     if held and resume == "never":
         raise ConfigError(
             f"run_dir {str(directory)!r} holds a run already ({', '.join(held)} is there). Name another directory, "
-            "remove this one, or go on with that run: resume='auto'."
+            "remove this one, go on with that run: resume='auto', or begin a new one beside what is there: "
+            "resume='keep'."
         )
     return directory
 
@@ -158,6 +166,52 @@ def _nothing_to_resume(path: str | os.PathLike[str]) -> CheckpointError:
     )
 
 
+def set_checkpoints_aside(directory: Path, step: int) -> None:
+    """Move checkpoints that are there into a folder ``kept-<n>`` beside, if they are of later steps than this one.
+
+    The training that begins at that step would mix them up with its own: overwrite some, and be resumed from others.
+    Those of earlier steps stay, for a training that goes on from one of them. What was moved is complete where it is.
+
+    Args:
+        directory: the directory of the run.
+        step: the global step at which the training begins; if it is 0, all checkpoints are another training's.
+    """
+    later = sorted(
+        name
+        for name in os.listdir(directory)
+        if (match := _OF_A_CHECKPOINT.fullmatch(name)) and (int(match["state"] or match["step"]) > step or not step)
+    )
+    if not later:
+        return
+    folder = _free_name(directory, "kept")
+    folder.mkdir()
+    prefixes = {name.removesuffix(".index") for name in later if name.endswith(".index")}
+    pointers = [path.name for path in directory.glob("checkpoint*") if path.is_file() and _pointed_to(path) & prefixes]
+    # States first: what is moved in part never passes for complete.
+    for name in sorted(pointers) + sorted(later, key=lambda name: not name.startswith("state-")):
+        os.replace(directory / name, folder / name)
+    logger.info(
+        "resume='keep': this training begins at step %d; the checkpoints of later steps that were there are in %s",
+        step,
+        folder,
+    )
+
+
+def _pointed_to(pointer: Path) -> set[str]:
+    return {os.path.basename(path) for path in re.findall(r'_paths?: "(.*)"', pointer.read_text(errors="replace"))}
+
+
+def _set_config_aside(directory: Path) -> None:
+    path = directory / _CONFIG_NAME
+    if path.is_file() and not path.is_symlink():
+        path.rename(_free_name(directory, "config", ".json"))
+
+
+def _free_name(directory: Path, stem: str, suffix: str = "") -> Path:
+    candidates = (directory / f"{stem}-{number}{suffix}" for number in itertools.count(1))
+    return next(path for path in candidates if not os.path.lexists(path))
+
+
 def check_is_there(directory: Path) -> None:
     """See to it that the directory of a run that is under way was not removed, or moved away.
 
@@ -177,18 +231,28 @@ def check_is_there(directory: Path) -> None:
 
 
 def write_config(directory: Path, config: Mapping[str, Any]) -> None:
-    """Write ``config.json``: how the run was configured, with what is not plain data by its `repr`.
+    """Write ``config.json``: how the run was configured, as plain data.
 
     If the run was configured otherwise before, the differences are logged.
     """
     path = directory / _CONFIG_NAME
-    text = json.dumps(config, indent=2, default=repr, sort_keys=False)
-    before, now = _read_config(path), json.loads(text)
+    text = json.dumps(config, indent=2)
+    before, now = _leaves(_read_config(path)), _leaves(json.loads(text))
     for name in sorted({*before, *now}) if before else ():
-        # What has no better description than its address differs each time.
-        if before.get(name) != now.get(name) and " at 0x" not in f"{before.get(name)}{now.get(name)}":
+        if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
     replace_file(path, f"{text}\n".encode(), path.with_name(f".{_CONFIG_NAME}.new"))
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Return the plain values in a nested one by their paths, such as ``callbacks[0].options.max_to_keep``."""
+    if isinstance(value, dict):
+        parts = {f"{path}.{name}" if path else name: each for name, each in value.items()}
+    elif isinstance(value, list):
+        parts = {f"{path}[{index}]": each for index, each in enumerate(value)}
+    else:
+        return {path: value}
+    return {name: leaf for part, each in parts.items() for name, leaf in _leaves(each, part).items()}
 
 
 def _read_config(path: Path) -> dict[str, Any]:

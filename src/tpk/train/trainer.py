@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from tpk.callbacks.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError
+from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError, explaining_missing_init
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.overview import log_model_overview
 from tpk.graph.random import step_reads
 from tpk.graph.variables import assign_values
+from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hook_names import check_names
 from tpk.plugin.manager import HookManager
+from tpk.plugin.options import RecordsOptions, described
 from tpk.plugin.spec import HOOK_NAMES
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
@@ -33,12 +36,15 @@ from tpk.session.progress import Progress
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
+from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
+from tpk.train.description import describe_run
 from tpk.train.ending import signal_message
 from tpk.train.epoch import describe_epoch
 from tpk.train.loop import run_loop
+from tpk.train.outcome import outcome_logged
 from tpk.train.preemption import Preemption
 from tpk.train.resumption import Resumption
-from tpk.train.run_dir import check_resume, default_run_dir, open_run
+from tpk.train.run_dir import check_resume, default_run_dir, open_run, set_checkpoints_aside
 
 if TYPE_CHECKING:
     import os
@@ -55,7 +61,7 @@ DEFAULT_CALLBACKS = ("MovingAverageSummary", "ProgressBar", "MergeAllSummaries",
 DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 
 
-class Trainer:
+class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     """Trains anything that runs in a loop.
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
@@ -127,6 +133,7 @@ class Trainer:
         self.stop_reason = "a hook asked for the end of the training"
         self.preemption = Preemption(lambda: self.hooked_sess.request_stop())
         self._global_step_lags = False
+        self._has_warned_of_raw_step = False
         self._resources = ExitStack()
 
     # What a subclass overrides.
@@ -148,7 +155,8 @@ class Trainer:
         """
         if self.train_op is None:
             raise TrainerStateError(
-                f"{type(self).__name__} has no train_op. Set self.train_op before train(), or override run_step()."
+                f"{type(self).__name__} has no train_op. Before train(), set self.train_op, made under "
+                "`with self.graph.as_default():`; or override run_step()."
             )
         self.hooked_sess.run(self.train_op)
 
@@ -164,6 +172,19 @@ class Trainer:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {}
 
+    def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
+        """Return what the run is, as plain data for ``config.json``; called once before `setup`.
+
+        Args:
+            callbacks: those that were given to `train`, resolved.
+            monitors: the monitors, resolved.
+        """
+        epochs = {
+            "starting_epoch": self.starting_epoch,
+            "max_epoch": None if self.max_epoch == FOREVER else self.max_epoch,
+        }
+        return {**describe_run(self, [*self._callbacks, *callbacks], monitors), **epochs}
+
     @cached_property
     def strategy(self) -> Strategy:
         """How a step is replicated over devices and processes; without towers, it is not."""
@@ -178,6 +199,11 @@ class Trainer:
     def checkpoints(self) -> Checkpoints:
         """Takes checkpoints when all callbacks have done their part; see `tpk.train.checkpoints`."""
         return Checkpoints(self) if self.strategy.world_size == 1 else AgreedCheckpoints(self)
+
+    @property
+    def history(self) -> History:
+        """The statistics that were reported so far, also after the training: values, epochs, steps; plots."""
+        return self.monitors.history
 
     # How far the training is.
 
@@ -217,8 +243,8 @@ class Trainer:
     def train(
         self,
         *,
-        callbacks: Sequence[Any] = (),
-        monitors: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
+        monitors: Sequence[Any] | None = (),
         session_creator: Any = None,
         session_config: Any = None,
         session_init: Any = None,
@@ -232,7 +258,7 @@ class Trainer:
         """Train, with no callbacks and monitors but these.
 
         Args:
-            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`.
+            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
             monitors: what takes the statistics, named in the same ways.
             session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
                 `tf.compat.v1.train.ChiefSessionCreator`; by default a new one.
@@ -244,9 +270,10 @@ class Trainer:
             max_epoch: the number of the last epoch.
             run_dir: where the run keeps its files; it is created. None: nowhere.
             resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
-                none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run. A training that
-                goes on takes nothing from `session_init` and `starting_epoch`.
-            describe: plain data that is written to ``config.json`` of `run_dir`.
+                none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
+                afresh beside what is there, see `TrainConfig`. A training that goes on takes nothing from
+                `session_init` and `starting_epoch`.
+            describe: what is written to ``config.json`` of `run_dir` besides what the trainer knows of the run.
 
         Raises:
             TrainerStateError: if this trainer has trained before.
@@ -268,7 +295,13 @@ class Trainer:
         with self._resources:
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             self._resume = resume
-            self._start_from = open_run(self, run_dir, resume, describe, self._resources)
+            description = {
+                **self.describe(callbacks, monitors),
+                "session_init": described(session_init),
+                "session_config": described(session_config),
+                **{name: described(value) for name, value in (describe or {}).items()},
+            }
+            self._start_from = open_run(self, run_dir, resume, description, self._resources)
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,
@@ -280,9 +313,10 @@ class Trainer:
     def train_with_defaults(
         self,
         *,
-        callbacks: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
         extra_callbacks: Sequence[Any] | None = None,
         monitors: Sequence[Any] | None = None,
+        extra_monitors: Sequence[Any] = (),
         run_dir: str | os.PathLike[str] | None = None,
         resume: str = "never",
         **options: Any,
@@ -294,14 +328,15 @@ class Trainer:
             extra_callbacks: by default `MovingAverageSummary`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`,
                 and what plugins add by ``tpk_default_callbacks``.
             monitors: by default `TFEventWriter`, `JSONWriter` and `ScalarPrinter`.
+            extra_monitors: further ones, besides these.
             run_dir: by default ``runs/<script>/<timestamp>``.
             resume: as in `train`; it needs a `run_dir`.
             options: the other arguments of `train`.
         """
         check_resume(resume, run_dir)
         self.train(
-            callbacks=[*callbacks, *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
-            monitors=DEFAULT_MONITORS if monitors is None else monitors,
+            callbacks=[*(callbacks or ()), *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
+            monitors=[*(DEFAULT_MONITORS if monitors is None else monitors), *extra_monitors],
             run_dir=default_run_dir() if run_dir is None else run_dir,
             resume=resume,
             **options,
@@ -334,8 +369,8 @@ class Trainer:
     def setup(
         self,
         *,
-        callbacks: Sequence[Any] = (),
-        monitors: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
+        monitors: Sequence[Any] | None = (),
         session_creator: Any = None,
         session_init: Any = None,
     ) -> None:
@@ -351,7 +386,7 @@ class Trainer:
         self.initialize(session_creator, session_init)
 
     def resolve_plugins(
-        self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()
+        self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
     ) -> tuple[list[Any], list[Any]]:
         """Turn what callbacks and monitors were named by into plugins, and load those that no script names.
 
@@ -372,11 +407,12 @@ class Trainer:
         catalog = get_catalog()
         self._callbacks = [catalog.resolve("callback", callback) for callback in self._callbacks]
         return (
-            [catalog.resolve("callback", callback) for callback in callbacks],
-            [catalog.resolve("monitor", monitor) for monitor in monitors],
+            [catalog.resolve("callback", callback) for callback in callbacks or ()],
+            [catalog.resolve("monitor", monitor) for monitor in monitors or ()],
         )
 
-    def setup_callbacks(self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()) -> None:
+    @explaining_missing_init()
+    def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
         """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
 
         Args:
@@ -402,8 +438,12 @@ class Trainer:
         with self.graph.as_default():
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
+            check_train_ops(self)
             # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
             last: list[Callback] = [self.checkpoints]
+            # In all processes alike: also where only the chief runs those that follow a statistic.
+            if followers := statistic_followers(given):
+                last.append(StatisticCheck(followers))
             if self._start_from is not None:
                 self._resumption = Resumption(self._start_from)
                 last.insert(0, self._resumption)
@@ -450,7 +490,10 @@ class Trainer:
             self._resumption.begin(self)
         elif self._resume == "auto":
             self.monitors.start_over()
+        elif self._resume == "keep" and self.run_dir is not None:
+            set_checkpoints_aside(self.run_dir, self.global_step)
 
+    @explaining_missing_init()
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
         """Run the loop, and release what the training holds, however it ends.
 
@@ -471,8 +514,10 @@ class Trainer:
         self._has_trained = True
         self._set_counts(*counts)
         logger.info("%s", describe_epoch(self))
+        start = None if self._start_from is None else Path(self._start_from.prefix)
         with self._resources, self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
-            run_loop(self)
+            with outcome_logged(self, start):
+                run_loop(self)
             self.strategy.process_group.barrier("the end of the training")
 
     def stop(self) -> None:
@@ -512,6 +557,19 @@ class Trainer:
         # Where there is no model, nobody reads it in the graph.
         if self._has_model:
             self.sync_global_step()
+            self._warn_of_raw_step()
+
+    def _warn_of_raw_step(self) -> None:
+        """Say once whose hooks a step has left out that ran no hooked session."""
+        names = {name for hook in ("before_run", "after_run") for name in self.step_hooks.names.get(hook, ())}
+        if names and not self._has_warned_of_raw_step:
+            self._has_warned_of_raw_step = True
+            logger.warning(
+                "step %d ran nothing by trainer.hooked_sess, so before_run and after_run of %s were not called. Where "
+                "run_step runs self.sess, write self.hooked_sess.",
+                self.progress.global_step,
+                ", ".join(sorted(names)),
+            )
 
     def drop_step(self) -> None:
         """Go back to before the step under way, in which the training ends; called by the loop."""

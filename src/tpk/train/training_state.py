@@ -17,7 +17,7 @@ from tpk.checkpoint.encoding import encode, state_keys
 from tpk.checkpoint.files import Checkpoint
 from tpk.errors import CheckpointError, add_note
 from tpk.monitors.base import Monitor
-from tpk.monitors.history import ScalarHistory
+from tpk.monitors.history import History
 from tpk.plugin import Callback
 from tpk.session.progress import Progress
 from tpk.strategies.base import NullStrategy
@@ -93,7 +93,7 @@ def check_state(checkpoint: Checkpoint) -> None:
         if min(state["progress"].values()) < 0:
             raise ValueError(f"negative progress {state['progress']}")
         _check_types(state["monitors"], {"history": dict, "monitors": dict})
-        ScalarHistory().load_state_dict(state["monitors"]["history"])
+        History().load_state_dict(state["monitors"]["history"])
         for own in (state, *state["others"]):
             _check_types(own, _OWN_PARTS)
             _check_types(own["input"] or {"source": "", "position": {}}, {"source": str, "position": object})
@@ -200,7 +200,7 @@ def restore_random_state(state: Mapping[str, Any] | None) -> None:
 
 
 def describe(trainer: TrainerProtocol) -> dict[str, Any]:
-    """Return what a trainer and its strategy are, as plain data for ``config.json``."""
+    """Return what of a trainer and its strategy must be the same in all processes, as plain data."""
     strategy = trainer.strategy
     described: dict[str, Any] = {"trainer": type(trainer).__name__}
     if not isinstance(strategy, NullStrategy):

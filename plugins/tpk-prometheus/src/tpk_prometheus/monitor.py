@@ -38,7 +38,7 @@ class PrometheusMonitor(tpk.Monitor):
 
     Example:
         ```python
-        tpk.TrainConfig(..., monitors=["ScalarPrinter", tpk.use("prometheus", port=9400)])
+        tpk.TrainConfig(..., extra_monitors=[tpk.use("prometheus", port=9400)])
         ```
     """
 

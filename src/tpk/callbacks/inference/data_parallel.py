@@ -15,11 +15,13 @@ from tpk.graph.devices import Devices, resolve_devices
 from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
+from tpk.plugin.spellings import also_spelled
 from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
 from tpk.tower.tower_func import TowerFunc
 
 
+@also_spelled({"gpus": "devices"})
 class DataParallelInferenceRunner(InferenceRunner):
     """An `InferenceRunner` with a tower on each of several devices, which evaluate different batches at the same time.
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpk.errors import ConfigError, InputError
+from tpk.plugin.options import RecordsOptions
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TowerTrainerProtocol
     from tpk.tower.handle import TowerHandle
 
 
-class Inferencer(abc.ABC):
+class Inferencer(RecordsOptions, abc.ABC):
     """Takes some tensors of each batch of an `InferenceRunner`, and reports statistics at the end of a pass.
 
     In a training of several processes each one evaluates a share of the data. At the end of a pass all of them get what

@@ -1,0 +1,90 @@
+"""Description of a run, for ``config.json``: what was trained, with what, and by which code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from tpk import __version__
+from tpk.input_source.base import InputCallback
+from tpk.plugin.options import described, options_of
+from tpk.strategies.base import NullStrategy
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
+
+_GIT_TIMEOUT = 2.0
+
+
+def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: Iterable[Any]) -> dict[str, Any]:
+    """Return what is known of a run before it starts, as plain data: each plugin has its name and its options.
+
+    Args:
+        trainer: the trainer.
+        callbacks: its callbacks, resolved; those of the input are a part of that.
+        monitors: its monitors, resolved.
+    """
+    strategy = trainer.strategy
+    run: dict[str, Any] = {"trainer": described(trainer)}
+    if not isinstance(strategy, NullStrategy):
+        options = {**options_of(strategy), **described(strategy.describe())}
+        run["strategy"] = {"name": type(strategy).__name__, "options": options}
+        run |= {"devices": list(strategy.devices), "num_replicas": strategy.num_replicas}
+    run |= {"world_size": strategy.world_size, **described(trainer.options)}
+    own = [each for each in callbacks if not isinstance(each, InputCallback)]
+    run |= {"callbacks": list(map(described, own)), "monitors": list(map(described, monitors))}
+    run |= {"steps_per_epoch": trainer.steps_per_epoch, "seed": trainer.graph.seed}
+    git = git_state(script_directory())
+    return {
+        **run,
+        "argv": list(sys.argv),
+        "versions": {
+            "tpk": __version__,
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "numpy": np.__version__,
+        },
+        **({} if git is None else {"git": git}),
+    }
+
+
+def script_directory() -> Path:
+    """Return the directory of the script that runs; in a notebook, the current one."""
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    return Path.cwd() if script is None else Path(script).resolve().parent
+
+
+def git_state(directory: Path) -> dict[str, Any] | None:
+    """Return the commit that is checked out around a directory, and whether files that Git knows differ from it.
+
+    Returns:
+        ``commit`` and ``is_dirty``; None where there is no repository, no commit, no Git, or no answer soon.
+    """
+    # One process that neither writes to the index nor starts the repository's own programs.
+    command = ["git", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    try:
+        answer = subprocess.run(
+            command,
+            cwd=directory,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_GIT_TIMEOUT,
+            check=True,
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = answer.splitlines()
+    commits = [line.rpartition(" ")[2] for line in lines if line.startswith("# branch.oid ")]
+    if not commits or not commits[0].isalnum():
+        return None
+    return {"commit": commits[0], "is_dirty": any(not line.startswith("#") for line in lines)}

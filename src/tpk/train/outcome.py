@@ -1,0 +1,104 @@
+"""Outcome of a training: the last lines of its log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpk.callbacks.statistic import StatisticFollower, statistic_followers
+from tpk.errors import Preempted
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
+
+logger = logging.getLogger(__name__)
+
+_COST = "cost"
+
+
+@contextmanager
+def outcome_logged(
+    trainer: TrainerProtocol, resumed_from: Path | None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """Within the context a training runs its loop; the chief logs how it went, if it ends in good order or by a signal.
+
+    That is: how many steps it took and how long; the best values of the statistics of which it is known
+    whether they should fall or grow, because a callback follows them, and of the cost; where the last and the best
+    checkpoint are. By what it ends before its last epoch, and how it fails, `tpk.train.ending` has told.
+
+    Args:
+        trainer: a trainer that is set up.
+        resumed_from: the checkpoint from which it goes on, if it does.
+        clock: returns the time in seconds.
+    """
+    started, first_step = clock(), trainer.global_step
+    try:
+        yield
+    except (KeyboardInterrupt, Preempted):
+        _log(trainer, clock() - started, first_step, resumed_from)
+        raise
+    _log(trainer, clock() - started, first_step, resumed_from)
+
+
+def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from: Path | None) -> None:
+    if not trainer.is_chief:
+        return
+    steps = trainer.global_step - first_step
+    if resumed_from is not None and not steps and trainer.failure is None:
+        logger.info("%s", _finished(trainer, resumed_from))
+    else:
+        reason = "" if trainer.ended_by or trainer.failure else f"max_epoch={trainer.max_epoch} is reached: "
+        rate = f", {steps / seconds:.3g} steps/s" if steps and seconds > 0 else ""
+        logger.info("%strained %d steps in %s%s", reason, steps, _duration(seconds), rate)
+    followers = statistic_followers(list(trainer.hooks.plugins.values()))
+    for line in (_best_values(trainer, followers), _checkpoints(trainer, followers, resumed_from)):
+        if line:
+            logger.info("%s", line)
+    for follower in followers:
+        name = follower.statistic.name
+        if steps and name not in trainer.monitors.history:
+            logger.warning(
+                "%s has never seen the statistic %r. %s",
+                type(follower).__name__,
+                name,
+                trainer.monitors.history.nearest(name),
+            )
+
+
+def _finished(trainer: TrainerProtocol, resumed_from: Path) -> str:
+    if trainer.ended_by is None:
+        reason = f"max_epoch={trainer.max_epoch} is reached"
+        remedy = f"give a max_epoch greater than {trainer.epoch_num}"
+    else:
+        reason, remedy = str(trainer.ended_by), "resume it without the callback that ends it"
+    return f"nothing to do: the run of {resumed_from} is finished, {reason}. To train longer, {remedy}."
+
+
+def _best_values(trainer: TrainerProtocol, followers: list[StatisticFollower]) -> str:
+    history = trainer.monitors.history
+    directions = {_COST: False} | {each.statistic.name: each.statistic.reverse for each in followers}
+    # What is followed is what matters most.
+    found = {name: history.best(name, reverse) for name, reverse in reversed(directions.items()) if name in history}
+    values = [
+        f"{name} {best[0]:.5g} in epoch {best[1]} (step {best[2]})" for name, best in found.items() if best is not None
+    ]
+    return f"best: {'; '.join(values)}" if values else ""
+
+
+def _checkpoints(trainer: TrainerProtocol, followers: list[StatisticFollower], resumed_from: Path | None) -> str:
+    # After a signal, what was saved has been told, along with the way to go on.
+    last = None if trainer.failure else trainer.checkpoints.last_path or resumed_from
+    known = [] if last is None else [f"the last is {last}"]
+    known += [
+        f"the best by {each.statistic.name} is {each.best_checkpoint}" for each in followers if each.best_checkpoint
+    ]
+    return f"checkpoints: {'; '.join(known)}" if known else ""
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))

@@ -140,7 +140,8 @@ def faults(session):
         "tensorflow-cpu==2.21.*",
         "numpy",
         "pluggy>=1.6",
-        *LIBRARIES * TEST_TOOLS,
+        *LIBRARIES,
+        *TEST_TOOLS,
     )
     session.install("--no-deps", ".")
     session.run("pytest", "tests/faults", *session.posargs, env={"TPK_FAULTS": "100"})
@@ -153,7 +154,8 @@ def loaders(session):
         "tensorflow-cpu==2.21.*",
         "numpy",
         "pluggy>=1.6",
-        *LIBRARIES * TEST_TOOLS,
+        *LIBRARIES,
+        *TEST_TOOLS,
     )
     session.install("datasets>=4", "grain>=0.2.12", "torch>=2.6", "torchdata>=0.11")
     session.install("--no-deps", ".")

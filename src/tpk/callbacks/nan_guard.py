@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.callbacks.hyper_params import GraphVarParam
-from tpk.callbacks.nan_checks import NamedTensors, StepChecks, find_tensors
+from tpk.callbacks.nan_checks import find_tensors, tell_what_is_left_out
+from tpk.callbacks.run_companions import NamedTensors, RunCompanions
 from tpk.errors import ConfigError, NonFiniteError, add_note
 from tpk.graph.fetches import FetchDependencies
 from tpk.graph.global_step import get_global_step_var
@@ -99,7 +100,7 @@ class NanGuard(Callback):
         self._rollbacks = 0
         self._skipped = 0
         self._gates: list[Any] = []
-        self._checks: StepChecks
+        self._checks: RunCompanions
         self._last: tuple[Any, Any] = (None, None)
         self._variables_are_finite: Any = None
 
@@ -128,7 +129,9 @@ class NanGuard(Callback):
         if self._on_nan == "rollback":
             self._get_ready_to_go_back(trainer)
         with tf.name_scope(f"{self.plugin_name.replace('#', '_')}/"):
-            self._checks = StepChecks(trainer, find_tensors(trainer, self._wanted), self._check)
+            wanted = find_tensors(trainer, self._wanted)
+            self._checks = RunCompanions(trainer, wanted, self._check)
+            tell_what_is_left_out(wanted, self._checks.left_out)
             values = _values_of_variables(trainer.graph)
             self._variables_are_finite = check_all_finite(values, self.plugin_name) if values else tf.no_op()
 

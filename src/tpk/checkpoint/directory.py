@@ -143,6 +143,10 @@ class CheckpointDirectory:
         found = [name for name in os.listdir(self.path) if pattern.fullmatch(name)]
         return sorted((name.removesuffix(".index") for name in found), key=lambda name: (self.step_of(name), name))
 
+    def name_of(self, step: int) -> str:
+        """Return what the checkpoint of a step is called, unless there is another one of that step already."""
+        return f"{self._prefix}-{step}"
+
     def step_of(self, name: str) -> int:
         """Return the global step of the checkpoint of this name."""
         return int(name.removeprefix(f"{self._prefix}-").partition(".")[0])
@@ -179,7 +183,7 @@ class CheckpointDirectory:
             raise FileNotFoundError(f"no variables were written to {beside}")
         for path in written:
             sync_file(path)
-        name = f"{self._prefix}-{step}"
+        name = self.name_of(step)
         if state is None:
             self._rename(written, beside, name)
             return name

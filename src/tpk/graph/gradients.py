@@ -66,6 +66,9 @@ Gradients = list[tuple[Any, Any]]
 # Collections whose items stand side by side: unlike what holds all three, they can be written to a meta graph.
 _RECORDS = ("TPK_GRADIENTS", "TPK_GRADIENT_VARIABLES", "TPK_GRADIENT_COSTS")
 
+# A key that is no string keeps a collection out of meta graphs, which optimizers cannot be written to.
+_OPTIMIZERS = ("__tpk_optimizers",)
+
 
 @attrs.frozen(eq=False)
 class RecordedGradient:
@@ -109,6 +112,7 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> Gr
         logger.debug("%s has no gradient of %s", cost.name, ", ".join(without))
     found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
     _record(cost, found)
+    tf.compat.v1.add_to_collection(_OPTIMIZERS, (cost, optimizer))
     return found
 
 
@@ -123,6 +127,14 @@ def recorded_costs(graph: Any) -> dict[str, Any]:
     for record in recorded_gradients(graph):
         costs.setdefault(name_in_tower(record.cost.name), record.cost)
     return costs
+
+
+def recorded_optimizers(graph: Any) -> list[tuple[Any, Any]]:
+    """Return each cost of the first tower of which there are gradients, and the optimizer that minimizes it there."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for cost, optimizer in graph.get_collection(_OPTIMIZERS):
+        found.setdefault(name_in_tower(cost.name), (cost, optimizer))
+    return list(found.values())
 
 
 def untrained_variables(graph: Any) -> list[str]:

@@ -38,6 +38,9 @@ BUILTINS: dict[str, dict[str, str]] = {
     },
     "callback": {
         "MovingAverageSummary": "tpk.callbacks:MovingAverageSummary",
+        "EpochMeans": "tpk.callbacks:EpochMeans",
+        "LearningRateMonitor": "tpk.callbacks:LearningRateMonitor",
+        "ThroughputTracker": "tpk.callbacks:ThroughputTracker",
         "ProgressBar": "tpk.callbacks:ProgressBar",
         "MergeAllSummaries": "tpk.callbacks:MergeAllSummaries",
         "RunUpdateOps": "tpk.callbacks:RunUpdateOps",

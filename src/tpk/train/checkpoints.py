@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -63,6 +64,8 @@ class Checkpoints(Callback):
         self._savers: list[Saver] = []
         self._requests: list[CheckpointSeries] = []
         self._epoch_that_is_over: int | None = None
+        self._is_ending_epoch = False
+        self._announcements: deque[str] = deque(maxlen=10)
         self._first_step = 0
         self._taken: tuple[Any, Sequence[CheckpointSeries]] = (None, ())
         self._own_series: CheckpointSeries | None = None
@@ -97,6 +100,20 @@ class Checkpoints(Callback):
         """Have a checkpoint of this moment written, once everybody has done their part of it."""
         if series not in self._requests:
             self._requests.append(series)
+            self.announce(series.directory.name_of(self.trainer.global_step))
+
+    def announce(self, name: str) -> None:
+        """Have people told that a checkpoint is being saved: in the line of the epoch that ends, else in its own."""
+        if self._is_ending_epoch:
+            self._announcements.append(name)
+        else:
+            logger.info("saving %s", name)
+
+    def take_announcements(self) -> list[str]:
+        """Return the names of what this end of an epoch saves; who calls it tells people."""
+        names = list(self._announcements)
+        self._announcements.clear()
+        return names
 
     def before_saving(self) -> None:
         """Call the hook ``before_checkpoint``, which raises an error if nothing shall be saved."""
@@ -206,8 +223,10 @@ class Checkpoints(Callback):
     def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
         """Take a checkpoint, if one was requested at the end of this epoch."""
         self._check_run_dir()
+        self._is_ending_epoch = True
         result = yield
         self._epoch_that_is_over = trainer.epoch_num
+        self._is_ending_epoch = False
         self._meet_requests()
         return result
 

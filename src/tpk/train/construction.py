@@ -11,7 +11,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError, MissingAttributeError, TpkError, TrainerStateError
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class TrainerType(abc.ABCMeta):
         return function.replace(parameters=list(function.parameters.values())[1:])
 
 
-def check_train_ops(trainer: Trainer) -> None:
+def check_train_ops(trainer: TrainerProtocol) -> None:
     """Check that what a trainer runs in a step can be run in its graph.
 
     Raises:

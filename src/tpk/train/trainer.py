@@ -57,7 +57,15 @@ logger = logging.getLogger(__name__)
 FOREVER = 2**63 - 1
 """The `max_epoch` of a training that ends by itself."""
 
-DEFAULT_CALLBACKS = ("MovingAverageSummary", "ProgressBar", "MergeAllSummaries", "RunUpdateOps")
+DEFAULT_CALLBACKS = (
+    "MovingAverageSummary",
+    "EpochMeans",
+    "LearningRateMonitor",
+    "ThroughputTracker",
+    "ProgressBar",
+    "MergeAllSummaries",
+    "RunUpdateOps",
+)
 DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 
 
@@ -325,8 +333,9 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
 
         Args:
             callbacks: called before the extra ones.
-            extra_callbacks: by default `MovingAverageSummary`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`,
-                and what plugins add by ``tpk_default_callbacks``.
+            extra_callbacks: by default `MovingAverageSummary`, `EpochMeans`, `LearningRateMonitor`,
+                `ThroughputTracker`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`, and what plugins add by
+                ``tpk_default_callbacks``.
             monitors: by default `TFEventWriter`, `JSONWriter` and `ScalarPrinter`.
             extra_monitors: further ones, besides these.
             run_dir: by default ``runs/<script>/<timestamp>``.

@@ -14,7 +14,7 @@ nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugin
 
 ROOT = Path(__file__).parent
 # Many tests start processes of their own, each of which would compile TensorFlow's sources again where Python is told
-# not to write bytecode (PYTHONDONTWRITEBYTECODE): that takes six times as long as to import it.
+# not to write bytecode (PYTHONDONTWRITEBYTECODE): that takes three times as long as to import it.
 os.environ.setdefault("UV_COMPILE_BYTECODE", "1")
 OLDEST, NEWEST = "3.10", "3.13"
 TEST_TOOLS = [

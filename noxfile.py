@@ -31,6 +31,9 @@ IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
 ONCE = ["test_architecture.py", "test_readme.py", "faults", "processes/test_cut_link.py"]
 
+# What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.
+IN_TF1 = ["input_source", "predict", "callbacks", "session", "strategies", "train"]
+
 
 def add_interpreters_of_pyenv():
     """Put pyenv's interpreters on the path: its shims refuse each version that is not the active one."""
@@ -82,6 +85,15 @@ def tests_newest(session):
 
 
 @nox.session(python=NEWEST)
+def tests_tf1(session):
+    """The tests of what builds and runs graphs, under `tf.compat.v1.disable_v2_behavior()`; about half of all tests."""
+    session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", *LIBRARIES, *DATA_FORMATS, *TEST_TOOLS)
+    session.install("--no-deps", ".")
+    tests = [f"tests/{room}" for room in IN_TF1]
+    session.run("pytest", *IN_PARALLEL, *tests, *session.posargs, env={"TPK_TEST_TF1": "1"})
+
+
+@nox.session(python=NEWEST)
 def plugins(session):
     """Every package under plugins/, with its own tests; Horovod is built for that, which takes four minutes of CPU."""
     session.install(".[test]")
@@ -128,7 +140,8 @@ def faults(session):
         "tensorflow-cpu==2.21.*",
         "numpy",
         "pluggy>=1.6",
-        *LIBRARIES * TEST_TOOLS,
+        *LIBRARIES,
+        *TEST_TOOLS,
     )
     session.install("--no-deps", ".")
     session.run("pytest", "tests/faults", *session.posargs, env={"TPK_FAULTS": "100"})
@@ -141,7 +154,8 @@ def loaders(session):
         "tensorflow-cpu==2.21.*",
         "numpy",
         "pluggy>=1.6",
-        *LIBRARIES * TEST_TOOLS,
+        *LIBRARIES,
+        *TEST_TOOLS,
     )
     session.install("datasets>=4", "grain>=0.2.12", "torch>=2.6", "torchdata>=0.11")
     session.install("--no-deps", ".")

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from pathlib import Path
+
+import pytest
 
 TESTS = Path(__file__).parent
 
@@ -14,6 +17,56 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # A shell ignores SIGINT in what it starts in the background, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+IN_TF1 = os.environ.get("TPK_TEST_TF1", "0") not in ("", "0")
+"""Whether the tests run under `tf.compat.v1.disable_v2_behavior()`, as the scripts of TensorFlow 1 do."""
+
+if IN_TF1:
+    import tensorflow
+
+    tensorflow.compat.v1.disable_v2_behavior()
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "tf2_only(reason): not run in TF1 behaviour")
+
+
+def pytest_runtest_setup(item):
+    marker = item.get_closest_marker("tf2_only")
+    if IN_TF1 and marker is not None:
+        pytest.skip(*marker.args)
+
+
+@pytest.fixture(autouse=IN_TF1)
+def graph_of_a_script(monkeypatch):
+    """Without eager mode there is one graph for all: each trainer gets a new one, as in a script of its own."""
+    from tpk.train.trainer import Trainer
+
+    def new_graph():
+        tensorflow.compat.v1.reset_default_graph()
+        return tensorflow.compat.v1.get_default_graph()
+
+    graph, init = new_graph(), Trainer.__init__
+
+    @functools.wraps(init)
+    def init_in_new_graph(self, *args, **options):
+        nonlocal graph
+        if graph.collections and tensorflow.compat.v1.get_default_graph() is graph:
+            graph = new_graph()
+        init(self, *args, **options)
+
+    monkeypatch.setattr(Trainer, "__init__", init_in_new_graph)
+
+
+@pytest.fixture
+def resource_variables():
+    """Variables are resources, as they are by default but in TF1 behaviour: what a test says holds for these alone."""
+    from tensorflow.compat import v1
+
+    v1.enable_resource_variables()
+    yield
+    if IN_TF1:
+        v1.disable_resource_variables()
 
 
 WAITING = ("processes", "faults")

@@ -43,6 +43,11 @@ def __getattr__(name: str) -> Any:
                 value = getattr(room, name)
                 globals()[name] = value  # found directly from now on
                 return value
+    if name == "HorovodTrainer":
+        raise AttributeError(
+            "tpk.HorovodTrainer is in the package tpk-horovod: `pip install tpk-horovod`, and give its name: "
+            "tpk.launch_train_with_config(config, 'HorovodTrainer')."
+        )
     raise AttributeError(f"module 'tpk' has no attribute {name!r}")
 
 

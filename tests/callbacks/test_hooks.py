@@ -21,7 +21,7 @@ NUMBER = "number/Read/ReadVariableOp:0"
 
 def double_a_number():
     """Return an op that doubles the variable that `NUMBER` reads, after that is read."""
-    number = tf.compat.v1.get_variable("number", initializer=1.0)
+    number = tf.compat.v1.get_variable("number", initializer=1.0, use_resource=True)
     with tf.control_dependencies([tf.compat.v1.get_default_graph().get_tensor_by_name(NUMBER)]):
         return number.assign(2 * number, read_value=False)
 
@@ -159,7 +159,7 @@ def test_a_hook_can_be_periodic():
     callback = PeriodicCallback(HookToCallback(Hook()), every_k_steps=3)
     ten = CallbackFactory(setup_graph=lambda self: tf.constant(10.0, name="ten"))
     Doubling().run(callback, ten, steps_per_epoch=5, max_epoch=1)
-    assert seen == [(1, 10.0), (4, 10.0)]
+    assert seen == [(0, 10.0), (3, 10.0)]
 
 
 @pytest.mark.parametrize("offered", [SessionRunHook, tpk.Callback(), None])

@@ -39,7 +39,7 @@ def test_a_bad_cost_stops_the_training_with_tensor_step_and_checkpoint(tmp_path,
     with pytest.raises(NonFiniteError) as caught:
         train(NanGuard(), tmp_path, bad=[4 * towers - 1], strategy=strategy, steps_per_epoch=3, epochs=2)
     error = caught.value
-    assert (error.tensors, error.epoch_num, error.local_step, error.global_step) == ((tensor,), 2, 1, 3)
+    assert (error.tensors, error.epoch_num, error.local_step, error.global_step) == ((tensor,), 2, 0, 3)
     assert error.checkpoint == str(tmp_path / "model-2")
     numbers = "datapoint 3" if towers == 1 else "datapoints 6 to 7"
     assert str(error) == (
@@ -74,7 +74,7 @@ def test_the_datapoints_of_the_step_are_named(make_input, strategy):
         train(NanGuard(), flow=data([9]), strategy=strategy, make_input=make_input, epochs=2)
     error, first = caught.value, 9 // towers * towers
     assert error.datapoints == range(first, first + towers)
-    assert error.local_step + 6 * (error.epoch_num - 1) == first // towers + 1
+    assert error.local_step + 6 * (error.epoch_num - 1) == first // towers
     assert f", with {'datapoint 9' if towers == 1 else 'datapoints 8 to 9'} of " in str(error)
 
 

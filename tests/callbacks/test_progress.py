@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import re
 import struct
+import sys
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tpk
+from tpk.callbacks import progress
 from tpk.callbacks.progress import ProgressBar
 from tpk.errors import ConfigError, TowerError
 from tpk.tower import TowerFunc, TrainTowerContext
@@ -78,14 +82,14 @@ def test_the_bar_fetches_only_before_it_refreshes():
     trainer = Timed(seconds_per_step=0.1)
     trainer.run(["tower0/cost"], refresh_seconds=0.5, steps_per_epoch=20)
     # The first and the last step; and else, one step after half a second has passed since the last drawing.
-    assert trainer.fetched == [(1, 1), (1, 7), (1, 13), (1, 19), (1, 20)]
+    assert trainer.fetched == [(1, 0), (1, 6), (1, 12), (1, 18), (1, 19)]
 
 
 def test_the_bar_shows_step_and_values_of_the_very_step():
     trainer = Timed(seconds_per_step=0.1)
     terminal = trainer.run(["tower0/cost"], refresh_seconds=0.5, steps_per_epoch=10)
     values = dict.fromkeys(drawing for drawing in shown(terminal) if drawing[1])
-    assert list(values) == [(1, "cost=10"), (7, "cost=70"), (10, "cost=100")]
+    assert list(values) == [(1, "now: cost=10"), (7, "now: cost=70"), (10, "now: cost=100")]
     assert terminal.drawings[-1].startswith("epoch 1/1: 100%")
 
 
@@ -127,15 +131,15 @@ def test_the_bar_refreshes_as_often_as_it_shall_however_long_the_steps_take(seco
 def test_the_bar_does_not_wait_when_steps_get_slower():
     class Slower(Timed):
         def run_step(self):
-            self.seconds_per_step = 0.001 if self.local_step < 500 else 2.0
+            self.seconds_per_step = 0.001 if self.local_step < 499 else 2.0
             super().run_step()
 
     trainer = Slower()
     trainer.run(["tower0/cost"], refresh_seconds=0.5, steps_per_epoch=507)
-    assert [step for _, step in trainer.fetched if step > 500] == [501, 503, 505, 507]
+    assert [step for _, step in trainer.fetched if step > 499] == [500, 502, 504, 506]
 
 
-def test_each_epoch_leaves_a_bar_with_the_values_of_its_last_step():
+def test_each_epoch_ends_with_the_values_of_its_last_step():
     terminal = Timed(seconds_per_step=0.001).run(["tower0/cost"], steps_per_epoch=4, max_epoch=3)
     finished = [line for line in terminal.drawings if "100%" in line]
     for epoch in (1, 2, 3):
@@ -153,12 +157,12 @@ def test_a_bar_without_names_fetches_nothing_and_has_no_hooks_in_the_run():
 
 def test_names_may_have_an_output_number_and_may_be_tensors():
     trainer = Timed()
-    terminal = trainer.run([trainer.cost, "pair:0"], steps_per_epoch=1)
-    assert shown(terminal)[-1] == (1, "cost=10, pair=[1.5 2.5]")
+    assert shown(trainer.run([trainer.cost], steps_per_epoch=1))[-1] == (1, "now: cost=10")
+    assert shown(Timed().run(["pair:0"], steps_per_epoch=1))[-1] == (1, "now: pair=[1.5 2.5]")
 
 
 def test_a_single_name_needs_no_list():
-    assert shown(Timed().run("tower0/cost", steps_per_epoch=1))[-1] == (1, "cost=10")
+    assert shown(Timed().run("tower0/cost", steps_per_epoch=1))[-1] == (1, "now: cost=10")
 
 
 def test_names_that_are_alike_at_their_end_are_shown_whole(caplog):
@@ -167,7 +171,7 @@ def test_names_that_are_alike_at_their_end_are_shown_whole(caplog):
         tf.constant(3, name="other/cost")
     with caplog.at_level(logging.INFO, "tpk.callbacks"):
         trainer.run(["tower0/cost", "other/cost"], display="log", log_seconds=0, steps_per_epoch=2)
-    assert log_lines(caplog)[-1].endswith(", tower0/cost=20, other/cost=3]")
+    assert log_lines(caplog)[-1].endswith(", now: tower0/cost=20, other/cost=3]")
 
 
 def test_a_name_that_is_none_of_a_tensor_is_an_error_before_the_first_step():
@@ -196,7 +200,7 @@ def test_the_bar_is_closed_where_the_training_breaks_off():
     trainer, terminal = Timed(), Terminal()
     with pytest.raises(RuntimeError, match=r"broken"):
         trainer.run([], file=terminal, callbacks=[Breaks()])
-    assert shown(terminal)[-1] == (3, None)
+    assert shown(terminal)[-1] == (4, None)
     assert terminal.getvalue().endswith("\n")
 
 
@@ -219,11 +223,11 @@ def test_without_a_terminal_it_logs_a_line_now_and_then(caplog):
         trainer.run(["tower0/cost"], file=file, log_seconds=10.0, steps_per_epoch=35)
     assert file.getvalue() == ""
     assert log_lines(caplog) == [
-        "epoch 1/1: 11/35 [00:11<00:24,  1.00 steps/s, cost=110]",
-        "epoch 1/1: 22/35 [00:22<00:13,  1.00 steps/s, cost=220]",
-        "epoch 1/1: 33/35 [00:33<00:02,  1.00 steps/s, cost=330]",
+        "epoch 1/1: 11/35 [00:11<00:24,  1.00 steps/s, now: cost=110]",
+        "epoch 1/1: 22/35 [00:22<00:13,  1.00 steps/s, now: cost=220]",
+        "epoch 1/1: 33/35 [00:33<00:02,  1.00 steps/s, now: cost=330]",
     ]
-    assert trainer.fetched == [(1, 11), (1, 22), (1, 33)]
+    assert trainer.fetched == [(1, 10), (1, 21), (1, 32)]
 
 
 def test_without_a_terminal_an_epoch_that_is_over_soon_is_quiet(caplog):
@@ -239,7 +243,7 @@ def test_the_display_can_be_chosen(caplog):
     assert "2/2" in file.getvalue()
     terminal = Terminal()
     with caplog.at_level(logging.INFO, "tpk.callbacks"):
-        Timed(seconds_per_step=5.0).run((), file=terminal, display="log", steps_per_epoch=3)
+        Timed(seconds_per_step=25.0).run((), file=terminal, display="log", steps_per_epoch=3)
     assert terminal.getvalue() == "" and len(log_lines(caplog)) == 1
 
 
@@ -278,6 +282,90 @@ def test_the_request_is_the_same_object_each_time():
     assert len(seen) > 4 and len(set(map(id, seen))) == 1
 
 
+def test_there_is_one_bar_for_all_epochs(monkeypatch):
+    class Counted(progress.tqdm):
+        def __init__(self, *args, **options):
+            made.append(options["desc"])
+            super().__init__(*args, **options)
+
+    made = []
+    monkeypatch.setattr(progress, "tqdm", Counted)
+    terminal = Timed().run((), steps_per_epoch=2, max_epoch=3)
+    assert made == ["epoch 1/3"]
+    assert terminal.getvalue().count("\n") == 1 and terminal.getvalue().endswith("\n"), "it leaves a single line"
+
+
+def test_between_two_epochs_the_line_is_free_for_others():
+    class Evaluates(tpk.Callback):
+        def trigger_epoch(self):
+            terminal.write(f"evaluated {self.epoch_num}\n")
+
+    trainer, terminal = Timed(), Terminal()
+    trainer.run((), file=terminal, callbacks=[Evaluates()], steps_per_epoch=2, max_epoch=2)
+    assert [line for line in terminal.drawings if "evaluated" in line] == ["evaluated 1", "evaluated 2"]
+
+
+class Kernel:
+    config = {"IPKernelApp": {}}
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """What runs in a kernel of IPython has imported that; whether there are widgets is another matter."""
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=Kernel))
+    return lambda name: monkeypatch.setattr(progress.importlib.util, "find_spec", lambda module: name)
+
+
+def test_a_notebook_without_widgets_has_a_bar_of_text(notebook, caplog):
+    notebook(None)
+    file = io.StringIO()
+    Timed().run((), file=file, steps_per_epoch=2, max_epoch=2)
+    assert "epoch 2/2: 100%" in file.getvalue() and "2/2" in file.getvalue()
+
+
+def test_a_notebook_with_widgets_has_a_bar_of_those(notebook):
+    from tqdm.notebook import tqdm_notebook
+
+    notebook("ipywidgets")
+    assert progress._kind_of_bar() is tqdm_notebook
+
+
+class Bowl(tpk.ModelDesc):
+    """Its cost is the datapoint."""
+
+    def inputs(self):
+        return [tf.TensorSpec([], tf.float32, "x")]
+
+    def build_graph(self, x):
+        return tf.add(x, 0.0 * tf.compat.v1.get_variable("w", initializer=1.0), name="total")
+
+    def optimizer(self):
+        return tf.compat.v1.train.GradientDescentOptimizer(0.1)
+
+
+def test_the_cost_is_shown_as_log_and_statistics_have_it(tmp_path):
+    now, terminal = [0.0], Terminal()
+
+    class Tick(tpk.Callback):
+        def trigger_step(self):
+            now[0] += 1.0
+
+    config = tpk.TrainConfig(
+        model=Bowl(),
+        data=tpk.FeedInput([[np.float32(each)] for each in (1, 2, 6, 4, 5, 9)]),
+        callbacks=[Tick()],
+        extra_callbacks=["EpochMeans", ProgressBar(file=terminal, clock=lambda: now[0])],
+        steps_per_epoch=3,
+        max_epoch=2,
+        run_dir=tmp_path,
+    )
+    tpk.launch_train_with_config(config, "SimpleTrainer")
+    drawn = list(dict.fromkeys(each for each in shown(terminal) if each[1]))
+    assert drawn == [(1, "cost=1"), (2, "cost=1.5"), (3, "cost=3"), (1, "cost=4"), (2, "cost=4.5"), (3, "cost=6")]
+    rows = [json.loads(line) for line in (tmp_path / "stats.jsonl").read_text().splitlines()]
+    assert [row["cost"] for row in rows] == [3, 6]
+
+
 class WithTower(Timed):
     def __init__(self):
         super().__init__()
@@ -296,7 +384,7 @@ class WithTower(Timed):
 
 
 def test_by_default_the_cost_of_the_main_training_tower_is_shown():
-    assert shown(WithTower().run(None, steps_per_epoch=1))[-1] == (1, "cost=9")
+    assert shown(WithTower().run(None, steps_per_epoch=1))[-1] == (1, "now: cost=9")
 
 
 def test_an_output_that_is_no_cost_is_not_shown_by_default():
@@ -310,7 +398,7 @@ def test_an_output_that_is_no_cost_is_not_shown_by_default():
 def test_names_are_those_inside_of_the_tower():
     assert shown(WithTower().run(["next", "total_cost:0"], steps_per_epoch=1))[-1] == (
         1,
-        "next=4, total_cost=9",
+        "now: next=4, total_cost=9",
     )
 
 

@@ -52,7 +52,7 @@ def average(steps, decay=0.95):
 
 def test_moving_averages_are_maintained_in_each_step_and_shown_in_each_epoch():
     values = train(Counting(add_moving_summary), MovingAverageSummary(), MergeAllSummaries())
-    assert values == {"count": [(4, pytest.approx(average(4), rel=1e-5)), (8, pytest.approx(average(8), rel=1e-5))]}
+    assert values == {"count/EMA": [(4, pytest.approx(average(4), rel=1e-5)), (8, pytest.approx(average(8), rel=1e-5))]}
 
 
 def test_a_summary_belongs_to_the_epoch_in_which_callbacks_see_it():
@@ -95,7 +95,7 @@ def test_several_updates_run_as_one():
 
     callback = MovingAverageSummary()
     values = train(Counting(build), callback, MergeAllSummaries(), max_epoch=1)
-    assert values["less"] == [(4, -values["count"][0][1])]
+    assert values["less/EMA"] == [(4, -values["count/EMA"][0][1])]
     assert callback.before_run(None).type == "NoOp"
 
 
@@ -231,9 +231,9 @@ def test_files_of_a_whole_training(tmp_path):
     )
     rows = [json.loads(line) for line in (run_dir / "stats.jsonl").read_text().splitlines()]
     assert [(row["epoch_num"], row["global_step"], row["val-error"]) for row in rows] == [(1, 4, 1.0), (2, 8, 0.5)]
-    assert rows[1]["count"] == pytest.approx(average(8), rel=1e-5)
+    assert rows[1]["count/EMA"] == pytest.approx(average(8), rel=1e-5)
     board = EventAccumulator(str(run_dir)).Reload()
-    assert set(board.Tags()["scalars"]) == {"count", "val-error"}
+    assert set(board.Tags()["scalars"]) == {"count/EMA", "val-error"}
     assert [(each.step, each.value) for each in board.Scalars("val-error")] == [(4, 1.0), (8, 0.5)]
     assert board.Tags()["graph"]
 

@@ -248,6 +248,21 @@ def test_a_checkpoint_may_be_named_in_every_way(save, tmp_path, capsys):
         assert status == 0 and "1 variables, 2 elements, 16 B" in table
 
 
+def test_show_takes_the_names_in_a_run_and_the_directory_where_one_is(save, capsys, monkeypatch):
+    prefix = save("run/model-900", w=np.ones([2, 3]))
+    save("run/min-val_error-800", w=np.ones([2, 3]))
+    monkeypatch.chdir(prefix.parent)
+    Path("checkpoint").write_text('model_checkpoint_path: "model-900"\n')
+    Path("checkpoint-min-val_error").write_text('model_checkpoint_path: "min-val_error-800"\n')
+    assert run(capsys, "ls", ".")[0] == 0
+    names = {".": "./model-900", "900": "model-900", f"{prefix.parent}/900": str(prefix)}
+    names |= dict.fromkeys(["min-val_error", "min-val/error"], "min-val_error-800")
+    for name, found in names.items():
+        status, written, errors = run(capsys, "show", name, "--json")
+        assert (status, errors) == (0, ""), name
+        assert json.loads(written)["source"] == found
+
+
 def test_show_of_values_has_their_statistics(save, capsys):
     prefix = save("model-5", w=np.array([[1, 3], [0, np.nan]], "f4"), text=["a", "b"], n=np.array([2, 4]))
     _, text, _ = run(capsys, "show", prefix, "--values", "w:0", "--json")

@@ -146,9 +146,22 @@ def test_a_checkpoint_is_named_by_step_name_saver_or_path(project, checkpoint, s
     np.testing.assert_array_equal(computed(tmp_path / "out", X), weights_at(project, step))
 
 
-def test_a_checkpoint_can_stand_in_place_of_the_run(project, tmp_path, capsys):
-    assert main(["export", "run/model-1", f"{MODULE}:Named", str(tmp_path / "out")]) == 0
-    np.testing.assert_array_equal(computed(tmp_path / "out", X), weights_at(project, 1))
+@pytest.mark.parametrize(("path", "step"), [("run/model-1", 1), ("run/1", 1), ("run/min-val_error", 2)])
+def test_a_checkpoint_can_stand_in_place_of_the_run(project, path, step, tmp_path, capsys):
+    assert main(["export", path, f"{MODULE}:Named", str(tmp_path / "out")]) == 0
+    np.testing.assert_array_equal(computed(tmp_path / "out", X), weights_at(project, step))
+
+
+@pytest.mark.parametrize(
+    ("path", "step"), [("run", 3), ("run/2", 2), ("run/min-val_error", 2), ("run/min-val/error", 2)]
+)
+def test_a_predictor_takes_the_names_that_the_command_takes(project, path, step):
+    sys.path.insert(0, str(project))
+    model = importlib.import_module(MODULE).Linear()
+    with tpk.OfflinePredictor(
+        tpk.PredictConfig(model=model, session_init=path, output_names=["prediction"])
+    ) as predict:
+        np.testing.assert_array_equal(predict(X)[0], weights_at(project, step))
 
 
 def test_averages_can_stand_in_place_of_the_weights(project, tmp_path, capsys):
@@ -190,11 +203,11 @@ def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
         (["run", "M:Linear", "--outputs", "cost", "--inputs", "labl"], "no tensor 'labl'. Nearest: label"),
         (["run", "M:Linear", "--outputs", "cost", "--inputs", "x"], "depend on 'label', which is not among the inputs"),
         (["run", "M:Linear", "--outputs", "cost,,x"], "--outputs 'cost,,x': expected names with commas between them"),
-        (["run", "M:Named", "--checkpoint", "model-20"], "no such checkpoint in 'run'. Nearest: model-2"),
+        (["run", "M:Named", "--checkpoint", "model-20"], "there is no checkpoint 'run/model-20'"),
         (["run", "M:Named", "--checkpoint", "min-val"], "Nearest: min-val_error"),
         (
             ["run", "M:Named", "--checkpoint", "7"],
-            "The latest: model-1, min-val_error-2, model-2, model-3, min-val_error.",
+            "The latest in 'run': model-1, min-val_error-2, model-2, model-3, min-val_error.",
         ),
         (["nowhere", "M:Named"], "there is no checkpoint 'nowhere'"),
         (["nowhere", "M:Named", "--checkpoint", "1"], "there is no directory 'nowhere'"),

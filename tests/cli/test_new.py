@@ -18,7 +18,7 @@ def test_new_packages_pass_their_own_tests(tmp_path, capsys):
     packages = []
     for kind in TEMPLATE_KINDS:
         assert main(["plugins", "new", f"fresh-{kind}", "--kind", kind, "--directory", str(tmp_path)]) == 0
-        packages.append(tmp_path / f"tpk-fresh-{kind}")
+        packages.append(tmp_path / f"fresh-{kind}")
         assert f"pip install -e '{packages[-1]}[test]'" in capsys.readouterr().out
     # As if they were installed, which takes too long here.
     path = os.pathsep.join(map(str, [SOURCES, *(package / "src" for package in packages)]))
@@ -33,16 +33,24 @@ def test_new_packages_pass_their_own_tests(tmp_path, capsys):
     assert "9 passed" in result.stdout
 
 
-def test_a_new_package_announces_its_plugin(tmp_path):
-    main(["plugins", "new", "tpk-cost-curve", "--directory", str(tmp_path)])
-    root = tmp_path / "tpk-cost-curve"
-    metadata = (root / "pyproject.toml").read_text()
-    assert 'name = "tpk-cost-curve"' in metadata
-    assert '[project.entry-points."tpk.callbacks"]\ncost-curve = "tpk_cost_curve:CostCurve"' in metadata
-    assert "class CostCurve(tpk.Callback)" in (root / "src" / "tpk_cost_curve.py").read_text()
+@pytest.mark.parametrize(
+    ("name", "module", "plugin", "class_name"),
+    [
+        ("my-package", "my_package", "my-package", "MyPackage"),
+        ("tpk-cost-curve", "tpk_cost_curve", "cost-curve", "CostCurve"),
+    ],
+)
+def test_a_new_package_has_the_name_that_was_given_and_announces_its_plugin(tmp_path, name, module, plugin, class_name):
+    main(["plugins", "new", name, "--directory", str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    metadata = (tmp_path / name / "pyproject.toml").read_text()
+    assert f'\nname = "{name}"\n' in metadata
+    assert f'[project.entry-points."tpk.callbacks"]\n{plugin} = "{module}:{class_name}"' in metadata
+    assert f"class {class_name}(tpk.Callback)" in (tmp_path / name / "src" / f"{module}.py").read_text()
+    assert f"# {name}\n" in (tmp_path / name / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["", "Cost", "cost curve", "-cost", "../cost", "1st"])
+@pytest.mark.parametrize("name", ["", "Cost", "cost curve", "-cost", "../cost", "1st", "tpk-1st", "class", "none"])
 def test_a_name_that_no_package_can_have_is_an_error(tmp_path, capsys, name):
     assert main(["plugins", "new", "--directory", str(tmp_path), "--", name]) == 1
     assert "cannot be the name of a package" in capsys.readouterr().err
@@ -50,13 +58,13 @@ def test_a_name_that_no_package_can_have_is_an_error(tmp_path, capsys, name):
 
 
 def test_nothing_is_overwritten(tmp_path, capsys):
-    (tmp_path / "tpk-hello").mkdir()
+    (tmp_path / "hello").mkdir()
     assert main(["plugins", "new", "hello", "--directory", str(tmp_path)]) == 1
     assert "exists already" in capsys.readouterr().err
 
 
 def test_no_module_is_hidden(tmp_path, capsys, monkeypatch):
-    (tmp_path / "tpk_hello.py").write_text("")
+    (tmp_path / "hello_there.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert main(["plugins", "new", "hello", "--directory", str(tmp_path / "new")]) == 1
-    assert "there is a module tpk_hello already" in capsys.readouterr().err
+    assert main(["plugins", "new", "hello-there", "--directory", str(tmp_path / "new")]) == 1
+    assert "there is a module hello_there already" in capsys.readouterr().err

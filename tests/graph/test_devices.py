@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.devices import add_cpu_devices, is_gpu, resolve_devices
+from tpk.graph import devices as module
+from tpk.graph.devices import add_cpu_devices, is_gpu, resolve_devices, why_no_gpu
 
 v1 = tf.compat.v1
 
@@ -100,3 +101,75 @@ def test_is_gpu(device):
     assert is_gpu(device)
     assert not is_gpu(device.lower().replace("gpu", "cpu"))
     assert not is_gpu("elsewhere")
+
+
+@pytest.fixture
+def told(gpus, caplog):
+    """The warnings of a process in which there was none yet."""
+    module._warn_of_cpus.cache_clear()
+    yield lambda: [record.getMessage() for record in caplog.records if record.name == module.__name__]
+    module._warn_of_cpus.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("devices", "places"),
+    [(None, "a logical CPU device"), (2, "2 logical CPU devices"), ([0, 1], "2 logical CPU devices")],
+)
+def test_no_gpu_where_some_may_be_meant_is_a_warning_once(told, devices, places):
+    resolve_devices(devices)
+    resolve_devices(devices)
+    (message,) = told()
+    assert message.startswith(f"TensorFlow sees no GPU, so it runs on {places}")
+    assert why_no_gpu() in message
+    assert "devices=['/cpu:0'" in message
+
+
+@pytest.mark.parametrize(("count", "devices"), [(0, "/cpu:0"), (0, ["/cpu:0", "/cpu:1"]), (2, None), (2, 2)])
+def test_devices_that_are_named_and_gpus_are_no_reason_to_warn(gpus, told, count, devices):
+    gpus(count)
+    resolve_devices(devices)
+    assert told() == []
+
+
+class TestWhyThereIsNoGpu:
+    @pytest.fixture(autouse=True)
+    def host(self, monkeypatch):
+        """A host with TensorFlow for GPUs, a GPU and its driver."""
+        monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: True)
+        build = {"cuda_version": "12.5", "cudnn_version": "9"}
+        monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: build)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.setattr(module.glob, "glob", lambda pattern: ["/dev/nvidia0"])
+        monkeypatch.setattr(module, "_can_be_loaded", lambda library: True)
+        self.build = build
+
+    def test_tensorflow_is_for_cpus(self, monkeypatch):
+        monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)
+        assert "built without CUDA" in why_no_gpu()
+        assert "tensorflow[and-cuda]" in why_no_gpu()
+
+    def test_tensorflow_is_for_gpus_of_amd(self, monkeypatch):
+        monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)
+        self.build["is_rocm_build"] = True
+        assert "finds no AMD GPU" in why_no_gpu()
+
+    @pytest.mark.parametrize("value", ["", "-1"])
+    def test_they_are_hidden(self, monkeypatch, value):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+        assert why_no_gpu() == f"CUDA_VISIBLE_DEVICES={value!r} hides all GPUs. Unset it."
+
+    def test_the_host_has_none(self, monkeypatch):
+        monkeypatch.setattr(module.glob, "glob", lambda pattern: [])
+        monkeypatch.setattr(module.os.path, "exists", lambda path: False)
+        assert "no /dev/nvidia*" in why_no_gpu()
+
+    def test_there_is_no_driver(self, monkeypatch):
+        monkeypatch.setattr(module, "_can_be_loaded", lambda library: library != "libcuda.so.1")
+        assert "libcuda.so.1 cannot be loaded" in why_no_gpu()
+
+    def test_libraries_are_missing(self):
+        assert "CUDA 12.5 and cuDNN 9 are missing" in why_no_gpu()
+
+
+def test_a_library_that_is_not_there_cannot_be_loaded():
+    assert not module._can_be_loaded("libnothing-of-the-sort.so.7")

@@ -63,8 +63,8 @@ def test_averages_are_those_of_the_definition_from_the_first_step_on(decay):
             shown = {each.tag: each.simple_value for each in v1.Summary.FromString(serialized).value}
             expected = weighted_average(values[:step], decay)
             assert shown == {
-                "x-summary": pytest.approx(expected, rel=1e-4),
-                "y-summary": pytest.approx(-expected, rel=1e-4),
+                "x/EMA-summary": pytest.approx(expected, rel=1e-4),
+                "y/EMA-summary": pytest.approx(-expected, rel=1e-4),
             }
 
 
@@ -99,13 +99,13 @@ def test_dtypes_and_variables_are_taken():
     averages = add_moving_summary(integer, double, half, variable)
     with started_session() as sess:
         assert sess.run(averages) == pytest.approx([3, 0.5, 0.25, 2])
-    assert "temperature-summary" in tags()
+    assert "temperature/EMA-summary" in tags()
 
 
 def test_the_averages_are_named_without_the_main_tower():
     with v1.name_scope("tower0"), v1.variable_scope("model"):
         add_moving_summary(tf.constant(1.0, name="cost"))
-    assert tags() == ["model/cost-summary"]
+    assert tags() == ["model/cost/EMA-summary"]
     assert v1.global_variables()[0].op.name == "EMA/model/cost/sums_and_weight"
 
 
@@ -115,7 +115,7 @@ def test_summarizing_the_same_twice_is_two_summaries():
     add_moving_summary(cost, decay=0.5)
     add_tensor_summary(cost, ["scalar"])
     v1.summary.scalar("cost", cost)
-    assert tags() == ["cost-summary", "cost-summary_1", "cost-summary_2", "cost_1"]
+    assert tags() == ["cost/EMA-summary", "cost/EMA-summary_1", "cost-summary", "cost_1"]
 
 
 def test_a_scope_around_the_call_changes_nothing():
@@ -281,4 +281,4 @@ def test_only_the_main_training_tower_is_summarized():
         "EMA/cost/sums_and_weight",
     ]
     assert len(updates()) == 1
-    assert tags() == ["cost-summary"]
+    assert tags() == ["cost/EMA-summary"]

@@ -55,6 +55,7 @@ def test_each_row_of_a_batch_is_the_datapoint_as_it_was_delivered(size, drive):
             assert np.array_equal(x, np.repeat(np.arange(4 * step, 4 * step + 4)[:, None], size, axis=1))
 
 
+@pytest.mark.tf2_only("iterates a tf.data.Dataset in eager mode")
 def test_each_element_of_a_dataset_is_the_datapoint_as_it_was_delivered():
     dataset = dataflow_to_dataset(refilling(1000, 0), [tf.TensorSpec([None], tf.float32)]).prefetch(8).batch(4)
     numbers = [row.tolist() for (batch,) in dataset.as_numpy_iterator() for row in batch]

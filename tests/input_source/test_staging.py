@@ -100,7 +100,12 @@ def test_a_strategy_says_where_its_towers_are(strategy, specs):
 def test_towers_that_run_by_themselves_cannot_have_it(specs):
     trainer = tpk.SingleCostTrainer(strategy=tpk.use("async", devices=2))
     with pytest.raises(InputError, match="Give it the QueueInput alone"):
-        trainer.setup_graph(specs("x"), StagingInput(QueueInput(numbers(6))), None, None)
+        trainer.setup_graph(
+            specs("x"),
+            StagingInput(QueueInput(numbers(6))),
+            lambda x: tf.cast(x, tf.float32),
+            lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1),
+        )
 
 
 def test_data_without_a_callback_is_staged_too(drive, specs):
@@ -188,3 +193,26 @@ def test_what_it_takes():
         StagingInput(numbers(3))
     with pytest.raises(ConfigError, match="nr_stage must be 1 or more"):
         StagingInput(QueueInput(numbers(3)), nr_stage=0)
+
+
+class RawSteps(tpk.SingleCostTrainer):
+    """Runs its steps by the raw session."""
+
+    def run_step(self):
+        self.sess.run(self.train_op)
+
+
+@pytest.mark.parametrize("strategy", ["single", tpk.use("replicated", devices=["/cpu:0", "/cpu:1"])])
+def test_a_raw_run_that_finds_nothing_staged_is_an_error_and_no_hang(strategy):
+    trainer = RawSteps(strategy)
+    source = tpk.StagingInput(tpk.QueueInput([[np.ones(2, np.float32)]] * 100))
+
+    def build(x):
+        return tf.reduce_sum(tf.compat.v1.get_variable("w", [2]) * x)
+
+    def optimizer():
+        return tf.compat.v1.train.GradientDescentOptimizer(0.1)
+
+    trainer.setup_graph([tf.TensorSpec([2], tf.float32, "x")], source, build, optimizer)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"StagingInput.*write self\.hooked_sess\.run"):
+        trainer.train(steps_per_epoch=20, max_epoch=1)

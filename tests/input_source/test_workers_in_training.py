@@ -39,7 +39,8 @@ class Trainer(tpk.SimpleTrainer):
 class Total(tpk.Callback):
     def after_train(self, trainer):
         if trainer.failure is None:
-            self.value = float(trainer.sess.run(trainer.graph.get_tensor_by_name("total/Read/ReadVariableOp:0")))
+            (total,) = [each for each in v1.global_variables() if each.op.name == "total"]
+            self.value = float(trainer.sess.run(total))
 
 
 def rows():

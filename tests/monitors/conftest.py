@@ -22,6 +22,12 @@ class TrainerStub:
         self.steps_per_epoch = 10
         self.stop_reasons = []
         self.request_stop = self.stop_reasons.append
+        self.max_epoch = 20
+        self.announcements = []
+        self.checkpoints = self
+
+    def take_announcements(self):
+        return self.announcements
 
 
 @pytest.fixture

@@ -11,79 +11,130 @@ from tpk.monitors import ScalarPrinter
 @pytest.fixture
 def lines(caplog):
     caplog.set_level(logging.INFO, "tpk.monitors.scalar_printer")
-    # Each summary begins with a line of its own.
-    return lambda: [line.strip() for record in caplog.records for line in record.getMessage().split("\n")[1:]]
+    return lambda: [line for message in caplog.messages for line in message.split("\n")]
 
 
-def test_the_latest_values_are_logged_sorted_and_aligned(trainer, lines):
+@pytest.fixture
+def columns(lines):
+    """What stands behind the title, in each line."""
+    return lambda: [[part.strip() for part in line.split("|")[1:]] for line in lines()]
+
+
+def test_an_epoch_is_one_line_with_the_latest_values_sorted(trainer, lines):
     printer = ScalarPrinter()
-    for name, value in {"val-error": 0.25, "cost": 0.123456789, "queue": 50, "nan": float("nan")}.items():
+    scalars = {
+        "steps_per_second": 37.4961,
+        "examples_per_second": 123456.7,
+        "learning_rate": 0.001,
+        "val-err": 0.25,
+        "cost": 0.123456789,
+        "queue": 50,
+        "cost/EMA": 0.5,
+    }
+    for name, value in scalars.items():
         printer.process_scalar(name, 9)
         printer.process_scalar(name, value)
+    trainer.epoch_num, trainer.global_step, trainer.announcements = 3, 70, ["model-70", "min-val-err-70"]
     printer.trigger_epoch(trainer)
-    assert lines() == ["cost       0.12346", "nan        nan", "queue      50", "val-error  0.25"]
+    assert lines() == [
+        "epoch  3/20, step 70 | cost 0.1235 | queue 50 | val-err 0.25 | lr 0.001 | 37.5 steps/s | 123,457 examples/s",
+        "                     | saving model-70, min-val-err-70",
+    ]
 
 
-def test_a_summary_says_when(trainer, caplog):
-    caplog.set_level(logging.INFO, "tpk.monitors.scalar_printer")
+def test_columns_are_aligned_from_epoch_to_epoch(trainer, lines):
     printer = ScalarPrinter()
-    printer.process_scalar("cost", 1)
-    trainer.epoch_num, trainer.global_step = 3, 70
+    for trainer.epoch_num, trainer.global_step, cost in ((9, 90, 10.25), (10, 100, 9.5), (11, 110, 10.75)):
+        printer.process_scalar("cost", cost)
+        printer.process_scalar("error", cost)
+        printer.trigger_epoch(trainer)
+    assert lines() == [
+        "epoch  9/20, step 90 | cost 10.25 | error 10.25",
+        "epoch 10/20, step 100 | cost 9.5   | error 9.5",
+        "epoch 11/20, step 110 | cost 10.75 | error 10.75",
+    ]
+
+
+def test_a_training_without_an_end_has_no_last_epoch(trainer, lines):
+    printer, trainer.max_epoch = ScalarPrinter(), 2**63 - 1
+    printer.process_scalar("a", 1)
     printer.trigger_epoch(trainer)
-    assert caplog.messages == ["epoch 3, step 70:\n  cost  1"]
+    assert lines() == ["epoch 1, step 0 | a 1"]
 
 
-def test_each_epoch_logs_what_is_new(trainer, lines):
+def test_the_learning_rate_of_an_objective_keeps_its_name(trainer, columns):
+    printer = ScalarPrinter()
+    printer.process_scalar("generator/learning_rate", 0.1)
+    printer.trigger_epoch(trainer)
+    assert columns() == [["generator/lr 0.1"]]
+
+
+def test_moving_averages_are_for_the_file(trainer, caplog):
+    caplog.set_level(logging.DEBUG, "tpk.monitors.scalar_printer")
+    printer = ScalarPrinter()
+    for name in ("cost", "cost/EMA", "error/EMA"):
+        printer.process_scalar(name, 1)
+    resumed = ScalarPrinter()
+    resumed.load_state_dict(printer.state_dict())
+    resumed.trigger_epoch(trainer)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "epoch  1/20, step 0 | cost 1"),
+        ("DEBUG", "epoch  1/20, step 0 | cost/EMA 1 | error/EMA 1"),
+    ]
+
+
+def test_each_epoch_logs_what_is_new(trainer, columns):
     printer = ScalarPrinter()
     printer.process_scalar("a", 1)
     printer.trigger_epoch(trainer)
     printer.process_scalar("b", 2)
     printer.trigger_epoch(trainer)
     printer.trigger_epoch(trainer)
-    assert lines() == ["a  1", "b  2"]
+    assert columns() == [["a 1"], ["b 2"]]
 
 
-def test_what_comes_after_the_last_epoch_is_logged_at_the_end(trainer, lines):
+def test_what_comes_after_the_last_epoch_is_logged_at_the_end(trainer, columns):
     printer = ScalarPrinter()
     printer.process_scalar("a", 1)
     printer.after_train(trainer)
-    assert lines() == ["a  1"]
+    assert columns() == [["a 1"]]
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, ["cost", "train-error", "val-error"]),
-        ({"whitelist": [".*-error"]}, ["train-error", "val-error"]),
-        ({"blacklist": ["val-.*", "error"]}, ["cost", "train-error"]),
-        ({"whitelist": [".*-error"], "blacklist": ["val-.*"]}, ["train-error"]),
+        ({}, ["cost 1", "train-error 1", "val-error 1"]),
+        ({"whitelist": [".*-error"]}, ["train-error 1", "val-error 1"]),
+        ({"whitelist": [".*"], "blacklist": [".*error"]}, ["cost 1", "cost/EMA 1"]),
+        ({"blacklist": ["val-.*", "error"]}, ["cost 1", "train-error 1"]),
+        ({"whitelist": [".*-error"], "blacklist": ["val-.*"]}, ["train-error 1"]),
         ({"whitelist": []}, []),
     ],
 )
-def test_lists_of_names(trainer, lines, options, expected):
+def test_lists_of_names(trainer, columns, options, expected):
     printer = ScalarPrinter(**options)
-    for name in ("cost", "train-error", "val-error"):
+    for name in ("cost", "cost/EMA", "train-error", "val-error"):
         printer.process_scalar(name, 1)
     printer.trigger_epoch(trainer)
-    assert [line.split()[0] for line in lines()] == expected
+    assert [part for line in columns() for part in line] == expected
 
 
-def test_steps_are_logged_if_asked_for(trainer, lines):
+def test_steps_are_logged_if_asked_for(trainer, columns):
     printer = ScalarPrinter(enable_step=True)
-    for trainer.local_step in (9, 10):
-        printer.process_scalar("step", trainer.local_step)
+    for trainer.local_step in (8, 9):
+        printer.process_scalar("x", trainer.local_step)
         printer.trigger_step(trainer)
-    assert lines() == ["step  9"], "the last step of an epoch comes with the epoch"
+    assert columns() == [["x 8"]], "the last step of an epoch comes with the epoch"
     printer.trigger_epoch(trainer)
-    assert lines() == ["step  9", "step  10"]
+    assert columns() == [["x 8"], ["x 9"]]
 
 
-def test_without_epochs_the_last_step_is_logged_as_a_step(trainer, lines):
+def test_without_epochs_the_last_step_is_logged_as_a_step(trainer, columns):
     printer = ScalarPrinter(enable_step=True, enable_epoch=False)
-    trainer.local_step = trainer.steps_per_epoch
-    printer.process_scalar("step", 10)
+    trainer.local_step = trainer.steps_per_epoch - 1
+    printer.process_scalar("x", 10)
     printer.trigger_step(trainer)
-    assert lines() == ["step  10"]
+    assert columns() == [["x 10"]]
 
 
 def test_steps_cost_nothing_unless_asked_for():

@@ -18,11 +18,11 @@ class Asking(Callback):
         self.request = request
 
     def before_run(self, run_context):
-        self.calls.append((self.name, "before_run", run_context))
+        self.calls.append((self.plugin_name, "before_run", run_context))
         return self.request
 
     def after_run(self, run_context, run_values):
-        self.calls.append((self.name, "after_run", run_context, run_values))
+        self.calls.append((self.plugin_name, "after_run", run_context, run_values))
 
 
 class Silent(Asking):
@@ -30,7 +30,7 @@ class Silent(Asking):
 
     @hookimpl(tryfirst=True)
     def before_run(self):
-        self.calls.append((self.name, "before_run"))
+        self.calls.append((self.plugin_name, "before_run"))
 
 
 class Receiving(Callback):
@@ -40,7 +40,7 @@ class Receiving(Callback):
         self.calls = calls
 
     def after_run(self, run_values, run_context):
-        self.calls.append((self.name, "after_run", run_context, run_values))
+        self.calls.append((self.plugin_name, "after_run", run_context, run_values))
 
 
 class Stepping(Callback):
@@ -48,7 +48,7 @@ class Stepping(Callback):
         self.calls = calls
 
     def trigger_step(self, trainer):
-        self.calls.append((self.name, "trigger_step", trainer))
+        self.calls.append((self.plugin_name, "trigger_step", trainer))
 
 
 class AskingLast(Asking, Stepping):
@@ -58,7 +58,7 @@ class AskingLast(Asking, Stepping):
 
     @hookimpl(trylast=True)
     def trigger_step(self):
-        self.calls.append((self.name, "trigger_step"))
+        self.calls.append((self.plugin_name, "trigger_step"))
 
 
 KINDS = [Asking, Silent, Receiving, Stepping, AskingLast]

@@ -109,7 +109,7 @@ def test_a_weak_proxy_keeps_its_hooks():
     manager = HookManager()
     assert manager.register_all([weakref.proxy(callback)]) == ["Undecorated"]
     assert [method(None) for method in manager.compile_step().before_run] == ["request"]
-    assert callback.name == "Undecorated"
+    assert callback.plugin_name == "Undecorated"
 
 
 def test_a_weak_proxy_of_something_else_keeps_its_hooks():
@@ -479,7 +479,7 @@ def test_equal_callbacks_do_not_collide():
         calls: list = attrs.field(factory=list, eq=False)
 
         def before_epoch(self):
-            self.calls.append(self.name)
+            self.calls.append(self.plugin_name)
 
     first, second = Equal(), Equal()
     assert first == second

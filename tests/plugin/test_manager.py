@@ -16,7 +16,7 @@ class Recorder(Callback):
     calls: list = attrs.field(factory=list)
 
     def before_epoch(self, trainer):
-        self.calls.append((self.name, "before_epoch", trainer))
+        self.calls.append((self.plugin_name, "before_epoch", trainer))
 
 
 class RecorderFirst(Recorder):
@@ -53,7 +53,7 @@ def test_names_are_those_of_classes_and_unique():
     first, second, other = Recorder(), Recorder(), Failing()
     manager = HookManager()
     assert manager.register_all([first, other, second]) == ["Recorder", "Failing", "Recorder#2"]
-    assert (first.name, other.name, second.name) == ("Recorder", "Failing", "Recorder#2")
+    assert (first.plugin_name, other.plugin_name, second.plugin_name) == ("Recorder", "Failing", "Recorder#2")
     assert manager.plugins == {"Recorder": first, "Failing": other, "Recorder#2": second}
 
 
@@ -61,7 +61,27 @@ def test_names_do_not_depend_on_an_earlier_registration():
     callback = Recorder()
     HookManager().register_all([Recorder(), callback])
     HookManager().register_all([callback])
-    assert callback.name == "Recorder"
+    assert callback.plugin_name == "Recorder"
+
+
+def test_a_name_of_its_own_is_left_alone():
+    class Named(Recorder):
+        name = "of the class"
+
+    class Computed(Recorder):
+        @property
+        def name(self):
+            return 5
+
+    class Assigned(Recorder):
+        def __init__(self, name):
+            super().__init__()
+            self.name = name
+
+    callbacks = [Named(), Computed(), Assigned("of the instance")]
+    assert HookManager().register_all(callbacks) == ["Named", "Computed", "Assigned"]
+    assert [callback.name for callback in callbacks] == ["of the class", 5, "of the instance"]
+    assert [callback.plugin_name for callback in callbacks] == ["Named", "Computed", "Assigned"]
 
 
 def test_a_module_is_named_after_itself():
@@ -83,7 +103,7 @@ def test_if_one_does_not_fit_none_is_registered():
     manager, callback = HookManager(), Recorder()
     with pytest.raises(tpk.errors.HookError):
         manager.register_all([callback, object()])
-    assert manager.plugins == {} and callback.name == ""
+    assert manager.plugins == {} and callback.plugin_name == ""
     manager.hook.before_epoch(trainer=None)
     assert callback.calls == []
 
@@ -215,14 +235,14 @@ def test_one_plugin_may_be_first_last_and_neither():
     class Everywhere(Callback):
         @hookimpl(tryfirst=True)
         def before_epoch(self):
-            calls.append(f"{self.name}.before_epoch")
+            calls.append(f"{self.plugin_name}.before_epoch")
 
         @hookimpl(trylast=True)
         def after_epoch(self):
-            calls.append(f"{self.name}.after_epoch")
+            calls.append(f"{self.plugin_name}.after_epoch")
 
         def trigger(self):
-            calls.append(f"{self.name}.trigger")
+            calls.append(f"{self.plugin_name}.trigger")
 
     manager = HookManager()
     manager.register_all([Everywhere(), Everywhere()])
@@ -241,9 +261,9 @@ def test_wrappers_nest_in_list_order():
     class Around(Callback):
         @hookimpl(wrapper=True)
         def before_epoch(self, trainer):
-            calls.append(f"enter {self.name}")
+            calls.append(f"enter {self.plugin_name}")
             result = yield
-            calls.append(f"leave {self.name}")
+            calls.append(f"leave {self.plugin_name}")
             return result
 
     class Inner(Callback):
@@ -312,7 +332,7 @@ def test_after_train_runs_every_implementation_and_returns_the_failures(caplog):
 
     class Ending(Callback):
         def after_train(self, trainer):
-            ended.append((self.name, trainer))
+            ended.append((self.plugin_name, trainer))
 
     first, second = ValueError("one"), KeyboardInterrupt("two")
     manager = HookManager()

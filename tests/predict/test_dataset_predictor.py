@@ -117,6 +117,27 @@ def test_what_fails_in_a_worker_is_raised_here_with_its_cause(no_process_stays):
         assert "in worker 1 of 1 of MultiProcessDatasetPredictor" in str(caught.value.__cause__)
 
 
+@need_workers
+@pytest.mark.timeout(TIMEOUT + 60)
+def test_a_process_begins_with_the_function_of_worker_init(tmp_path, monkeypatch, no_process_stays):
+    (tmp_path / "in_tf1.py").write_text(
+        "import tensorflow as tf\n\ndef begin():\n    tf.compat.v1.disable_v2_tensorshape()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def build(x):
+        tf.identity(x * int(isinstance(x.shape[0], tf.compat.v1.Dimension)), name="is_tf1")
+
+    build.__module__ = "__main__"
+    config = PredictConfig(
+        tower_func=build, input_signature=[tf.TensorSpec([None], tf.float32, "x")], output_names=["is_tf1"]
+    )
+    with MultiProcessDatasetPredictor(config, [[np.ones(1, np.float32)]], 1, worker_init="in_tf1:begin") as predictor:
+        assert predictor.get_all_result()[0][0].tolist() == [1.0]
+    with pytest.raises(ConfigError, match="expected the name of a function"):
+        MultiProcessDatasetPredictor(config, [], 1, worker_init=build)
+
+
 def test_a_model_that_cannot_be_sent_is_told():
     lock = threading.Lock()
 

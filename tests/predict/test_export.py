@@ -76,6 +76,7 @@ def savedmodel(tmp_path_factory):
 # Programs without tpk.
 
 
+@pytest.mark.tf2_only("loads the model in eager mode")
 def test_tensorflow_loads_a_savedmodel_eagerly(savedmodel, images, expected):
     loaded = tf.saved_model.load(str(savedmodel))
     outputs = loaded.signatures["serving_default"](image=tf.constant(images))
@@ -83,6 +84,7 @@ def test_tensorflow_loads_a_savedmodel_eagerly(savedmodel, images, expected):
     np.testing.assert_array_equal(outputs["probabilities"].numpy(), expected)
 
 
+@pytest.mark.tf2_only("loads the model in eager mode")
 @pytest.mark.skipif(not hasattr(tf.keras.layers, "TFSMLayer"), reason="TFSMLayer came with Keras 3")
 def test_keras_takes_a_savedmodel_for_a_layer(savedmodel, images, expected):
     layer = tf.keras.layers.TFSMLayer(str(savedmodel), call_endpoint="serving_default")
@@ -161,6 +163,7 @@ def test_a_frozen_graph_has_neither_variables_nor_what_only_a_training_needs(tmp
 
 
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
+@pytest.mark.tf2_only("in TF1 behaviour, TensorFlow Lite's converter leaves the signatures out")
 def test_tensorflow_lite_runs_a_converted_model(images, expected, tmp_path):
     signature = ModelExporter(config()).export_tflite(tmp_path / "model.tflite")
     assert list(signature.inputs) == ["image"] and list(signature.outputs) == ["probabilities"]
@@ -188,6 +191,7 @@ def test_a_converter_can_be_configured(tmp_path):
 # Signatures.
 
 
+@pytest.mark.tf2_only("loads the model in eager mode")
 def test_several_signatures_are_functions_over_one_graph(images, expected, tmp_path):
     signatures = {
         "serving_default": Signature(["probabilities"]),
@@ -222,6 +226,7 @@ def test_a_signature_tells_shapes_and_types_and_is_logged(tmp_path, caplog):
     assert function.structured_input_signature[1]["image"].shape.as_list() == [None, 6, 6, 2]
 
 
+@pytest.mark.tf2_only("loads the model in eager mode")
 def test_outputs_have_the_keys_that_the_config_gives_them(images, expected, tmp_path):
     exporter = ModelExporter(config(output_names={"scores": "probabilities"}))
     exporter.export_savedmodel(tmp_path / "model")
@@ -255,6 +260,7 @@ def with_table(tmp_path):
     return PredictConfig(**options, session_init=values, output_names=["vector", "shifted"]), vocabulary
 
 
+@pytest.mark.tf2_only("loads the model in eager mode")
 def test_files_go_with_a_savedmodel_and_tables_are_filled(with_table, tmp_path):
     config, vocabulary = with_table
     ModelExporter(config).export_savedmodel(tmp_path / "model")

@@ -17,6 +17,7 @@ BATCH = 4
 
 OPTIMIZERS = {
     "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
+    "slow_sgd": lambda: v1.train.GradientDescentOptimizer(0.025),
     "momentum": lambda: v1.train.MomentumOptimizer(0.05, 0.9),
     "adam": lambda: v1.train.AdamOptimizer(0.01),
 }

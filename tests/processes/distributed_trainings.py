@@ -21,6 +21,8 @@ STEPS = 20
 STRATEGIES = {"replicated": DistributedReplicatedStrategy, "parameter_server": DistributedParameterServerStrategy}
 OPTIMIZERS = {
     "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
+    "half_sgd": lambda: v1.train.GradientDescentOptimizer(0.05),
+    "slow_sgd": lambda: v1.train.GradientDescentOptimizer(0.025),
     "momentum": lambda: v1.train.MomentumOptimizer(0.05, 0.9),
     "adam": lambda: v1.train.AdamOptimizer(0.01),
     "scaled": lambda: tpk.DynamicLossScaleOptimizer(v1.train.MomentumOptimizer(0.05, 0.9), growth_interval=3),

@@ -84,7 +84,7 @@ class ThreadStrategy(MultiProcessStrategy):
         config.inter_op_parallelism_threads = 4
         return config
 
-    def mean_over_processes(self, tensors):
+    def reduce_over_processes(self, tensors):
         return self._gathered(tensors, lambda *values: np.mean(values, axis=0, dtype=values[0].dtype))
 
     def broadcast_from_chief(self, variables):

@@ -44,7 +44,7 @@ def reduce_dense(pack_bytes, compression=None):
 
     def build():
         with tf.device("/cpu:0"):
-            means = strategy.mean_over_processes([tf.constant(value) for value in values])
+            means = strategy.reduce_over_processes([tf.constant(value) for value in values])
         with tf.device("/cpu:1"):
             means = [tf.identity(mean) for mean in means]
         return lambda sess: [sess.run(means) for _ in range(3)][-1]
@@ -93,7 +93,7 @@ def reduce_slices(compression=None):
         slices = tf.IndexedSlices(
             tf.cast(rows[:, None], tf.float32) + tf.constant([[10.0 * rank, 0.0]]), rows * 2, tf.constant([20, 2])
         )
-        (mean,) = strategy.mean_over_processes([slices])
+        (mean,) = strategy.reduce_over_processes([slices])
         assert isinstance(mean, tf.IndexedSlices)
         dense = tf.convert_to_tensor(mean)
         return lambda sess: [sess.run(dense, {count: each[rank]}) for each in counts]
@@ -177,7 +177,7 @@ def train_twice():
 
         def build():
             # Of another shape the second time, which TensorFlow would refuse for the same keys.
-            (mean,) = strategy.mean_over_processes([tf.fill([start], float(start + strategy.rank))])
+            (mean,) = strategy.reduce_over_processes([tf.fill([start], float(start + strategy.rank))])
             return lambda sess: (strategy.process_group.gather_object("mean", strategy.rank), sess.run(mean).tolist())
 
         return in_session(strategy, build)
@@ -200,7 +200,7 @@ def in_different_order():
         for objective in range(2):
             slow = objective == strategy.rank
             tensors = [tf.ones([5]) * (index + strategy.rank) + (late if slow else 0) for index in range(40)]
-            of_each.append(strategy.mean_over_processes(tensors))
+            of_each.append(strategy.reduce_over_processes(tensors))
         return lambda sess: [sess.run(which) for _ in range(5) for which in (of_each[0], of_each[1], of_each)][-1]
 
     return in_session(strategy, build)

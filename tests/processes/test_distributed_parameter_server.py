@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from distributed_trainings import STRATEGIES, Model, batches, concatenated, train, v1
 
 import tpk
 
 
-def train_by_themselves(data, devices=1, **options):
-    return train(STRATEGIES["parameter_server"](devices, timeouts={"start": 60, "heartbeat": 20}), data, **options)
+def train_by_themselves(data, devices=1, average=True, **options):
+    timeouts = {"start": 60, "heartbeat": 20}
+    return train(STRATEGIES["parameter_server"](devices, average=average, timeouts=timeouts), data, **options)
 
 
-def test_one_worker_with_two_devices_equals_one_on_the_concatenation(launch):
+@pytest.mark.parametrize(("average", "ours", "theirs"), [(True, "adam", "adam"), (False, "half_sgd", "sgd")])
+def test_one_worker_with_two_devices_equals_one_on_the_concatenation(launch, average, ours, theirs):
     data = batches(40)
-    running = launch(lambda: train_by_themselves(data, devices=2, model=Model("adam")), workers=1, servers=2)
+
+    def run():
+        return train_by_themselves(data, devices=2, average=average, model=Model(ours))
+
+    running = launch(run, workers=1, servers=2)
     (returned,) = running.returned()
     assert [server.wait().status for server in running.servers] == [0, 0]
     kept = {}
@@ -24,7 +31,7 @@ def test_one_worker_with_two_devices_equals_one_on_the_concatenation(launch):
         def after_train(self, trainer):
             kept.update({each.op.name: trainer.sess.run(each) for each in v1.global_variables()})
 
-    train("single", concatenated(data, 2), model=Model("adam"), callbacks=[Keep()])
+    train("single", concatenated(data, 2), model=Model(theirs), callbacks=[Keep()])
     for name in returned["trained"]:
         np.testing.assert_allclose(returned["saved"][name], kept[name], rtol=2e-4, atol=2e-5, err_msg=name)
     assert returned["local"] == {}

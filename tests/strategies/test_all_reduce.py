@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.strategies.all_reduce import MODES, all_reduce_mean, choose_mode, mean_of
+from tpk.strategies.all_reduce import MODES, all_reduce, choose_mode, reduce_column
 
 v1 = tf.compat.v1
 
@@ -45,7 +45,7 @@ def ops_of(pack_bytes, shapes, mode="copy", count=2, dtype=np.float32):
     with tf.Graph().as_default() as graph:
         rows = constants(numbers(count, shapes, dtype), cpus(count))
         before = len(graph.get_operations())
-        all_reduce_mean(rows, cpus(count), mode, pack_bytes)
+        all_reduce(rows, cpus(count), mode, pack_bytes)
         return graph.get_operations()[before:]
 
 
@@ -61,7 +61,7 @@ def test_every_tower_gets_the_same_mean_on_its_device(count):
         results = {}
         for mode in ON_CPUS:
             for pack_bytes in (0, 24, 1 << 20):
-                means = all_reduce_mean(rows, cpus(count), mode, pack_bytes)
+                means = all_reduce(rows, cpus(count), mode, pack_bytes)
                 assert [{mean.device for mean in row} for row in means] == [{device} for device in cpus(count)]
                 assert [mean.shape for mean in means[0]] == SHAPES
                 results[f"{mode}, {pack_bytes}"] = means
@@ -78,7 +78,7 @@ def test_every_tower_gets_the_same_mean_on_its_device(count):
 def test_the_mean_has_the_dtype_of_the_tensors(dtype, mode):
     arrays = numbers(3, dtype=dtype)
     with tf.Graph().as_default(), session(3) as sess:
-        found = sess.run(all_reduce_mean(constants(arrays, cpus(3)), cpus(3), mode, 1 << 20))
+        found = sess.run(all_reduce(constants(arrays, cpus(3)), cpus(3), mode, 1 << 20))
     tolerance = TOLERANCE[dtype]
     for mean, *column in zip(found[1], *arrays, strict=True):
         assert mean.dtype == dtype
@@ -89,7 +89,7 @@ def test_the_mean_has_the_dtype_of_the_tensors(dtype, mode):
 def test_bfloat16(mode):
     with tf.Graph().as_default(), session(2) as sess:
         rows = [[tf.fill([5], tf.constant(value, tf.bfloat16))] for value in (1.0, 2.0)]
-        ((mean,), _) = all_reduce_mean(rows, cpus(2), mode)
+        ((mean,), _) = all_reduce(rows, cpus(2), mode)
         assert mean.dtype == tf.bfloat16
         np.testing.assert_array_equal(sess.run(tf.cast(mean, tf.float32)), [1.5] * 5)
 
@@ -103,7 +103,7 @@ def test_shapes_may_be_known_only_in_the_step(mode, static):
         for index, (row, own) in enumerate(zip(rows, arrays, strict=True)):
             with tf.device(cpus(3)[index]):
                 row[0] = v1.placeholder_with_default(own[0], static)
-        means = all_reduce_mean(rows, cpus(3), mode, 1 << 20)
+        means = all_reduce(rows, cpus(3), mode, 1 << 20)
         found = sess.run(means)
     for own in found:
         for mean, *column in zip(own, *arrays, strict=True):
@@ -120,7 +120,7 @@ def test_sparse_gradients_stay_sparse(mode):
         first = slices([[1.0, 2.0], [3.0, 4.0]], [3, 0])
         second = slices([[5.0, 6.0]], [3])
         rows = [[tf.ones([3]), first, tf.ones([])], [tf.zeros([3]), second, tf.zeros([])]]
-        means = all_reduce_mean(rows, cpus(2), mode, 1 << 20)
+        means = all_reduce(rows, cpus(2), mode, 1 << 20)
         assert all(isinstance(row[1], tf.IndexedSlices) for row in means)
         found = sess.run([[row[0], tf.convert_to_tensor(row[1]), row[2]] for row in means])
     for dense, sparse, scalar in found:
@@ -135,19 +135,19 @@ def test_sparse_in_one_tower_and_dense_in_another():
         with tf.Graph().as_default(), session(2) as sess:
             row = [slices([[2.0, 4.0]], [1]), tf.constant(dense)]
             column = row if sparse_first else row[::-1]
-            means = all_reduce_mean([[each] for each in column], cpus(2))
+            means = all_reduce([[each] for each in column], cpus(2))
             found = sess.run([tf.convert_to_tensor(mean) for (mean,) in means])
         expected = (dense + np.array([[0, 0], [2, 4], [0, 0], [0, 0]])) / 2
         np.testing.assert_array_equal(found, [expected, expected])
 
 
-def test_the_mean_of_a_column():
+def test_the_reduce_column_a_column():
     with tf.Graph().as_default(), session(1) as sess:
         one = tf.constant([1.0, 2.0])
-        assert mean_of([one]) is one
-        mixed = mean_of([slices([[2.0, 4.0]], [1]), slices([[2.0, 4.0]], [1]), tf.ones([4, 2])])
+        assert reduce_column([one]) is one
+        mixed = reduce_column([slices([[2.0, 4.0]], [1]), slices([[2.0, 4.0]], [1]), tf.ones([4, 2])])
         assert isinstance(mixed, tf.IndexedSlices)
-        found = sess.run([mean_of([one, one * 3]), tf.convert_to_tensor(mixed)])
+        found = sess.run([reduce_column([one, one * 3]), tf.convert_to_tensor(mixed)])
     np.testing.assert_array_equal(found[0], [2, 4])
     np.testing.assert_allclose(found[1], np.array([[1, 1], [5, 9], [1, 1], [1, 1]]) / 3, rtol=1e-6)
 
@@ -182,7 +182,7 @@ def test_an_empty_tensor_joins_no_large_one():
 def test_dtypes_travel_apart():
     with tf.Graph().as_default() as graph:
         rows = [[tf.ones([2]), tf.ones([3]), tf.ones([4], tf.float64), tf.ones([5])]] * 2
-        means = all_reduce_mean(rows, cpus(2), "copy", 1 << 20)
+        means = all_reduce(rows, cpus(2), "copy", 1 << 20)
         assert [mean.dtype for mean in means[0]] == [tf.float32, tf.float32, tf.float64, tf.float32]
         assert [op.outputs[0].shape.num_elements() for op in sums(graph.get_operations())] == [5, 4, 5]
 
@@ -217,7 +217,7 @@ def test_nccl_reduces_on_each_gpu():
         rows = constants(numbers(3, [(4,), (5,), (600,)]), gpus(3))
         with tf.device("/cpu:0"):
             rows[1][2] = tf.zeros([600])  # as the gradient of what the user put on the CPU
-        means = all_reduce_mean(rows, gpus(3), "nccl", 100)
+        means = all_reduce(rows, gpus(3), "nccl", 100)
         assert [{mean.device for mean in row} for row in means] == [{device} for device in gpus(3)]
         reductions = [op for op in graph.get_operations() if op.type == "NcclAllReduce"]
     assert [op.device for op in reductions] == gpus(3) * 2, "two small tensors in a pack, and a large one"

@@ -15,6 +15,7 @@ def variable(name, shape, dtype=tf.float32):
     return v1.get_variable(name, shape, dtype, initializer=v1.zeros_initializer())
 
 
+@pytest.mark.usefixtures("resource_variables")
 def test_variables_are_balanced_by_their_bytes_and_the_rest_is_with_the_worker():
     setter = LeastLoadedDeviceSetter("/device:CPU:2", CPUS[:2])
     with tf.Graph().as_default(), v1.device(setter):

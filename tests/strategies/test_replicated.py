@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -77,6 +79,7 @@ def test_one_tower_needs_no_copies():
     assert trainer.strategy.callbacks() == []
 
 
+@pytest.mark.usefixtures("resource_variables")
 def test_each_tower_trains_its_own_variables_on_its_own_device():
     trainer = setup(tpk.use("replicated", devices=2))
     updates = [op for op in trainer.graph.get_operations() if op.type == "ResourceApplyMomentum"]
@@ -107,9 +110,112 @@ def test_integers_are_not_averaged():
         v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, counter.assign_add(1 + index).op)
         return build(x)
 
-    trainer, values = setup(tpk.use("replicated", devices=2, sync_variables=True), counting), Values()
+    trainer, values = setup(tpk.use("replicated", devices=2, sync_variables="mean"), counting), Values()
     trainer.train(callbacks=[values, "RunUpdateOps"], steps_per_epoch=5, max_epoch=1)
     assert (values.after["counter"], values.after["tower1/counter"]) == (5, 10)
+
+
+def final_values(strategy, optimizer, **options):
+    trainer, values = setup(strategy, optimizer=optimizer), Values()
+    init = {"w": np.float32([1, 2, 3])}
+    trainer.train(callbacks=[values], session_init=init, steps_per_epoch=5, max_epoch=1, **options)
+    return values.after
+
+
+@pytest.mark.parametrize("strategy", [tpk.use("replicated", devices=2), tpk.use("parameter_server", devices=2)])
+def test_one_optimizer_for_all_towers_trains_as_new_ones_do(strategy):
+    shared = functools.cache(lambda: v1.train.AdamOptimizer(0.1))
+    ours = final_values(strategy, shared)
+    alone = final_values("single", lambda: v1.train.AdamOptimizer(0.1))
+    for name in ("w", "w/Adam", "w/Adam_1", "beta1_power"):
+        np.testing.assert_allclose(ours[name], alone[name], rtol=1e-5)
+    if "tower1/w" in ours:
+        for name, value in alone.items():
+            if name != "global_step":
+                np.testing.assert_array_equal(ours[f"tower1/{name}"], ours[name])
+                assert value.shape == ours[name].shape
+
+
+def test_a_shared_optimizer_may_be_wrapped_by_the_trainer():
+    shared = functools.cache(lambda: v1.train.AdamOptimizer(0.1))
+    trainer = tpk.SingleCostTrainer(tpk.use("replicated", devices=2), precision="float16")
+    trainer.setup_graph(SIGNATURE, tpk.TensorInput(lambda: [tf.ones([2, 3])]), build, shared)
+    trainer.train(steps_per_epoch=2, max_epoch=1)
+
+
+def test_what_an_optimizer_summarizes_is_there_once():
+    def summarizing():
+        v1.summary.scalar("rate", tf.constant(0.1))
+        return momentum()
+
+    trainer = setup(tpk.use("replicated", devices=3), optimizer=summarizing)
+    names = [op.name for op in trainer.graph.get_operations() if op.type == "ScalarSummary" and "rate" in op.name]
+    assert names == ["rate"]
+
+
+def counting_steps(x):
+    """Counts faster in the second tower, in a variable that is not trained."""
+    index = get_current_tower_context().index
+    seen = v1.get_variable("seen", [], initializer=v1.zeros_initializer(), trainable=False)
+    v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, seen.assign_add(1.0 + index).op)
+    return build(x)
+
+
+@pytest.mark.parametrize(("sync", "expected"), [("broadcast", (3, 3)), ("mean", (4.5, 4.5)), (None, (3, 6))])
+@pytest.mark.parametrize("named", [True, False])
+def test_variables_that_are_not_trained_agree_as_asked_for(sync, expected, named):
+    trainer = (
+        tpk.SyncMultiGPUTrainerReplicated(["/cpu:0", "/cpu:1"], sync_variables=sync)
+        if named
+        else tpk.SingleCostTrainer(tpk.use("replicated", devices=2, sync_variables=sync))
+    )
+    values = Values()
+    trainer.setup_graph(SIGNATURE, tpk.TensorInput(lambda: [tf.ones([2, 3])]), counting_steps, momentum)
+    assert trainer.strategy.describe()["sync_variables"] == sync
+    trainer.train(callbacks=[values, "RunUpdateOps"], steps_per_epoch=3, max_epoch=1)
+    assert (values.after["seen"], values.after["tower1/seen"]) == expected
+
+
+def test_by_default_the_first_tower_gives_the_others_its_own():
+    trainer, values = tpk.SyncMultiGPUTrainerReplicated(["/cpu:0", "/cpu:1"]), Values()
+    trainer.setup_graph(SIGNATURE, tpk.TensorInput(lambda: [tf.ones([2, 3])]), counting_steps, momentum)
+    trainer.train(callbacks=[values, "RunUpdateOps"], steps_per_epoch=3, max_epoch=1)
+    assert values.after["tower1/seen"] == values.after["seen"] == 3
+
+
+@pytest.mark.parametrize("sync", ["broadcast", "mean", None])
+def test_a_training_that_reads_what_it_does_not_train_resumes_at_the_end_of_an_epoch_if_that_agrees(tmp_path, sync):
+    def remembering(x):
+        last = v1.get_variable("last", [3], initializer=v1.ones_initializer(), trainable=False)
+        read = last.read_value()
+        with tf.control_dependencies([read]):
+            v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, last.assign(tf.reduce_mean(x, 0)).op)
+        return build(x * read)
+
+    def weights(epochs, **options):
+        rng = np.random.default_rng(0)
+        data = [[rng.normal(size=[2, 3]).astype(np.float32)] for _ in range(6)]
+        strategy, values = tpk.use("replicated", devices=2, sync_variables=sync), Values()
+        trainer = setup(strategy, remembering, source=tpk.FeedInput(data))
+        options = {"steps_per_epoch": 3, "max_epoch": epochs, "session_init": {"w": np.float32([1, 2, 3])}, **options}
+        trainer.train(callbacks=[values, "RunUpdateOps", "ModelSaver"], **options)
+        return values.after["w"]
+
+    whole = weights(2, run_dir=tmp_path / "whole")
+    weights(1, run_dir=tmp_path / "halves")
+    resumed = weights(2, run_dir=tmp_path / "halves", resume="must", session_init=None)
+    assert np.array_equal(whole, resumed) == (sync is not None)
+
+
+@pytest.mark.parametrize("given", [True, "median"])
+def test_a_synchronization_that_there_is_not_is_an_error(given):
+    with pytest.raises(ConfigError, match=f"sync_variables={given!r}: expected 'broadcast', 'mean' or None"):
+        ReplicatedStrategy(2, sync_variables=given)
+
+
+def test_modes_have_the_names_of_graph_mode_users_too():
+    devices = ["/cpu:0", "/cpu:1"]
+    assert [ReplicatedStrategy(devices, mode=mode).mode for mode in (None, "gpu", "cpu")] == ["copy", "copy", "cpu"]
 
 
 def test_a_mode_that_cannot_be_is_an_error():
@@ -198,6 +304,7 @@ def test_a_step_of_all_towers_is_one_run_of_the_session(monkeypatch, strategy, f
     assert forget.of_epoch == ["callable"] * 4
 
 
+@pytest.mark.usefixtures("resource_variables")
 @pytest.mark.parametrize("strategy", SYNCHRONOUS)
 def test_the_step_is_done_only_when_every_tower_has_trained(strategy):
     """What waits for the train op sees the updates of all towers."""

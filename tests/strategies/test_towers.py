@@ -68,6 +68,7 @@ def test_the_towers_ops_are_on_their_devices(graph):
         assert {(op.type, op.name) for op in own if op.device != device} == set()
 
 
+@pytest.mark.usefixtures("resource_variables")
 def test_a_device_function_may_place_the_ops():
     def place(device):
         return lambda op: "/device:CPU:7" if op.type == "VarHandleOp" else device

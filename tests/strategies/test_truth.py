@@ -89,6 +89,42 @@ def test_n_towers_equal_one_on_the_concatenation(strategy, optimizer, count):
     assert_equal(many, one)
 
 
+@pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
+def test_sums_are_means_at_a_learning_rate_times_the_towers(strategy):
+    class Rated(Model):
+        def __init__(self, rate):
+            self.rate = rate
+
+        def optimizer(self):
+            return v1.train.GradientDescentOptimizer(self.rate)
+
+    data = batches(STEPS * 3)
+    summed = tpk.use(strategy, devices=3, average=False)
+    assert_equal(train(summed, data, model=Rated(0.03)), train(tpk.use(strategy, devices=3), data, model=Rated(0.09)))
+    assert tpk.get_catalog().resolve("strategy", summed).describe()["average"] is False
+
+
+@pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
+def test_sparse_gradients_are_summed_up_too(strategy):
+    class Embedded(tpk.ModelDesc):
+        def __init__(self, rate):
+            self.rate = rate
+
+        def inputs(self):
+            return [tf.TensorSpec([None], tf.int32, "rows")]
+
+        def build_graph(self, rows):
+            table = v1.get_variable("table", [6, 2], initializer=v1.ones_initializer())
+            return tf.reduce_sum(tf.gather(table, rows) ** 2)
+
+        def optimizer(self):
+            return v1.train.GradientDescentOptimizer(self.rate)
+
+    data = [[np.array(rows, np.int32)] for rows in ([0, 1], [1, 5], [2, 2], [3, 0])]
+    summed = train(tpk.use(strategy, devices=2, average=False), data, steps=2, model=Embedded(0.1))
+    assert_equal(summed, train(tpk.use(strategy, devices=2), data, steps=2, model=Embedded(0.2)))
+
+
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
 @pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
 def test_accumulation_equals_one_step_on_all_of_it(strategy, optimizer):
@@ -124,7 +160,7 @@ def replicates_of(variables, count):
 
 
 @pytest.mark.parametrize("pack_bytes", [0, 100, 1 << 20])
-@pytest.mark.parametrize("mode", ["copy", "ring", "hierarchical"])
+@pytest.mark.parametrize("mode", ["copy", "cpu", "ring", "hierarchical"])
 def test_replicates_stay_identical_bit_by_bit(mode, pack_bytes):
     data = batches(STEPS * 4)
     options = {"devices": 4, "mode": mode, "pack_bytes": pack_bytes}
@@ -313,7 +349,7 @@ def test_inference_reads_the_main_towers_variables():
     assert costs[0] == pytest.approx(costs[1], rel=1e-4)
 
 
-def test_non_trainable_variables_are_averaged_on_request():
+def test_non_trainable_variables_agree_at_the_end_of_an_epoch_as_was_asked_for():
     class Statistics(Model):
         def build_graph(self, x, y):
             seen = v1.get_variable("seen", [], initializer=v1.zeros_initializer(), trainable=False)
@@ -321,7 +357,7 @@ def test_non_trainable_variables_are_averaged_on_request():
             return super().build_graph(x, y)
 
     data = [[np.full([2, 5], value, np.float32), np.zeros([2, 2], np.float32)] for value in (1, 3)]
-    for sync, expected in ((False, (1, 3)), (True, (2, 2))):
+    for sync, expected in ((None, (1, 3)), ("mean", (2, 2)), ("broadcast", (1, 1))):
         strategy = tpk.use("replicated", devices=2, sync_variables=sync)
         variables = train(strategy, data, steps=1, model=Statistics(), callbacks=["RunUpdateOps"])
         assert (variables.saved["seen:0"], variables.local["tower1/seen:0"]) == expected

@@ -12,6 +12,9 @@ from tpk.strategies.update_order import after_reads
 
 v1 = tf.compat.v1
 
+# Of reads and updates of reference variables nobody knows the order.
+pytestmark = pytest.mark.usefixtures("resource_variables")
+
 STEPS = 60
 RATE = 0.25
 SIGNATURE = [tf.TensorSpec([2], tf.float32, "x")]

@@ -21,6 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "gan_digits.py"
         "--strategy parameter_server --devices 2 --update in_turn",
     ],
 )
+@pytest.mark.tf2_only("decodes images in eager mode")
 def test_the_digits_of_each_epoch_are_written(options, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *options.split(), "--max-epoch", "2", "--run-dir", str(tmp_path)])
     runpy.run_path(str(EXAMPLE), run_name="__main__")

@@ -513,6 +513,7 @@ def test_a_monitor_that_asks_for_the_end_does_not_cut_a_report_short():
 # The graph.
 
 
+@pytest.mark.tf2_only("without eager mode there is always an active graph")
 def test_a_trainer_takes_the_active_graph_or_makes_its_own():
     with tf.Graph().as_default() as graph:
         assert tpk.Trainer().graph is graph
@@ -521,6 +522,7 @@ def test_a_trainer_takes_the_active_graph_or_makes_its_own():
     assert tf.executing_eagerly()
 
 
+@pytest.mark.tf2_only("there is no eager mode to come back to")
 def test_eager_code_around_a_training_stays_eager():
     Counting().train(steps_per_epoch=1, max_epoch=1)
     assert tf.executing_eagerly()

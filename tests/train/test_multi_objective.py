@@ -195,6 +195,7 @@ class Count(v1.train.Optimizer):
             return handle.assign_add(tf.ones_like(handle), read_value=False)
 
 
+@pytest.mark.usefixtures("resource_variables")
 @pytest.mark.parametrize("update", ["in_turn", "together"])
 @pytest.mark.parametrize("periods", [(1, 2, 3), (1, 2, 4), (6, 1, 4), (2, 3, 1)], ids=str)
 def test_each_objective_is_minimized_in_each_kth_step_through_all_epochs(update, periods):
@@ -392,6 +393,7 @@ def train_op_of(strategy, func, objectives):
     return trainer.train_op
 
 
+@pytest.mark.usefixtures("resource_variables")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_graph_orders_updates_of_one_variable_and_leaves_others_side_by_side(strategy):
     assert unordered_updates(train_op_of(strategy, rivals, Rivalry().objectives(dict.fromkeys(RIVALS, 1)))) == []

@@ -170,7 +170,7 @@ WAYS = {
     "single queue": {"make_input": lambda flow: tpk.QueueInput(flow, queue_size=4)},
     "replicated feed": {"strategy": lambda: tpk.use("replicated", devices=2)},
     "replicated queue": {"make_input": tpk.QueueInput, "strategy": lambda: tpk.use("replicated", devices=2)},
-    "replicated, synchronized": {"strategy": lambda: tpk.use("replicated", devices=2, sync_variables=True)},
+    "replicated, synchronized": {"strategy": lambda: tpk.use("replicated", devices=2, sync_variables="mean")},
     "together": {"strategy": lambda: tpk.use("parameter_server", devices=2)},
 }
 

@@ -6,8 +6,11 @@ import os
 import sys
 
 import pytest
+import tensorflow as tf
 from tpk_horovod.bootstrap import environment, placement
+from tpk_horovod.ops import reduce_over_processes
 from tpk_horovod.strategy import HorovodStrategy
+from tpk_horovod.trainer import HorovodTrainer
 
 import tpk
 from tpk.cluster.spec import Cluster
@@ -17,7 +20,6 @@ from tpk.cluster.spec import Cluster
     "options",
     [
         {"compression": "fp8"},
-        {"op": "sum"},
         {"fusion_bytes": -1},
         {"fusion_bytes": 1.5},
     ],
@@ -26,6 +28,73 @@ def test_wrong_options_are_errors_that_name_them(options):
     (name,) = options
     with pytest.raises(tpk.ConfigError, match=f"horovod: {name}="):
         HorovodStrategy(**options)
+
+
+def test_sums_and_adasum_exclude_each_other():
+    with pytest.raises(tpk.ConfigError, match="average=False and adasum=True exclude each other"):
+        HorovodStrategy(average=False, adasum=True)
+
+
+def test_how_gradients_become_one_is_described():
+    assert HorovodStrategy(devices=["/cpu:0"], average=False).describe() == {
+        "average": False,
+        "sync_variables": "broadcast",
+        "compression": None,
+        "adasum": False,
+    }
+
+
+@pytest.mark.parametrize("make", [HorovodStrategy, HorovodTrainer])
+def test_spellings_of_other_systems(make):
+    made = make(gpus=["/cpu:0", "/cpu:1"])
+    assert getattr(made, "strategy", made).num_replicas == 2
+    with pytest.raises(TypeError, match=r"op=: write average=False for sums, and adasum=True"):
+        make(op="sum")
+
+
+class FakeHorovod:
+    """What the graph of a reduction needs of Horovod: two processes that have the same values."""
+
+    Average, Sum, Adasum = "average", "sum", "adasum"
+
+    class Compression:
+        class none:
+            @staticmethod
+            def compress(tensor):
+                return tensor, None
+
+            @staticmethod
+            def decompress(tensor, how):
+                return tensor
+
+    @staticmethod
+    def nccl_built():
+        return False
+
+    @staticmethod
+    def size():
+        return 2
+
+    @staticmethod
+    def size_op():
+        return tf.constant(2)
+
+    @staticmethod
+    def allreduce(tensor, name, op, compression):
+        return {"average": tensor, "sum": tensor * 2, "adasum": tensor}[op]
+
+    @staticmethod
+    def allgather(tensor, name):
+        return tf.concat([tensor, tensor], 0)
+
+
+@pytest.mark.parametrize(("op", "dense", "row"), [("average", 3.0, 5.0), ("sum", 6.0, 10.0)])
+def test_dense_and_sparse_gradients_are_averaged_or_summed_up(op, dense, row):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
+        slices = tf.IndexedSlices(tf.constant([[5.0]]), tf.constant([1]), tf.constant([3, 1]))
+        reduced = reduce_over_processes(FakeHorovod, [tf.constant(3.0), slices], FakeHorovod.Compression.none, op)
+        assert sess.run(reduced[0]) == dense
+        assert sess.run(tf.convert_to_tensor(reduced[1])).tolist() == [[0.0], [row], [0.0]]
 
 
 def test_a_timeout_that_cannot_be_is_an_error():

@@ -167,7 +167,7 @@ def operations():
         given = [v1.placeholder(name, [2], f"given_{name}") for name in REDUCED]
         count = v1.placeholder(tf.int32, [])
         slices = tf.IndexedSlices(tf.fill([count, 1], 2.0), tf.range(count), tf.constant([4, 1]))
-        means = strategy.mean_over_processes([*given, slices])
+        means = strategy.reduce_over_processes([*given, slices])
         sess.run(v1.global_variables_initializer())
         sess.run(broadcast)
         feeds = {each: np.array([1 + 2 * rank, 4]) for each in given}

@@ -3,6 +3,7 @@ from .best_saver import (
     MinSaver as MinSaver,
 )
 from .early_stopping import EarlyStopping as EarlyStopping
+from .epoch_means import EpochMeans as EpochMeans
 from .factory import CallbackFactory as CallbackFactory
 from .graph_ops import (
     RunOp as RunOp,
@@ -32,6 +33,7 @@ from .inference.metrics import MetricInferencer as MetricInferencer
 from .inference.runner import InferenceRunner as InferenceRunner
 from .input_monitor import InputMonitor as InputMonitor
 from .keras_saver import KerasSaver as KerasSaver
+from .learning_rate import LearningRateMonitor as LearningRateMonitor
 from .nan_guard import NanGuard as NanGuard
 from .progress import (
     EstimatedTimeLeft as EstimatedTimeLeft,
@@ -44,6 +46,7 @@ from .summary import (
     MovingAverageSummary as MovingAverageSummary,
     SimpleMovingAverage as SimpleMovingAverage,
 )
+from .throughput import ThroughputTracker as ThroughputTracker
 from .trigger import (
     EnableCallbackIf as EnableCallbackIf,
     Every as Every,

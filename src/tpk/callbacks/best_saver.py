@@ -161,7 +161,8 @@ class MinSaver(StatisticFollower, Callback):
         ranked = [*others[:position], _Saved(value, name), *others[position:]]
         self._best, gone = ranked[: self._keep], ranked[self._keep :]
         self._point([saved.name for saved in gone])
-        logger.info("saved %s: %s is %.5g", name, self.statistic.name, value)
+        logger.debug("saved %s: %s is %.5g", name, self.statistic.name, value)
+        self.trainer.checkpoints.announce(name)
 
     def _point(self, gone: Sequence[str]) -> None:
         self._directory.point_to([saved.name for saved in reversed(self._best)], gone)

@@ -116,7 +116,7 @@ class RunUpdateOps(Callback):
         """Group the ops that the collection holds by now."""
         ops = tf.compat.v1.get_collection(self.collection)
         if ops:
-            logger.info("%d ops of the collection %r run along with each step", len(ops), self.collection)
+            logger.debug("%d ops of the collection %r run along with each step", len(ops), self.collection)
             self.op = as_operation(ops, name=f"run_{self.collection}")
 
     def before_run(self, run_context: Any) -> Any:

@@ -170,7 +170,6 @@ class HyperParamSetter(Callback, abc.ABC):
         self.param = param
         self.last_epoch = 0
         self._epoch_of_last_call: int | None = None
-        self._epoch_of_last_log: int | None = None
         self._restored: Mapping[str, Any] | None = None
         self._is_training = False
 
@@ -226,9 +225,10 @@ class HyperParamSetter(Callback, abc.ABC):
         if value is None:
             return
         self.param.set_value(value)
-        if self._epoch_of_last_log != self.last_epoch:
-            self._epoch_of_last_log = self.last_epoch
-            logger.info("after epoch %d, %s is set to %g", self.last_epoch, self.param.readable_name, value)
+        self._log(value)
+
+    def _log(self, value: float) -> None:
+        logger.info("after epoch %d, %s is set to %g", self.last_epoch, self.param.readable_name, value)
 
 
 class ScheduledHyperParamSetter(HyperParamSetter):
@@ -245,7 +245,8 @@ class ScheduledHyperParamSetter(HyperParamSetter):
             ``"linear"``, or a function that maps how much of the way is done (from 0 to 1) to how much of the
             difference is, e.g. ``lambda done: (1 - math.cos(math.pi * done)) / 2``.
         step_based: the schedule counts steps (`global_step`) instead of epochs, and is looked at after each
-            step.
+            step. With `interp`, the log does not tell each value; that of a learning rate at the end of each epoch is
+            reported by `LearningRateMonitor`.
 
     Raises:
         ConfigError: if the schedule is empty, or has a point twice, or one that is not a whole number from 0
@@ -334,6 +335,12 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         if index == len(self._points):
             return math.inf
         return self._points[index] if self._interp is None or index == 0 else now + 1
+
+    def _log(self, value: float) -> None:
+        if not self._step_based:
+            super()._log(value)
+        elif self._interp is None:  # Else it is another one after each step.
+            logger.info("after step %d, %s is set to %g", self.global_step, self.param.readable_name, value)
 
     @property
     def _now(self) -> int:

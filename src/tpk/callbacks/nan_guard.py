@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.callbacks.hyper_params import GraphVarParam
-from tpk.callbacks.nan_checks import NamedTensors, StepChecks, find_tensors
+from tpk.callbacks.nan_checks import find_tensors, tell_what_is_left_out
+from tpk.callbacks.run_companions import NamedTensors, RunCompanions
 from tpk.errors import ConfigError, NonFiniteError, add_note
 from tpk.graph.fetches import FetchDependencies
 from tpk.graph.global_step import get_global_step_var
@@ -99,7 +100,7 @@ class NanGuard(Callback):
         self._rollbacks = 0
         self._skipped = 0
         self._gates: list[Any] = []
-        self._checks: StepChecks
+        self._checks: RunCompanions
         self._last: tuple[Any, Any] = (None, None)
         self._variables_are_finite: Any = None
 
@@ -127,10 +128,12 @@ class NanGuard(Callback):
             _refuse_loss_scale(trainer)
         if self._on_nan == "rollback":
             self._get_ready_to_go_back(trainer)
-        with tf.name_scope(f"{self.name.replace('#', '_')}/"):
-            self._checks = StepChecks(trainer, find_tensors(trainer, self._wanted), self._check)
+        with tf.name_scope(f"{self.plugin_name.replace('#', '_')}/"):
+            wanted = find_tensors(trainer, self._wanted)
+            self._checks = RunCompanions(trainer, wanted, self._check)
+            tell_what_is_left_out(wanted, self._checks.left_out)
             values = _values_of_variables(trainer.graph)
-            self._variables_are_finite = check_all_finite(values, self.name) if values else tf.no_op()
+            self._variables_are_finite = check_all_finite(values, self.plugin_name) if values else tf.no_op()
 
     def before_run(self, run_context: Any) -> Any:
         """Return the check that belongs to what is run, to be run along with it."""
@@ -141,7 +144,7 @@ class NanGuard(Callback):
 
     def translate_error(self, error: BaseException) -> NonFiniteError | None:
         """Return the error that tells what was found, if a check is why a run failed."""
-        found = read_failure(error, self.name)
+        found = read_failure(error, self.plugin_name)
         if found is None:
             return None
         consequence = f"{self._max_skips} updates in a row were skipped" if self._gates else ""
@@ -191,7 +194,7 @@ class NanGuard(Callback):
         try:
             self.trainer.sess.run(self._variables_are_finite)
         except tf.errors.InvalidArgumentError as failure:
-            found = read_failure(failure, self.name)
+            found = read_failure(failure, self.plugin_name)
             if found is None:
                 raise
             error = self._make_error(found, "no checkpoint can be saved")
@@ -259,12 +262,12 @@ class NanGuard(Callback):
             return None
         if not self._gates:
             # When it fails, all towers have taken their data, so what they take next does not depend on chance.
-            return check_all_finite(named, self.name, after=inputs)
+            return check_all_finite(named, self.plugin_name, after=inputs)
         if self._max_skips is None:
             return None
         with tf.control_dependencies(list(run)), tf.device("/cpu:0"):
             in_a_row = tf.reduce_max(tf.stack([gate.skipped_in_a_row.read_value() for gate in self._gates]))
-            return fail_unless(in_a_row < self._max_skips, named, self.name)
+            return fail_unless(in_a_row < self._max_skips, named, self.plugin_name)
 
     def _make_error(self, found: Mapping[str, str], consequence: str, datapoints: range = range(0)) -> NonFiniteError:
         trainer = self.trainer

@@ -1,7 +1,8 @@
-"""Progress of a training: the bar of an epoch, and the time that is left."""
+"""Progress of a training: the bar, and the time that is left."""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import math
 import os
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import numpy as np
 import tensorflow as tf
-from tqdm.auto import tqdm
-from tqdm.notebook import tqdm_notebook
+from tqdm.std import tqdm
 
+from tpk.callbacks.epoch_means import EpochMeans
 from tpk.errors import ConfigError, TowerError
 from tpk.plugin import Callback
 
@@ -28,18 +29,18 @@ logger = logging.getLogger(__name__)
 
 
 class ProgressBar(Callback):
-    """Shows how far the epoch is, how fast it goes, and the values of some tensors.
+    """Shows how far the epoch is, how fast it goes, and the cost.
 
-    It is a bar in a terminal and in a notebook. Elsewhere, where a bar would fill a file, it is a line in the
-    log now and then, and an epoch that is over sooner has none.
+    It is one bar for the whole training in a terminal and in a notebook. Elsewhere, where a bar would fill a file, it
+    is a line in the log now and then, and an epoch that is over sooner has none.
 
-    The tensors are fetched only in the step before it shows them; in all other steps it looks at the clock
-    and no more.
+    A cost is shown under its name as what log and statistics have under that name: its mean over the epoch, so far; it
+    comes from `EpochMeans`. What is fetched for the bar alone is marked as the value of one step, ``now: …``.
+    Tensors are fetched only in the step before it shows them; in all other steps it looks at the clock and no more.
 
     Args:
         names: what to show: names of tensors, with or without ``:0``, as they are in the main training tower
-            or else in the graph; or tensors. None is the cost of the main training tower, if the trainer has
-            one.
+            or else in the graph; or tensors. None is the costs, if the trainer has any.
         refresh_seconds: how long a bar stays as it is.
         log_seconds: how long after a line in the log comes the next.
         display: ``"bar"``, ``"log"``, or ``"auto"``: a bar if `file` is a terminal, or this is a notebook.
@@ -60,7 +61,7 @@ class ProgressBar(Callback):
         names: str | Sequence[Any] | None = None,
         *,
         refresh_seconds: float = 0.5,
-        log_seconds: float = 10.0,
+        log_seconds: float = 60.0,
         display: Literal["auto", "bar", "log"] = "auto",
         file: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -78,6 +79,7 @@ class ProgressBar(Callback):
         self._kind = display
         self._file = file
         self._clock = clock
+        self._means: EpochMeans | None = None
         self._labels: tuple[str, ...] = ()
         self._fetches: tuple[Any, ...] | None = None
         self._shown: _Bar | _LogLines | None = None
@@ -96,7 +98,8 @@ class ProgressBar(Callback):
         Raises:
             TpkError: if a name is that of no tensor.
         """
-        labelled = _find_tensors(self._names, trainer)
+        self._means = None if self._names is not None else _means_of_costs(trainer)
+        labelled = {} if self._means is not None else _find_tensors(self._names, trainer)
         self._labels = tuple(labelled)
         self._fetches = tuple(labelled.values()) or None
         file = sys.stderr if self._file is None else self._file
@@ -106,9 +109,8 @@ class ProgressBar(Callback):
             self._shown, self._seconds = _LogLines(self._clock), self._log_seconds
 
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Begin a bar."""
+        """Begin an epoch."""
         assert self._shown is not None
-        self._shown.close()
         # Nothing is done yet, unless the training was resumed within the epoch.
         self._step = trainer.local_step + 1
         self._shown.begin(_title(trainer), trainer.steps_per_epoch, self._step)
@@ -117,7 +119,7 @@ class ProgressBar(Callback):
         self._postfix = ""
         self._has_news = False
         if isinstance(self._shown, _Bar):
-            # The bar that an epoch leaves behind shows the values of its last step.
+            # What an epoch ends with are the values of its last step.
             self._last_but_one = trainer.steps_per_epoch - 1
             self._request = self._fetches
         else:
@@ -130,26 +132,30 @@ class ProgressBar(Callback):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Take the values of the tensors, if they were fetched."""
         if self._request is not None and run_values.results is not None:
-            self._postfix = _format(self._labels, run_values.results)
+            self._postfix = "now: " + _format(self._labels, run_values.results)
             self._request = None
             self._has_news = True
             self._due = -math.inf
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """Count the step, and show the progress if it is time."""
-        self._step += 1
+        """Show the progress if it is time."""
+        self._step = trainer.local_step + 1
         if self._clock() >= self._due:
             self._show_or_fetch()
         if self._step == self._last_but_one:
             self._request = self._fetches
 
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        """Finish the bar."""
-        self._close()
+        """Show the end of the epoch; whatever is written before the next one begins takes the place of the bar."""
+        if isinstance(self._shown, _Bar):
+            self._take_means()
+            self._shown.show(self._step, self._postfix)
+            self._shown.hide()
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Finish the bar of an epoch that was broken off."""
-        self._close()
+        """Leave the bar as it is at the end."""
+        if isinstance(self._shown, _Bar):
+            self._shown.close(self._step, self._postfix)
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks; those around a run only if there may be something to fetch."""
@@ -165,34 +171,34 @@ class ProgressBar(Callback):
             self._request = self._fetches
             return
         self._has_news = False
+        self._take_means()
         if self._shown is not None:
             self._shown.show(self._step, self._postfix)
 
-    def _close(self) -> None:
-        if isinstance(self._shown, _Bar):
-            self._shown.show(self._step, self._postfix)
-        if self._shown is not None:
-            self._shown.close()
+    def _take_means(self) -> None:
+        if self._means is not None:
+            means = {name: mean for name, mean in self._means.read().items() if name in self._means.costs}
+            self._postfix = _format(list(means), list(means.values()))
 
 
 class _Bar:
-    """A bar of tqdm for each epoch; it is drawn when it is told to be, and else never."""
+    """A bar of tqdm, for all epochs; it is drawn when it is told to be, and else never."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._bar: Any = None
 
     def begin(self, title: str, steps: int, done: int) -> None:
-        self._bar = tqdm(
-            total=steps,
-            initial=done,
-            desc=title,
-            unit=" steps",
-            file=self._file,
-            mininterval=0,
-            miniters=1,
-            **_width(self._file),
-        )
+        if self._bar is None:
+            options = {"unit": " steps", "file": self._file, "mininterval": 0, "miniters": 1, **_width(self._file)}
+            self._bar = _kind_of_bar()(desc=title, total=steps, initial=done, **options)
+            return
+        self._bar.set_description_str(title, refresh=False)
+        self._bar.set_postfix_str("", refresh=False)
+        self._bar.reset(total=steps)
+        if done:
+            self._bar.initial = self._bar.n = done
+            self._bar.refresh()
 
     def show(self, step: int, postfix: str) -> None:
         if self._bar is not None:
@@ -202,8 +208,13 @@ class _Bar:
             else:
                 self._bar.refresh()
 
-    def close(self) -> None:
+    def hide(self) -> None:
         if self._bar is not None:
+            self._bar.clear()
+
+    def close(self, step: int, postfix: str) -> None:
+        if self._bar is not None:
+            self.show(step, postfix)
             self._bar.close()
             self._bar = None
 
@@ -237,13 +248,16 @@ class _LogLines:
         )
         logger.info(line)
 
-    def close(self) -> None:
-        pass
-
 
 def _title(trainer: TrainerProtocol) -> str:
     has_end = trainer.max_epoch != sys.maxsize
     return f"epoch {trainer.epoch_num}/{trainer.max_epoch}" if has_end else f"epoch {trainer.epoch_num}"
+
+
+def _means_of_costs(trainer: TrainerProtocol) -> EpochMeans | None:
+    """Return what knows the means of the costs, if there are any."""
+    means = [each for each in trainer.hooks.plugins.values() if isinstance(each, EpochMeans) and each.costs]
+    return means[0] if means else None
 
 
 def _find_tensors(names: Sequence[Any] | None, trainer: TrainerProtocol) -> dict[str, Any]:
@@ -298,8 +312,19 @@ def _width(file: TextIO) -> dict[str, Any]:
     return {"dynamic_ncols": True} if _in_notebook() or (size.columns and size.lines) else {"ncols": 80, "nrows": 24}
 
 
+def _kind_of_bar() -> Any:
+    """Return the class of a bar: one of widgets, in a notebook that has them; else one of text."""
+    if _in_notebook() and importlib.util.find_spec("ipywidgets") is not None:
+        from tqdm.notebook import tqdm_notebook
+
+        return tqdm_notebook
+    return tqdm
+
+
 def _in_notebook() -> bool:
-    return issubclass(tqdm, tqdm_notebook)
+    # Only who runs in IPython has imported it.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "IPKernelApp" in getattr(shell, "config", ())
 
 
 class EstimatedTimeLeft(Callback):

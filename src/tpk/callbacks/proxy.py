@@ -71,13 +71,13 @@ class ProxyCallback(Callback):
         self.cb.trainer = trainer
 
     @property
-    def name(self) -> str:
+    def plugin_name(self) -> str:
         """The unique name under which both were registered."""
-        return self.cb.name
+        return self.cb.plugin_name
 
-    @name.setter
-    def name(self, name: str) -> None:
-        self.cb.name = name
+    @plugin_name.setter
+    def plugin_name(self, name: str) -> None:
+        self.cb.plugin_name = name
 
     @property
     def chief_only(self) -> bool:

@@ -116,6 +116,7 @@ class ModelSaver(Callback):
         if self.weights_only:
             self.trainer.checkpoints.before_saving()
             self.series.save(self.trainer.sess, self._variables, self.global_step)
+            self.trainer.checkpoints.announce(self.series.directory.name_of(self.global_step))
         else:
             self.trainer.checkpoints.request(self.series)
 

@@ -125,7 +125,7 @@ class _Triggering:
     def _after_step(self) -> None:
         is_due = False
         if self._when.steps is not None:
-            # A step may run the session more than once, so `global_step` may jump over a multiple.
+            # A trainer may count several steps at once, so `global_step` may jump over a multiple.
             period = self._callback.global_step // self._when.steps
             is_due, self._period_of_steps = period != self._period_of_steps, period
         if self._when.minutes is not None and not is_due:

@@ -48,8 +48,8 @@ class CheckpointDirectory:
 
     def __init__(self, directory: str | os.PathLike[str], prefix: str = "model", pointer: str = "checkpoint") -> None:
         self.path = Path(directory)
-        self._prefix = re.sub(r"[^\w.+-]", "_", prefix)
-        self._pointer = re.sub(r"[^\w.+-]", "_", pointer)
+        self._prefix = file_name(prefix)
+        self._pointer = file_name(pointer)
 
     def prepare(self) -> None:
         """Create the directory, and remove what a killed process was writing, or was removing, there.
@@ -143,6 +143,10 @@ class CheckpointDirectory:
         found = [name for name in os.listdir(self.path) if pattern.fullmatch(name)]
         return sorted((name.removesuffix(".index") for name in found), key=lambda name: (self.step_of(name), name))
 
+    def name_of(self, step: int) -> str:
+        """Return what the checkpoint of a step is called, unless there is another one of that step already."""
+        return f"{self._prefix}-{step}"
+
     def step_of(self, name: str) -> int:
         """Return the global step of the checkpoint of this name."""
         return int(name.removeprefix(f"{self._prefix}-").partition(".")[0])
@@ -179,7 +183,7 @@ class CheckpointDirectory:
             raise FileNotFoundError(f"no variables were written to {beside}")
         for path in written:
             sync_file(path)
-        name = f"{self._prefix}-{step}"
+        name = self.name_of(step)
         if state is None:
             self._rename(written, beside, name)
             return name
@@ -257,6 +261,11 @@ class CheckpointDirectory:
         pattern = re.compile(re.escape(name) + r"\.(index|data-\d+-of-\d+)")
         found = [self.path / each for each in os.listdir(self.path) if pattern.fullmatch(each)]
         return sorted(found, key=lambda path: path.suffix != ".index")
+
+
+def file_name(name: str) -> str:
+    """Return what files are called for `name`, which may be that of a statistic, such as ``min-tower0/cost``."""
+    return re.sub(r"[^\w.+-]", "_", name)
 
 
 def _files(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -134,6 +134,11 @@ def newest_complete(
     return None
 
 
+def training_states(directory: str | os.PathLike[str]) -> list[Path]:
+    """Return the files of training states in `directory`: only a run of tpk has any."""
+    return list(Path(directory).glob("state-*.json"))
+
+
 def checkpoint_steps(directory: str | os.PathLike[str]) -> list[int]:
     """Return the steps of which `directory` has anything of a checkpoint, complete or not, the latest first."""
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
+from tpk.checkpoint.directory import file_name
+from tpk.checkpoint.files import newest_complete, training_states
 from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError
 
@@ -18,29 +22,71 @@ OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """The entry of an object-based checkpoint that is no variable, but tells which objects there are."""
 
 _POINTER = "checkpoint"
+_LISTED = 8
 
 
 def find_checkpoint(path: str | os.PathLike[str]) -> str:
     """Return the prefix of the checkpoint that `path` means.
 
     Args:
-        path: a prefix, one of the files of a checkpoint, or a directory with a ``checkpoint`` file, or that file.
+        path: the directory of a run, whose newest complete checkpoint is taken; another directory with a ``checkpoint``
+            file, or that file, which names the latest; the prefix of a checkpoint, or one of its files; or
+            ``<directory>/<name>``, where the name is a step, or that of a saver of the best, such as
+            ``min-validation_cost``, for its best.
 
     Raises:
-        CheckpointError: if there is none.
+        CheckpointError: if there is none; it says which there are.
+
+    Example:
+        ```python
+        values = CheckpointReader(find_checkpoint("runs/mnist/min-validation_cost"))
+        ```
     """
     name = os.fspath(path)
     if os.path.isdir(name):
-        return _latest(name)
+        newest = newest_complete(name) if training_states(name) else None
+        return _latest(name) if newest is None else newest.prefix
     if os.path.basename(name) == _POINTER and os.path.isfile(name):
         return _latest(os.path.dirname(name) or ".")
     prefix = _prefix_of(name)
-    if not _exists(prefix):
-        raise CheckpointError(
-            f"there is no checkpoint {prefix!r}: no file {prefix + '.index'!r}. "
-            "Give the prefix of a checkpoint (model-<step>) or the directory that holds it."
-        )
-    return prefix
+    return prefix if _exists(prefix) else _named(prefix)
+
+
+def _named(path: str) -> str:
+    """Return the checkpoint in a directory that is named by its step, or by the saver of the best that wrote it."""
+    directory = os.path.dirname(path)
+    while directory and not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    name = file_name(os.path.relpath(path, directory or "."))
+    if name.isdigit():
+        name = f"model-{name}"
+    prefix = os.path.join(directory, name)
+    if _exists(prefix):
+        return prefix
+    best = latest_in(directory, f"{_POINTER}-{name}")
+    if best is not None:
+        return best
+    known = [*_names_in(directory), *_savers_in(directory)]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    raise CheckpointError(
+        f"there is no checkpoint {path!r}: no file {path + '.index'!r}. Give the prefix of a checkpoint "
+        "(model-<step>), the directory that holds it, or <directory>/<step or name of a saver of the best>."
+        + (f" Nearest: {', '.join(near)}." if near else "")
+        + (f" The latest in {directory or '.'!r}: {', '.join(known[-_LISTED:])}." if known else "")
+    )
+
+
+def _names_in(directory: str) -> list[str]:
+    """Return the names of the checkpoints in a directory, the latest last."""
+    found = glob.glob(os.path.join(glob.escape(directory), "*.index"))
+    names = [os.path.basename(path).removesuffix(".index") for path in found]
+    return sorted(names, key=lambda name: (int(re.findall(r"-(\d+)$|$", name)[0] or -1), name))
+
+
+def _savers_in(directory: str) -> list[str]:
+    """Return the names of the savers of the best in a directory: they have pointer files of their own."""
+    found = glob.glob(os.path.join(glob.escape(directory), f"{_POINTER}-*"))
+    return sorted(os.path.basename(path).removeprefix(f"{_POINTER}-") for path in found)
 
 
 def _exists(prefix: str) -> bool:

@@ -120,7 +120,7 @@ class CheckpointSeries:
         gone = self.retention.add(name, self._clock())
         self.directory.point_to(self.retention.names, gone)
         self._last_path = self.directory.path / name
-        logger.info("saved %s in %.2f s", self._last_path, time.monotonic() - started)
+        logger.debug("saved %s in %.2f s", self._last_path, time.monotonic() - started)
 
 
 class Retention:

@@ -163,8 +163,9 @@ class SaverRestore(RestoreByName):
     """Takes values from a checkpoint of `tf.compat.v1.train.Saver`, tpk's own or another program's.
 
     Args:
-        path: prefix of a checkpoint, such as ``run/model-900``, one of its files, or a directory whose latest
-            checkpoint is taken.
+        path: which checkpoint, as `tpk.checkpoint.find_checkpoint` takes it: its prefix, such as ``run/model-900``, or
+            one of its files; the directory of a run, for the newest that is complete; or ``run/min-validation_cost``,
+            for the best that a `MinSaver` of that name has.
         prefix: each name in the checkpoint stands for the variable ``<prefix>/<name>``; what the graph has outside
             of that scope keeps its initial value.
         ignore: names that are left out, as in the graph or as in the checkpoint, with or without ``:0``.

@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("name", help='a name in the list, or "module:attr"')
     show.add_argument("--kind", choices=GROUPS, default=argparse.SUPPRESS, help="needed if two kinds have the name")
     new = actions.add_parser("new", help="write a package with a plugin to start from, and its tests")
-    new.add_argument("name", help="the name that the plugin will have")
+    new.add_argument("name", help="the name of the package, and of the plugin in it")
     new.add_argument("--kind", dest="template", choices=TEMPLATE_KINDS, default="callback")
     new.add_argument("--directory", type=Path, default=Path(), help="where to write it; by default here")
     add_checkpoint_command(commands)

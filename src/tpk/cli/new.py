@@ -17,10 +17,11 @@ TEMPLATE_KINDS = ("callback", "monitor", "strategy", "trainer")
 
 
 def write_package(name: str, kind: str, directory: Path) -> int:
-    """Write the package ``tpk-<name>`` into a new directory, and to stdout what to do next.
+    """Write the package `name` into a new directory of that name, and to stdout what to do next.
 
     Args:
-        name: the name that the plugin will have, such as ``cost-curve``.
+        name: the name of the directory and the distribution, such as ``cost-curve`` or ``tpk-cost-curve``; the plugin
+            in it is named like that, too, but for ``tpk-``.
         kind: one of `TEMPLATE_KINDS`.
         directory: where to make the new directory.
 
@@ -30,19 +31,22 @@ def write_package(name: str, kind: str, directory: Path) -> int:
     Raises:
         PluginError: the name cannot be that of a package, or there is one of that name already.
     """
-    name = name.removeprefix("tpk-")
-    module = "tpk_" + re.sub(r"[-.]", "_", name)
-    if not re.fullmatch(r"[a-z][a-z0-9]*([-_.][a-z0-9]+)*", name) or keyword.iskeyword(module):
+    module = re.sub(r"[-.]", "_", name)
+    plugin = name.removeprefix("tpk-")
+    class_name = "".join(word.capitalize() for word in re.split(r"[-_.]", plugin))
+    is_name = re.compile(r"[a-z][a-z0-9]*([-_.][a-z0-9]+)*").fullmatch
+    if not is_name(name) or not is_name(plugin) or keyword.iskeyword(module) or keyword.iskeyword(class_name):
         raise PluginError(f"{name!r} cannot be the name of a package: use lower-case letters, digits and hyphens")
-    root = directory / f"tpk-{name}"
+    root = directory / name
     if root.exists():
         raise PluginError(f"{root} exists already: choose another name or --directory")
     if importlib.util.find_spec(module):
         raise PluginError(f"there is a module {module} already, which the new one would hide: choose another name")
     values = {
-        "name": name,
+        "distribution": name,
+        "name": plugin,
         "module": module,
-        "class_name": "".join(word.capitalize() for word in re.split(r"[-_.]", name)),
+        "class_name": class_name,
         "kind": kind,
         "group": GROUPS[kind],
         "list": {"callback": "callbacks", "monitor": "monitors"}.get(kind, "trainer"),
@@ -56,7 +60,7 @@ def write_package(name: str, kind: str, directory: Path) -> int:
         f"Wrote {root}. Next:\n"
         f"  pip install -e '{root}[test]'\n"
         f"  pytest {root}\n"
-        f"  tpk plugins show --kind {kind} {name}"
+        f"  tpk plugins show --kind {kind} {plugin}"
     )
     return 0
 

@@ -459,6 +459,24 @@ def flow_length(flow: Iterable[Any]) -> int | None:
         return None
 
 
+def why_empty(flow: Iterable[Any]) -> str:
+    """Return why a flow that has delivered nothing has no datapoint: the flow at fault, and what to do about it."""
+    kind, sources = type(flow).__name__, flow.sources if isinstance(flow, DataFlow) else ()
+    empty = [source for source in sources if flow_length(source) == 0]
+    if empty:
+        return why_empty(empty[0])
+    batch_size = getattr(flow, "batch_size", None)
+    if batch_size is not None and sources:
+        count = flow_length(sources[0])
+        return (
+            f"{kind} makes no batch of {batch_size} from {'too few' if count is None else count} datapoints. Lower "
+            "batch_size, or give it remainder=True"
+        )
+    if isinstance(flow, Share):
+        return f"there are fewer datapoints than processes or workers ({flow.count}), and none is left for this one"
+    return f"the dataflow {kind} has no datapoint"
+
+
 def check_iterable(flow: object, owner: str) -> None:
     """Make sure that `flow` can be iterated, without starting an iteration (which may start workers).
 

@@ -94,7 +94,10 @@ class Stack:
             return list(datapoint)
         if isinstance(datapoint, (list, tuple)):
             return list(range(len(datapoint)))
-        raise InputError(f"{self._owner}: datapoint {number} is no list, tuple or dict but {type(datapoint).__name__}")
+        raise InputError(
+            f"{self._owner}: datapoint {number} is no list, tuple or dict but {type(datapoint).__name__}. It has a "
+            "component for each input of the model, as [image, label] has; for one input, write [image]."
+        )
 
     def _misfit(self, column: _Rows, component: Any, value: Any, number: int) -> None:
         """Take what is an array only once it was made one, or say why it cannot be in the batch."""

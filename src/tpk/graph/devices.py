@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import glob
+import logging
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,6 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 Devices = int | str | Sequence[int | str] | None
 
@@ -21,7 +28,7 @@ def resolve_devices(devices: Devices) -> list[str]:
     Args:
         devices: how many; or their indices; or device strings, in which case nothing is assumed of them; None for all
             GPUs, or one CPU device if there is none. A count or indices mean GPUs where there are any, else logical
-            CPU devices.
+            CPU devices; that is a warning in the log, once, which says why there is no GPU.
 
     Raises:
         ConfigError: if it is none of these, or asks for more GPUs than there are; it lists those that exist.
@@ -41,7 +48,52 @@ def resolve_devices(devices: Devices) -> list[str]:
         _check(name, gpus)
     if not names or len(set(map(_canonical, names))) != len(names):
         raise ConfigError(f"devices={devices!r}: expected at least one device, and each only once.")
+    if not gpus and not any(isinstance(device, str) for device in wanted):
+        _warn_of_cpus(len(names))
     return names
+
+
+def why_no_gpu() -> str:
+    """Return why TensorFlow sees no GPU, as far as that can be told, and what to do about it."""
+    build = tf.sysconfig.get_build_info()
+    if not tf.test.is_built_with_cuda():
+        if build.get("is_rocm_build"):
+            return "This TensorFlow is built for ROCm, and finds no AMD GPU."
+        return (
+            f"TensorFlow {tf.__version__} as installed here is built without CUDA (such as tensorflow-cpu). On Linux, "
+            "pip install 'tensorflow[and-cuda]'."
+        )
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None and hidden.strip() in ("", "-1", "none", "NoDevFiles"):
+        return f"CUDA_VISIBLE_DEVICES={hidden!r} hides all GPUs. Unset it."
+    if not glob.glob("/dev/nvidia[0-9]*") and not os.path.exists("/dev/dxg"):
+        return "There is no /dev/nvidia*: this host has no NVIDIA GPU, or its container does not get it (--gpus all)."
+    if not _can_be_loaded("libcuda.so.1"):
+        return "There is a GPU, but no driver for it: libcuda.so.1 cannot be loaded. Install NVIDIA's driver."
+    return (
+        f"There are a GPU and a driver, so the libraries of CUDA {build.get('cuda_version', '')} and cuDNN "
+        f"{build.get('cudnn_version', '')} are missing, or older or newer than the driver: pip install "
+        "'tensorflow[and-cuda]'. With TF_CPP_MIN_LOG_LEVEL=0, TensorFlow tells which it could not load."
+    )
+
+
+@functools.cache
+def _warn_of_cpus(count: int) -> None:
+    places = "a logical CPU device" if count == 1 else f"{count} logical CPU devices, which share the cores"
+    logger.warning(
+        "TensorFlow sees no GPU, so it runs on %s. %s If CPU devices are what you want, name them: devices=%s.",
+        places,
+        why_no_gpu(),
+        [f"/cpu:{index}" for index in range(min(count, 2))] + (["…"] if count > 2 else []),
+    )
+
+
+def _can_be_loaded(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def add_cpu_devices(config: Any, devices: Sequence[str]) -> Any:

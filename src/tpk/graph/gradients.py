@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -23,8 +23,7 @@ def check_cost(cost: Any) -> Any:
     """
     if not isinstance(cost, tf.Tensor):
         raise TowerError(
-            f"the tower function must return the cost, a scalar tensor; it returned {cost!r}. "
-            "Return it from build_graph."
+            f"the tower function must return the cost, a scalar tensor; it returned {cost!r}. {_remedy(cost)}"
         )
     if cost.shape.rank != 0:
         raise TowerError(
@@ -35,6 +34,14 @@ def check_cost(cost: Any) -> Any:
     return cost
 
 
+def _remedy(cost: Any) -> str:
+    if cost is None:
+        return "Let it end with `return cost`."
+    if isinstance(cost, list | tuple | Mapping):
+        return "Return the cost alone; give other tensors names, by which the tower finds them, or summaries."
+    return "Return a tensor that depends on the variables."
+
+
 def check_optimizer(optimizer: Any) -> Any:
     """Return `optimizer` after checking that it is one for graph mode.
 
@@ -42,9 +49,13 @@ def check_optimizer(optimizer: Any) -> Any:
         ConfigError: if it is something else, such as a Keras optimizer.
     """
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        kind = optimizer if isinstance(optimizer, type) else type(optimizer)
+        remedy = "return tf.compat.v1.train.AdamOptimizer(1e-3)"
+        if kind is optimizer and issubclass(optimizer, tf.compat.v1.train.Optimizer):
+            remedy = f"return tf.compat.v1.train.{kind.__name__}(learning_rate), an instance"
         raise ConfigError(
             f"the optimizer is {optimizer!r}, a {type(optimizer).__module__}.{type(optimizer).__name__}; expected a "
-            "tf.compat.v1.train.Optimizer, such as tf.compat.v1.train.AdamOptimizer(1e-3)."
+            f"tf.compat.v1.train.Optimizer. Write, for example, {remedy}."
         )
     return optimizer
 
@@ -54,6 +65,9 @@ Gradients = list[tuple[Any, Any]]
 
 # Collections whose items stand side by side: unlike what holds all three, they can be written to a meta graph.
 _RECORDS = ("TPK_GRADIENTS", "TPK_GRADIENT_VARIABLES", "TPK_GRADIENT_COSTS")
+
+# A key that is no string keeps a collection out of meta graphs, which optimizers cannot be written to.
+_OPTIMIZERS = ("__tpk_optimizers",)
 
 
 @attrs.frozen(eq=False)
@@ -98,6 +112,7 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> Gr
         logger.debug("%s has no gradient of %s", cost.name, ", ".join(without))
     found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
     _record(cost, found)
+    tf.compat.v1.add_to_collection(_OPTIMIZERS, (cost, optimizer))
     return found
 
 
@@ -112,6 +127,14 @@ def recorded_costs(graph: Any) -> dict[str, Any]:
     for record in recorded_gradients(graph):
         costs.setdefault(name_in_tower(record.cost.name), record.cost)
     return costs
+
+
+def recorded_optimizers(graph: Any) -> list[tuple[Any, Any]]:
+    """Return each cost of the first tower of which there are gradients, and the optimizer that minimizes it there."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for cost, optimizer in graph.get_collection(_OPTIMIZERS):
+        found.setdefault(name_in_tower(cost.name), (cost, optimizer))
+    return list(found.values())
 
 
 def untrained_variables(graph: Any) -> list[str]:

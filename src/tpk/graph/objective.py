@@ -25,13 +25,22 @@ class Objective:
         every: it is minimized in each step whose number is a multiple of that. Strategies leave that to the trainer.
 
     Raises:
-        ConfigError: if `variables` is no regular expression, or `every` is not a positive whole number.
+        ConfigError: if `get_optimizer` is no function, `variables` is no regular expression, or `every` is not a
+            positive whole number.
     """
 
-    get_optimizer: Callable[[], Any]
+    get_optimizer: Callable[[], Any] = attrs.field()
     name: str = ""
     variables: str = attrs.field(default="")
     every: int = attrs.field(default=1)
+
+    @get_optimizer.validator
+    def _check_get_optimizer(self, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not callable(value):
+            raise ConfigError(
+                f"get_optimizer is {value!r}; expected a function that makes one in the graph of the training. Write "
+                "lambda: tf.compat.v1.train.AdamOptimizer(1e-3)."
+            )
 
     @variables.validator
     def _check_variables(self, attribute: attrs.Attribute[Any], value: Any) -> None:

@@ -24,6 +24,12 @@ logger = logging.getLogger(__name__)
 MOVING_SUMMARY_OPS_KEY = "MOVING_SUMMARY_OPS"
 """The collection of the ops that maintain moving averages; the callback `MovingAverageSummary` runs them."""
 
+# Collections whose items stand side by side: unlike what holds both, they can be written to a meta graph.
+_MOVING_SUMMARIES = ("TPK_MOVING_SUMMARY_NAMES", "TPK_MOVING_SUMMARY_VALUES")
+
+_MAIN_TOWER = re.compile(r"(?:^|(?<=/))tower0/")
+_SUFFIX = re.compile(r"-summary(?=(?:_\d+)?$)")
+
 _suppressed: ContextVar[bool] = ContextVar("tpk_summaries_suppressed", default=False)
 
 
@@ -50,11 +56,14 @@ def add_moving_summary(
     collection: str | None = MOVING_SUMMARY_OPS_KEY,
     summary_collections: Sequence[str] | None = None,
 ) -> list[Any]:
-    """Summarize the exponential moving averages of scalars.
+    """Summarize scalars: their exponential moving averages as ``<name>/EMA``, their epoch means as ``<name>``.
 
-    In each step, ``sum = decay · sum + (1 - decay) · value`` for each tensor, and the same for a constant 1,
-    whose moving sum is the total weight. The average is their quotient, so it is unbiased from the first step
-    on (as in Kingma and Ba, "Adam", 2015, section 3). All tensors of one call share one variable and one
+    The means over each epoch are taken by the callback `EpochMeans`, one of the defaults, if `collection` is the
+    default one.
+
+    For the moving averages, in each step, ``sum = decay · sum + (1 - decay) · value`` for each tensor, and the same
+    for a constant 1, whose moving sum is the total weight. The average is their quotient, so it is unbiased from the
+    first step on (as in Kingma and Ba, "Adam", 2015, section 3). All tensors of one call share one variable and one
     update, which is cheaper than one for each: call it once with many. The variable is named after the
     tensors, ``EMA/cost.error``, is not trainable, and is saved in checkpoints.
 
@@ -96,13 +105,17 @@ def add_moving_summary(
     # Outside of the scopes around the call, so that no regularizer, getter or reuse of theirs applies.
     with tf.compat.v1.name_scope(None):
         # Tags must differ within a merged summary; the suffix keeps them apart from the user's own.
-        tags = [graph.unique_name(f"{name}-summary") for name in names]
-        with tf.compat.v1.name_scope("EMA/" + ".".join(names)) as scope:
-            update, averages = _maintain_averages(tensors, decay, scope)
+        tags = [graph.unique_name(f"{name}/EMA-summary") for name in names]
+        with tf.compat.v1.name_scope("EMA/" + ".".join(names)):
+            values = tf.stack([*map(_float, tensors), 1.0], name="values")
+            update, averages = _maintain_averages(values, decay)
             summary = tf.raw_ops.ScalarSummary(tags=tags, values=averages, name="summary")
             each = tf.unstack(averages, num=len(tensors), name="average_of")
     if collection is not None:
         graph.add_to_collection(collection, update)
+    if collection == MOVING_SUMMARY_OPS_KEY:
+        for key, item in zip(_MOVING_SUMMARIES, (",".join(names), values), strict=True):
+            graph.add_to_collection(key, item)
     graph.add_to_collections(_summary_keys(summary_collections), summary)
     return list(each)
 
@@ -192,13 +205,38 @@ def add_param_summary(*summary_lists: tuple[str, Sequence[str]], collections: Se
                     add_tensor_summary(variable, types, collections=collections)
 
 
-def _maintain_averages(tensors: Sequence[Any], decay: float, scope: str) -> tuple[Any, Any]:
-    """Return the op that updates the averages of `tensors`, and the averages after it as a vector."""
+def moving_summaries(graph: Any) -> list[tuple[list[str], Any]]:
+    """Return what `add_moving_summary` was given in `graph` for its default collection.
+
+    Returns:
+        For each call the names, and a ``float32`` vector of the values of the step with a 1 behind them.
+    """
+    names, values = map(graph.get_collection, _MOVING_SUMMARIES)
+    return [(joined.split(","), vector) for joined, vector in zip(names, values, strict=True)]
+
+
+def reported_name(tag: str) -> str:
+    """Return the name under which what has the tag `tag` is reported: without ``tower0/``, and ``-summary`` behind."""
+    return _SUFFIX.sub("", _MAIN_TOWER.sub("", tag))
+
+
+def names_of_scalar_summaries(graph: Any) -> set[str]:
+    """Return under which names the summary ops of `graph` report scalars."""
+    found = set()
+    for summary in graph.get_collection(tf.compat.v1.GraphKeys.SUMMARIES):
+        op = getattr(summary, "op", None)
+        if op is not None and op.type == "ScalarSummary":
+            tags = tf.get_static_value(op.inputs[0])
+            found |= set() if tags is None else {reported_name(tag.decode()) for tag in np.ravel(tags)}
+    return found
+
+
+def _maintain_averages(values: Any, decay: float) -> tuple[Any, Any]:
+    """Return the op that updates the averages of `values`, whose last one is 1, and the averages after it."""
     # The last element is the moving sum of 1: the weight of all values so far.
     sums = tf.compat.v1.Variable(
-        np.zeros(len(tensors) + 1, np.float32), trainable=False, use_resource=True, name="sums_and_weight"
+        np.zeros(values.shape, np.float32), trainable=False, use_resource=True, name="sums_and_weight"
     )
-    values = tf.stack([*(tf.cast(tensor, tf.float32) for tensor in tensors), 1.0], name="values")
     update = tf.raw_ops.AssignAddVariableOp(resource=sums.handle, value=(1 - decay) * (values - sums), name="update")
     with tf.control_dependencies([update]):
         updated = sums.read_value()
@@ -212,7 +250,7 @@ def _summary_keys(collections: Sequence[str] | None) -> Sequence[str]:
 
 def _name_of(tensor: Any) -> str:
     """Return the name of `tensor` without that of the main tower."""
-    return re.sub(r"(?:^|(?<=/))tower0/", "", tensor.op.name)
+    return _MAIN_TOWER.sub("", tensor.op.name)
 
 
 def _check_scalar(function: str, tensor: Any) -> None:

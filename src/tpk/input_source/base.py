@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from tpk.dataflow.base import flow_length, seed_dataflow
+from tpk.dataflow.base import flow_length, seed_dataflow, why_empty
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
 from tpk.graph.signature import check_signature
@@ -208,6 +208,7 @@ class FlowInput(InputSource):
 
     def __init__(self, flow: Iterable[Any], infinite: bool, warn_after: float) -> None:
         self._stream = DatapointStream(flow, infinite=infinite, owner=type(self).__name__)
+        self._stream.may_be_empty = False
         self._warn_after = check_warn_after(warn_after, type(self).__name__)
 
     @property
@@ -222,7 +223,7 @@ class FlowInput(InputSource):
 
     def end_after_each_pass(self) -> bool:
         """Do not start the flow again when it is exhausted."""
-        self._stream.infinite = False
+        self._stream.infinite, self._stream.may_be_empty = False, True
         return True
 
     @property
@@ -343,6 +344,25 @@ class Startable(Protocol):
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return why the data failed, if `error` is how a step noticed."""
+
+
+def check_has_data(source: InputSource) -> None:
+    """Check that a source has data to train on, if it knows its size.
+
+    Raises:
+        InputError: it has none; the message says why.
+    """
+    if source.size != 0:
+        return
+    position = source.position
+    flow = () if position is None else position.flow
+    while isinstance(source, ProxyInput):
+        source = source.source
+    reason = why_empty(flow)
+    batch_size = getattr(source, "batch_size", None)
+    if batch_size is not None and flow_length(flow):
+        reason = f"it makes no batch of {batch_size} from {flow_length(flow)} datapoints. Lower batch_size"
+    raise InputError(f"{type(source).__name__}: there is no data: {reason}.")
 
 
 def is_error_source(op_names: Collection[str], error: BaseException) -> bool:

@@ -73,11 +73,12 @@ class BatchQueueInput(QueueInput):
 
     @property
     def _takes_less_at_the_end(self) -> bool:
-        return all(spec.shape[0] is None for spec in self.signature)
+        return all(tf.compat.dimension_value(spec.shape[0]) is None for spec in self.signature)
 
     def _element_specs(self) -> Sequence[Any]:
         for spec in self.signature:
-            if spec.shape.rank in (None, 0) or spec.shape[0] not in (None, self.batch_size):
+            size = tf.compat.dimension_value(spec.shape[0]) if spec.shape.rank else 0
+            if size not in (None, self.batch_size):
                 raise InputError(
                     f"BatchQueueInput: the input {spec.name!r} of shape {spec.shape} is no batch of {self.batch_size}; "
                     f"its first dimension must be {self.batch_size} or None"

@@ -61,10 +61,19 @@ class DatapointConverter:
                     raise InputError(
                         f"{self.owner}: datapoint {index}, component {component.position} "
                         f"({component.spec.name!r}): {misfit}. Expected {component.expected}; "
-                        f"got {_describe(value)}"
+                        f"got {_describe(value)}{self._remedy(component, value)}"
                     ) from misfit.__cause__
             arrays.append(value)
         return arrays
+
+    def _remedy(self, component: _Component, value: Any) -> str:
+        try:
+            remedy = remedy_of_batch(tf.TensorShape(np.shape(value)), component.spec.shape)
+        except ValueError:  # It has no shape.
+            return ""
+        if remedy and self.owner == "BatchQueueInput":
+            remedy = "BatchQueueInput makes the batches itself: give it single datapoints, without BatchData"
+        return f". {remedy}" if remedy else ""
 
     def _values_in_order(self, datapoint: Any, index: int) -> list[Any] | tuple[Any, ...]:
         if isinstance(datapoint, Mapping):
@@ -80,8 +89,33 @@ class DatapointConverter:
             return datapoint
         raise InputError(
             f"{self.owner}: datapoint {index} is {_describe(datapoint)}; expected a list or tuple of "
-            f"{len(self.names)} components ({', '.join(self.names)}) or a dict with these keys"
+            f"{len(self.names)} components ({', '.join(self.names)}) or a dict with these keys. {self._zip()}"
         )
+
+    def _zip(self) -> str:
+        if len(self.names) == 1:
+            return "Write [value] in place of value"
+        return f"Where each of these is an array of all datapoints, write list(zip({', '.join(self.names)}))"
+
+
+def remedy_of_batch(shape: Any, expected: Any, batching: str = "tpk.BatchData(flow, batch_size)") -> str:
+    """Return what to write for data of which a batch is missing, or is one too many; empty if neither is so.
+
+    Args:
+        shape: the `tf.TensorShape` of a component of a datapoint.
+        expected: that of its spec.
+        batching: what makes a batch.
+    """
+    if shape.rank is None or expected.rank is None:
+        return ""
+    if shape.rank == expected.rank - 1 and expected[1:].is_compatible_with(shape):
+        return f"That is a single datapoint, and the signature wants a batch: write {batching}"
+    if shape.rank == expected.rank + 1 and expected.is_compatible_with(shape[1:]):
+        maker = batching.partition("(")[0]
+        if expected.rank and expected.as_list()[0] is None:
+            return f"That is a batch of batches: leave out one {maker}"
+        return f"That is a batch where one datapoint is wanted: leave out {maker}, or let the shape begin by None"
+    return ""
 
 
 class _MisfitError(Exception):

@@ -35,7 +35,9 @@ class StagingInput(ProxyInput):
     datapoints are staged, and the training ends when there are no more. A run of the session that does not need the
     input takes nothing.
 
-    Steps are to run through `trainer.hooked_sess`. Strategies whose towers run by themselves refuse it.
+    Steps run through `trainer.hooked_sess`, which waits for what is staged. A run of the raw session that takes a
+    datapoint is an error as soon as none is there, because it could wait forever. Strategies whose towers run by
+    themselves refuse it.
 
     Args:
         source: where the datapoints come from.
@@ -242,6 +244,12 @@ class _OutsideOfSteps(InputCallback):
         return {name: hook for name, hook in hooks.items() if name not in _HOOKS_OF_RUNS}
 
 
+_NOTHING_STAGED = (
+    "StagingInput: a run takes a datapoint that is not staged. Only trainer.hooked_sess waits for it: in run_step, "
+    "write self.hooked_sess.run(self.train_op) in place of sess.run. In a callback, ask for tensors in before_run."
+)
+
+
 class StagingArea:
     """TensorFlow's staging area on a device, and one on the CPU for text, which no other device holds.
 
@@ -278,7 +286,14 @@ class StagingArea:
         dtypes = [tensor.dtype for tensor in tensors]
         stage = tf.raw_ops.Stage(values=tensors, shared_name=shared_name, name="stage")
         with tf.compat.v1.colocate_with(stage):
+            size = tf.raw_ops.StageSize(dtypes=dtypes, shared_name=shared_name, name="size")
+        # What takes from an empty area waits where neither an error nor a signal reaches it. A step whose hooks have
+        # waited finds something there.
+        with tf.device("/cpu:0"):
+            is_staged = tf.raw_ops.Assert(condition=size > 0, data=[_NOTHING_STAGED], summarize=1, name="is_staged")
+        with tf.compat.v1.colocate_with(stage), tf.control_dependencies([is_staged]):
             taken = tf.raw_ops.Unstage(dtypes=dtypes, shared_name=shared_name, name="take")
+        with tf.compat.v1.colocate_with(stage):
             clear = tf.raw_ops.StageClear(dtypes=dtypes, shared_name=shared_name, name="clear")
         for place, tensor, given in zip(places, taken, tensors, strict=True):
             tensor.set_shape(given.shape)

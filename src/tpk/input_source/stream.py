@@ -17,6 +17,7 @@ from tpk.dataflow.base import (
     may_refill,
     reset_state,
     shard,
+    why_empty,
 )
 from tpk.dataflow.memory import copy_array
 from tpk.dataflow.position import Position, PositionTrail
@@ -70,6 +71,8 @@ class DatapointStream:
         flow: the dataflow, or the share of it that this process has.
         position: where it stands.
         infinite: as above; it may change before the start, and to False at any time.
+        may_be_empty: whether it is no error if a flow that is not infinite has no datapoint, as a share of an
+            evaluation may have none.
         owner: the name of the input source.
         resumed_at: how many datapoints had been used before the last start: 0, unless a state was loaded.
         index: how many datapoints have been delivered; it goes on from `resumed_at`.
@@ -83,6 +86,7 @@ class DatapointStream:
         check_iterable(flow, owner)
         self.flow = flow
         self.infinite = infinite
+        self.may_be_empty = True
         self.owner = owner
         self.resumed_at = 0
         self.index = 0
@@ -170,6 +174,8 @@ class DatapointStream:
         except StopIteration:
             if not self.infinite:
                 self._has_ended = True
+                if self.index == 0 and not self.may_be_empty:
+                    raise self._is_empty() from None
                 raise
             datapoint = self._first_of_next_pass()
         except Exception as error:
@@ -278,7 +284,7 @@ class DatapointStream:
 
     def _first_of_next_pass(self) -> Any:
         if self.index == self._pass_start:
-            raise InputError(f"{self.owner}: the dataflow {type(self.flow).__name__} has no datapoint") from None
+            raise self._is_empty() from None
         self._pass_start = self.index
         try:
             self._iterator = iter(self.position)
@@ -292,6 +298,9 @@ class DatapointStream:
         except Exception as error:
             self._note(error)
             raise
+
+    def _is_empty(self) -> InputError:
+        return InputError(f"{self.owner}: there is no data: {why_empty(self.flow)}")
 
     def _one_shot(self) -> str:
         return f"{self.flow!r} is a one-shot iterator; give DataFromGenerator the function that makes it, or use a list"

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tpk.errors import InputError
 from tpk.input_source.base import InputSource
+from tpk.input_source.datapoint import remedy_of_batch
 from tpk.plugin.callback import Callback
 
 
@@ -118,6 +119,7 @@ def _match_tensor(value: Any, spec: Any, where: str) -> Any:
     if tensor.dtype.base_dtype != spec.dtype:
         raise InputError(f"{where} must be {spec.dtype.name}, but its tensor is {tensor}")
     if not tensor.shape.is_compatible_with(spec.shape):
-        raise InputError(f"{where} must have the shape {spec.shape}, but its tensor is {tensor}")
+        remedy = remedy_of_batch(tensor.shape, spec.shape, "dataset.batch(batch_size)")
+        raise InputError(f"{where} must have the shape {spec.shape}, but its tensor is {tensor}. {remedy}".rstrip(". "))
     tensor.set_shape(spec.shape)
     return tensor

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from tpk.errors import ConfigError, HookError, StopTraining
+from tpk.errors import ConfigError, HookError, StopTraining, missing_init
 from tpk.plugin.callback import Callback
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class Isolation:
         Raises:
             StopTraining: if the monitor asks for that.
             ConfigError: if the monitor is not configured as it must be, and training has not begun.
+            MissingAttributeError: if its ``__init__`` did not call that of its base.
         """
         return self._call(name, getattr(self.monitor, name), arguments)
 
@@ -83,7 +84,7 @@ class Isolation:
     @property
     def name(self) -> str:
         """What to call the monitor in the log."""
-        return self.monitor.name or type(self.monitor).__name__
+        return self.monitor.plugin_name or type(self.monitor).__name__
 
     def _call(self, name: str, method: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         if self.disabled and name != "after_train":
@@ -96,6 +97,9 @@ class Isolation:
         except Exception as error:
             if isinstance(error, ConfigError) and name in ("setup_graph", "before_train"):
                 raise
+            never_made = missing_init(error)
+            if never_made is not None:  # None of its calls could succeed.
+                raise never_made from error
             self._note_failure(name, error)
             return None
         self._in_a_row[name] = 0

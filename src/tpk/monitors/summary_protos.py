@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from tpk.graph.summaries import reported_name
 from tpk.monitors.png import encode_png
 from tpk.monitors.values import ReportedValueError
 
@@ -17,9 +17,6 @@ Summary = tf.compat.v1.Summary
 
 _BUCKETS = 30
 """TensorBoard's own number of buckets in a histogram."""
-
-_MAIN_TOWER = re.compile(r"(?:^|(?<=/))tower0/")
-_SUFFIX = re.compile(r"-summary(?=(?:_\d+)?$)")
 
 
 def scalar_summary(name: str, value: int | float) -> Any:
@@ -91,7 +88,7 @@ def read_summary(summary: Any) -> Any:
             f"put_summary takes a tf.compat.v1.Summary or its bytes, got {summary!r}. For a number there is put_scalar."
         )
     for value in named.value:
-        value.tag = _SUFFIX.sub("", _MAIN_TOWER.sub("", value.tag))
+        value.tag = reported_name(value.tag)
     return named
 
 

@@ -83,7 +83,7 @@ class TFEventWriter(Monitor):
             ConfigError: if there is none.
         """
         # So that it is known whose they are.
-        suffix = f".{(self.name or type(self).__name__).replace('#', '-')}"
+        suffix = f".{(self.plugin_name or type(self).__name__).replace('#', '-')}"
         self._files = EventFiles(self.logdir, suffix, self._max_queue, self._flush_secs, self._clock)
 
     def before_train(self, trainer: TrainerProtocol) -> None:

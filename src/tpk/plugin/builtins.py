@@ -38,6 +38,9 @@ BUILTINS: dict[str, dict[str, str]] = {
     },
     "callback": {
         "MovingAverageSummary": "tpk.callbacks:MovingAverageSummary",
+        "EpochMeans": "tpk.callbacks:EpochMeans",
+        "LearningRateMonitor": "tpk.callbacks:LearningRateMonitor",
+        "ThroughputTracker": "tpk.callbacks:ThroughputTracker",
         "ProgressBar": "tpk.callbacks:ProgressBar",
         "MergeAllSummaries": "tpk.callbacks:MergeAllSummaries",
         "RunUpdateOps": "tpk.callbacks:RunUpdateOps",
@@ -67,6 +70,21 @@ BUILTINS: dict[str, dict[str, str]] = {
     "plugin": {},
 }
 """Kind, then name, to ``"module:attr"``."""
+
+
+PACKAGES = {"HorovodTrainer": "tpk-horovod", "horovod": "tpk-horovod", "prometheus": "tpk-prometheus"}
+"""The names of plugins that tpk's own repository has in packages of their own, and these packages."""
+
+
+def not_installed(name: str) -> str:
+    """Return what to say of a plugin that is in a package of its own which is not installed; else an empty string."""
+    package = PACKAGES.get(name)
+    if package is None:
+        return ""
+    return (
+        f"{name!r} is in the package {package}, which is not installed: `pip install {package}`, or from a checkout of "
+        f"tpk `pip install plugins/{package}`."
+    )
 
 
 @functools.cache

@@ -27,7 +27,8 @@ class Callback(RecordsOptions):
     Attributes:
         kind: what it is: ``"callback"``, or ``"monitor"`` or ``"strategy"``, which are callbacks, too.
         trainer: the trainer that the callback was registered with; set before `setup_graph`.
-        name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``.
+        plugin_name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``. A
+            `name` is the subclass's own affair.
         chief_only: if true (the default), only the chief of a multi-process training runs this callback. Set
             it to false for whatever must run in every process.
 
@@ -47,7 +48,7 @@ class Callback(RecordsOptions):
 
     kind: ClassVar[str] = "callback"
     trainer: TrainerProtocol
-    name: str = ""
+    plugin_name: str = ""
     chief_only: bool = True
     if TYPE_CHECKING:
 

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from tpk.errors import PluginError, PluginImportError, UnknownPluginError
-from tpk.plugin.builtins import BUILTINS, builtin_entries
+from tpk.plugin.builtins import BUILTINS, builtin_entries, not_installed
 from tpk.plugin.callback import Callback
 from tpk.plugin.creation import Use, create
 from tpk.plugin.entry import CatalogEntry, blocked_entries, installed_entries
@@ -189,6 +189,8 @@ def unknown_plugin(kind: str | None, name: str, known: Sequence[CatalogEntry]) -
     """Return the error for a `name` that no plugin of this kind, or of any, has: what was meant, and what there is."""
     names = sorted({entry.name for entry in known if kind in (None, entry.kind)})
     nearest = difflib.get_close_matches(name, names, n=3)
+    if (advice := not_installed(name)) and not any(entry.name == name for entry in known):
+        return UnknownPluginError(advice)
     message = f"there is no {kind or 'plugin'} {name!r}"
     for entry in known:
         if entry.name == name:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from tpk.errors import PluginError, add_note
+from tpk.plugin.spellings import respelled
 
 
 @attrs.frozen(repr=False)
@@ -58,11 +59,13 @@ def create(target: Any, options: dict[str, Any], what: str) -> Any:
 
     Raises:
         PluginError: `options` are not those that `target` takes.
+        UnknownOptionError: one of them has another name in tpk; the message says which.
     """
     if not (inspect.isclass(target) or inspect.isroutine(target) or isinstance(target, functools.partial)):
         if options:
             raise PluginError(f"{what} is no class or factory but {target!r}, which takes no options: {options}")
         return target
+    options = respelled(target, options, what)
     _check_options(target, options, what)
     try:
         return target(**options)

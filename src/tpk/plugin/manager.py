@@ -108,7 +108,7 @@ class HookManager:
 
         Returns:
             Their names: that of the class or module, with ``#2`` and so on if it is taken. A `Callback` has
-            it as its attribute `name`, too.
+            it as its attribute `plugin_name`, too.
 
         Raises:
             HookError: a plugin is registered already, implements no hook, or implements one in a way that
@@ -245,11 +245,11 @@ class _Registrations(pluggy.PluginManager):
 
 def _set_name(callback: Callback, name: str) -> None:
     try:
-        callback.name = name
+        callback.plugin_name = name
     except AttributeError as error:
         raise HookError(
-            f"{name} does not let its `name` be set ({type(error).__name__}), so its `trainer` could not be either: "
-            "a callback cannot be frozen"
+            f"{name} does not let its `plugin_name` be set ({type(error).__name__}), so its `trainer` could not be "
+            "either: a callback cannot be frozen"
         ) from error
 
 

@@ -264,7 +264,7 @@ def _check_alike(predictors: Sequence[Any]) -> None:
 def _of_one(spec: Any) -> Any:
     if spec.shape.rank is None:
         return tf.TensorSpec(None, spec.dtype)
-    if spec.shape.rank == 0 or spec.shape[0] is not None:
+    if spec.shape.rank == 0 or tf.compat.dimension_value(spec.shape[0]) is not None:
         raise ConfigError(
             f"requests cannot be batched: the input {spec.name!r} has shape {spec.shape}. The first dimension of each "
             "input must be that of the batch, of unknown size (None)."
@@ -276,7 +276,7 @@ def _check_outputs(predictor: OnlinePredictor) -> None:
     if not predictor.input_specs:
         raise ConfigError(f"requests cannot be batched: {predictor!r} has no inputs.")
     for name, tensor in zip(predictor.output_names, predictor.outputs, strict=True):
-        if tensor.shape.rank == 0 or (tensor.shape.rank and tensor.shape[0] is not None):
+        if tensor.shape.rank == 0 or (tensor.shape.rank and tf.compat.dimension_value(tensor.shape[0]) is not None):
             raise ConfigError(
                 f"requests cannot be batched: the output {name!r} has shape {tensor.shape}, so it does not have one "
                 "row for each datapoint. Name outputs that have."

@@ -13,10 +13,11 @@ from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import add_cpu_devices, resolve_devices
 from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
+from tpk.plugin.spellings import also_spelled
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
 from tpk.predict.online import check_names, tensors_by_key
 from tpk.predict.weights import restore_weights
-from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle
 from tpk.tower.tower_func import TowerFunc
@@ -44,11 +45,7 @@ def _are_names(config: PredictConfig, attribute: attrs.Attribute[Any], names: An
 
 
 def _is_creator(config: PredictConfig, attribute: attrs.Attribute[Any], creator: Any) -> None:
-    if creator is not None and not isinstance(creator, SessionCreator):
-        raise ConfigError(
-            f"PredictConfig(session_creator={creator!r}): expected a tpk.SessionCreator, such as "
-            "tpk.NewSessionCreator(config=...)."
-        )
+    as_session_creator(creator)
 
 
 def _is_device(config: PredictConfig, attribute: attrs.Attribute[Any], device: Any) -> None:
@@ -62,6 +59,7 @@ def _is_precision(config: PredictConfig, attribute: attrs.Attribute[Any], precis
     check_precision(precision)
 
 
+@also_spelled({"inputs_desc": "input_signature"})
 @attrs.frozen(kw_only=True, eq=False)
 class PredictConfig:
     """How a model predicts, once it is trained.
@@ -72,15 +70,17 @@ class PredictConfig:
         model: a `tpk.ModelDesc`, or whatever else has ``get_input_signature()`` and ``build_graph(*tensors)``.
         tower_func: in place of a model, a function of the input tensors that builds it.
         input_signature: a `tf.TensorSpec` for each argument of `tower_func`.
-        session_init: where the weights are: the directory of a run, whose newest complete checkpoint is taken; the
-            path of a checkpoint or of an ``.npz`` file; a mapping of names to arrays; a `SessionInit`, such as
+        session_init: where the weights are: the directory of a run, whose newest complete checkpoint is taken; in it
+            a step, or the name of a saver of the best, such as ``"runs/cats/min-validation_cost"``; the path of a
+            checkpoint or of an ``.npz`` file; a mapping of names to arrays; a `SessionInit`, such as
             `AveragedWeights`; or a list of those. What is stored for the training only is left out; a variable of the
             model for which there is nothing is an error.
         input_names: what is fed: names of inputs in the signature, or of other tensors in the tower. None for those
             inputs of the signature that the outputs depend on; so one need not feed labels to get a prediction.
         output_names: names of tensors in the tower; or a mapping of keys to such names, if results shall be a dict
             with these keys.
-        session_creator: where the session comes from; None for a new one.
+        session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, from whose checkpoint
+            the weights are taken if there is no `session_init`; None for a new one.
         device: a device string; by default TensorFlow places the ops.
         precision: what the tower computes in, as in the training; see `tpk.graph.precision`.
 
@@ -101,7 +101,7 @@ class PredictConfig:
     session_init: Any = None
     input_names: Sequence[str] | None = attrs.field(default=None, validator=attrs.validators.optional(_are_names))
     output_names: Sequence[str] | Mapping[str, str] = attrs.field(validator=_are_names)
-    session_creator: SessionCreator | None = attrs.field(default=None, validator=_is_creator)
+    session_creator: Any = attrs.field(default=None, validator=_is_creator)
     device: str | None = attrs.field(default=None, validator=_is_device)
     precision: str = attrs.field(default="float32", validator=_is_precision)
 
@@ -152,19 +152,29 @@ class PredictConfig:
         Raises:
             CheckpointError: if the weights do not fit, or a variable is left without a value; it names them.
         """
+        creator = self._creator(devices)
+        weights = self.session_init
         with graph.as_default(), _without_global_variables(graph):
-            sess = self._creator(devices).create_session(graph)
+            if isinstance(creator, TensorFlowSessionCreator):
+                weights = creator.checkpoint if weights is None else weights
+                # By default it finds reference variables in the graph itself, and waits for them.
+                nothing = tf.constant([], tf.string, name="nothing_to_wait_for")
+                for key in (tf.compat.v1.GraphKeys.READY_OP, tf.compat.v1.GraphKeys.READY_FOR_LOCAL_INIT_OP):
+                    graph.get_collection_ref(key)[:] = [nothing]
+            sess = creator.create_session(graph)
         try:
-            restore_weights(sess, self.session_init)
+            restore_weights(sess, weights)
         except BaseException:
             sess.close()
             raise
         return sess
 
     def _creator(self, devices: Sequence[str]) -> SessionCreator:
-        creator = NewSessionCreator() if self.session_creator is None else self.session_creator
+        creator = as_session_creator(self.session_creator)
         if type(creator) is NewSessionCreator:
             return NewSessionCreator(creator.target, add_cpu_devices(creator.config, devices))
+        if isinstance(creator, TensorFlowSessionCreator) and creator.config is not None:
+            creator.config = add_cpu_devices(creator.config, devices)
         return creator
 
 
@@ -242,7 +252,7 @@ class PredictGraph:
         with self.graph.as_default():
             given = None if get_inputs is None else get_inputs()
             with tf.device(device), context:
-                self.tower_func(*(self._placeholders() if given is None else given))
+                self.tower_func(*(self.tower_func.placeholders() if given is None else given))
         handle: TowerHandle = self.tower_func.towers[-1]
         outputs = tensors_by_key(handle, self.config.output_names)
         inputs = self._inputs(handle, list(outputs.values())) if given is None else {}
@@ -255,11 +265,6 @@ class PredictGraph:
     def create_session(self) -> Any:
         """Return a session with all variables restored; see `PredictConfig.create_session`."""
         return self.config.create_session(self.graph, self._devices)
-
-    def _placeholders(self) -> list[Any]:
-        return [
-            tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.tower_func.input_signature
-        ]
 
     def _inputs(self, handle: TowerHandle, outputs: Sequence[Any]) -> dict[str, Any]:
         if self.config.input_names is not None:

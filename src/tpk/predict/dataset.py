@@ -10,7 +10,7 @@ import attrs
 
 from tpk.dataflow.base import check_iterable, reset_state
 from tpk.dataflow.parallel.process_map import ApplyFunction, MultiProcessMapData
-from tpk.dataflow.parallel.worker_process import WorkerProcess
+from tpk.dataflow.parallel.worker_process import WorkerProcess, check_worker_init
 from tpk.errors import ConfigError, add_note
 from tpk.graph.devices import resolve_devices
 from tpk.predict.config import PredictConfig
@@ -117,9 +117,11 @@ class MultiProcessDatasetPredictor(DatasetPredictor):
         ordered: whether results come in the order of the dataflow, or as soon as they are there.
         devices: the devices that the processes compute on, in turn: a count, indices, or device strings; by default
             that of `config`.
+        worker_init: the name ``"module:function"`` of what each process calls first, before the model is unpickled,
+            such as one that calls ``tf.compat.v1.disable_v2_behavior()``; see `tpk.dataflow.MultiProcessRunner`.
 
     Raises:
-        ConfigError: if a number is not positive, or a device does not exist.
+        ConfigError: if a number is not positive, a device does not exist, or `worker_init` names no function.
 
     Example:
         ```python
@@ -135,10 +137,13 @@ class MultiProcessDatasetPredictor(DatasetPredictor):
         nr_proc: int,
         ordered: bool = True,
         devices: int | str | Sequence[int | str] | None = None,
+        *,
+        worker_init: str | None = None,
     ) -> None:
         super().__init__(config, dataflow)
+        check_worker_init(self, worker_init)
         places = [config.device] if devices is None else resolve_devices(devices)
-        self._map = _PredictedFlow(dataflow, nr_proc, config, places, ordered)
+        self._map = _PredictedFlow(dataflow, nr_proc, config, places, ordered, worker_init)
 
     def get_result(self) -> Iterator[Any]:
         """Return what the model makes of each datapoint.
@@ -173,9 +178,15 @@ class _PredictedFlow(MultiProcessMapData):
     """The results for the datapoints of a flow, from workers on several devices."""
 
     def __init__(
-        self, flow: Iterable[Any], num_proc: int, config: PredictConfig, devices: Sequence[str | None], ordered: bool
+        self,
+        flow: Iterable[Any],
+        num_proc: int,
+        config: PredictConfig,
+        devices: Sequence[str | None],
+        ordered: bool,
+        worker_init: str | None,
     ) -> None:
-        super().__init__(flow, num_proc, _PredictInWorker(config), ordered=ordered)
+        super().__init__(flow, num_proc, _PredictInWorker(config), ordered=ordered, worker_init=worker_init)
         self._config = config
         self._devices = devices
 
@@ -185,7 +196,7 @@ class _PredictedFlow(MultiProcessMapData):
                 name = f"worker {index + 1} of {self.num_proc} of {MultiProcessDatasetPredictor.__name__}"
                 config = attrs.evolve(self._config, device=self._devices[index % len(self._devices)])
                 work = ApplyFunction(_PredictInWorker(config))
-                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.warn_after))
+                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.warn_after, self.worker_init))
         except BaseException:
             self.close()
             raise

@@ -89,7 +89,8 @@ class InputCheck:
 
     def _what_to_do(self, value: Any, spec: Any) -> str:
         shape = np.shape(value) if isinstance(value, np.ndarray | np.generic | float | list | tuple) else None
-        is_one = spec.shape.rank and shape is not None and spec.shape[0] is None and len(shape) == spec.shape.rank - 1
+        takes_batches = spec.shape.rank and tf.compat.dimension_value(spec.shape[0]) is None
+        is_one = takes_batches and shape is not None and len(shape) == spec.shape.rank - 1
         if is_one and spec.shape[1:].is_compatible_with(shape):
             return "The model takes a batch: give array[np.newaxis] for a single one."
         return self._remedy

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.checkpoint.files import newest_complete
 from tpk.checkpoint.restore import Match
-from tpk.checkpoint.session_init import ChainInit, RestoreByName, SaverRestore, SessionInit, as_session_init
+from tpk.checkpoint.session_init import ChainInit, RestoreByName, SessionInit, as_session_init
 from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError
 from tpk.graph.global_step import FURTHER_RUNS_NAME
@@ -25,23 +22,6 @@ from tpk.graph.variables import by_name, saveable_variables, variable_name
 
 _NO_WEIGHTS = frozenset({"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME})
 """Variables of a training that a model may read, and that mean nothing where no training goes on."""
-
-
-def as_weights(value: Any) -> SessionInit | None:
-    """Return the `SessionInit` that `value` means, as `tpk.checkpoint.session_init.as_session_init` does.
-
-    Of a directory of a run, it is the newest checkpoint that is complete.
-
-    Raises:
-        CheckpointError: if it is nothing of that kind, or does not exist.
-    """
-    if isinstance(value, str | os.PathLike) and next(_training_states(Path(value)), None) is not None:
-        checkpoint = newest_complete(value)
-        if checkpoint is not None:
-            return SaverRestore(checkpoint.prefix)
-    if isinstance(value, list | tuple):
-        return ChainInit([as_weights(each) for each in value])
-    return as_session_init(value)
 
 
 class AveragedWeights(RestoreByName):
@@ -66,7 +46,7 @@ class AveragedWeights(RestoreByName):
 
     def __init__(self, weights: Any) -> None:
         super().__init__()
-        init = as_weights(weights)
+        init = as_session_init(weights)
         if not isinstance(init, RestoreByName):
             raise CheckpointError(
                 f"AveragedWeights({weights!r}): expected the path of a checkpoint or of an .npz file, a mapping of "
@@ -127,12 +107,12 @@ def restore_weights(sess: Any, weights: Any) -> None:
 
     Args:
         sess: the raw session; its graph is not finalized.
-        weights: what `as_weights` takes.
+        weights: what `tpk.checkpoint.session_init.as_session_init` takes.
 
     Raises:
         CheckpointError: if a value does not fit, or a variable is left without one; it names them.
     """
-    init = as_weights(weights)
+    init = as_session_init(weights)
     if init is not None:
         inits = [_ForInference(each) if isinstance(each, RestoreByName) else each for each in _parts(init)]
         ChainInit(inits).run(sess)
@@ -192,10 +172,6 @@ class _Averages(StoredValues):
 
     def __len__(self) -> int:
         return len(self._stored)
-
-
-def _training_states(directory: Path) -> Iterator[Path]:
-    return directory.glob("state-*.json")
 
 
 def _parts(init: SessionInit) -> Sequence[SessionInit]:

@@ -1,9 +1,10 @@
-"""Mean of gradients over towers, delivered to every tower.
+"""Mean or sum of gradients over towers, delivered to every tower.
 
 Whatever the mode, each sum is computed once and copied to all towers, so all of them get the same bits and their
 replicas stay identical. Modes differ in what is added where, and what travels between devices:
 
 - ``copy``: each tensor is summed on one device; the devices take turns. Best where devices share memory.
+- ``cpu``: each tensor is summed on the CPU. Best where GPUs reach each other by way of it only.
 - ``ring``: each tensor is cut into as many chunks as there are towers; the partial sums of a chunk travel around the
   ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
 - ``hierarchical``: first within groups of neighbours, then among the groups.
@@ -26,19 +27,24 @@ from tpk.strategies.packs import pack, unpack
 Column = list[Any]
 """One tensor of each tower."""
 
-MODES = ("auto", "copy", "ring", "hierarchical", "nccl")
+MODES = ("auto", "copy", "cpu", "ring", "hierarchical", "nccl")
+
+_SAME_MODES = {"gpu": "copy"}
+"""What graph-mode users may call them."""
 
 
-def choose_mode(mode: str, devices: Sequence[str]) -> str:
+def choose_mode(mode: str | None, devices: Sequence[str]) -> str:
     """Return the all-reduce mode that `mode` means for `devices`.
 
     Args:
-        mode: one of `MODES`. ``auto`` is ``nccl`` if all devices are GPUs and there are several, else ``copy``.
+        mode: one of `MODES`. ``auto`` is ``nccl`` if all devices are GPUs and there are several, else ``copy``. None
+            means ``auto``, and ``gpu`` means ``copy``.
         devices: device strings.
 
     Raises:
         ConfigError: if there is no such mode, or it cannot work on these devices.
     """
+    mode = "auto" if mode is None else _SAME_MODES.get(mode, mode)
     if mode not in MODES:
         raise ConfigError(f"there is no all-reduce mode {mode!r}; expected one of {', '.join(MODES)}.")
     all_gpus = all(map(is_gpu, devices))
@@ -49,30 +55,34 @@ def choose_mode(mode: str, devices: Sequence[str]) -> str:
     return mode
 
 
-def all_reduce_mean(
-    tensors_of_towers: Sequence[Sequence[Any]], devices: Sequence[str], mode: str = "auto", pack_bytes: int = 0
+def all_reduce(
+    tensors_of_towers: Sequence[Sequence[Any]],
+    devices: Sequence[str],
+    mode: str = "auto",
+    pack_bytes: int = 0,
+    average: bool = True,
 ) -> list[list[Any]]:
-    """Return the means over towers of corresponding tensors, for each tower on its device.
+    """Return the means or sums over towers of corresponding tensors, for each tower on its device.
 
     Args:
         tensors_of_towers: for each tower its tensors, or `tf.IndexedSlices`, of the same shapes and dtypes.
         devices: the device of each tower.
         mode: see `choose_mode`.
         pack_bytes: tensors smaller than that travel together, in packs up to that size; 0 for each alone.
+        average: whether to divide the sums by the number of towers.
 
     Returns:
-        For each tower the means, in the same order. Those of `tf.IndexedSlices` are `tf.IndexedSlices`.
+        For each tower the means or sums, in the same order. Those of `tf.IndexedSlices` are `tf.IndexedSlices`.
     """
-    count = len(devices)
-    if count == 1:
+    if len(devices) == 1:
         return [list(tensors_of_towers[0])]
     reduce = _REDUCERS[choose_mode(mode, devices)]
     columns: list[Column] = [list(column) for column in zip(*tensors_of_towers, strict=True)]
-    means: list[Column] = [[] for _ in columns]
+    reduced: list[Column] = [[] for _ in columns]
     dense = []
     for index, column in enumerate(columns):
         if any(isinstance(tensor, tf.IndexedSlices) for tensor in column):
-            means[index] = _mean_of_slices(column)
+            reduced[index] = _reduced_slices(column, average)
         else:
             dense.append(index)
     packs = _plan_packs([columns[index][0] for index in dense], pack_bytes)
@@ -82,20 +92,21 @@ def all_reduce_mean(
         packed = [_on(device, pack, row) for device, row in zip(devices, rows, strict=True)]
         sums = reduce(packed, devices, turn)
         for device, total in zip(devices, sums, strict=True):
-            mean = _on(device, tf.divide, total, count)
-            parts = _on(device, unpack, mean, [columns[member][0] for member in members])
+            result = _on(device, tf.divide, total, len(devices)) if average else total
+            parts = _on(device, unpack, result, [columns[member][0] for member in members])
             for member, part in zip(members, parts, strict=True):
-                means[member].append(part)
-    return [list(row) for row in zip(*means, strict=True)]
+                reduced[member].append(part)
+    return [list(row) for row in zip(*reduced, strict=True)]
 
 
-def mean_of(column: Column) -> Any:
-    """Return the mean of corresponding tensors or `tf.IndexedSlices`, on the device of the context."""
+def reduce_column(column: Column, average: bool = True) -> Any:
+    """Return the mean or sum of corresponding tensors or `tf.IndexedSlices`, on the device of the context."""
     if len(column) == 1:
         return column[0]
     if any(isinstance(tensor, tf.IndexedSlices) for tensor in column):
-        return _mean_of_slices(column)[0]
-    return sum_in_order(column) / len(column)
+        return _reduced_slices(column, average)[0]
+    total = sum_in_order(column)
+    return total / len(column) if average else total
 
 
 def _on(device: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -108,6 +119,11 @@ def _on(device: str, function: Callable[..., Any], *arguments: Any, **options: A
 
 def _copy(column: Column, devices: Sequence[str], turn: int) -> Column:
     total = _on(devices[turn % len(devices)], sum_in_order, column)
+    return [_on(device, tf.identity, total) for device in devices]
+
+
+def _cpu(column: Column, devices: Sequence[str], turn: int) -> Column:
+    total = _on("/cpu:0", sum_in_order, column)
     return [_on(device, tf.identity, total) for device in devices]
 
 
@@ -156,16 +172,18 @@ def _nccl(column: Column, devices: Sequence[str], turn: int) -> Column:
 
 _REDUCERS: dict[str, Callable[[Column, Sequence[str], int], Column]] = {
     "copy": _copy,
+    "cpu": _cpu,
     "ring": _ring,
     "hierarchical": _hierarchical,
     "nccl": _nccl,
 }
 
 
-def _mean_of_slices(column: Column) -> Column:
-    """The mean of sparse gradients: all slices of all towers."""
+def _reduced_slices(column: Column, average: bool) -> Column:
+    """The mean or sum of sparse gradients: all slices of all towers."""
     slices = [tensor if isinstance(tensor, tf.IndexedSlices) else _all_slices(tensor) for tensor in column]
-    values = tf.concat([each.values for each in slices], 0) / len(column)
+    values = tf.concat([each.values for each in slices], 0)
+    values = values / len(column) if average else values
     indices = tf.concat([tf.cast(each.indices, tf.int64) for each in slices], 0)
     return [tf.IndexedSlices(values, indices, slices[0].dense_shape)] * len(column)
 

@@ -15,7 +15,8 @@ from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
 from tpk.layers.cross_tower import check_nothing_is_summed
 from tpk.plugin import Callback, hookimpl
-from tpk.strategies.base import GetInputs, Strategy
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.base import DEVICE_SPELLINGS, SCALE_GRADIENT, GetInputs, Strategy
 from tpk.strategies.parameter_server import SharedVariables
 from tpk.strategies.towers import Tower, gradients_of_towers
 from tpk.strategies.update_order import after_reads
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
+@also_spelled(DEVICE_SPELLINGS, average=SCALE_GRADIENT)
 class AsyncStrategy(Strategy):
     """Towers on several devices that share the variables, and update them without waiting for each other.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tpk.errors import TowerError
+from tpk.graph.devices import is_gpu
 from tpk.graph.objective import Objective
 from tpk.plugin.callback import Callback
 from tpk.session.creator import NewSessionCreator, SessionCreator
@@ -16,6 +17,17 @@ from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
+
+DEVICE_SPELLINGS = {"gpus": "devices", "nr_gpu": "devices", "tower": "devices", "nr_tower": "devices"}
+"""What graph-mode users call the devices of a strategy or a trainer."""
+
+USE_NCCL = "write mode='nccl' for True, and mode='copy' for False; 'auto' takes NCCL on several GPUs."
+GPU_PREFETCH = (
+    "a dataflow is staged on GPUs by default. For none of that write TrainConfig(data=tpk.QueueInput(flow)), and for "
+    "it tpk.StagingInput(tpk.QueueInput(flow))."
+)
+
+SCALE_GRADIENT = "write scale_gradient= for it: whether gradients are divided by the number of towers."
 
 GetInputs = Callable[[], Sequence[Any]]
 
@@ -61,6 +73,11 @@ class Strategy(Callback, abc.ABC):
     def is_chief(self) -> bool:
         """Whether this process is the one that writes: checkpoints, statistics, events."""
         return self.rank == 0
+
+    @property
+    def stages_input(self) -> bool:
+        """Whether a dataflow is staged on the devices of the towers by default: if there is a GPU among them."""
+        return any(map(is_gpu, self.devices))
 
     def describe(self) -> dict[str, Any]:
         """Return the options that must be the same in all processes, as plain data for ``config.json``."""

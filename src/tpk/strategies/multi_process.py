@@ -27,33 +27,37 @@ class MultiProcessStrategy(ReplicatedStrategy):
         devices: the devices of this process: a count, indices, or device strings; see `resolve_devices`.
         mode: how gradients are reduced within the process; see `ReplicatedStrategy`.
         pack_bytes: gradients smaller than that travel together within the process.
-        sync_variables: as for `ReplicatedStrategy`, over the devices of this process.
+        sync_variables: as for `ReplicatedStrategy`, over the devices of this process; then those of the chief.
         shard_data: whether each process takes its share of the data; otherwise all of what it is given.
+        average: whether the gradients of all towers of all processes are averaged, else summed up.
     """
 
     def __init__(
         self,
         devices: Devices = None,
-        mode: str = "auto",
+        mode: str | None = "auto",
         pack_bytes: int = DEFAULT_PACK_BYTES,
-        sync_variables: bool = False,
+        sync_variables: str | None = "broadcast",
         shard_data: bool = True,
+        average: bool = True,
     ) -> None:
-        super().__init__(devices, mode, pack_bytes, sync_variables)
+        super().__init__(devices, mode, pack_bytes, sync_variables, average)
         self._shard_data = shard_data
         self._broadcast: Any = None
         self._broadcast_untrained: Any = None
 
     @abc.abstractmethod
-    def mean_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
-        """Add to the graph what gives the means over all processes of these gradients, the same bits in each.
+    def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
+        """Add to the graph what gives the means of these gradients over all processes, the same bits in each.
+
+        They are sums in place of means if `average` is false.
 
         Args:
             tensors: tensors or `tf.IndexedSlices`, on the first device of the process; the same number, dtypes and
                 shapes (but for the number of slices) in each process.
 
         Returns:
-            Their means, in the same order; those of `tf.IndexedSlices` are `tf.IndexedSlices`.
+            Their means or sums, in the same order; those of `tf.IndexedSlices` are `tf.IndexedSlices`.
         """
 
     @abc.abstractmethod
@@ -70,13 +74,13 @@ class MultiProcessStrategy(ReplicatedStrategy):
             source.shard(self.rank, self.world_size)
         return super().prepare_input(source)
 
-    def reduce_means(self, means: list[list[Any]]) -> list[list[Any]]:
-        """Return the means over all processes, given those over the devices of this one."""
+    def reduce_further(self, reduced: list[list[Any]]) -> list[list[Any]]:
+        """Return the means or sums over all processes, given those over the devices of this one."""
         if self.world_size == 1:
-            return means
+            return reduced
         with tf.device(self.devices[0]), tf.name_scope("over_processes"):
-            reduced = self.mean_over_processes(means[0])
-        return [[_copy_to(device, tensor) for tensor in reduced] for device in self.devices]
+            of_all = self.reduce_over_processes(reduced[0])
+        return [[_copy_to(device, tensor) for tensor in of_all] for device in self.devices]
 
     def complete_graph(self) -> None:
         """Add the ops that make all replicates alike, once all variables are there."""
@@ -89,12 +93,11 @@ class MultiProcessStrategy(ReplicatedStrategy):
                 with tf.name_scope("broadcast_untrained"):
                     self._broadcast_untrained = self.broadcast_from_chief(untrained)
 
-    def synchronize(self, sess: Any) -> None:
-        """Average non-trainable variables over the devices if that was asked for; give all processes the chief's.
+    def synchronize_processes(self, sess: Any) -> None:
+        """Give the first towers of all processes the chief's non-trainable variables.
 
         Otherwise, processes that share an evaluation would each evaluate another model, and none the one that is saved.
         """
-        super().synchronize(sess)
         if self._broadcast_untrained is not None:
             sess.run(self._broadcast_untrained)
 

@@ -1,4 +1,4 @@
-"""Towers that share the variables: their gradients are averaged, and applied once."""
+"""Towers that share the variables: their gradients are averaged or summed up, and applied once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
-from tpk.strategies.all_reduce import mean_of
-from tpk.strategies.base import GetInputs, Strategy
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.all_reduce import reduce_column
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs, Strategy
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter
 from tpk.strategies.towers import Tower, build_on_multi_tower, check_gradients_alike, gradients_of_towers, in_turn
 from tpk.strategies.update_order import after_reads, apply_in_groups
@@ -44,6 +45,7 @@ class SharedVariables:
         return build_on_multi_tower(self.devices, lambda: tower_func(*take_inputs()), place=self.setter.for_worker)
 
 
+@also_spelled(DEVICE_SPELLINGS, gpu_prefetch=GPU_PREFETCH)
 class ParameterServerStrategy(Strategy):
     """Variables shared by the towers of several devices.
 
@@ -53,29 +55,41 @@ class ParameterServerStrategy(Strategy):
         devices: a count, indices, or device strings; see `resolve_devices`.
         ps_device: ``"cpu"``: all variables are on the CPU; ``"gpu"``: each is on the least loaded of `devices`; None
             for ``"gpu"`` with several GPUs, else ``"cpu"``.
+        average: whether the gradients of all towers are averaged, so that the learning rate is that of one tower on the
+            concatenated batch; else they are summed up, as if that were multiplied by the number of towers.
+
+    Attributes:
+        devices: the device of each tower.
+        average: whether gradients are averaged, else summed up.
 
     Raises:
         ConfigError: if a device does not exist, or `ps_device` is none of these.
     """
 
-    def __init__(self, devices: Devices = None, ps_device: str | None = None) -> None:
+    def __init__(self, devices: Devices = None, ps_device: str | None = None, average: bool = True) -> None:
+        self.average = average
         resolved = resolve_devices(devices)
         default = "gpu" if len(resolved) > 1 and all(map(is_gpu, resolved)) else "cpu"
         self._shared = SharedVariables(resolved, default if ps_device is None else ps_device)
+        self.devices = self._shared.devices
+
+    def describe(self) -> dict[str, Any]:
+        """Return how gradients become one."""
+        return {**super().describe(), "average": self.average}
 
     @property
     def num_replicas(self) -> int:
         """The number of devices."""
-        return len(self._shared.devices)
+        return len(self.devices)
 
     def session_config(self, config: Any) -> Any:
         """Return `config` with as many logical CPU devices as are needed."""
-        return add_cpu_devices(config, self._shared.devices)
+        return add_cpu_devices(config, self.devices)
 
     def prepare_input(self, source: InputSource) -> InputSource:
         """Return `source`; one that stages its datapoints does so on the devices of the towers."""
         if isinstance(source, StagingInput):
-            source.place_on(self._shared.devices)
+            source.place_on(self.devices)
         return source
 
     def build(
@@ -85,15 +99,15 @@ class ParameterServerStrategy(Strategy):
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
-        """Build the towers, the means of their gradients, and the train ops."""
+        """Build the towers, the means or sums of their gradients, and the train ops."""
         towers = self._shared.build_towers(tower_func, in_turn(get_inputs))
         optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         gradients: list[Gradients] = []
         for objective, optimizer in zip(objectives, optimizers, strict=True):
             rows = gradients_of_towers(objective, [optimizer] * len(towers), towers)
             check_gradients_alike(towers, rows)
-            with tf.name_scope("average_gradients"):
-                gradients.append([_mean_where_the_variable_is(pairs) for pairs in zip(*rows, strict=True)])
+            with tf.name_scope("reduce_gradients"):
+                gradients.append([self._reduce_where_the_variable_is(pairs) for pairs in zip(*rows, strict=True)])
 
         def apply(position: int, name: str) -> Any:
             costs = [objectives[position].cost_in(tower.output) for tower in towers]
@@ -103,8 +117,7 @@ class ParameterServerStrategy(Strategy):
 
         return apply_in_groups(groups, gradients, apply)
 
-
-def _mean_where_the_variable_is(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-    variable = pairs[0][1]
-    with tf.device(variable.device):
-        return mean_of([gradient for gradient, _ in pairs]), variable
+    def _reduce_where_the_variable_is(self, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+        variable = pairs[0][1]
+        with tf.device(variable.device):
+            return reduce_column([gradient for gradient, _ in pairs], self.average), variable

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.errors import ConfigError
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
+from tpk.graph.optimizers.copies import copies_of_optimizers
 from tpk.graph.variables import make_local, record_variables
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
-from tpk.strategies.all_reduce import all_reduce_mean, choose_mode
-from tpk.strategies.base import GetInputs, Strategy
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.all_reduce import all_reduce, choose_mode
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, USE_NCCL, GetInputs, Strategy
 from tpk.strategies.towers import (
     Tower,
     build_on_multi_tower,
@@ -38,6 +41,8 @@ POST_INIT_OPS_KEY = "TPK_POST_INIT_OPS"
 
 DEFAULT_PACK_BYTES = 64 * 1024
 
+SYNCHRONIZATIONS = ("broadcast", "mean", None)
+
 
 def get_post_init_ops() -> list[Any]:
     """Return the ops of the default graph that copy the main tower's variables to the other towers.
@@ -47,52 +52,80 @@ def get_post_init_ops() -> list[Any]:
     return list(tf.compat.v1.get_collection(POST_INIT_OPS_KEY))
 
 
+@also_spelled(DEVICE_SPELLINGS, use_nccl=USE_NCCL, gpu_prefetch=GPU_PREFETCH)
 class ReplicatedStrategy(Strategy):
     """A whole replicate of the model on each device.
 
     Every tower takes its own datapoint. The means of their gradients go to all towers, and each applies them to its
-    own variables by an optimizer of its own; so all replicates stay identical, bit by bit. The variables of the first
+    own variables by a copy of the optimizer; so all replicates stay identical, bit by bit. The variables of the first
     tower are called what the user calls them, and are saved; those of the others are local variables, which start
-    as copies of the first tower's, also after restoring.
+    as copies of the first tower's, also after restoring. The optimizer is made once, for the first tower. Those of the
+    others share its hyperparameters and whatever variables it was made with, and have slots of their own.
 
-    Non-trainable variables, such as the moving averages of batch normalization, are each tower's own; those of the
-    first tower are saved. With `sync_variables` all towers get their mean at the end of each epoch.
+    Non-trainable variables, such as the moving averages of batch normalization, are each tower's own, and drift apart
+    within an epoch; those of the first tower are evaluated and saved. `sync_variables` makes them agree (but for local
+    variables, such as those of metrics) at the end of each epoch, before anything is evaluated or saved:
+
+    - ``"broadcast"``, the default: all get the values of the first tower. So the epoch after goes on from where a
+      training would that is resumed from the checkpoint at its end, to the bit. It costs one run of the session an
+      epoch, and a copy of these variables (of ResNet-50, 0.2 MB) to each device. What is saved has seen the data of the
+      first tower only, which is one N-th of it.
+    - ``"mean"``: all get the mean, which has seen all data; floating-point variables only. It costs as much, and
+      checkpoints within an epoch hold these variables of all towers, to be as exact.
+    - None: they are left alone. What is saved is the same as with ``"broadcast"`` unless a tower reads such variables
+      when it trains; then a resumed training differs.
+
+    Means of the averages are not yet the statistics of the whole batch: these need synchronized batch normalization,
+    ``tpk.layers.batch_normalization(..., sync=True)``.
 
     Args:
         devices: a count, indices, or device strings; see `resolve_devices`.
-        mode: how gradients are all-reduced: ``auto``, ``copy``, ``ring``, ``hierarchical`` or ``nccl``.
+        mode: how gradients are all-reduced: ``auto``, ``copy``, ``cpu``, ``ring``, ``hierarchical`` or ``nccl``; see
+            `tpk.strategies.all_reduce`.
         pack_bytes: gradients smaller than that travel together, in packs up to that size; 0 for each alone.
-        sync_variables: whether floating-point non-trainable variables are averaged at the end of each epoch.
+        sync_variables: ``"broadcast"``, ``"mean"`` or None; see above.
+        average: whether the gradients of all towers are averaged, so that the learning rate is that of one tower on the
+            concatenated batch; else they are summed up, as if that were multiplied by the number of towers.
 
     Attributes:
         devices: the device of each tower.
         mode: how gradients are all-reduced.
+        average: whether gradients are averaged, else summed up.
         main_variables: the variables that the first tower has created, once it is built.
 
     Raises:
-        ConfigError: if the devices do not exist, or the mode cannot work on them.
+        ConfigError: if the devices do not exist, the mode cannot work on them, or `sync_variables` is none of these.
     """
 
     def __init__(
         self,
         devices: Devices = None,
-        mode: str = "auto",
+        mode: str | None = "auto",
         pack_bytes: int = DEFAULT_PACK_BYTES,
-        sync_variables: bool = False,
+        sync_variables: str | None = "broadcast",
+        average: bool = True,
     ) -> None:
+        if sync_variables not in SYNCHRONIZATIONS:
+            raise ConfigError(f"sync_variables={sync_variables!r}: expected 'broadcast', 'mean' or None.")
+        self.average = average
         self.devices = resolve_devices(devices)
         self.mode = choose_mode(mode, self.devices)
         self._pack_bytes = pack_bytes
         self._sync_variables = sync_variables
-        self._sync_op: Any = None
+        self._mean_op: Any = None
+        self._copy_op: Any = None
+        self._averaged: list[Any] = []
         self._make_alike: Any = None
-        self._replicates: list[list[tuple[Any, Any]]] = []
         self.main_variables: list[Any] = []
 
     @property
     def num_replicas(self) -> int:
         """The number of devices."""
         return len(self.devices)
+
+    def describe(self) -> dict[str, Any]:
+        """Return how gradients and other variables of the towers become one."""
+        return {**super().describe(), "average": self.average, "sync_variables": self._sync_variables}
 
     def session_config(self, config: Any) -> Any:
         """Return `config` with as many logical CPU devices as are needed."""
@@ -118,9 +151,10 @@ class ReplicatedStrategy(Strategy):
         self.main_variables = towers[0].created
         main, *others = variables_by_name(towers)
         replicates = [[(main[name], variable) for name, variable in own.items()] for own in others]
-        optimizers = [self._optimizers(objective) for objective in objectives]
+        optimizers = self._optimizers(objectives)
         gradients = [
-            self._mean_gradients(objective, towers, own) for objective, own in zip(objectives, optimizers, strict=True)
+            self._reduced_gradients(objective, towers, own)
+            for objective, own in zip(objectives, optimizers, strict=True)
         ]
         state: list[list[Any]] = [[] for _ in towers]
 
@@ -137,6 +171,7 @@ class ReplicatedStrategy(Strategy):
 
         of_objectives = [[pair for pairs in rows for pair in pairs] for rows in gradients]
         ops = apply_in_groups(groups, of_objectives, apply)
+        self._synchronize_at_epochs(replicates)
         for pairs, own in zip(replicates, state[1:], strict=True):
             # Optimizers name their state as they like, but create it in one order.
             pairs.extend(zip(state[0], own, strict=True))
@@ -144,7 +179,7 @@ class ReplicatedStrategy(Strategy):
         return ops
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Synchronize the non-trainable variables at the end of each epoch, before anybody uses them."""
+        """Make the non-trainable variables agree at the end of each epoch, before anybody uses them."""
         self.synchronize(trainer.sess)
 
     def replicate_variables(self) -> list[Any]:
@@ -152,17 +187,15 @@ class ReplicatedStrategy(Strategy):
 
         All else is either the same in all towers, or of no consequence for what is saved.
         """
-        if self._sync_op is None:
-            return []
-        return [copy for pairs in self._replicates for source, copy in pairs if _is_averaged(source)]
+        return self._averaged
 
-    def reduce_means(self, means: list[list[Any]]) -> list[list[Any]]:
-        """Return what the towers apply, given for each tower the means over all of them; a subclass takes it further.
+    def reduce_further(self, reduced: list[list[Any]]) -> list[list[Any]]:
+        """Return what the towers apply, given the means or sums over all of them; a subclass takes it further.
 
         Args:
-            means: tensors or `tf.IndexedSlices`, on the device of each tower.
+            reduced: for each tower tensors or `tf.IndexedSlices`, on its device; means if `average`, else sums.
         """
-        return means
+        return reduced
 
     def complete_graph(self) -> None:
         """Make one op of the post-init ops that the graph has by now."""
@@ -174,31 +207,34 @@ class ReplicatedStrategy(Strategy):
             sess.run(self._make_alike)
 
     def synchronize(self, sess: Any) -> None:
-        """Average the non-trainable variables of the towers, if that was asked for."""
-        if self._sync_op is not None:
-            sess.run(self._sync_op)
+        """Make the non-trainable variables of the towers agree, as `sync_variables` says."""
+        if self._mean_op is not None:
+            sess.run(self._mean_op)
+        self.synchronize_processes(sess)
+        if self._copy_op is not None:
+            sess.run(self._copy_op)
 
-    def _optimizers(self, objective: Objective) -> list[Any]:
-        """An optimizer for each tower; those of the others share the variables of the first, such as its rate."""
-        optimizers = [check_optimizer(objective.get_optimizer())]
-        for _ in self.devices[1:]:
-            with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=True):
-                optimizers.append(check_optimizer(objective.get_optimizer()))
-        return optimizers
+    def synchronize_processes(self, sess: Any) -> None:
+        """Make the non-trainable variables of all processes' first towers agree, where there are several."""
 
-    def _mean_gradients(
+    def _optimizers(self, objectives: Sequence[Objective]) -> list[list[Any]]:
+        """For each objective an optimizer for each tower; objectives that share one do so in every tower."""
+        main = [check_optimizer(objective.get_optimizer()) for objective in objectives]
+        others = [copies_of_optimizers(main) for _ in self.devices[1:]]
+        return [list(of_towers) for of_towers in zip(main, *others, strict=True)]
+
+    def _reduced_gradients(
         self, objective: Objective, towers: Sequence[Tower], optimizers: Sequence[Any]
     ) -> list[Gradients]:
         rows = gradients_of_towers(objective, optimizers, towers)
         check_gradients_alike(towers, rows)
         with tf.name_scope("all_reduce"):
-            means = all_reduce_mean(
-                [[gradient for gradient, _ in row] for row in rows], self.devices, self.mode, self._pack_bytes
-            )
-            means = self.reduce_means(means)
+            of_towers = [[gradient for gradient, _ in row] for row in rows]
+            reduced = all_reduce(of_towers, self.devices, self.mode, self._pack_bytes, self.average)
+            reduced = self.reduce_further(reduced)
         return [
-            [(mean, variable) for mean, (_, variable) in zip(own, row, strict=True)]
-            for own, row in zip(means, rows, strict=True)
+            [(gradient, variable) for gradient, (_, variable) in zip(own, row, strict=True)]
+            for own, row in zip(reduced, rows, strict=True)
         ]
 
     def _make_replicates(self, replicates: Sequence[Sequence[tuple[Any, Any]]]) -> None:
@@ -209,23 +245,39 @@ class ReplicatedStrategy(Strategy):
                 for source, copy in pairs:
                     op = copy.assign(source.read_value(), read_value=False)
                     tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
-        self._replicates = [list(pairs) for pairs in replicates]
-        if self._sync_variables:
-            self._sync_op = _average(replicates)
+
+    def _synchronize_at_epochs(self, replicates: Sequence[Sequence[tuple[Any, Any]]]) -> None:
+        """Build what makes the non-trainable variables of the model agree, which `replicates` has of each tower."""
+        if self._sync_variables is None:
+            return
+        # Local variables, such as those of metrics, are no part of the model.
+        of_model = {variable.ref() for variable in tf.compat.v1.global_variables()}
+        of_variables: dict[Any, list[Any]] = {}
+        for main, copy in (pair for pairs in replicates for pair in pairs):
+            if not main.trainable and main.ref() in of_model:
+                of_variables.setdefault(main.ref(), [main]).append(copy)
+        chosen = list(of_variables.values())
+        is_mean = self._sync_variables == "mean"
+        if is_mean:
+            chosen = [variables for variables in chosen if variables[0].dtype.base_dtype.is_floating]
+            self._averaged = [copy for _, *copies in chosen for copy in copies]
+        with tf.name_scope("sync_variables"):
+            if is_mean and chosen:
+                self._mean_op = tf.group(*(op for variables in chosen for op in _give_mean(variables)))
+            # The means of processes differ, until all towers of all of them get those of the chief.
+            if (not is_mean or self.world_size > 1) and chosen:
+                self._copy_op = tf.group(*(op for variables in chosen for op in _give_first(variables)))
 
 
-def _average(replicates: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
-    """The op that gives every non-trainable floating-point variable the mean over the towers."""
-    assigns = []
-    with tf.name_scope("sync_variables"):
-        for of_one in zip(*replicates, strict=True):
-            variables = [of_one[0][0], *(copy for _, copy in of_one)]
-            if _is_averaged(variables[0]):
-                mean = sum_in_order([variable.read_value() for variable in variables]) / len(variables)
-                with tf.control_dependencies([mean]):
-                    assigns += [variable.assign(mean, read_value=False) for variable in variables]
-        return tf.group(*assigns)
+def _give_mean(variables: Sequence[Any]) -> list[Any]:
+    """The ops that give variables their mean."""
+    mean = sum_in_order([variable.read_value() for variable in variables]) / len(variables)
+    with tf.control_dependencies([mean]):
+        return [variable.assign(mean, read_value=False) for variable in variables]
 
 
-def _is_averaged(variable: Any) -> bool:
-    return not variable.trainable and variable.dtype.base_dtype.is_floating
+def _give_first(variables: Sequence[Any]) -> list[Any]:
+    """The ops that give variables the value of the first one."""
+    first, *others = variables
+    value = first.read_value()
+    return [variable.assign(value, read_value=False) for variable in others]

@@ -11,12 +11,14 @@ from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
 from tpk.graph.gradients import check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
-from tpk.strategies.base import GetInputs, Strategy
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.base import DEVICE_SPELLINGS, GetInputs, Strategy
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.context import TrainTowerContext
 from tpk.tower.tower_func import TowerFunc
 
 
+@also_spelled(DEVICE_SPELLINGS)
 class SingleStrategy(Strategy):
     """One tower on one device, with no name scope of its own: tensors are called what the user calls them.
 

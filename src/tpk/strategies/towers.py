@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.errors import TowerError
+from tpk.errors import ConfigError, TowerError
 from tpk.graph.gradients import Gradients, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.variables import record_variables, variable_name
@@ -62,6 +62,7 @@ def build_on_multi_tower(
         The towers.
 
     Raises:
+        ConfigError: if a device is no string.
         TowerError: if there are not as many scopes as devices, or some towers need values that others do not have.
 
     Example:
@@ -69,6 +70,11 @@ def build_on_multi_tower(
         towers = build_on_multi_tower(["/gpu:0", "/gpu:1"], lambda: tower_func(*get_inputs()))
         ```
     """
+    if not all(isinstance(device, str) for device in devices):
+        raise ConfigError(
+            f"devices={list(devices)!r}: expected device strings, such as ['/gpu:0', '/gpu:1']. To train on devices by "
+            "their numbers, name a strategy: tpk.make_trainer('replicated', devices=[0, 1])."
+        )
     vs_names = [""] * len(devices) if vs_names is None else list(vs_names)
     if len(vs_names) != len(devices):
         raise TowerError(f"{len(devices)} devices need as many variable scopes, got {vs_names}.")

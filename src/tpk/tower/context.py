@@ -15,7 +15,7 @@ import tensorflow as tf
 from tpk.errors import TowerError, add_note
 from tpk.graph.collections import added_since, collection_sizes, truncate
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
-from tpk.tower.keras.inline import explain, record_inline_keras
+from tpk.tower.keras.inline import record_inline_keras
 
 GraphKeys = tf.compat.v1.GraphKeys
 
@@ -117,7 +117,6 @@ class TowerContext(abc.ABC):
     def __exit__(self, *exception: Any) -> None:
         assert self._scopes is not None
         if isinstance(exception[1], Exception):
-            explain(exception[1])
             self._explain_missing_variable(exception[1])
         self._added = added_since(self._sizes)
         if not self.is_main_training_tower:

@@ -11,6 +11,7 @@ from tpk.errors import TowerError
 from tpk.graph.signature import check_signature
 from tpk.tower.context import get_current_tower_context
 from tpk.tower.handle import TowerHandle, TowerHandles
+from tpk.tower.mistakes import check_arguments, worded
 from tpk.tower.rules import check_rules
 
 
@@ -47,11 +48,16 @@ class TowerFunc:
         """The names in the signature."""
         return [spec.name for spec in self.input_signature]
 
+    def placeholders(self) -> list[Any]:
+        """Return a new placeholder for each input, in the default graph."""
+        return [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.input_signature]
+
     def __call__(self, *inputs: Any) -> Any:
         """Build a tower under the current `TowerContext`, and return what the function returns.
 
         Raises:
-            TowerError: if there is no context, the inputs do not fit the signature, or a rule is broken.
+            TowerError: if there is no context, the inputs do not fit the signature, or a rule is broken; or the
+                function takes tensors for values (``if tensor:``, ``tensor.numpy()``), or what was made eagerly.
         """
         context = get_current_tower_context()
         if context is None:
@@ -60,10 +66,17 @@ class TowerFunc:
                 "`with tpk.TrainTowerContext(...)` or `with tpk.PredictTowerContext(...)`."
             )
         self._check_inputs(inputs)
+        check_arguments(self._func, self.input_names)
         graph = tf.compat.v1.get_default_graph()
         ops_before = len(graph.get_operations())
         scope_name = tf.compat.v1.get_variable_scope().name
-        output = self._func(*inputs)
+        try:
+            output = self._func(*inputs)
+        except Exception as error:
+            better = worded(error, self._func)
+            if better is None:
+                raise
+            raise better from error
         check_rules(context, scope_name, graph.get_operations()[ops_before:])
         self._handles.append(TowerHandle(context, inputs, self.input_names, output))
         return output

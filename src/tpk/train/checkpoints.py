@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +30,7 @@ class Saver(Protocol):
     """Who asks for checkpoints, such as a `ModelSaver`.
 
     Attributes:
-        name: its name, for messages.
+        plugin_name: its name, for messages.
         weights_only: whether its files hold variables only, so that nothing is resumed from them.
         series: what writes its files.
     """
@@ -37,7 +38,7 @@ class Saver(Protocol):
     def trigger(self) -> None:
         """Ask for a checkpoint of this moment, or write it."""
 
-    name: str
+    plugin_name: str
     weights_only: bool
     series: CheckpointSeries
 
@@ -63,6 +64,8 @@ class Checkpoints(Callback):
         self._savers: list[Saver] = []
         self._requests: list[CheckpointSeries] = []
         self._epoch_that_is_over: int | None = None
+        self._is_ending_epoch = False
+        self._announcements: deque[str] = deque(maxlen=10)
         self._first_step = 0
         self._taken: tuple[Any, Sequence[CheckpointSeries]] = (None, ())
         self._own_series: CheckpointSeries | None = None
@@ -88,8 +91,8 @@ class Checkpoints(Callback):
         for other in self._savers:
             if _directory(other) == directory:
                 raise ConfigError(
-                    f"{other.name} and {saver.name} both save in {str(directory)!r}, and would overwrite each other's "
-                    "files. Give one of them a checkpoint_dir of its own."
+                    f"{other.plugin_name} and {saver.plugin_name} both save in {str(directory)!r}, and would overwrite "
+                    "each other's files. Give one of them a checkpoint_dir of its own."
                 )
         self._savers.append(saver)
 
@@ -97,6 +100,20 @@ class Checkpoints(Callback):
         """Have a checkpoint of this moment written, once everybody has done their part of it."""
         if series not in self._requests:
             self._requests.append(series)
+            self.announce(series.directory.name_of(self.trainer.global_step))
+
+    def announce(self, name: str) -> None:
+        """Have people told that a checkpoint is being saved: in the line of the epoch that ends, else in its own."""
+        if self._is_ending_epoch:
+            self._announcements.append(name)
+        else:
+            logger.info("saving %s", name)
+
+    def take_announcements(self) -> list[str]:
+        """Return the names of what this end of an epoch saves; who calls it tells people."""
+        names = list(self._announcements)
+        self._announcements.clear()
+        return names
 
     def before_saving(self) -> None:
         """Call the hook ``before_checkpoint``, which raises an error if nothing shall be saved."""
@@ -206,8 +223,10 @@ class Checkpoints(Callback):
     def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
         """Take a checkpoint, if one was requested at the end of this epoch."""
         self._check_run_dir()
+        self._is_ending_epoch = True
         result = yield
         self._epoch_that_is_over = trainer.epoch_num
+        self._is_ending_epoch = False
         self._meet_requests()
         return result
 

@@ -9,9 +9,11 @@ from typing import Any
 import attrs
 from attrs import validators
 
+from tpk.dataflow.base import check_iterable
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
-from tpk.session.creator import SessionCreator
+from tpk.plugin.spellings import also_spelled
+from tpk.session.creator import as_session_creator
 from tpk.train.model_desc import ModelDesc
 from tpk.train.run_dir import RESUME
 from tpk.train.trainer import FOREVER, as_count
@@ -36,9 +38,45 @@ def _optional_instance(kind: Any) -> Callable[..., None]:
     return _checked(validators.optional(validators.instance_of(kind)))
 
 
+def _is_creator(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    as_session_creator(value)
+
+
 def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ConfigError(f"TrainConfig({attribute.name}={value!r}): expected a list, e.g. [{value!r}].")
+        raise ConfigError(
+            f"TrainConfig({attribute.name}={value!r}): expected a list. Write {attribute.name}=[...] for one, too."
+        )
+
+
+def _model(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, ModelDesc):
+        return
+    if isinstance(value, type) and issubclass(value, ModelDesc):
+        remedy = f"Write model={value.__name__}(), an instance of the class"
+    elif type(value).__module__.partition(".")[0] in ("keras", "tf_keras"):
+        remedy = "Call a Keras model in the build_graph of a ModelDesc, by tpk.KerasModel"
+    else:
+        remedy = "Derive a class from tpk.ModelDesc, with the methods inputs, build_graph and optimizer"
+    raise ConfigError(f"TrainConfig(model={value!r}): expected a tpk.ModelDesc. {remedy}.")
+
+
+def _dataflow(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, InputSource):
+        raise ConfigError(f"TrainConfig(dataflow=...): a {type(value).__name__} is an input source. Write data=... .")
+    check_iterable(value, "TrainConfig(dataflow=...)")
+
+
+def _input_source(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, InputSource):
+        raise ConfigError(
+            f"TrainConfig(data=...): expected a tpk.InputSource, not a {type(value).__name__}. Write dataflow=... for "
+            "an iterable of datapoints, or data=tpk.QueueInput(...)."
+        )
+
+
+def _plugins(given: Plugins | None) -> Plugins:
+    return () if given is None else given
 
 
 def _as_starting_epoch(value: Any) -> int:
@@ -53,6 +91,26 @@ def _as_max_epoch(value: Any) -> int:
     return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
 
 
+_TO_THE_TRAINER = (
+    "give it to the trainer, as in tpk.launch_train_with_config(config, tpk.use('replicated', devices=2))."
+)
+_SPELLINGS = {
+    **dict.fromkeys(("epochs", "max_epochs", "num_epochs", "nr_epoch", "n_epochs"), "write max_epoch=."),
+    **dict.fromkeys(("steps", "step_per_epoch", "num_steps", "max_steps"), "write steps_per_epoch= and max_epoch=."),
+    **dict.fromkeys(("dataset", "train_data", "inputs"), "write dataflow=, or data= for a tpk.InputSource."),
+    **dict.fromkeys(("log_dir", "logdir", "output_dir", "save_dir"), "write run_dir=."),
+    **dict.fromkeys(("gpus", "devices", "nr_tower", "tower", "strategy", "precision", "xla"), _TO_THE_TRAINER),
+    **dict.fromkeys(
+        ("optimizer", "lr", "learning_rate", "loss"), "the methods of the model give it; see tpk.ModelDesc."
+    ),
+    "batch_size": "write dataflow=tpk.BatchData(flow, batch_size).",
+    "initial_epoch": "write starting_epoch=, from 1 on.",
+    "random_seed": "write seed=.",
+    "trainer": "give it to the launcher, as in tpk.launch_train_with_config(config, 'SimpleTrainer').",
+}
+
+
+@also_spelled(**_SPELLINGS)
 @attrs.define(kw_only=True)
 class TrainConfig:
     """How a single-cost model is trained.
@@ -64,13 +122,14 @@ class TrainConfig:
         model: the model.
         dataflow: any iterable of datapoints. The trainer chooses how it enters the graph.
         data: an `InputSource`, in place of `dataflow`.
-        callbacks: what happens besides the training.
+        callbacks: what happens besides the training; None for nothing.
         extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `ProgressBar`,
             `MergeAllSummaries`, `RunUpdateOps`, and what plugins add.
         monitors: what takes the statistics, in place of the defaults; None for these: `TFEventWriter`, `JSONWriter`,
             `ScalarPrinter`.
         extra_monitors: further ones, besides `monitors` or the defaults.
-        session_creator: where the session comes from; None for a new one.
+        session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
+            `tf.compat.v1.train.ChiefSessionCreator`; None for a new one.
         session_config: `tf.compat.v1.ConfigProto` of that new session.
         session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping of
             names to arrays.
@@ -92,7 +151,8 @@ class TrainConfig:
             orders; see `tpk.graph.determinism`. It needs a seed.
 
     Raises:
-        ConfigError: if a value is not of the kind that it should be. It names the option.
+        ConfigError: if a value is not of the kind that it should be, or an option is one of other systems, which is a
+            `TypeError`, too. It names the option, and what to write.
 
     Example:
         ```python
@@ -101,14 +161,14 @@ class TrainConfig:
         ```
     """
 
-    model: ModelDesc = attrs.field(validator=_checked(validators.instance_of(ModelDesc)))
-    dataflow: Iterable[Any] | None = attrs.field(default=None, validator=_optional_instance(Iterable))
-    data: InputSource | None = attrs.field(default=None, validator=_optional_instance(InputSource))
-    callbacks: Plugins = attrs.field(default=(), validator=_sequence)
+    model: ModelDesc = attrs.field(validator=_model)
+    dataflow: Iterable[Any] | None = attrs.field(default=None, validator=validators.optional(_dataflow))
+    data: InputSource | None = attrs.field(default=None, validator=validators.optional(_input_source))
+    callbacks: Plugins = attrs.field(default=(), converter=_plugins, validator=_sequence)
     extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
     monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
     extra_monitors: Plugins = attrs.field(default=(), validator=_sequence)
-    session_creator: SessionCreator | None = attrs.field(default=None, validator=_optional_instance(SessionCreator))
+    session_creator: Any = attrs.field(default=None, validator=_is_creator)
     session_config: Any = None
     session_init: Any = None
     starting_epoch: int = attrs.field(default=1, converter=_as_starting_epoch)

@@ -11,13 +11,12 @@ from tpk.strategies.base import NullStrategy
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
     from tpk.plugin.trainer import TrainerProtocol
-    from tpk.train.tower_trainer import TowerTrainer
 
 
 _TIMES = " \u00d7 "
 
 
-def steps_of_one_pass(trainer: TowerTrainer) -> int:
+def steps_of_one_pass(trainer: TrainerProtocol) -> int:
     """Return how many steps make one pass over the data: each takes a datapoint for each tower of each process.
 
     What is left over after the last step that all towers can make begins the next epoch. It is the same number in all

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.errors import ConfigError, PluginError, UnknownPluginError
+from tpk.errors import ConfigError, PluginError, UnknownPluginError, explaining_missing_init
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
 from tpk.input_source.base import InputSource
+from tpk.plugin.builtins import not_installed
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
 from tpk.train.config import TrainConfig
@@ -21,6 +22,7 @@ from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import DEFAULT_MONITORS, Trainer
 
 
+@explaining_missing_init()
 def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> TowerTrainer:
     """Train as `config` says, and return the trainer.
 
@@ -46,6 +48,11 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         tpk.launch_train_with_config(config, tpk.use("single", devices=["/cpu:0"]))
         ```
     """
+    if not isinstance(config, TrainConfig):
+        raise ConfigError(
+            f"launch_train_with_config got a {type(config).__name__} in place of a tpk.TrainConfig. Write "
+            "tpk.launch_train_with_config(tpk.TrainConfig(model=..., dataflow=...), 'SimpleTrainer')."
+        )
     runner = _check_can_run(make_trainer(trainer))
     runner.hooks.autoload()
     runner.hooks.hook.tpk_configure(config=config)
@@ -182,6 +189,8 @@ def _names_strategy(name: str) -> bool:
     trainers = {entry.name for entry in known if entry.kind == "trainer"}
     strategies = {entry.name for entry in known if entry.kind == "strategy"}
     if name not in trainers | strategies:
+        if advice := not_installed(name):
+            raise UnknownPluginError(advice)
         raise UnknownPluginError(
             f"no trainer or strategy is called {name!r}. Trainers: {', '.join(sorted(trainers))}. "
             f"Strategies: {', '.join(sorted(strategies))}."

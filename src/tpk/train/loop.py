@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
 
@@ -53,15 +54,12 @@ def run_loop(trainer: LoopTrainer) -> None:
     """
     hook, progress, trigger_step = trainer.hooks.hook, trainer.progress, trainer.step_hooks.trigger
     run_step, should_stop = counted_step(trainer), trainer.checkpoints.stop_condition()
+    at = partial(_at, trainer, should_stop)
     try:
-        hook.before_train(trainer=trainer)
-        if should_stop():
-            trainer.stop()
+        at(hook.before_train)
         for epoch in range(trainer.starting_epoch, trainer.max_epoch + 1):
             progress.begin_epoch(epoch)
-            hook.before_epoch(trainer=trainer)
-            if should_stop():
-                trainer.stop()
+            at(hook.before_epoch)
             first_step = progress.local_step + 1
             for progress.local_step in range(first_step, trainer.steps_per_epoch):
                 run_step()
@@ -69,9 +67,7 @@ def run_loop(trainer: LoopTrainer) -> None:
                 if should_stop():
                     trainer.stop()
             hook.after_epoch(trainer=trainer)
-            hook.trigger_epoch(trainer=trainer)
-            if should_stop():
-                trainer.stop()
+            at(hook.trigger_epoch)
     except (StopTraining, tf.errors.OutOfRangeError) as end:
         trainer.ended_by = end
         log_end(trainer, end)
@@ -81,6 +77,13 @@ def run_loop(trainer: LoopTrainer) -> None:
         raise
     finally:
         trainer.finish()
+
+
+def _at(trainer: LoopTrainer, should_stop: Callable[[], bool], moment: Callable[..., Any]) -> None:
+    """Call a hook of all plugins; end the training there if one of them, or a signal, has asked for it."""
+    moment(trainer=trainer)
+    if should_stop():
+        trainer.stop()
 
 
 def counted_step(trainer: LoopTrainer) -> Callable[[], None]:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import abc
 from typing import Any
 
+from tpk.errors import ConfigError, InputError
 from tpk.graph.gradients import check_optimizer
 from tpk.graph.signature import check_signature
 from tpk.plugin.options import RecordsOptions
+
+_EARLIER_NAMES = {
+    "_get_inputs": "inputs",
+    "_get_input_vars": "inputs",
+    "_build_graph": "build_graph",
+    "_get_optimizer": "optimizer",
+}
 
 
 class ModelDesc(RecordsOptions, abc.ABC):
@@ -27,6 +35,14 @@ class ModelDesc(RecordsOptions, abc.ABC):
                 return tf.compat.v1.train.GradientDescentOptimizer(0.1)
         ```
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a class that has a method by the name that it had in early versions of the ported system."""
+        super().__init_subclass__(**options)
+        for theirs, own in _EARLIER_NAMES.items():
+            # Whoever defines both may well call the one from the other.
+            if theirs in vars(cls) and getattr(cls, own) is getattr(ModelDesc, own):
+                raise ConfigError(f"{cls.__name__} defines {theirs}, which nothing calls. Write {own} instead.")
 
     @abc.abstractmethod
     def inputs(self) -> list[Any]:
@@ -49,13 +65,33 @@ class ModelDesc(RecordsOptions, abc.ABC):
 
         Raises:
             InputError: if they are no `tf.TensorSpec`s with names.
+            ConfigError: if `inputs` is no method.
         """
-        return list(check_signature(self.inputs()))
+        _check_method(self, "inputs")
+        try:
+            signature = self.inputs()
+        except RuntimeError as error:
+            if "placeholder" not in str(error):
+                raise
+            raise InputError(
+                f"{type(self).__name__}.inputs makes a placeholder. Let it return tf.TensorSpec(shape, dtype, name)s: "
+                "where the data comes from is the input source's business."
+            ) from error
+        return list(check_signature(signature))
 
     def get_optimizer(self) -> Any:
         """Return `optimizer`, checked.
 
         Raises:
-            ConfigError: if it is no optimizer for graph mode.
+            ConfigError: if it is no optimizer for graph mode, or `optimizer` no method.
         """
+        _check_method(self, "optimizer")
         return check_optimizer(self.optimizer())
+
+
+def _check_method(model: ModelDesc, name: str) -> None:
+    value = getattr(model, name)
+    if not callable(value):
+        raise ConfigError(
+            f"{type(model).__name__}.{name} is {value!r}; expected a method. Write `def {name}(self): return ...`."
+        )

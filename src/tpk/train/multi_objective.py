@@ -14,7 +14,8 @@ from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import AccumGradOptimizer
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.input_source.base import InputSource
-from tpk.train.tower_trainer import TowerTrainer
+from tpk.plugin.spellings import also_spelled
+from tpk.train.tower_trainer import SETUP_SPELLINGS, TowerTrainer
 
 UPDATES = ("in_turn", "together")
 
@@ -78,6 +79,7 @@ class MultiObjectiveTrainer(TowerTrainer):
         self._objectives: tuple[Objective, ...] = ()
         self._ops: dict[tuple[int, ...], Any] = {}
 
+    @also_spelled({**SETUP_SPELLINGS, "get_cost_fn": "get_costs"}, get_opt_fn="each of the objectives has its own.")
     def setup_graph(
         self,
         input_signature: Sequence[Any],

@@ -268,11 +268,12 @@ def _read_config(path: Path) -> dict[str, Any]:
 def run_log(directory: Path | None, level_of_run: int = logging.INFO) -> Iterator[None]:
     """Within the context, tpk's log goes to ``log.txt`` in `directory`, and to the terminal.
 
-    It goes to the terminal only if the application has not configured logging itself. All is as it was afterwards.
+    It goes to the terminal only if the application has not configured logging itself; then the file has more, from
+    ``DEBUG`` on. All is as it was afterwards.
 
     Args:
         directory: where; None for the terminal only.
-        level_of_run: what is less than that is not logged, unless the application has set a level itself.
+        level_of_run: what is less than that does not go to the terminal, unless the application has set a level itself.
 
     Raises:
         ConfigError: if the file is a link.
@@ -282,6 +283,9 @@ def run_log(directory: Path | None, level_of_run: int = logging.INFO) -> Iterato
     handlers: list[logging.Handler] = []
     if not root.hasHandlers():
         handlers.append(_TerminalHandler())
+        if level == logging.NOTSET:
+            handlers[-1].setLevel(level_of_run)
+            level_of_run = logging.DEBUG
     if directory is not None:
         handlers.append(_LogFile(directory / "log.txt", encoding="utf-8"))
         handlers[-1].setFormatter(_FILE_FORMAT)

@@ -11,24 +11,34 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
+from tpk.errors import InputError, PluginError, TowerError, TrainerStateError, explaining_missing_init
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
 from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
 from tpk.graph.step_keys import set_process_index
 from tpk.graph.xla import check_xla, compiled_by_xla
-from tpk.input_source.base import InputSource
+from tpk.input_source.base import InputSource, check_has_data
 from tpk.input_source.queue import QueueInput
+from tpk.input_source.staging import StagingInput
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.hook_names import check_names
 from tpk.plugin.options import described
+from tpk.plugin.spellings import also_spelled
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
 from tpk.train.epoch import batch_of
 from tpk.train.trainer import Trainer
+
+SETUP_SPELLINGS = {
+    "inputs_desc": "input_signature",
+    "input": "input_source",
+    "get_cost_fn": "get_cost",
+    "get_opt_fn": "get_optimizer",
+}
+"""What graph-mode users call the arguments of ``setup_graph``."""
 
 
 class TowerTrainer(Trainer):
@@ -88,7 +98,7 @@ class TowerTrainer(Trainer):
         return self._serves_others
 
     def resolve_plugins(
-        self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()
+        self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
     ) -> tuple[list[Any], list[Any]]:
         """Turn what strategy, callbacks and monitors were named by into plugins; see `Trainer.resolve_plugins`."""
         resolved = super().resolve_plugins(callbacks, monitors)
@@ -166,6 +176,7 @@ class TowerTrainer(Trainer):
             func = compiled_by_xla(func) if self.xla else func
         return TowerFunc(func, input_signature)
 
+    @explaining_missing_init()
     def build_towers(
         self,
         input_signature: Sequence[Any],
@@ -212,6 +223,7 @@ class TowerTrainer(Trainer):
             # Shares of what is shuffled differently in each process would overlap.
             source.seed(self.strategy.process_group.broadcast_object("the seed of the data", secrets.randbits(31)))
         source = self.input_source = self.strategy.prepare_input(source)
+        check_has_data(source)
         with self.graph.as_default():
             callbacks = source.setup(signature)
             self.tower_func = self.make_tower_func(func, signature)
@@ -232,9 +244,15 @@ class TowerTrainer(Trainer):
         return attrs.evolve(objective, get_optimizer=lambda: with_loss_scale(objective.get_optimizer(), name))
 
     def default_input(self, dataflow: Iterable[Any]) -> InputSource:
-        """Return the input source for a plain dataflow: a `QueueInput`."""
-        return QueueInput(dataflow)
+        """Return the input source for a plain dataflow.
 
+        It is a `QueueInput`; in a `StagingInput` if the strategy has towers on GPUs, so that the datapoints of a step
+        are there when it begins. Give a `QueueInput` of your own to have none of that.
+        """
+        source = QueueInput(dataflow)
+        return StagingInput(source) if self.strategy.stages_input else source
+
+    @also_spelled({"tower": "device"})
     def get_predictor(
         self,
         input_names: Sequence[str],
@@ -254,11 +272,13 @@ class TowerTrainer(Trainer):
                 CPU; None to let TensorFlow place the ops.
 
         Raises:
+            TrainerStateError: if the training is over; it says how to predict with what was saved.
             TowerError: if the graph is finalized already, or the tower has no such tensors.
             InputError: if the outputs depend on an input that is not named.
             ConfigError: if there is no such device, or names are not given as a list.
         """
         self._main_tower()
+        self._check_not_over("get_predictor()")
         place = device_for(device, self.towers.training())
         name = "PredictTower" + "".join(filter(str.isalnum, place or ""))
         if name not in [tower.ns_name for tower in self.towers]:
@@ -291,9 +311,11 @@ class TowerTrainer(Trainer):
             device: a device string; by default TensorFlow places the ops.
 
         Raises:
+            TrainerStateError: if the training is over.
             TowerError: if the graph is finalized already, or there is such a tower.
         """
         self._main_tower()
+        self._check_not_over("build_inference_tower()")
         if self.graph.finalized:
             raise TowerError(
                 f"the inference tower {ns_name!r} comes too late: the graph is finalized. Build it before train(), or "
@@ -306,14 +328,17 @@ class TowerTrainer(Trainer):
             nullcontext() if device is None else tf.device(device),
             self.strategy.predict_context(ns_name),
         ):
-            self.tower_func(*(self._placeholders() if inputs is None else inputs))
+            self.tower_func(*(self.tower_func.placeholders() if inputs is None else inputs))
         tower: TowerHandle = self.towers[-1]
         return tower
 
-    def _placeholders(self) -> list[Any]:
-        return [
-            tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in self.tower_func.input_signature
-        ]
+    def _check_not_over(self, what: str) -> None:
+        if getattr(self.sess, "_closed", False):
+            where = "<run directory>" if self.run_dir is None else str(self.run_dir)
+            raise TrainerStateError(
+                f"{what} comes too late: the training is over, and its session closed. Predict with what it saved: "
+                f"tpk.OfflinePredictor(tpk.PredictConfig(model=..., session_init={where!r}, output_names=[...]))."
+            )
 
     def _main_tower(self) -> TowerHandle:
         towers = self.towers.training()
@@ -334,6 +359,7 @@ class SingleCostTrainer(TowerTrainer):
         ```
     """
 
+    @also_spelled(SETUP_SPELLINGS)
     def setup_graph(
         self,
         input_signature: Sequence[Any],

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tpk.callbacks.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError
+from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError, explaining_missing_init
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.overview import log_model_overview
@@ -30,12 +30,13 @@ from tpk.plugin.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.options import RecordsOptions, described
 from tpk.plugin.spec import HOOK_NAMES
-from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
 from tpk.session.progress import Progress
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
+from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
 from tpk.train.description import describe_run
 from tpk.train.ending import signal_message
 from tpk.train.epoch import describe_epoch
@@ -56,11 +57,19 @@ logger = logging.getLogger(__name__)
 FOREVER = 2**63 - 1
 """The `max_epoch` of a training that ends by itself."""
 
-DEFAULT_CALLBACKS = ("MovingAverageSummary", "ProgressBar", "MergeAllSummaries", "RunUpdateOps")
+DEFAULT_CALLBACKS = (
+    "MovingAverageSummary",
+    "EpochMeans",
+    "LearningRateMonitor",
+    "ThroughputTracker",
+    "ProgressBar",
+    "MergeAllSummaries",
+    "RunUpdateOps",
+)
 DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 
 
-class Trainer(RecordsOptions):
+class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     """Trains anything that runs in a loop.
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
@@ -132,6 +141,7 @@ class Trainer(RecordsOptions):
         self.stop_reason = "a hook asked for the end of the training"
         self.preemption = Preemption(lambda: self.hooked_sess.request_stop())
         self._global_step_lags = False
+        self._has_warned_of_raw_step = False
         self._resources = ExitStack()
 
     # What a subclass overrides.
@@ -153,7 +163,8 @@ class Trainer(RecordsOptions):
         """
         if self.train_op is None:
             raise TrainerStateError(
-                f"{type(self).__name__} has no train_op. Set self.train_op before train(), or override run_step()."
+                f"{type(self).__name__} has no train_op. Before train(), set self.train_op, made under "
+                "`with self.graph.as_default():`; or override run_step()."
             )
         self.hooked_sess.run(self.train_op)
 
@@ -240,9 +251,9 @@ class Trainer(RecordsOptions):
     def train(
         self,
         *,
-        callbacks: Sequence[Any] = (),
-        monitors: Sequence[Any] = (),
-        session_creator: SessionCreator | None = None,
+        callbacks: Sequence[Any] | None = (),
+        monitors: Sequence[Any] | None = (),
+        session_creator: Any = None,
         session_config: Any = None,
         session_init: Any = None,
         steps_per_epoch: int,
@@ -255,9 +266,10 @@ class Trainer(RecordsOptions):
         """Train, with no callbacks and monitors but these.
 
         Args:
-            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`.
+            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
             monitors: what takes the statistics, named in the same ways.
-            session_creator: where the session comes from; by default a new one.
+            session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
+                `tf.compat.v1.train.ChiefSessionCreator`; by default a new one.
             session_config: `tf.compat.v1.ConfigProto` of that new session.
             session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping
                 of names to arrays.
@@ -279,6 +291,7 @@ class Trainer(RecordsOptions):
         """
         counts = _as_counts(steps_per_epoch, starting_epoch, max_epoch)
         check_resume(resume, run_dir)
+        as_session_creator(session_creator)
         if session_creator is not None and session_config is not None:
             raise ConfigError(
                 "session_creator and session_config exclude each other. Give the config to the session creator."
@@ -308,7 +321,7 @@ class Trainer(RecordsOptions):
     def train_with_defaults(
         self,
         *,
-        callbacks: Sequence[Any] = (),
+        callbacks: Sequence[Any] | None = (),
         extra_callbacks: Sequence[Any] | None = None,
         monitors: Sequence[Any] | None = None,
         extra_monitors: Sequence[Any] = (),
@@ -320,8 +333,9 @@ class Trainer(RecordsOptions):
 
         Args:
             callbacks: called before the extra ones.
-            extra_callbacks: by default `MovingAverageSummary`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`,
-                and what plugins add by ``tpk_default_callbacks``.
+            extra_callbacks: by default `MovingAverageSummary`, `EpochMeans`, `LearningRateMonitor`,
+                `ThroughputTracker`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`, and what plugins add by
+                ``tpk_default_callbacks``.
             monitors: by default `TFEventWriter`, `JSONWriter` and `ScalarPrinter`.
             extra_monitors: further ones, besides these.
             run_dir: by default ``runs/<script>/<timestamp>``.
@@ -330,7 +344,7 @@ class Trainer(RecordsOptions):
         """
         check_resume(resume, run_dir)
         self.train(
-            callbacks=[*callbacks, *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
+            callbacks=[*(callbacks or ()), *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
             monitors=[*(DEFAULT_MONITORS if monitors is None else monitors), *extra_monitors],
             run_dir=default_run_dir() if run_dir is None else run_dir,
             resume=resume,
@@ -364,9 +378,9 @@ class Trainer(RecordsOptions):
     def setup(
         self,
         *,
-        callbacks: Sequence[Any] = (),
-        monitors: Sequence[Any] = (),
-        session_creator: SessionCreator | None = None,
+        callbacks: Sequence[Any] | None = (),
+        monitors: Sequence[Any] | None = (),
+        session_creator: Any = None,
         session_init: Any = None,
     ) -> None:
         """Do all that comes before the loop: `setup_callbacks`, which resolves what has a name, and `initialize`.
@@ -374,14 +388,14 @@ class Trainer(RecordsOptions):
         Args:
             callbacks: as for `train`.
             monitors: as for `train`.
-            session_creator: where the session comes from; by default a new one, as the strategy wants it.
+            session_creator: as for `train`; by default a new one, as the strategy wants it.
             session_init: as for `train`.
         """
         self.setup_callbacks(callbacks, monitors)
         self.initialize(session_creator, session_init)
 
     def resolve_plugins(
-        self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()
+        self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
     ) -> tuple[list[Any], list[Any]]:
         """Turn what callbacks and monitors were named by into plugins, and load those that no script names.
 
@@ -402,11 +416,12 @@ class Trainer(RecordsOptions):
         catalog = get_catalog()
         self._callbacks = [catalog.resolve("callback", callback) for callback in self._callbacks]
         return (
-            [catalog.resolve("callback", callback) for callback in callbacks],
-            [catalog.resolve("monitor", monitor) for monitor in monitors],
+            [catalog.resolve("callback", callback) for callback in callbacks or ()],
+            [catalog.resolve("monitor", monitor) for monitor in monitors or ()],
         )
 
-    def setup_callbacks(self, callbacks: Sequence[Any] = (), monitors: Sequence[Any] = ()) -> None:
+    @explaining_missing_init()
+    def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
         """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
 
         Args:
@@ -432,6 +447,7 @@ class Trainer(RecordsOptions):
         with self.graph.as_default():
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
+            check_train_ops(self)
             # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
             last: list[Callback] = [self.checkpoints]
             # In all processes alike: also where only the chief runs those that follow a statistic.
@@ -445,11 +461,11 @@ class Trainer(RecordsOptions):
             warn_of_stateful_random_ops(self.train_ops)
             log_model_overview(self.graph)
 
-    def initialize(self, session_creator: SessionCreator | None = None, session_init: Any = None) -> None:
+    def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
         """Finalize the graph, create the session, and give variables their values.
 
         Args:
-            session_creator: where the session comes from; by default a new one, as the strategy wants it.
+            session_creator: as for `train`; by default a new one, as the strategy wants it.
             session_init: as for `train`.
 
         Raises:
@@ -486,6 +502,7 @@ class Trainer(RecordsOptions):
         elif self._resume == "keep" and self.run_dir is not None:
             set_checkpoints_aside(self.run_dir, self.global_step)
 
+    @explaining_missing_init()
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
         """Run the loop, and release what the training holds, however it ends.
 
@@ -549,6 +566,19 @@ class Trainer(RecordsOptions):
         # Where there is no model, nobody reads it in the graph.
         if self._has_model:
             self.sync_global_step()
+            self._warn_of_raw_step()
+
+    def _warn_of_raw_step(self) -> None:
+        """Say once whose hooks a step has left out that ran no hooked session."""
+        names = {name for hook in ("before_run", "after_run") for name in self.step_hooks.names.get(hook, ())}
+        if names and not self._has_warned_of_raw_step:
+            self._has_warned_of_raw_step = True
+            logger.warning(
+                "step %d ran nothing by trainer.hooked_sess, so before_run and after_run of %s were not called. Where "
+                "run_step runs self.sess, write self.hooked_sess.",
+                self.progress.global_step,
+                ", ".join(sorted(names)),
+            )
 
     def drop_step(self) -> None:
         """Go back to before the step under way, in which the training ends; called by the loop."""
@@ -578,13 +608,20 @@ class Trainer(RecordsOptions):
         if self._resumption is None:
             self.progress.epoch_num = starting_epoch - 1
 
-    def _adapted(self, creator: SessionCreator | None) -> SessionCreator:
+    def _adapted(self, given: Any) -> SessionCreator:
         """Return what creates the session, with a config and on a target as the strategy wants them."""
-        creator = creator or NewSessionCreator()
+        creator = as_session_creator(given)
         if type(creator) is NewSessionCreator and not creator.target:
             return self.strategy.session_creator(self.strategy.session_config(creator.config))
-        if isinstance(creator, NewSessionCreator):
-            creator.config = self.strategy.session_config(creator.config)
+        if isinstance(creator, NewSessionCreator | TensorFlowSessionCreator) and creator.config is not None:
+            creator.config = config = self.strategy.session_config(creator.config)
+            own = self.strategy.session_creator(config)
+            if creator is not given and not isinstance(own, NewSessionCreator):
+                raise ConfigError(
+                    f"session_creator={given!r}: {type(self.strategy).__name__} creates the session itself, "
+                    "on TensorFlow's server of this process. Give session_config=<ConfigProto>, and "
+                    "session_init=<checkpoint>."
+                )
         return creator
 
     def _claim(self) -> None:

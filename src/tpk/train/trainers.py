@@ -1,6 +1,14 @@
 """Named trainers: each is a strategy with the input that suits it.
 
 All of them take `precision` and `xla`, which are those of `TowerTrainer`.
+
+Those whose towers train in step take `average`. By default, the gradients of all towers of all processes are averaged:
+the learning rate is that of one tower on the concatenated batch, and stays what it is however many there are. With
+``average=False`` they are summed up, as if that learning rate were multiplied by the number of towers. (That of workers
+was in tensorpack's `DistributedTrainerReplicated`, which averaged within a worker and did not over workers: take
+``average=False`` there, and divide the learning rate by the number of devices of a worker.)
+
+On GPUs, a dataflow is staged (`StagingInput`) by default, but for `AsyncMultiGPUTrainer`.
 """
 
 from __future__ import annotations
@@ -12,9 +20,15 @@ from tpk.graph.devices import Devices
 from tpk.input_source.base import InputSource
 from tpk.input_source.feed import FeedInput
 from tpk.plugin.creation import use
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, SCALE_GRADIENT, USE_NCCL
 from tpk.train.tower_trainer import SingleCostTrainer
 
+_ONE_DEVICE = "it trains on one device. Train with 'SyncMultiGPUTrainerReplicated', or strategy 'replicated'."
+_on_one_device = also_spelled(gpus=_ONE_DEVICE, devices=_ONE_DEVICE, tower=_ONE_DEVICE, nr_tower=_ONE_DEVICE)
 
+
+@_on_one_device
 class SimpleTrainer(SingleCostTrainer):
     """Trains on one device; a dataflow is fed with each step.
 
@@ -29,6 +43,7 @@ class SimpleTrainer(SingleCostTrainer):
         return FeedInput(dataflow)
 
 
+@_on_one_device
 class QueueInputTrainer(SingleCostTrainer):
     """Trains on one device; a dataflow is put into a queue by a thread, while the step computes."""
 
@@ -36,42 +51,59 @@ class QueueInputTrainer(SingleCostTrainer):
         super().__init__("single", precision, xla)
 
 
+@also_spelled(DEVICE_SPELLINGS, use_nccl=USE_NCCL, gpu_prefetch=GPU_PREFETCH)
 class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
     """Trains a whole replicate on each device; gradients are all-reduced. See `ReplicatedStrategy`.
 
     Args:
         devices: a count, indices, or device strings; GPUs where there are any, else logical CPU devices.
-        mode: how gradients are all-reduced: ``auto``, ``copy``, ``ring``, ``hierarchical`` or ``nccl``.
+        average: whether the gradients of the towers are averaged, else summed up; see the module.
+        mode: how gradients are all-reduced: ``auto``, ``copy``, ``cpu``, ``ring``, ``hierarchical`` or ``nccl``.
+        sync_variables: how non-trainable variables, such as the statistics of batch normalization, agree at the end of
+            each epoch: ``"broadcast"`` gives all towers those of the first one, ``"mean"`` the mean; None leaves them
+            alone. `ReplicatedStrategy` tells what each costs, and what is exact.
     """
 
     def __init__(
-        self, devices: Devices = None, mode: str = "auto", precision: str = "float32", xla: bool = False
+        self,
+        devices: Devices = None,
+        average: bool = True,
+        mode: str | None = "auto",
+        sync_variables: str | None = "broadcast",
+        precision: str = "float32",
+        xla: bool = False,
     ) -> None:
-        super().__init__(use("replicated", devices=devices, mode=mode), precision, xla)
+        options = {"average": average, "mode": mode, "sync_variables": sync_variables}
+        super().__init__(use("replicated", devices=devices, **options), precision, xla)
 
 
+@also_spelled(DEVICE_SPELLINGS, gpu_prefetch=GPU_PREFETCH)
 class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
-    """Trains on several devices that share the variables; gradients are averaged. See `ParameterServerStrategy`.
+    """Trains on several devices that share the variables, and are in step. See `ParameterServerStrategy`.
 
     Args:
         devices: a count, indices, or device strings; GPUs where there are any, else logical CPU devices.
         ps_device: where the variables are: ``"gpu"`` distributes them over the devices; ``"cpu"``; None chooses.
+        average: whether the gradients of the towers are averaged, else summed up; see the module.
     """
 
     def __init__(
         self,
         devices: Devices = None,
         ps_device: str | None = None,
+        average: bool = True,
         precision: str = "float32",
         xla: bool = False,
     ) -> None:
-        super().__init__(use("parameter_server", devices=devices, ps_device=ps_device), precision, xla)
+        options = {"ps_device": ps_device, "average": average}
+        super().__init__(use("parameter_server", devices=devices, **options), precision, xla)
 
 
 SyncMultiGPUTrainer = SyncMultiGPUTrainerParameterServer
 """What graph-mode users call it who do not care where the variables are."""
 
 
+@also_spelled(DEVICE_SPELLINGS, average=SCALE_GRADIENT)
 class AsyncMultiGPUTrainer(SingleCostTrainer):
     """Trains on several devices that share the variables, and do not wait for each other. See `AsyncStrategy`.
 
@@ -90,6 +122,9 @@ class AsyncMultiGPUTrainer(SingleCostTrainer):
         super().__init__(use("async", devices=devices, scale_gradient=scale_gradient), precision, xla)
 
 
+@also_spelled(
+    DEVICE_SPELLINGS, use_nccl="write communication='nccl' or communication='ring'.", gpu_prefetch=GPU_PREFETCH
+)
 class CollectiveTrainer(SingleCostTrainer):
     """Trains in several processes, whose gradients TensorFlow all-reduces. See `CollectiveStrategy`.
 
@@ -98,6 +133,9 @@ class CollectiveTrainer(SingleCostTrainer):
         cluster: the processes: a `Cluster`, or a mapping with the structure of TF_CONFIG; None to look into the
             environment.
         communication: how gradients travel between processes: ``auto``, ``ring`` or ``nccl``.
+        average: whether the gradients of all towers of all processes are averaged, else summed up; see the module.
+        sync_variables: as for `SyncMultiGPUTrainerReplicated`, over the devices of this process; then those of the
+            chief.
     """
 
     def __init__(
@@ -105,14 +143,16 @@ class CollectiveTrainer(SingleCostTrainer):
         devices: Devices = None,
         cluster: Any = None,
         communication: str = "auto",
+        average: bool = True,
+        sync_variables: str | None = "broadcast",
         precision: str = "float32",
         xla: bool = False,
     ) -> None:
-        super().__init__(
-            use("collective", devices=devices, cluster=cluster, communication=communication), precision, xla
-        )
+        options = {"communication": communication, "average": average, "sync_variables": sync_variables}
+        super().__init__(use("collective", devices=devices, cluster=cluster, **options), precision, xla)
 
 
+@also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
 class DistributedReplicatedTrainer(SingleCostTrainer):
     """Trains in several workers that stay in step, with parameter servers. See `DistributedReplicatedStrategy`.
 
@@ -120,14 +160,22 @@ class DistributedReplicatedTrainer(SingleCostTrainer):
         devices: the devices of this worker: a count, indices, or device strings.
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or the
             `tf.compat.v1.train.Server` of this process; None to look into the environment.
+        average: whether the gradients of all towers of all workers are averaged, else summed up; see the module.
     """
 
     def __init__(
-        self, devices: Devices = None, cluster: Any = None, precision: str = "float32", xla: bool = False
+        self,
+        devices: Devices = None,
+        cluster: Any = None,
+        average: bool = True,
+        precision: str = "float32",
+        xla: bool = False,
     ) -> None:
-        super().__init__(use("distributed_replicated", devices=devices, cluster=cluster), precision, xla)
+        options = {"cluster": cluster, "average": average}
+        super().__init__(use("distributed_replicated", devices=devices, **options), precision, xla)
 
 
+@also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
 class DistributedParameterServerTrainer(SingleCostTrainer):
     """Trains in several workers that do not wait for each other. See `DistributedParameterServerStrategy`.
 
@@ -135,9 +183,16 @@ class DistributedParameterServerTrainer(SingleCostTrainer):
         devices: the devices of this worker: a count, indices, or device strings.
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or the
             `tf.compat.v1.train.Server` of this process; None to look into the environment.
+        average: whether the gradients of the towers of this worker are averaged, else summed up; see the module.
     """
 
     def __init__(
-        self, devices: Devices = None, cluster: Any = None, precision: str = "float32", xla: bool = False
+        self,
+        devices: Devices = None,
+        cluster: Any = None,
+        average: bool = True,
+        precision: str = "float32",
+        xla: bool = False,
     ) -> None:
-        super().__init__(use("distributed_parameter_server", devices=devices, cluster=cluster), precision, xla)
+        options = {"cluster": cluster, "average": average}
+        super().__init__(use("distributed_parameter_server", devices=devices, **options), precision, xla)

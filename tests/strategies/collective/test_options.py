@@ -31,4 +31,4 @@ def test_what_needs_the_others_says_that_they_have_not_met():
     with pytest.raises(TrainerStateError, match=r"join\(\) comes first"):
         _ = strategy.heartbeat
     with tf.Graph().as_default(), pytest.raises(TrainerStateError, match=r"join\(\) comes first"):
-        strategy.mean_over_processes([tf.ones([2])])
+        strategy.reduce_over_processes([tf.ones([2])])

@@ -23,17 +23,17 @@ _PARTS = {tf.complex64: tf.float32, tf.complex128: tf.float64}
 CHIEF = 0
 
 
-def mean_over_processes(hvd: Any, tensors: Sequence[Any], compression: Any, op: Any) -> list[Any]:
-    """Add to the graph what gives the means over all processes of `tensors`, the same bits in each.
+def reduce_over_processes(hvd: Any, tensors: Sequence[Any], compression: Any, op: Any) -> list[Any]:
+    """Add to the graph what gives the means or sums of `tensors` over all processes, the same bits in each.
 
     Args:
         hvd: the module `horovod.tensorflow`, initialized.
         tensors: tensors or `tf.IndexedSlices` of any floating-point or complex dtype.
         compression: one of those of `hvd.Compression`.
-        op: `hvd.Average` or `hvd.Adasum`, which takes the place of the mean.
+        op: `hvd.Average`, `hvd.Sum` or `hvd.Adasum`.
 
     Returns:
-        The means, in the same order; those of `tf.IndexedSlices` have the slices of all processes.
+        What `op` makes of them, in the same order; those of `tf.IndexedSlices` have the slices of all processes.
     """
 
     def reduce(tensor: Any, name: str) -> Any:
@@ -41,12 +41,12 @@ def mean_over_processes(hvd: Any, tensors: Sequence[Any], compression: Any, op: 
             return _in_sendable_dtype(
                 _unfoldable(hvd, tensor), lambda sent: hvd.allreduce(sent, name=name, op=op, compression=compression)
             )
-        if op != hvd.Average:
+        if op == hvd.Adasum:
             return reduce(tf.convert_to_tensor(tensor), name)
-        return _mean_of_slices(hvd, tensor, name, compression)
+        return _reduced_slices(hvd, tensor, name, compression, op)
 
     with tf.device(_device(hvd)):
-        return [reduce(tensor, f"horovod_mean_{number}") for number, tensor in enumerate(tensors)]
+        return [reduce(tensor, f"horovod_reduce_{number}") for number, tensor in enumerate(tensors)]
 
 
 def broadcast_from_chief(hvd: Any, variables: Sequence[Any]) -> Any:
@@ -66,11 +66,13 @@ def broadcast_from_chief(hvd: Any, variables: Sequence[Any]) -> Any:
     return tf.group(*assigns)
 
 
-def _mean_of_slices(hvd: Any, slices: Any, name: str, compression: Any) -> Any:
+def _reduced_slices(hvd: Any, slices: Any, name: str, compression: Any, op: Any) -> Any:
     values, how = compression.compress(_unfoldable(hvd, slices.values))
     values = compression.decompress(hvd.allgather(values, name=f"{name}_values"), how)
     indices = hvd.allgather(_unfoldable(hvd, slices.indices), name=f"{name}_indices")
-    return tf.IndexedSlices(values / tf.cast(hvd.size(), values.dtype), indices, slices.dense_shape)
+    if op == hvd.Average:
+        values = values / tf.cast(hvd.size(), values.dtype)
+    return tf.IndexedSlices(values, indices, slices.dense_shape)
 
 
 def _unfoldable(hvd: Any, tensor: Any) -> Any:
@@ -103,7 +105,7 @@ def _in_sendable_dtype(tensor: Any, reduce: Callable[[Any], Any]) -> Any:
     if dtype in _SENT_AS:
         return tf.cast(reduce(tf.cast(tensor, _SENT_AS[dtype])), dtype)
     if not dtype.is_floating:
-        raise tpk.ConfigError(f"{tensor.name!r} is a gradient of dtype {dtype.name}, which Horovod cannot average.")
+        raise tpk.ConfigError(f"{tensor.name!r} is a gradient of dtype {dtype.name}, which Horovod cannot add up.")
     return reduce(tensor)
 
 

@@ -1,4 +1,4 @@
-"""The strategy ``horovod``: many processes that average their gradients by Horovod."""
+"""The strategy ``horovod``: many processes whose gradients Horovod reduces."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ import tensorflow as tf
 import tpk
 from tpk.cluster.spec import Cluster, as_cluster
 from tpk.cluster.timeouts import Timeouts, as_timeouts
+from tpk.plugin.spellings import also_spelled
 from tpk.strategies import MultiProcessStrategy
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
 from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk_horovod import bootstrap
 from tpk_horovod.elastic import callbacks_of_round, is_elastic
 from tpk_horovod.failures import PeerErrors, Peers
 from tpk_horovod.library import load_horovod
-from tpk_horovod.ops import broadcast_from_chief, mean_over_processes
+from tpk_horovod.ops import broadcast_from_chief, reduce_over_processes
 from tpk_horovod.process_group import HorovodProcessGroup
 
 if TYPE_CHECKING:
@@ -30,14 +32,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _COMPRESSIONS = {None: "none", "fp16": "fp16"}
-_OPS = {"average": "Average", "adasum": "Adasum"}
 
 _joins = itertools.count()
 """Numbers the trainings of this process, so that notes for one of them are not taken for those for another."""
 
 
+@also_spelled(
+    DEVICE_SPELLINGS, op="write average=False for sums, and adasum=True for Adasum.", gpu_prefetch=GPU_PREFETCH
+)
 class HorovodStrategy(MultiProcessStrategy):
-    """One or more devices in each of many processes; Horovod averages their gradients.
+    """One or more devices in each of many processes; Horovod averages or sums up their gradients.
 
     Each device of each process holds a whole replicate of the model, and takes its own datapoint. The gradients are
     averaged over the devices of a process, then over the processes, and each replicate applies them; so all stay
@@ -50,17 +54,19 @@ class HorovodStrategy(MultiProcessStrategy):
             is the process's `local_rank`, or a CPU device if there are no GPUs.
         compression: ``"fp16"`` sends gradients in half precision; a value above 65504 becomes infinite. None: as they
             are.
-        op: ``"average"``; or ``"adasum"``, which adds gradients that agree less and averages those that agree, so that
-            the learning rate need not be scaled (Maleki et al., "Scaling Distributed Training with Adaptive Summation",
-            2020). It needs MPI, and a power of two of processes.
+        average: whether the gradients of all towers of all processes are averaged, so that the learning rate is that of
+            one tower on the concatenated batch; else they are summed up, as if that were multiplied by the number of
+            all towers.
+        adasum: in place of averages over processes, take Adasum, which adds gradients that agree less and averages
+            those that agree, so that the learning rate need not be scaled (Maleki et al., "Scaling Distributed Training
+            with Adaptive Summation", 2020). It needs MPI, and a power of two of processes.
         shard_data: whether each process takes its share of the data; otherwise all of what it is given.
         timeouts: a `tpk.Timeouts`, or a mapping with some of its fields: how long others are waited for; then this
             process ends with a `PeerError`. One that is gone is noticed at once.
         fusion_bytes: gradients are sent together, in buffers of up to that size; None leaves it to Horovod, which
             takes 128 MiB; 0: each alone. Which ones come together is a matter of chance, and with three or more
             processes so is the rounding of sums; with 0 it is not.
-        sync_variables: whether floating-point non-trainable variables are averaged over the devices of a process at
-            the end of each epoch.
+        sync_variables: as for `tpk.ReplicatedStrategy`, over the devices of this process; then those of the chief.
         cluster: who trains together, if neither the environment of Horovod nor TF_CONFIG nor SLURM tells: a
             `tpk.Cluster`, or a mapping with the structure of TF_CONFIG.
 
@@ -79,25 +85,31 @@ class HorovodStrategy(MultiProcessStrategy):
         devices: Devices = None,
         *,
         compression: str | None = None,
-        op: str = "average",
+        average: bool = True,
+        adasum: bool = False,
         shard_data: bool = True,
         timeouts: Timeouts | Mapping[str, float] | None = None,
         fusion_bytes: int | None = None,
-        sync_variables: bool = False,
+        sync_variables: str | None = "broadcast",
         cluster: Any = None,
     ) -> None:
-        super().__init__(1 if devices is None else devices, sync_variables=sync_variables, shard_data=shard_data)
+        super().__init__(
+            1 if devices is None else devices,
+            sync_variables=sync_variables,
+            shard_data=shard_data,
+            average=average,
+        )
         if compression not in _COMPRESSIONS:
             raise tpk.ConfigError(f"horovod: compression={compression!r}: expected None or 'fp16'.")
-        if op not in _OPS:
-            raise tpk.ConfigError(f"horovod: op={op!r}: expected 'average' or 'adasum'.")
+        if adasum and not average:
+            raise tpk.ConfigError("horovod: average=False and adasum=True exclude each other: one of them adds up.")
         if fusion_bytes is not None and (
             isinstance(fusion_bytes, bool) or not isinstance(fusion_bytes, int) or fusion_bytes < 0
         ):
             raise tpk.ConfigError(f"horovod: fusion_bytes={fusion_bytes!r}: expected a number of bytes, or None.")
         self._takes_default_device = devices is None
         self._compression = compression
-        self._op = op
+        self._adasum = adasum
         self._timeouts = as_timeouts(timeouts)
         self._fusion_bytes = fusion_bytes
         self._cluster = cluster
@@ -111,7 +123,7 @@ class HorovodStrategy(MultiProcessStrategy):
 
     def describe(self) -> dict[str, Any]:
         """Return how gradients become one."""
-        return {"compression": self._compression, "op": self._op}
+        return {**super().describe(), "compression": self._compression, "adasum": self._adasum}
 
     @property
     def rank(self) -> int:
@@ -180,10 +192,11 @@ class HorovodStrategy(MultiProcessStrategy):
             config.gpu_options.visible_device_list = str(self._gpu)
         return config
 
-    def mean_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
-        """Add to the graph what gives the means over all processes of these gradients, the same bits in each."""
+    def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
+        """Add to the graph what gives the means or sums of gradients over all processes, the same bits in each."""
         compression = getattr(self._hvd.Compression, _COMPRESSIONS[self._compression])
-        return mean_over_processes(self._hvd, tensors, compression, getattr(self._hvd, _OPS[self._op]))
+        op = self._hvd.Adasum if self._adasum else self._hvd.Average if self.average else self._hvd.Sum
+        return reduce_over_processes(self._hvd, tensors, compression, op)
 
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
         """Return an op that gives the variables of all processes the values that they have in the chief."""
@@ -247,10 +260,10 @@ class HorovodStrategy(MultiProcessStrategy):
 
     def _check(self, hvd: Any) -> None:
         size, local_rank = hvd.size(), hvd.local_rank()
-        if self._op == "adasum" and (not hvd.mpi_enabled() or size & (size - 1)):
+        if self._adasum and (not hvd.mpi_enabled() or size & (size - 1)):
             raise tpk.ConfigError(
-                f"horovod: op='adasum' needs MPI and a power of two of processes, but there are {size}, and MPI is "
-                f"{'' if hvd.mpi_enabled() else 'not '}in use. Use op='average'."
+                f"horovod: adasum=True needs MPI and a power of two of processes, but there are {size}, and MPI is "
+                f"{'' if hvd.mpi_enabled() else 'not '}in use. Leave adasum out."
             )
         if self._takes_default_device:
             self._gpu = _choose_gpu(local_rank)

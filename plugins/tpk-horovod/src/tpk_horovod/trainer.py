@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tpk
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.base import DEVICE_SPELLINGS
 from tpk_horovod.strategy import HorovodStrategy
 
 if TYPE_CHECKING:
     from tpk.graph.devices import Devices
 
 
+@also_spelled(DEVICE_SPELLINGS)
 class HorovodTrainer(tpk.SingleCostTrainer):
-    """Trains in many processes, with one or more devices each; Horovod averages their gradients.
+    """Trains in many processes, with one or more devices each; Horovod averages or sums up their gradients.
 
     Args:
         devices: the devices of this process; see `HorovodStrategy`.
         precision: what towers compute in; see `tpk.TowerTrainer`.
         xla: whether towers and their gradients are compiled by XLA.
-        options: the other options of `HorovodStrategy`, such as ``compression="fp16"``.
+        options: the other options of `HorovodStrategy`, such as ``compression="fp16"`` or ``average=False``.
 
     Example:
         ```python

@@ -62,11 +62,12 @@ class EvaluationData:
         self._is_at_the_beginning = True
         self._is_between_passes = False
 
-    def setup(self, trainer: Any, is_shared: bool, shard: bool) -> None:
+    def setup(self, trainer: Any, signature: Sequence[Any], is_shared: bool, shard: bool) -> None:
         """Set the source up, in the graph.
 
         Args:
             trainer: the trainer.
+            signature: a `tf.TensorSpec` for each component.
             is_shared: whether all processes of the training take part.
             shard: whether each of them then takes its share of the data.
         """
@@ -78,14 +79,14 @@ class EvaluationData:
             )
         if seed is not None:
             self.source.seed(int(seed) % 2**31)
-        self._warn_of_what_is_left_out(trainer.tower_func.input_signature)
+        self._warn_of_what_is_left_out(signature)
         if is_shared and shard:
             try:
                 self.source.shard(trainer.strategy.process_group.rank, trainer.strategy.process_group.world_size)
             except ConfigError as error:
                 add_note(error, "or give the InferenceRunner shard_data=False: each process evaluates all it is given")
                 raise
-        callbacks = self.source.setup(trainer.tower_func.input_signature)
+        callbacks = self.source.setup(signature)
         if not is_shared:  # A share may be empty.
             self._check_size()
         self._hooks.register_all(callbacks)
@@ -250,7 +251,7 @@ class EvaluationData:
         flow, left_out, remedy = source.flow, 0, ""
         if isinstance(source, BatchQueueInput):
             left_out = (flow_length(flow) or 0) % source.batch_size
-            left_out *= any(spec.shape[0] is not None for spec in signature)
+            left_out *= any(tf.compat.dimension_value(spec.shape[0]) is not None for spec in signature)
             remedy = "let the inputs' first dimension be None"
         elif isinstance(flow, BatchData) and not flow.remainder:
             left_out = (flow_length(flow.flow) or 0) % flow.batch_size

@@ -15,10 +15,13 @@ from tpk.graph.devices import Devices, resolve_devices
 from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
+from tpk.plugin.spellings import also_spelled
 from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
+from tpk.tower.tower_func import TowerFunc
 
 
+@also_spelled({"gpus": "devices"})
 class DataParallelInferenceRunner(InferenceRunner):
     """An `InferenceRunner` with a tower on each of several devices, which evaluate different batches at the same time.
 
@@ -34,6 +37,7 @@ class DataParallelInferenceRunner(InferenceRunner):
             or indices mean GPUs where there are any, else logical CPU devices, of which the session has as many as the
             strategy asks for.
         tower_name: what the name scopes of the towers begin with, a number follows; as for `InferenceRunner`.
+        tower_func: as for `InferenceRunner`.
         sanity_batches: as for `InferenceRunner`.
         shard_data: as for `InferenceRunner`.
 
@@ -52,11 +56,12 @@ class DataParallelInferenceRunner(InferenceRunner):
         infs: Inferencer | Sequence[Inferencer],
         devices: Devices = None,
         tower_name: str | None = None,
+        tower_func: TowerFunc | None = None,
         *,
         sanity_batches: int = 0,
         shard_data: bool = True,
     ) -> None:
-        super().__init__(input, infs, tower_name, sanity_batches=sanity_batches, shard_data=shard_data)
+        super().__init__(input, infs, tower_name, tower_func, sanity_batches=sanity_batches, shard_data=shard_data)
         self._devices = None if devices is None else resolve_devices(devices)
         self._take: tuple[Any, ...] = ()
         # For each number of towers what is fetched, and fed.
@@ -73,13 +78,15 @@ class DataParallelInferenceRunner(InferenceRunner):
         fetches, placeholders = [], []
         for index, device in enumerate(devices):
             fetches.append(self._build_tower(trainer, f"{name}/{index}", None, device))
-            placeholders.extend(trainer.towers[f"{name}/{index}"].inputs)
+            placeholders.extend(self._towers[-1].inputs)
             self._rounds.append((tuple(fetches), ReusableFeeds(list(placeholders))))
 
     def _start(self, trainer: Any) -> None:
         """Start the data."""
         super()._start(trainer)
-        self._towers_session = HookedSession(trainer.sess, StepHooks(), translate=FailuresOfModel(self._tower_names))
+        self._towers_session = HookedSession(
+            trainer.sess, StepHooks(), translate=FailuresOfModel([tower.ns_name for tower in self._towers])
+        )
 
     def _results(self, limit: int | None) -> Iterator[Any]:
         """Make a pass, by rounds of as many batches as there are towers."""

@@ -6,7 +6,7 @@ import itertools
 import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from tpk.callbacks.proxy import ProxyCallback
 from tpk.errors import ConfigError, InputError, PeerError, add_note
 from tpk.input_source.base import InputSource
 from tpk.plugin import Callback
+from tpk.tower.handle import TowerHandle
+from tpk.tower.tower_func import TowerFunc
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +44,8 @@ class InferenceRunner(Callback):
         infs: one or more `Inferencer`s.
         tower_name: the name scope of the tower; by default ``InferenceTower``, and ``InferenceTower2`` and so on for
             further runners.
+        tower_func: a `tpk.TowerFunc` that builds the tower, whose signature is that of the data; by default that of the
+            trainer. It shares the variables of the training by their names. A trainer without towers needs one.
         device: the device of the tower; by default TensorFlow places the ops.
         sanity_batches: on how many batches everything is tried before the training starts, so that what is wrong is
             found then and not after an epoch; nothing of that is reported.
@@ -49,14 +53,16 @@ class InferenceRunner(Callback):
             the statistics are those of what the processes have together.
 
     Raises:
-        ConfigError: if there is no inferencer, the data is empty, has no end, or can be iterated only once; when the
-            training is set up, if the trainer has no towers, or two statistics have the same name.
+        ConfigError: if there is no inferencer, the data is empty, has no end, or can be iterated only once, or
+            `tower_func` is none; when the training is set up, if neither the trainer nor the runner has a tower
+            function, or two statistics have the same name.
 
     Example:
         ```python
         callbacks = [
             tpk.InferenceRunner(validation, [tpk.ScalarStats("cost"), tpk.ClassificationError()], sanity_batches=2),
             tpk.InferenceRunner(test, tpk.ClassificationError(summary_name="test_error")),
+            tpk.InferenceRunner(pairs, tpk.ScalarStats("distance"), tower_func=tpk.TowerFunc(compare, pair_signature)),
         ]
         ```
     """
@@ -68,6 +74,7 @@ class InferenceRunner(Callback):
         input: InputSource | Iterable[Any],
         infs: Inferencer | Sequence[Inferencer],
         tower_name: str | None = None,
+        tower_func: TowerFunc | None = None,
         device: str | None = None,
         *,
         sanity_batches: int = 0,
@@ -81,27 +88,33 @@ class InferenceRunner(Callback):
             raise ConfigError("InferenceRunner was given no Inferencer, so it would report nothing.")
         if isinstance(sanity_batches, bool) or not isinstance(sanity_batches, int) or sanity_batches < 0:
             raise ConfigError(f"InferenceRunner(sanity_batches={sanity_batches!r}): expected a number of batches.")
+        if tower_func is not None and not isinstance(tower_func, TowerFunc):
+            raise ConfigError(
+                f"{type(self).__name__}(tower_func={tower_func!r}): expected a tpk.TowerFunc. Write "
+                "tpk.TowerFunc(function, input_signature), with a tf.TensorSpec for each input."
+            )
         self._data = EvaluationData(input)
+        self._tower_func = tower_func
         self._tower_name = tower_name
         self._device = device
         self._sanity_batches = sanity_batches
         self._shard_data = shard_data
         self._is_shared = False
         self._fetches: Any = None
-        self._tower_names: list[str] = []
+        self._towers: list[TowerHandle] = []
         self._statistics: set[str] = set()
 
     def setup_graph(self, trainer: Any) -> None:
         """Build what evaluates.
 
         Raises:
-            ConfigError: if the trainer has no towers, two statistics have the same name, or the statistics of several
+            ConfigError: if there is no tower function, two statistics have the same name, or the statistics of several
                 processes cannot be merged.
         """
-        if not hasattr(trainer, "build_inference_tower"):
+        if self._tower_func is None and not hasattr(trainer, "build_inference_tower"):
             raise ConfigError(
-                f"InferenceRunner needs a trainer with towers, but {type(trainer).__name__} is no TowerTrainer. "
-                "Evaluate in a callback of your own."
+                f"{type(self).__name__} builds a tower, but {type(trainer).__name__} is no TowerTrainer, and has no "
+                "tower function. Give the runner one: tower_func=tpk.TowerFunc(function, input_signature)."
             )
         self._is_shared = trainer.strategy.process_group.world_size > 1 and not self.chief_only
         for inferencer in self._inferencers:
@@ -113,7 +126,8 @@ class InferenceRunner(Callback):
                     "state() and merge(states), as tpk.Inferencer documents "
                     "them, or evaluate in the chief alone: set chief_only of the InferenceRunner to True."
                 )
-        self._data.setup(trainer, self._is_shared, self._shard_data)
+        tower_func = self._tower_func or trainer.tower_func
+        self._data.setup(trainer, tower_func.input_signature, self._is_shared, self._shard_data)
         self._build(trainer)
         names = [name for inferencer in self._inferencers for name in inferencer.statistics]
         self._claim(names)
@@ -123,7 +137,7 @@ class InferenceRunner(Callback):
             "%s: a pass is %s in %s",
             self._label,
             "all that the data has, whose length is unknown," if size is None else f"{size} batches",
-            ", ".join(self._tower_names),
+            ", ".join(tower.ns_name for tower in self._towers),
         )
 
     def before_train(self, trainer: Any) -> None:
@@ -176,7 +190,7 @@ class InferenceRunner(Callback):
 
     def _start(self, trainer: Any) -> None:
         """Start the data."""
-        self._data.start(trainer, self._tower_names)
+        self._data.start(trainer, [tower.ns_name for tower in self._towers])
 
     def _results(self, limit: int | None) -> Iterator[Any]:
         """Make a pass; each item is what the inferencers get of a batch."""
@@ -185,8 +199,16 @@ class InferenceRunner(Callback):
 
     def _build_tower(self, trainer: Any, name: str, inputs: Sequence[Any] | None, device: str | None) -> Any:
         """Build an inference tower, and return what the inferencers fetch of it."""
-        tower = trainer.build_inference_tower(name, inputs, device=device)
-        self._tower_names.append(name)
+        if self._tower_func is None:
+            tower = trainer.build_inference_tower(name, inputs, device=device)
+        else:
+            if name in [each.ns_name for each in _towers_of(trainer)]:
+                raise ConfigError(f"there is a tower {name!r} already. Give {self._label} another tower_name.")
+            on_device = nullcontext() if device is None else tf.device(device)
+            with on_device, trainer.strategy.predict_context(name):
+                self._tower_func(*(self._tower_func.placeholders() if inputs is None else inputs))
+            tower = self._tower_func.towers[-1]
+        self._towers.append(tower)
         with tf.device(device), tf.name_scope(f"{name}/evaluation/"):
             return tuple(inferencer.get_fetches(tower) for inferencer in self._inferencers)
 
@@ -194,7 +216,7 @@ class InferenceRunner(Callback):
         """The name that was chosen, or the first default one that no tower has."""
         if self._tower_name is not None:
             return self._tower_name
-        taken = [f"{tower.ns_name}/" for tower in trainer.towers]
+        taken = [f"{tower.ns_name}/" for tower in _towers_of(trainer)]
         names = itertools.chain(
             [DEFAULT_TOWER_NAME], (f"{DEFAULT_TOWER_NAME}{number}" for number in itertools.count(2))
         )
@@ -204,7 +226,8 @@ class InferenceRunner(Callback):
     def _label(self) -> str:
         """What it is called in messages, also where something else stands in for it."""
         kind = type(self).__name__
-        return self.name if self.name.startswith(kind) else f"{kind} in {self.name}"
+        name = self.plugin_name
+        return name if name.startswith(kind) else f"{kind} in {name}"
 
     # How a pass goes.
 
@@ -277,6 +300,11 @@ class InferenceRunner(Callback):
                 'names: ScalarStats(..., prefix="test"), ClassificationError(summary_name="test_error").'
             )
         self._statistics.update(names)
+
+
+def _towers_of(trainer: Any) -> list[TowerHandle]:
+    """Find the towers of a trainer and of its runners, some of which are both's."""
+    return [*getattr(trainer, "towers", ()), *(tower for runner in _runners(trainer) for tower in runner._towers)]
 
 
 def _runners(trainer: Any) -> Iterator[InferenceRunner]:

@@ -11,7 +11,10 @@ from typing import Any
 
 from tpk.errors import CheckpointError
 
-_WHICH = "prefix or file of a checkpoint, directory (its latest), or .npz file"
+_WHICH = (
+    "prefix or file of a checkpoint, directory (its newest complete one), <directory>/<step or name of a saver of the "
+    "best, such as min-val_error>, or .npz file"
+)
 
 
 def add_checkpoint_command(commands: Any) -> None:

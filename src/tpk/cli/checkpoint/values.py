@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ def open_values(path: str) -> Iterator[StoredValues]:
     """Open what `path` means. Only for a checkpoint is TensorFlow imported.
 
     Args:
-        path: the prefix or a file of a checkpoint, a directory with checkpoints, or an ``.npz`` file.
+        path: an ``.npz`` file; or a checkpoint, as `find_checkpoint` takes it.
 
     Raises:
         CheckpointError: if there is nothing of that, or it is damaged.
@@ -30,16 +31,23 @@ def open_values(path: str) -> Iterator[StoredValues]:
     if path.endswith(".npz") and not os.path.isdir(path):
         with NpzReader(path) as values:
             yield values
-    elif "://" not in path and not glob.glob(glob.escape(path) + "*"):
+    elif "://" not in path and not _may_be_there(path):
         # TensorFlow would find nothing either, but takes its time to start.
         raise CheckpointError(
-            f"there is no checkpoint {path!r}, nor any file whose name begins like that. Give the prefix of a "
-            "checkpoint (model-<step>), the directory that holds it, or an .npz file."
+            f"there is no checkpoint {path!r}, nor any other where it should be. Give the prefix of a checkpoint "
+            "(model-<step>), the directory that holds it, or an .npz file."
         )
     else:
         from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 
         yield CheckpointReader(find_checkpoint(path))
+
+
+def _may_be_there(path: str) -> bool:
+    if os.path.exists(path) or glob.glob(glob.escape(path) + "*"):
+        return True
+    directory = next(each for each in Path(path).absolute().parents if each.is_dir())
+    return any(directory.glob("*.index"))
 
 
 def as_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:

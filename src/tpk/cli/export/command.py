@@ -20,7 +20,9 @@ def add_export_command(commands: Any) -> None:
         description="Write a trained model, with its weights, in a format for programs without tpk.",
     )
     parser.set_defaults(run=_export)
-    parser.add_argument("run_dir", help="the directory of a run; or a checkpoint, or an .npz file")
+    parser.add_argument(
+        "run_dir", help="the directory of a run; or a checkpoint, such as RUN/min-val_error, or an .npz file"
+    )
     parser.add_argument(
         "model", metavar="MODULE:MODEL", help="a tpk.ModelDesc: a class or function without arguments, or an instance"
     )

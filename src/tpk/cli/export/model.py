@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tpk.checkpoint.files import newest_complete
-from tpk.checkpoint.reader import find_checkpoint, latest_in
-from tpk.cli.checkpoint.listing import find_checkpoints
+from tpk.checkpoint.reader import find_checkpoint
 from tpk.cli.table import as_table, human_size
 from tpk.cli.target import find_object
 from tpk.errors import CheckpointError, ConfigError
@@ -21,8 +17,6 @@ from tpk.predict.config import PredictConfig
 from tpk.predict.export.exporter import ModelExporter
 from tpk.predict.export.signature import ExportedSignature
 from tpk.predict.weights import AveragedWeights
-
-_LISTED = 8
 
 
 def export_model(
@@ -84,49 +78,13 @@ def _find_weights(run_dir: str, name: str | None) -> str:
     Raises:
         CheckpointError: if there is none.
     """
-    if name is not None:
-        return _named_checkpoint(run_dir, name)
-    if not os.path.isdir(run_dir):
-        return run_dir
-    newest = newest_complete(run_dir)
-    if newest is not None:
-        return newest.prefix
-    return find_checkpoint(run_dir)
-
-
-def _named_checkpoint(run_dir: str, name: str) -> str:
+    if name is None:
+        return run_dir if run_dir.endswith(".npz") and not os.path.isdir(run_dir) else find_checkpoint(run_dir)
     if not os.path.isdir(run_dir):
         raise CheckpointError(f"--checkpoint {name}: there is no directory {run_dir!r}. Give the directory of a run.")
-    # As the savers name their files.
-    file_name = re.sub(r"[^\w.+-]", "_", f"model-{name}" if name.isdigit() else name)
-    if os.path.exists(os.path.join(run_dir, f"{file_name}.index")):
-        return os.path.join(run_dir, file_name)
-    pointer = os.path.join(run_dir, f"checkpoint-{file_name}")
-    if os.path.exists(pointer):
-        return _best(run_dir, pointer)
     if os.path.exists(name) or os.path.exists(f"{name}.index"):
         return name if name.endswith(".npz") else find_checkpoint(name)
-    known = [*(each.name for each in find_checkpoints(Path(run_dir), verify=False)), *_savers(run_dir)]
-    near = difflib.get_close_matches(file_name, known, n=3, cutoff=0.5)
-    hint = f" Nearest: {', '.join(near)}." if near else ""
-    raise CheckpointError(
-        f"--checkpoint {name}: there is no such checkpoint in {run_dir!r}.{hint} The latest: "
-        f"{', '.join(known[-_LISTED:]) or 'none'}."
-    )
-
-
-def _best(run_dir: str, pointer: str) -> str:
-    found = latest_in(run_dir, os.path.basename(pointer))
-    if found is None:
-        raise CheckpointError(f"the file {pointer!r} names no checkpoint. Name a checkpoint itself.")
-    return found
-
-
-def _savers(run_dir: str) -> Iterator[str]:
-    """Yield the names of the savers of the best: they have pointer files of their own."""
-    for name in sorted(os.listdir(run_dir)):
-        if name.startswith("checkpoint-"):
-            yield name.removeprefix("checkpoint-")
+    return find_checkpoint(os.path.join(run_dir, name))
 
 
 def _make_model(target: str) -> Any:

@@ -16,7 +16,7 @@ from tpk.dataflow.parallel.runner_base import iteration_is_over
 from tpk.dataflow.parallel.seeding import SeededWork
 from tpk.dataflow.parallel.transport.receiver import Receiver
 from tpk.dataflow.parallel.transport.sender import Sender
-from tpk.dataflow.parallel.worker_process import WorkerProcess, stop_all
+from tpk.dataflow.parallel.worker_process import WorkerProcess, check_worker_init, stop_all
 
 
 class MultiProcessMapData(ParallelMap, RNGDataFlow):
@@ -35,9 +35,11 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         warn_after: seconds without a result until a warning tells at which line the worker is.
         seed: what the global random numbers of Python and NumPy start from in each worker; by default drawn, or derived
             from the run's.
+        worker_init: the name ``"module:function"`` of what each worker calls first; see `MultiProcessRunner`.
 
     Raises:
-        ConfigError: a number is not positive; and, when it is iterated, the function cannot be pickled.
+        ConfigError: a number is not positive, `worker_init` names no function; and, when it is iterated, the function
+            cannot be pickled, or the one that `worker_init` names is not there.
         InputError: (in the iteration) a worker died.
         Exception: (in the iteration) what the function raised in a worker, with its traceback there as its cause.
 
@@ -56,12 +58,16 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         ordered: bool = True,
         warn_after: float = 60.0,
         seed: int | None = None,
+        *,
+        worker_init: str | None = None,
     ) -> None:
         check_positive(self, num_proc=num_proc, buffer_size=buffer_size, warn_after=warn_after)
+        check_worker_init(self, worker_init)
         ParallelMap.__init__(self, flow, map_func, max(buffer_size or 4 * num_proc, num_proc), ordered)
         RNGDataFlow.__init__(self, seed)
         self.num_proc = num_proc
         self.warn_after = warn_after
+        self.worker_init = worker_init
         self._workers: list[WorkerProcess] = []
         self._is_in_pass = False
 
@@ -134,7 +140,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
             for index in range(self.num_proc):
                 name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
                 work = SeededWork(ApplyFunction(self.func), self.seed, (*self.worker, index))
-                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.warn_after))
+                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.warn_after, self.worker_init))
         except BaseException:
             self.close()
             raise

@@ -9,7 +9,7 @@ from tpk.dataflow.base import check_positive
 from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
 from tpk.dataflow.parallel.seeding import GlobalRandom, SeededWork
 from tpk.dataflow.parallel.team import Team, TeamState
-from tpk.dataflow.parallel.worker_process import WorkerProcess, stop_all
+from tpk.dataflow.parallel.worker_process import WorkerProcess, check_worker_init, stop_all
 
 
 class MultiProcessRunner(FlowRunner[WorkerProcess]):
@@ -35,9 +35,13 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         warn_after: seconds without a datapoint until a warning tells at which line the worker is.
         seed: what the global random numbers of Python and NumPy start from in each worker (those of the flow have
             their own seed); by default drawn, or derived from the run's.
+        worker_init: the name ``"module:function"`` of a function without arguments that each worker calls first, before
+            the flow is unpickled and anything of the main script is imported: for settings of the process, such as
+            ``tf.compat.v1.disable_v2_behavior()`` or the number of OpenCV's threads.
 
     Raises:
-        ConfigError: a number is not positive; and, when it is iterated, the flow cannot be pickled.
+        ConfigError: a number is not positive, `worker_init` names no function; and, when it is iterated, the flow
+            cannot be pickled, or there is no such function.
         InputError: (in the iteration) a worker died.
         Exception: (in the iteration) what the flow raised in a worker, with the traceback from there as its cause.
 
@@ -55,12 +59,16 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         num_prefetch: int | None = None,
         warn_after: float = 60.0,
         seed: int | None = None,
+        *,
+        worker_init: str | None = None,
     ) -> None:
         check_positive(self, num_proc=num_proc, num_prefetch=num_prefetch, warn_after=warn_after)
+        check_worker_init(self, worker_init)
         super().__init__(flow, num_proc, seed)
         self.num_proc = num_proc
         self.num_prefetch = num_prefetch
         self.warn_after = warn_after
+        self.worker_init = worker_init
 
     def _start(self, state: TeamState) -> Team[WorkerProcess]:
         workers: list[WorkerProcess] = []
@@ -69,7 +77,7 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
                 name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
                 worker_key = (*self.worker, index)
                 work = SeededWork(RunFlow(self._share(index), start, GlobalRandom()), self.seed, worker_key)
-                workers.append(WorkerProcess(name, work, self.num_prefetch, self.warn_after))
+                workers.append(WorkerProcess(name, work, self.num_prefetch, self.warn_after, self.worker_init))
         except BaseException:
             stop_all(workers)
             raise

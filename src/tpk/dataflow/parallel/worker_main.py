@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import pickle
+import pkgutil
 import select
 import signal
 import socket
@@ -28,6 +29,7 @@ from tpk.dataflow.parallel.transport.block import BlockFile
 from tpk.dataflow.parallel.transport.receiver import Receiver
 from tpk.dataflow.parallel.transport.sender import Sender
 from tpk.dataflow.parallel.transport.wire import LinkClosed
+from tpk.errors import ConfigError, add_note
 
 if sys.platform != "win32":  # where there are no workers, but this module is imported all the same
     import fcntl
@@ -52,7 +54,16 @@ class Job:
     num_prefetch: int | None
 
 
-def main(results: int, tasks: int, lifeline: int, results_file: int, tasks_file: int, stacks: int, parent: int) -> None:
+def main(
+    results: int,
+    tasks: int,
+    lifeline: int,
+    results_file: int,
+    tasks_file: int,
+    stacks: int,
+    parent: int,
+    worker_init: str | None = None,
+) -> None:
     """Do the job that comes over a socket, until it is done or the parent is gone.
 
     Args:
@@ -63,6 +74,7 @@ def main(results: int, tasks: int, lifeline: int, results_file: int, tasks_file:
         tasks_file: of the one for those of tasks.
         stacks: of a file that takes the stacks of all threads, on SIGUSR1 or when the process crashes.
         parent: the process id of the parent.
+        worker_init: ``"module:function"`` of what is called before anything of the user's is unpickled.
     """
     _prepare_signals(stacks)
     _die_with_parent(lifeline, parent)
@@ -72,7 +84,10 @@ def main(results: int, tasks: int, lifeline: int, results_file: int, tasks_file:
     threading.Thread(target=_end_with_parent, args=(results_socket, parent, over), daemon=True).start()
     sender = Sender(results_socket, results_blocks)
     try:
-        job = pickle.loads(_receive_exactly(results_socket))
+        pickled = _receive_exactly(results_socket)
+        if worker_init is not None:
+            _call_worker_init(worker_init)
+        job = pickle.loads(pickled)
         sender = Sender(results_socket, results_blocks, job.num_prefetch)
         logging.getLogger("tpk").addHandler(_ToParent(sender))
         logging.getLogger("tpk").setLevel(logging.INFO)
@@ -85,6 +100,21 @@ def main(results: int, tasks: int, lifeline: int, results_file: int, tasks_file:
     finally:
         gc.collect()  # Generators of the user close what they opened.
         over.set()
+
+
+def _call_worker_init(target: str) -> None:
+    try:
+        function = pkgutil.resolve_name(target)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"worker_init={target!r} is not there in the worker process: {type(error).__name__}: {error}. Name a "
+            'function "module:function" of a module that can be imported; the main script cannot.'
+        ) from error
+    try:
+        function()
+    except BaseException as error:
+        add_note(error, f"raised by worker_init={target!r}, which begins a worker process")
+        raise
 
 
 def _prepare_signals(stacks: int) -> None:

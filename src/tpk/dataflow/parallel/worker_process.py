@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -28,6 +29,8 @@ from tpk.dataflow.parallel.worker_main import LENGTH, Job
 from tpk.errors import ConfigError, InputError
 
 logger = logging.getLogger(__name__)
+
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 _GRACE = 5.0
 """Seconds that a worker has to end when it is told to; then it is killed."""
@@ -53,6 +56,7 @@ class WorkerProcess:
             there by cloudpickle.
         num_prefetch: how many results it is ahead at most; None for what fits.
         warn_after: seconds without a result until a warning tells where the worker is.
+        worker_init: ``"module:function"`` of what it calls first, before it unpickles `work`; see `check_worker_init`.
 
     Attributes:
         owner: the process that started it, as `Member` has it.
@@ -64,7 +68,12 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, name: str, work: Callable[[Sender, Receiver], None], num_prefetch: int | None, warn_after: float
+        self,
+        name: str,
+        work: Callable[[Sender, Receiver], None],
+        num_prefetch: int | None,
+        warn_after: float,
+        worker_init: str | None = None,
     ) -> None:
         self.name = name
         self.owner = os.getpid()
@@ -82,7 +91,7 @@ class WorkerProcess:
         descriptors = [*(each.fileno() for each in there), results_file, tasks_file, self._stacks.fileno()]
         try:
             self._process = subprocess.Popen(
-                _command_line([*descriptors, self.owner]),
+                _command_line([*descriptors, self.owner], worker_init),
                 stdin=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 start_new_session=True,  # A terminal's Ctrl-C is for the parent alone.
@@ -210,6 +219,22 @@ class WorkerProcess:
         return f"\n{text}" if text else ""
 
 
+def check_worker_init(owner: object, worker_init: Any) -> None:
+    """See to it that `worker_init` is the name of a function, as far as that can be told before a worker looks it up.
+
+    Raises:
+        ConfigError: if it is not.
+    """
+    if worker_init is None or (isinstance(worker_init, str) and _FUNCTION.fullmatch(worker_init)):
+        return
+    kind = type(owner).__name__
+    raise ConfigError(
+        f'{kind}(worker_init={worker_init!r}): expected the name of a function, "module:function", that takes no '
+        "arguments. It is called before anything is unpickled, so it cannot come with what is; put it into a module "
+        "of its own."
+    )
+
+
 def stop_all(workers: Iterable[WorkerProcess]) -> None:
     """End workers, all at the same time, and wait until they have ended; but leave those of a forking parent alone."""
     workers = [worker for worker in workers if worker.owner == os.getpid()]
@@ -240,12 +265,12 @@ def _pickle_job(name: str, job: Job) -> bytes:
     return pickled
 
 
-def _command_line(arguments: list[int]) -> list[str]:
+def _command_line(arguments: list[int], worker_init: str | None) -> list[str]:
     # What can be imported here can be imported there. The path is set before anything is imported.
     path = [entry for entry in sys.path if isinstance(entry, str)]
     code = (
         f"import sys; sys.path[:] = {path!r}; from tpk.dataflow.parallel.worker_main import main; "
-        f"main({', '.join(map(str, arguments))})"
+        f"main({', '.join(map(str, arguments))}, worker_init={worker_init!r})"
     )
     executable = spawn.get_executable()
     return [os.fsdecode(executable or sys.executable), *subprocess._args_from_interpreter_flags(), "-c", code]  # type: ignore[attr-defined]

@@ -13,7 +13,6 @@ from tpk.errors import ConfigError
 from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables
 from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
 from tpk.graph.summaries import add_tensor_summary
-from tpk.graph.variables import record_variables
 
 
 class DynamicLossScaleOptimizer(ProxyOptimizer):
@@ -72,21 +71,22 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         self._growth_interval = int(growth_interval)
         self._factor = float(factor)
         # Not among the slots: gradients need the scale, and towers share it as they share a learning rate.
-        with record_variables() as created:
-            self._scale, self._good_steps, self._skipped_in_a_row = get_shared_variables(
-                type(self).__name__,
-                name,
-                {
-                    "scale": (tf.float32, float(initial_scale)),
-                    "good_steps": (tf.int64, 0),
-                    "skipped_in_a_row": (tf.int64, 0),
-                },
-            )
-        # The optimizers of other towers share the variables of the first tower's, which updates them.
-        self._updates_scale = bool(created)
-        if self._updates_scale:
-            add_tensor_summary(self._scale, ["scalar"], name=f"{name}/scale")
-            tf.compat.v1.add_to_collection(GATES_KEY, self)
+        self._scale, self._good_steps, self._skipped_in_a_row = get_shared_variables(
+            type(self).__name__,
+            name,
+            {
+                "scale": (tf.float32, float(initial_scale)),
+                "good_steps": (tf.int64, 0),
+                "skipped_in_a_row": (tf.int64, 0),
+            },
+        )
+        self._updates_scale = True
+        add_tensor_summary(self._scale, ["scalar"], name=f"{name}/scale")
+        tf.compat.v1.add_to_collection(GATES_KEY, self)
+
+    def leave_shared_variables(self) -> None:
+        """Leave it to the optimizer of the first tower to update the scale."""
+        self._updates_scale = False
 
     @property
     def loss_scale(self) -> Any:

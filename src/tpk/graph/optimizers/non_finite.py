@@ -17,7 +17,6 @@ from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
 from tpk.graph.summaries import add_tensor_summary
-from tpk.graph.variables import record_variables
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +24,8 @@ GATES_KEY = "TPK_NON_FINITE_GATES"
 """The collection of the optimizers that skip updates. Each has a variable `skipped_in_a_row`."""
 
 _MAX_REPORTED = 10
-_ADDING = ("AssignAddVariableOp", "AssignSubVariableOp")
+_ADDING = ("AssignAddVariableOp", "AssignSubVariableOp", "AssignAdd", "AssignSub")
+_ASSIGNING = ("AssignVariableOp", "Assign")
 
 
 def all_finite(tensors: Sequence[Any]) -> Any:
@@ -107,15 +107,17 @@ def skip_non_finite(update_ops: Iterable[Any]) -> None:
     """
     for update in update_ops:
         op = getattr(update, "op", update)
-        if op.type not in (*_ADDING, "AssignVariableOp") or not op.inputs[1].dtype.is_floating:
+        if op.type not in (*_ADDING, *_ASSIGNING) or not op.inputs[1].dtype.is_floating:
             logger.info("%s is no plain update of a variable, so it is not skipped when it is not finite", op.name)
             continue
-        resource, value = op.inputs[0], op.inputs[1]
+        variable, value = op.inputs[0], op.inputs[1]
         with tf.name_scope("skip_non_finite"), tf.device(op.device):
             if op.type in _ADDING:
                 unchanged = tf.zeros_like(value)
+            elif variable.dtype == tf.resource:
+                unchanged = tf.raw_ops.ReadVariableOp(resource=variable, dtype=value.dtype)
             else:
-                unchanged = tf.raw_ops.ReadVariableOp(resource=resource, dtype=value.dtype)
+                unchanged = tf.identity(variable)
             # There is no public way; what `tf.contrib.graph_editor` did is left to this.
             op._update_input(1, tf.where(tf.reduce_all(tf.math.is_finite(value)), value, unchanged))
 
@@ -150,16 +152,16 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
 
     def __init__(self, opt: Any, name: str = "SkipNonFinite") -> None:
         super().__init__(opt, name)
-        with record_variables() as created:
-            variables = get_shared_variables(
-                type(self).__name__, name, {"skipped": (tf.int64, 0), "skipped_in_a_row": (tf.int64, 0)}
-            )
-        self._skipped, self._skipped_in_a_row = variables
-        # The optimizers of other towers share the variables of the first tower's, which updates them.
-        self._counts = bool(created)
-        if self._counts:
-            add_tensor_summary(tf.cast(self._skipped, tf.float32), ["scalar"], name=f"{name}/skipped")
-            tf.compat.v1.add_to_collection(GATES_KEY, self)
+        self._skipped, self._skipped_in_a_row = get_shared_variables(
+            type(self).__name__, name, {"skipped": (tf.int64, 0), "skipped_in_a_row": (tf.int64, 0)}
+        )
+        self._counts = True
+        add_tensor_summary(tf.cast(self._skipped, tf.float32), ["scalar"], name=f"{name}/skipped")
+        tf.compat.v1.add_to_collection(GATES_KEY, self)
+
+    def leave_shared_variables(self) -> None:
+        """Leave it to the optimizer of the first tower to count."""
+        self._counts = False
 
     @property
     def skipped(self) -> Any:
@@ -190,7 +192,7 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
 
 
 def get_shared_variables(owner: str, scope: str, variables: Mapping[str, tuple[Any, float]]) -> list[Any]:
-    """Return scalar variables of an optimizer on the CPU, which the optimizers of other towers reuse.
+    """Return new scalar variables of an optimizer on the CPU, which its copies for other towers share.
 
     Args:
         owner: the class of the optimizer, for messages.
@@ -198,7 +200,7 @@ def get_shared_variables(owner: str, scope: str, variables: Mapping[str, tuple[A
         variables: type and initial value of each.
 
     Raises:
-        ConfigError: if they are there already and not to be reused, or there is no graph.
+        ConfigError: if they are there already, or there is no graph.
     """
     if tf.executing_eagerly():
         raise ConfigError(

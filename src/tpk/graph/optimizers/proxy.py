@@ -70,6 +70,12 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         tf.compat.v1.add_to_collection(graph_keys.TRAIN_OP, train_op)
         return train_op
 
+    def leave_shared_variables(self) -> None:
+        """Leave it to the optimizer of the first tower to update what all towers share; called of each other's copy.
+
+        Slots are not shared, but what an optimizer has created before it applies gradients is.
+        """
+
     def get_slot(self, var: Any, name: str) -> Any:
         """Return the slot of this name that belongs to `var`, or None."""
         return self._opt.get_slot(var, name)

@@ -1,4 +1,4 @@
-"""Means and broadcasts over processes, by TensorFlow's collective operations in a graph."""
+"""Means, sums and broadcasts over processes, by TensorFlow's collective operations in a graph."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Collectives:
         communication: ``ring``, ``nccl`` or ``auto``.
         pack_bytes: tensors travel together in packs of up to this size; a larger one travels alone.
         compression: one of `COMPRESSIONS`.
+        average: whether it takes means, else sums.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Collectives:
         communication: str,
         pack_bytes: int,
         compression: str | None = None,
+        average: bool = True,
     ) -> None:
         self._rank, self._world_size = rank, world_size
         # A group belongs to devices: gradients are reduced where they are, and broadcasts are between CPUs.
@@ -51,26 +53,27 @@ class Collectives:
         self._communication = communication
         self._pack_bytes = pack_bytes
         self._compressed = COMPRESSIONS[compression]
+        self._average = average
 
-    def mean(self, tensors: Sequence[Any]) -> list[Any]:
-        """Return the means of tensors or `tf.IndexedSlices` over the processes, on the device of the context."""
-        means: list[Any] = [None] * len(tensors)
+    def reduce(self, tensors: Sequence[Any]) -> list[Any]:
+        """Return the means or sums of tensors or `tf.IndexedSlices` over the processes, on the device around."""
+        reduced: list[Any] = [None] * len(tensors)
         dense = []
         # Gradients of the last layers are there first.
         for position in reversed(range(len(tensors))):
             tensor = tensors[position]
             if isinstance(tensor, tf.IndexedSlices):
-                means[position] = self._mean_of_slices(tensor)
+                reduced[position] = self._reduced_slices(tensor)
             else:
                 dense.append(position)
         wires = {position: _to_float_wire(tensors[position]) for position in dense}
         for together in plan_packs([wires[position] for position in dense], self._pack_bytes):
             members = [dense[index] for index in together]
             packed = pack([wires[member] for member in members])
-            mean = self._mean(packed) if self._compressed is None else self._compressed_mean(packed)
-            for member, part in zip(members, unpack(mean, [wires[m] for m in members]), strict=True):
-                means[member] = _from_wire(part, tensors[member].dtype, tensors[member].shape)
-        return means
+            result = self._reduced(packed) if self._compressed is None else self._reduced_compressed(packed)
+            for member, part in zip(members, unpack(result, [wires[m] for m in members]), strict=True):
+                reduced[member] = _from_wire(part, tensors[member].dtype, tensors[member].shape)
+        return reduced
 
     def broadcast(self, variables: Sequence[Any]) -> Any:
         """Return an op that gives variables the values that they have in the process with rank 0."""
@@ -101,15 +104,16 @@ class Collectives:
             )
         )
 
-    def _mean(self, tensor: Any) -> Any:
-        return self._reduce(tensor, "Div")
+    def _reduced(self, tensor: Any) -> Any:
+        return self._all_reduce(tensor, "Div" if self._average else "Id")
 
-    def _compressed_mean(self, tensor: Any) -> Any:
-        # Divided before it is compressed, so that no sum is larger than the largest of the values.
-        sum_ = self._reduce(tf.cast(tensor / self._world_size, self._compressed), "Id")
-        return tf.cast(sum_, tensor.dtype)
+    def _reduced_compressed(self, tensor: Any) -> Any:
+        # Divided before it is compressed, so that what travels is not larger than the largest of the values.
+        mean = self._all_reduce(tf.cast(tensor / self._world_size, self._compressed), "Id")
+        mean = tf.cast(mean, tensor.dtype)
+        return mean if self._average else mean * self._world_size
 
-    def _reduce(self, tensor: Any, final_op: str) -> Any:
+    def _all_reduce(self, tensor: Any, final_op: str) -> Any:
         return collective_ops.all_reduce(
             tensor,
             group_size=self._world_size,
@@ -138,8 +142,8 @@ class Collectives:
         bits = self._gather(tf.bitcast(tf.cast(values, self._compressed), tf.float16))
         return tf.cast(tf.bitcast(bits, self._compressed), values.dtype)
 
-    def _mean_of_slices(self, slices: Any) -> Any:
-        """The mean of sparse gradients: all slices of all processes, which differ in how many they have."""
+    def _reduced_slices(self, slices: Any) -> Any:
+        """The mean or sum of sparse gradients: all slices of all processes, which differ in how many they have."""
         values = _to_float_wire(slices.values)
         count = tf.shape(slices.indices, tf.int64)
         counts = self._gather(count)
@@ -151,9 +155,10 @@ class Collectives:
         is_real = tf.reshape(tf.range(longest)[None] < counts[:, None], [-1])
         all_values = tf.ensure_shape(self._gather_values(padded), [None, *values.shape[1:]])
         all_indices = tf.ensure_shape(self._gather(indices), [None])
-        mean = tf.boolean_mask(all_values, is_real) / self._world_size
+        taken = tf.boolean_mask(all_values, is_real)
+        taken = taken / self._world_size if self._average else taken
         return tf.IndexedSlices(
-            _from_wire(mean, slices.values.dtype, [-1, *slices.values.shape[1:]]),
+            _from_wire(taken, slices.values.dtype, [-1, *slices.values.shape[1:].as_list()]),
             tf.cast(tf.boolean_mask(all_indices, is_real), slices.indices.dtype),
             slices.dense_shape,
         )

@@ -14,7 +14,9 @@ from tpk.cluster.timeouts import Timeouts
 from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_cpu_devices, is_gpu
 from tpk.plugin import Callback
+from tpk.plugin.spellings import also_spelled
 from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
 from tpk.strategies.cluster_strategy import ClusterStrategy, WatchSteps, joined
 from tpk.strategies.collective.ops import COMPRESSIONS, Collectives
 from tpk.strategies.multi_process import MultiProcessStrategy
@@ -23,6 +25,11 @@ from tpk.strategies.replicated import DEFAULT_PACK_BYTES
 COMMUNICATIONS = ("auto", "ring", "nccl")
 
 
+@also_spelled(
+    DEVICE_SPELLINGS,
+    use_nccl="write communication='nccl' for True, and communication='ring' for False.",
+    gpu_prefetch=GPU_PREFETCH,
+)
 class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
     """A whole replicate of the model on each device of each process; TensorFlow all-reduces the gradients.
 
@@ -42,7 +49,10 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         compression: ``"fp16"`` or ``"bf16"`` sends gradients in half precision, which is half the bytes; with
             ``"fp16"``, a value above 65504 becomes infinite. None: as they are.
         mode: how gradients are reduced within the process; see `ReplicatedStrategy`.
-        sync_variables: as for `ReplicatedStrategy`, over the devices of this process.
+        sync_variables: as for `ReplicatedStrategy`, over the devices of this process; then those of the chief.
+        average: whether the gradients of all towers of all processes are averaged, so that the learning rate is that of
+            one tower on the concatenated batch; else they are summed up, as if that were multiplied by the number of
+            all towers.
         timeouts: a `Timeouts`, or a mapping with some of its fields: how long others are waited for.
         server_config: `tf.compat.v1.ConfigProto` of TensorFlow's server, which decides about threads and GPU memory in
             place of the session's.
@@ -65,12 +75,13 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         shard_data: bool = True,
         pack_bytes: int = 32 * 2**20,
         compression: str | None = None,
-        mode: str = "auto",
-        sync_variables: bool = False,
+        mode: str | None = "auto",
+        sync_variables: str | None = "broadcast",
+        average: bool = True,
         timeouts: Timeouts | Mapping[str, float] | None = None,
         server_config: Any = None,
     ) -> None:
-        MultiProcessStrategy.__init__(self, devices, mode, DEFAULT_PACK_BYTES, sync_variables, shard_data)
+        MultiProcessStrategy.__init__(self, devices, mode, DEFAULT_PACK_BYTES, sync_variables, shard_data, average)
         ClusterStrategy.__init__(self, as_cluster(cluster), timeouts, server_config)
         if self.cluster.job != WORKER:
             raise ConfigError(
@@ -83,8 +94,9 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         self._collectives: Collectives | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Return how gradients travel."""
+        """Return how gradients travel, and become one."""
         return {
+            **super().describe(),
             "communication": self._communication,
             "compression": self._compression,
             "pack_bytes": self._collective_pack_bytes,
@@ -111,6 +123,7 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
             self._communication,
             self._collective_pack_bytes,
             self._compression,
+            self.average,
         )
 
     def session_config(self, config: Any) -> Any:
@@ -129,9 +142,9 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         """Return what creates a session on TensorFlow's server of this process, if there is one."""
         return NewSessionCreator("", config) if self.world_size == 1 else super().session_creator(config)
 
-    def mean_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
+    def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
         """Add the all-reduces to the graph."""
-        return joined(self._collectives).mean(tensors)
+        return joined(self._collectives).reduce(tensors)
 
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
         """Return the op that gives all processes the chief's values."""

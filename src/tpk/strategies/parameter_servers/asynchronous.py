@@ -10,13 +10,15 @@ import tensorflow as tf
 
 from tpk.graph.gradients import check_optimizer
 from tpk.graph.objective import Objective
-from tpk.strategies.base import GetInputs
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.towers import build_on_multi_tower, in_turn
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
 
 
+@also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
 class DistributedParameterServerStrategy(DistributedStrategy):
     """Workers whose towers read all variables from parameter servers, and update them as soon as they can.
 
@@ -36,7 +38,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         caching_device: where the values that were fetched are kept during the step. Variables with a constraint are not
             kept, but fetched by each op that reads them.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``timeouts`` and ``server_config``; see `DistributedStrategy`.
+        options: ``average``, ``timeouts`` and ``server_config``; see `DistributedStrategy`.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.
@@ -78,7 +80,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         with tf.compat.v1.device(self.placement):
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         gradients = [
-            self.mean_over_towers(objective, optimizer, towers)
+            self.reduce_over_towers(objective, optimizer, towers)
             for objective, optimizer in zip(objectives, optimizers, strict=True)
         ]
 

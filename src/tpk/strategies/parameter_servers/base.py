@@ -19,7 +19,7 @@ from tpk.graph.objective import Objective
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
-from tpk.strategies.all_reduce import mean_of
+from tpk.strategies.all_reduce import reduce_column
 from tpk.strategies.cluster_strategy import ClusterStrategy
 from tpk.strategies.parameter_servers.placement import ServerPlacement, is_on_server, place_on_worker
 from tpk.strategies.parameter_servers.serving import serve_workers
@@ -40,6 +40,7 @@ class DistributedStrategy(ClusterStrategy):
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
             `tf.compat.v1.train.Server`; None to look into the environment.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
+        average: whether gradients are averaged, else summed up.
         timeouts: a `Timeouts`, or a mapping with some of its fields: how long others are waited for.
         server_config: `tf.compat.v1.ConfigProto` of TensorFlow's server, which decides about threads and GPU memory in
             place of the session's.
@@ -53,6 +54,7 @@ class DistributedStrategy(ClusterStrategy):
         devices: Devices = None,
         cluster: Any = None,
         shard_data: bool = True,
+        average: bool = True,
         timeouts: Timeouts | Mapping[str, float] | None = None,
         server_config: Any = None,
     ) -> None:
@@ -63,6 +65,11 @@ class DistributedStrategy(ClusterStrategy):
             "", [f"{device_of(PS, server)}/device:CPU:0" for server in range(len(self.cluster.ps))]
         )
         self._shard_data = shard_data
+        self.average = average
+
+    def describe(self) -> dict[str, Any]:
+        """Return how gradients become one."""
+        return {**super().describe(), "average": self.average}
 
     @property
     def num_replicas(self) -> int:
@@ -142,19 +149,20 @@ class DistributedStrategy(ClusterStrategy):
             self.process_group.gather_object("the initial values", None)
         return sess
 
-    def mean_over_towers(self, objective: Objective, optimizer: Any, towers: Sequence[Tower]) -> Gradients:
-        """Return the means of the gradients of this worker's towers, with the variables of the first one.
+    def reduce_over_towers(self, objective: Objective, optimizer: Any, towers: Sequence[Tower]) -> Gradients:
+        """Return the means, or sums, of the gradients of this worker's towers, with the variables of the first one.
 
         They are computed here, so that only one gradient is sent for each variable.
         """
         rows = gradients_of_towers(objective, [optimizer] * len(towers), towers)
         check_gradients_alike(towers, rows)
-        means = []
-        with tf.name_scope("average_gradients"):
+        reduced = []
+        with tf.name_scope("reduce_gradients"):
             for turn, pairs in enumerate(zip(*rows, strict=True)):
                 with tf.device(self.devices[turn % len(self.devices)]):
-                    means.append((mean_of([gradient for gradient, _ in pairs]), pairs[0][1]))
-        return means
+                    column = [gradient for gradient, _ in pairs]
+                    reduced.append((reduce_column(column, self.average), pairs[0][1]))
+        return reduced
 
     def begin_build(self) -> None:
         """Create what must be there before the towers are: the counter of this worker's steps is not shared."""

@@ -8,29 +8,31 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.graph.gradients import Gradients
-from tpk.strategies.all_reduce import mean_of
+from tpk.strategies.all_reduce import reduce_column
 
 
 class StepQueues:
     """The queues of one update that all workers make together.
 
     On each parameter server every worker has a queue for its gradients of the variables there. The chief takes those
-    of all workers out, in the order of their ranks, so that sums have the same bits in each run; it applies the means,
-    and then puts a token into the queue of each other worker, which waits for it. No worker can be two steps ahead,
-    because the chief takes the gradients of all of them, or of none.
+    of all workers out, in the order of their ranks, so that sums have the same bits in each run; it applies their means
+    or sums, and then puts a token into the queue of each other worker, which waits for it. No worker can be two steps
+    ahead, because the chief takes the gradients of all of them, or of none.
 
     Args:
         name: of the update; the same in each worker, and another one in each training.
         rank: the number of this worker.
         world_size: how many workers there are.
         gradients: those of this worker, each with a variable on a parameter server.
+        average: whether the chief takes means, else sums.
     """
 
-    def __init__(self, name: str, rank: int, world_size: int, gradients: Gradients) -> None:
+    def __init__(self, name: str, rank: int, world_size: int, gradients: Gradients, average: bool = True) -> None:
         self._name = name
         self._rank = rank
         self._world_size = world_size
         self._gradients = list(gradients)
+        self._average = average
         self._positions: dict[str, list[int]] = {}
         for position, (_, variable) in enumerate(self._gradients):
             self._positions.setdefault(variable.device, []).append(position)
@@ -44,15 +46,15 @@ class StepQueues:
                 pushes.append(self._queue(server, positions, self._rank).enqueue(components))
         return tf.group(*pushes)
 
-    def take_means(self) -> Gradients:
-        """Return the means over all workers, and their variables; the chief's step takes them, nobody else's does."""
-        means: list[Any] = [None] * len(self._gradients)
+    def take_reduced(self) -> Gradients:
+        """Return the means or sums over all workers, and their variables; the chief's step alone takes them."""
+        reduced: list[Any] = [None] * len(self._gradients)
         for server, (device, positions) in enumerate(self._positions.items()):
             with tf.device(device):
                 rows = [self._take(server, positions, rank) for rank in range(self._world_size)]
                 for position, column in zip(positions, zip(*rows, strict=True), strict=True):
-                    means[position] = mean_of(list(column))
-        return [(mean, variable) for mean, (_, variable) in zip(means, self._gradients, strict=True)]
+                    reduced[position] = reduce_column(list(column), self._average)
+        return [(grad, variable) for grad, (_, variable) in zip(reduced, self._gradients, strict=True)]
 
     def tell_others(self) -> Any:
         """Return the chief's op that lets the other workers go on."""

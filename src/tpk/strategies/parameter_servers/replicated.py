@@ -11,7 +11,8 @@ from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, variable_name
 from tpk.plugin import Callback
-from tpk.strategies.base import GetInputs
+from tpk.plugin.spellings import also_spelled
+from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs
 from tpk.strategies.cluster_strategy import WatchSteps
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.parameter_servers.queues import StepQueues
@@ -29,6 +30,7 @@ GraphKeys = tf.compat.v1.GraphKeys
 _MAIN = "tower0"
 
 
+@also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
 class DistributedReplicatedStrategy(DistributedStrategy):
     """Workers and parameter servers that train in step, with a replicate of the model on each device of each worker.
 
@@ -37,19 +39,23 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     then each worker copies them to its devices. So N workers with M devices train as one process does on the
     concatenated batch, all replicates stay identical, bit by bit, and no two runs with one seed differ.
 
+    With ``average=False`` both means are sums, as if the learning rate were multiplied by N·M. (tensorpack's
+    `DistributedTrainerReplicated` took the mean over the towers of a worker, and applied it for each worker: that is
+    ``average=False`` with the learning rate divided by M.)
+
     The global variables are called what the user calls them, and are saved; so are the slots of the optimizer, which
     are with them on the parameter servers, and the optimizer's own variables, such as a learning rate. Those of the
     towers are local variables. Variables are spread over several parameter servers by their sizes.
 
     Non-trainable variables, such as the moving averages of batch normalization, are each tower's own. Those of the
-    chief's first tower are saved; at the end of each epoch all other first towers get their values.
+    chief's first tower are saved; at the end of each epoch all other towers get their values.
 
     Args:
         devices: the devices of this worker: a count, indices, or device strings; see `resolve_devices`.
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
             `tf.compat.v1.train.Server`; None to look into the environment.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``timeouts`` and ``server_config``; see `DistributedStrategy`.
+        options: ``average``, ``timeouts`` and ``server_config``; see `DistributedStrategy`.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.
@@ -64,6 +70,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     _untrained: list[Any]
     _copies: dict[str, list[Any]]
     _make_alike: Any = None
+    _copy_untrained: Any = None
 
     def build(
         self,
@@ -82,8 +89,8 @@ class DistributedReplicatedStrategy(DistributedStrategy):
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         gradients = [
             [
-                (mean, shared[plain_name(towers[0], variable)])
-                for mean, variable in self.mean_over_towers(objective, optimizer, towers)
+                (grad, shared[plain_name(towers[0], variable)])
+                for grad, variable in self.reduce_over_towers(objective, optimizer, towers)
             ]
             for objective, optimizer in zip(objectives, optimizers, strict=True)
         ]
@@ -113,8 +120,11 @@ class DistributedReplicatedStrategy(DistributedStrategy):
             sess.run(self._make_alike)
 
     def synchronize(self, sess: Any) -> None:
-        """Give the first towers of the other workers the non-trainable variables of the chief's."""
+        """Give all towers of all workers the non-trainable variables of the chief's first one."""
         self.share(sess, self._untrained)
+        if self._copy_untrained is not None:
+            with self.heartbeat.explained():
+                sess.run(self._copy_untrained)
 
     def predict_context(self, ns_name: str) -> PredictTowerContext:
         """Return the context of an inference tower: it reads the variables of this worker's first tower."""
@@ -133,26 +143,31 @@ class DistributedReplicatedStrategy(DistributedStrategy):
             with tf.name_scope(""), tf.compat.v1.device(self.placement):
                 shared[name] = _global_variable(name, variable, variable.name in of_model)
         self._copies = {name: [own[name] for own in by_name] for name in trained}
+        of_model = {variable.ref() for variable in tf.compat.v1.global_variables()}
+        untrained = []
         with tf.name_scope("post_init"):
             for name in main:
                 source = shared.get(name, main[name])
-                copies = [own[name] for own in by_name if name in own and own[name] is not source]
-                for op in self._copy(source, copies):
+                copies = self._copy(source, [own[name] for own in by_name if name in own and own[name] is not source])
+                for op in copies:
                     tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
+                if name not in shared and source.ref() in of_model:
+                    untrained.extend(copies)
+            self._copy_untrained = tf.group(*untrained) if untrained else None
         return shared
 
     def _apply_together(
         self, optimizer: Any, gradients: Gradients, name: str, towers: Sequence[Tower], costs: Sequence[Any]
     ) -> Any:
         """The op that makes one step together with the other workers."""
-        queues = StepQueues(f"{name}_{self.server.trainings}", self.rank, self.world_size, gradients)
+        queues = StepQueues(f"{name}_{self.server.trainings}", self.rank, self.world_size, gradients, self.average)
         with tf.name_scope(f"{name}_of_workers"):
             pushed = queues.push()
         # Those who are not the chief build it all the same, though nobody runs it: so all of them have one graph.
         with tf.compat.v1.device(self.placement.for_worker(self.placement.ps_devices[0])):
-            with tf.name_scope("average_over_workers"):
-                means = queues.take_means()
-            applied = optimizer.apply_gradients(means, name=name)
+            with tf.name_scope("reduce_over_workers"):
+                reduced = queues.take_reduced()
+            applied = optimizer.apply_gradients(reduced, name=name)
         with tf.name_scope(f"{name}_of_workers"):
             if self.is_chief:
                 with tf.control_dependencies([applied]):

@@ -10,7 +10,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.errors import add_note
 from tpk.graph.variables import variable_name
 
 _PACKAGES = ("keras", "tf_keras")
@@ -42,16 +41,6 @@ def broken_rule(names: list[str], tower: str) -> str:
         "would depend on what else has been built, and what their layers update would be lost. Rule: Keras models and "
         f"layers are called by a KerasModel. {_REMEDY}"
     )
-
-
-def explain(error: BaseException) -> None:
-    """Add a note to the error of a model that was built where TensorFlow executes eagerly, and called in a tower."""
-    if "EagerTensor" in str(error):
-        add_note(
-            error,
-            "The tower function uses something that was made where TensorFlow executes eagerly, such as a Keras model "
-            f"that was built before. {_REMEDY}",
-        )
 
 
 def _is_called_by_keras(frame: FrameType | None) -> bool:

@@ -1,0 +1,65 @@
+"""Learning rate of an optimizer: what it is in a step, whatever it was given as."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.graph.fetches import ops_run_for
+
+_WRAPPED = ("_opt", "_optimizer")
+"""Where an optimizer around another one keeps that: tpk's and TensorFlow's, and those of other libraries."""
+
+_RATES = (("_learning_rate", "_learning_rate_tensor"), ("_lr", "_lr_t"))
+"""Where TensorFlow's optimizers keep what they were given, and the tensor that they have made of it."""
+
+
+def learning_rate_of(optimizer: Any) -> Any:
+    """Return the learning rate of an optimizer whose gradients are applied already, and which may be wrapped.
+
+    Args:
+        optimizer: a `tf.compat.v1.train.Optimizer`.
+
+    Returns:
+        A float, if it is constant; a scalar tensor of the default graph that can be fetched by itself; or None if the
+        optimizer has no learning rate, or none that can be told.
+    """
+    innermost = _innermost(optimizer)
+    for given_name, prepared_name in _RATES:
+        given = getattr(innermost, given_name, None)
+        if given is None:
+            continue
+        if isinstance(given, Real):
+            return float(given)
+        for rate in (given, getattr(innermost, prepared_name, None)):
+            tensor = _fetchable(rate)
+            if tensor is not None:
+                return tensor
+    return None
+
+
+def _innermost(optimizer: Any) -> Any:
+    seen = [optimizer]
+    while True:
+        inner = [getattr(seen[-1], name, None) for name in _WRAPPED]
+        found = [each for each in inner if isinstance(each, tf.compat.v1.train.Optimizer) and each not in seen]
+        if not found:
+            return seen[-1]
+        seen.append(found[0])
+
+
+def _fetchable(rate: Any) -> Any:
+    """Return `rate` as a scalar tensor if it can be fetched by itself: not what a branch computes, nor from data."""
+    graph = tf.compat.v1.get_default_graph()
+    if not tf.is_tensor(rate) or rate.shape.rank != 0 or getattr(rate, "graph", None) is not graph:
+        return None
+    tensor = tf.convert_to_tensor(rate)
+    if not tensor.graph.is_fetchable(tensor) or any(_takes_data(op) for op in ops_run_for(tensor)):
+        return None
+    return tensor
+
+
+def _takes_data(op: Any) -> bool:
+    return bool(op.type.startswith(("Placeholder", "QueueDequeue", "IteratorGetNext", "Unstage")))

@@ -1,0 +1,156 @@
+"""Construction of trainers: what goes wrong in an ``__init__``, and what it leaves as the train op."""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError, MissingAttributeError, TpkError, TrainerStateError
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
+
+T = TypeVar("T")
+
+
+class TrainerType(abc.ABCMeta):
+    """The class of the classes of trainers: it makes them.
+
+    Raises:
+        ConfigError: if a trainer is given a `TrainConfig`.
+        MissingAttributeError, TrainerStateError: if its ``__init__`` does not call ``super().__init__()``, or makes ops
+            where TensorFlow executes them at once.
+    """
+
+    def __call__(cls: type[T], *args: Any, **options: Any) -> T:
+        """Make a trainer."""
+        # By name, because the module of the configuration imports that of the trainer.
+        if any("TrainConfig" in [base.__name__ for base in type(each).__mro__] for each in [*args, *options.values()]):
+            raise ConfigError(
+                f"{cls.__name__} takes no TrainConfig; a config and a trainer meet in the launcher. Write "
+                f"tpk.launch_train_with_config(config, {cls.__name__}())."
+            )
+        try:
+            trainer: T = super().__call__(*args, **options)  # type: ignore[misc]
+        except TpkError:
+            raise
+        except AttributeError as error:
+            made = getattr(error, "obj", None)
+            if isinstance(made, cls) and not _is_initialized(made):
+                raise _not_initialized(cls, f"no {error.name!r} yet") from error
+            _explain_eager_op(cls, error)
+            raise
+        except Exception as error:
+            _explain_eager_op(cls, error)
+            raise
+        if not _is_initialized(trainer):
+            raise _not_initialized(cls, "no graph, no hooks and no progress")
+        return trainer
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """What the constructor takes."""
+        function = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return function.replace(parameters=list(function.parameters.values())[1:])
+
+
+def check_train_ops(trainer: TrainerProtocol) -> None:
+    """Check that what a trainer runs in a step can be run in its graph.
+
+    Raises:
+        TrainerStateError: if it is none of that graph; it says what it is, and where it belongs.
+    """
+    for train_op in trainer.train_ops:
+        for leaf in tf.nest.flatten(train_op):
+            problem = _problem_of(leaf, trainer.graph)
+            if problem:
+                raise TrainerStateError(f"the train_op of {type(trainer).__name__} is {problem}")
+
+
+def _problem_of(fetch: Any, graph: Any) -> str | None:
+    where = "Make it, and the variables that it needs, under `with self.graph.as_default():`."
+    tensor = getattr(fetch, "handle", fetch)
+    if isinstance(tensor, tf.Tensor) and not tf.is_symbolic_tensor(tensor):
+        return f"{type(fetch).__name__} that TensorFlow has executed already, outside of the trainer's graph. {where}"
+    if callable(fetch) and not isinstance(fetch, tf.Tensor | tf.Variable):
+        return f"the function {fetch!r}; expected an op or tensors. Override run_step() to call a function."
+    own = getattr(fetch, "graph", graph)
+    if own is not graph:
+        return f"{getattr(fetch, 'name', fetch)!r} of another graph than the trainer's. {where}"
+    try:
+        graph.as_graph_element(fetch)
+    except TypeError:
+        return f"{fetch!r}; expected an op or tensors of its graph, or names of such."
+    except (ValueError, KeyError) as error:
+        return f"{fetch!r}, which its graph does not have: {error}"
+    return None
+
+
+def _is_initialized(trainer: object) -> bool:
+    return "hooks" in vars(trainer)
+
+
+def _not_initialized(cls: type, has: str) -> MissingAttributeError:
+    function = cls.__init__.__qualname__.rpartition("<locals>.")[2]  # type: ignore[misc]
+    return MissingAttributeError(
+        f"the {cls.__name__} has {has}, because {function} does not call super().__init__() first. Make that its first "
+        "line."
+    )
+
+
+def _explain_eager_op(cls: type, error: Exception) -> None:
+    """Raise what says where ops belong, if `error` came of one that was made outside of a graph."""
+    if tf.executing_eagerly() and "eager execution" in str(error):
+        raise TrainerStateError(
+            f"{cls.__name__}.__init__ makes ops outside of the trainer's graph, where TensorFlow executes them at once "
+            f"({error}) Put them under `with self.graph.as_default():`."
+        ) from error
+
+
+class _Elsewhere:
+    """A name that trainers of other systems have, or that one gets later: what to write instead.
+
+    Unlike `__getattr__`, it makes no other attribute slower; and who sets the attribute has it.
+    """
+
+    def __init__(self, instead: str) -> None:
+        self._instead = instead
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise MissingAttributeError(f"{owner.__name__} has no {self._name!r}: {self._instead}")
+
+
+class NamesOfOtherSystems:
+    """What trainers have by other names, or not at all, in other systems and in earlier versions of the ported one."""
+
+    if not TYPE_CHECKING:  # What is not there is not completed either.
+        config = _Elsewhere(
+            "it trains by its own steps_per_epoch, max_epoch, run_dir and input_source. Keep a config of yours as "
+            "self.config."
+        )
+        model = _Elsewhere("it knows of a model only the tower function, trainer.tower_func. Keep the model yourself.")
+        get_predict_func = _Elsewhere("write trainer.get_predictor(input_names, output_names), in a setup_graph.")
+        get_predict_funcs = _Elsewhere("write trainer.get_predictors(input_names, output_names, n), in a setup_graph.")
+        vs_name_for_predictor = _Elsewhere("trainer.get_predictor and build_inference_tower find the variables.")
+        build_train_tower = _Elsewhere(
+            "write trainer.setup_graph(input_signature, input_source, get_cost, get_optimizer), which builds them all."
+        )
+        build_on_multi_tower = _Elsewhere(
+            "name a strategy, as in tpk.make_trainer('replicated', devices=2), or write "
+            "tpk.build_on_multi_tower(['/gpu:0', '/gpu:1'], func)."
+        )
+        inputs_desc = _Elsewhere("write trainer.tower_func.input_signature.")
+        input_signature = _Elsewhere("write trainer.tower_func.input_signature.")
+        stat_holder = _Elsewhere("write trainer.monitors.put_scalar(name, value) and .get_latest(name).")
+        add_summary = _Elsewhere("write trainer.monitors.put_summary(summary).")
+        write_summary = _Elsewhere("write trainer.monitors.put_summary(summary).")
+        write_scalar_summary = _Elsewhere("write trainer.monitors.put_scalar(name, value).")
+        fit = _Elsewhere("write trainer.train_with_defaults(steps_per_epoch=..., max_epoch=...).")
+        hooked_sess = _Elsewhere("initialize() makes it. Callbacks have it from before_train on.")
+        step_hooks = _Elsewhere("initialize() makes them. Callbacks have them from before_train on.")

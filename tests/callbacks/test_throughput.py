@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tpk
+from tpk.callbacks import ThroughputTracker
+from tpk.errors import ConfigError
+
+v1 = tf.compat.v1
+REPLICATED = tpk.use("replicated", devices=2)
+
+
+class Clock(tpk.Callback):
+    """Each step takes a quarter of a second, and what comes between two epochs an hour."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def trigger_step(self, trainer):
+        self.now += 0.25
+
+    def trigger_epoch(self, trainer):
+        self.now += 3600
+
+
+def cost(*inputs):
+    w = v1.get_variable("w", initializer=0.5)
+    return tf.add_n([tf.reduce_mean(each) for each in inputs]) * w
+
+
+def speeds(shapes, make_tracker=ThroughputTracker, strategy="single", sizes=(6,), epochs=1, steps=4):
+    clock = Clock()
+    trainer = tpk.SingleCostTrainer(strategy)
+    data = [[np.ones([*dims], np.float32) for dims in sizes]] * 100
+    signature = [tf.TensorSpec(shape, tf.float32, f"x{index}") for index, shape in enumerate(shapes)]
+    trainer.setup_graph(signature, tpk.FeedInput(data), cost, lambda: v1.train.GradientDescentOptimizer(0.1))
+    trainer.train(callbacks=[clock, make_tracker(clock=clock)], steps_per_epoch=steps, max_epoch=epochs)
+    assert trainer.input_source.consumed == steps * epochs * trainer.strategy.num_replicas
+    return {name: [value for _, value in trainer.monitors.get_history(name)] for name in trainer.monitors.names}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sizes", "strategy", "examples"),
+    [
+        ([[6, 2]], [[6, 2]], "single", 24),
+        ([[None, 2], [None]], [[6, 2], [6]], "single", 24),
+        ([None, []], [[6, 2], []], "single", 24),
+        ([[None, 2]], [[6, 2]], REPLICATED, 48),
+    ],
+)
+def test_examples_are_the_batches_of_all_towers(shapes, sizes, strategy, examples):
+    found = speeds(shapes, strategy=strategy, sizes=sizes, epochs=2)
+    assert found == {"steps_per_second": [4, 4], "examples_per_second": [examples, examples]}
+
+
+@pytest.mark.parametrize(("shapes", "sizes"), [([[]], [[]]), ([[None], [None]], [[6], [5]])])
+def test_where_inputs_do_not_tell_there_are_only_steps(shapes, sizes):
+    assert speeds(shapes, sizes=sizes) == {"steps_per_second": [4]}
+
+
+def test_the_examples_of_a_step_can_be_given():
+    found = speeds([[]], lambda clock: ThroughputTracker(512, clock=clock), sizes=[[]])
+    assert found == {"steps_per_second": [4], "examples_per_second": [2048]}
+
+
+@pytest.mark.parametrize("given", [0, -1])
+def test_a_number_of_examples_that_makes_no_sense_is_an_error(given):
+    with pytest.raises(ConfigError, match=rf"ThroughputTracker\(examples_per_step={given}\)"):
+        ThroughputTracker(given)
+
+
+def test_a_run_that_takes_no_data_takes_none_to_measure_it():
+    """Of two objectives that are minimized in turn, the first makes its inputs itself."""
+
+    def costs(x):
+        w = v1.get_variable("w", initializer=0.5)
+        return {"own": w * 2.0, "of_data": tf.reduce_mean(x) * w}
+
+    def sgd():
+        return v1.train.GradientDescentOptimizer(0.1)
+
+    clock, trainer = Clock(), tpk.MultiObjectiveTrainer()
+    objectives = [tpk.Objective(sgd, name=name) for name in ("own", "of_data")]
+    trainer.setup_graph(
+        [tf.TensorSpec([None], tf.float32, "x")], tpk.QueueInput([[np.ones([6], np.float32)]] * 50), costs, objectives
+    )
+    trainer.train(callbacks=[clock, ThroughputTracker(clock=clock)], steps_per_epoch=4, max_epoch=1)
+    assert trainer.monitors.get_latest("examples_per_second") == 24
+    assert trainer.input_source.consumed == 4

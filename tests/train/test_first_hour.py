@@ -1,0 +1,642 @@
+"""The fourth-minute test: a mistake of a new user gets an error that names the thing, and says what to write."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tpk
+
+v1 = tf.compat.v1
+
+INPUTS = np.random.default_rng(0).normal(size=[24, 3]).astype(np.float32)
+LABELS = INPUTS.sum(axis=1, keepdims=True)
+POINTS = list(zip(INPUTS, LABELS, strict=True))
+
+MISTAKES = {}
+
+
+class Linear(tpk.ModelDesc):
+    def inputs(self):
+        return [tf.TensorSpec([None, 3], tf.float32, "x"), tf.TensorSpec([None, 1], tf.float32, "y")]
+
+    def build_graph(self, x, y):
+        return tf.reduce_mean((predict(x) - y) ** 2, name="cost")
+
+    def optimizer(self):
+        return v1.train.GradientDescentOptimizer(0.1)
+
+
+def predict(x):
+    return tpk.layers.dense(x, 1, name="linear")
+
+
+def batches():
+    return tpk.BatchData(POINTS, 8)
+
+
+def launch(trainer="SimpleTrainer", **options):
+    given = {"model": Linear(), "max_epoch": 1, "steps_per_epoch": 2, "monitors": [], "extra_callbacks": [], **options}
+    if "data" not in options:
+        given.setdefault("dataflow", batches())
+    tpk.launch_train_with_config(tpk.TrainConfig(**given), trainer)
+
+
+def launch_model(trainer="SimpleTrainer", **members):
+    launch(trainer, model=type("Model", (Linear,), members)())
+
+
+def launch_tower(build_graph, trainer="SimpleTrainer"):
+    launch_model(trainer, build_graph=lambda self, x, y: build_graph(x, y))
+
+
+def train_op(make):
+    """Train by what `make` returns, which is called in an `__init__`, with the trainer."""
+
+    class LeastSquares(tpk.Trainer):
+        def __init__(self):
+            super().__init__()
+            self.train_op = make(self)
+
+    LeastSquares().train(steps_per_epoch=2, max_epoch=1)
+
+
+def mistake(error, *says):
+    """Register a mistake, the error that it leads to, and what that must say."""
+
+    def register(make):
+        MISTAKES[make.__name__] = (make, error, says)
+        return make
+
+    return register
+
+
+UNDER = "`with self.graph.as_default():`"
+
+
+@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "executed already", UNDER)
+def an_eager_train_op():
+    train_op(lambda trainer: tf.Variable(0.0).assign_add(1.0))
+
+
+@mistake(tpk.TrainerStateError, "LeastSquares has no train_op", UNDER)
+def an_eager_minimization():
+    weight = tf.Variable(1.0)
+    train_op(lambda trainer: v1.train.GradientDescentOptimizer(0.1).minimize(lambda: weight**2))
+
+
+@mistake(tpk.TrainerStateError, "LeastSquares.__init__ makes ops outside of the trainer's graph", UNDER)
+def ops_outside_of_the_graph():
+    train_op(lambda trainer: v1.train.GradientDescentOptimizer(0.1).minimize(tf.Variable(1.0) ** 2))
+
+
+@mistake(tpk.TrainerStateError, "__init__ makes ops outside of the trainer's graph", "placeholder", UNDER)
+def a_placeholder_outside_of_the_graph():
+    train_op(lambda trainer: v1.placeholder(tf.float32))
+
+
+@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "'AssignAdd", "another graph", UNDER)
+def a_train_op_of_another_graph():
+    def make(trainer):
+        with tf.Graph().as_default():
+            return v1.assign_add(v1.get_variable("w", [], use_resource=False), 1.0)
+
+    train_op(make)
+
+
+@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "function", "Override run_step()")
+def a_function_as_train_op():
+    train_op(lambda trainer: lambda: 1)
+
+
+@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "'no_such_op'", "its graph does not have")
+def a_train_op_by_a_wrong_name():
+    train_op(lambda trainer: "no_such_op")
+
+
+@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "3", "expected an op or tensors")
+def a_number_as_train_op():
+    train_op(lambda trainer: 3)
+
+
+@mistake(tpk.MissingAttributeError, "Own.__init__ does not call super().__init__() first", "first line")
+def a_trainer_without_super_init():
+    class Own(tpk.Trainer):
+        def __init__(self):
+            self.mine = 1
+
+    Own()
+
+
+@mistake(tpk.MissingAttributeError, "no 'graph'", "Own.__init__ does not call super().__init__() first")
+def a_trainer_with_super_init_too_late():
+    class Own(tpk.Trainer):
+        def __init__(self):
+            with self.graph.as_default():
+                super().__init__()
+
+    Own()
+
+
+@mistake(tpk.MissingAttributeError, "Own.__init__", "of ModelSaver first", "super().__init__()")
+def a_callback_without_super_init():
+    class Own(tpk.ModelSaver):
+        def __init__(self):
+            self.mine = 1
+
+    launch(callbacks=[Own()])
+
+
+@mistake(tpk.MissingAttributeError, "'_every'", "Own.__init__", "of EarlyOwn", "super().__init__(every)")
+def a_callback_without_super_init_that_fails_in_a_hook():
+    class EarlyOwn(tpk.Callback):
+        def __init__(self, every):
+            self._every = every
+
+        def trigger_step(self):
+            assert self._every
+
+    EarlyOwn.__module__ = "tpk.callbacks.early_own"
+
+    class Own(EarlyOwn):
+        def __init__(self):
+            self.mine = 1
+
+    launch(callbacks=[Own()])
+
+
+@mistake(tpk.MissingAttributeError, "Own.__init__", "of JSONWriter", "super().__init__()")
+def a_monitor_without_super_init():
+    class Own(tpk.JSONWriter):
+        def __init__(self):
+            self.mine = 1
+
+    launch(monitors=[Own()])
+
+
+@mistake(tpk.MissingAttributeError, "Own.__init__", "of QueueInput", "super().__init__(flow)")
+def an_input_source_without_super_init():
+    class Own(tpk.QueueInput):
+        def __init__(self):
+            self.mine = 1
+
+    launch(data=Own())
+
+
+@mistake(tpk.MissingAttributeError, "Own.__init__", "of BatchData", "super().__init__(flow, batch_size)")
+def a_flow_without_super_init():
+    class Own(tpk.BatchData):
+        def __init__(self):
+            self.mine = 1
+
+    launch(dataflow=Own())
+
+
+@mistake(tpk.MissingAttributeError, "no 'seed'", "Own.__init__", "of RNGDataFlow")
+def a_random_flow_without_super_init():
+    class Own(tpk.RNGDataFlow):
+        def __init__(self):
+            self.mine = 1
+
+        def __iter__(self):
+            yield [self.epoch_rng().normal(size=[8, 3]), np.zeros([8, 1])]
+
+    launch("QueueInputTrainer", dataflow=Own())
+
+
+@mistake(tpk.InputError, "FeedInput: there is no data", "list has no datapoint")
+def no_data():
+    launch(dataflow=[], steps_per_epoch=None)
+
+
+@mistake(tpk.InputError, "QueueInput: there is no data", "list has no datapoint")
+def no_data_in_a_queue():
+    launch("QueueInputTrainer", dataflow=[])
+
+
+@mistake(tpk.InputError, "QueueInput: there is no data", "generator has no datapoint")
+def no_data_of_unknown_length():
+    launch(data=tpk.QueueInput((point for point in []), infinite=False))
+
+
+@mistake(tpk.InputError, "BatchData makes no batch of 128 from 24 datapoints", "remainder=True")
+def less_data_than_a_batch():
+    launch(dataflow=tpk.MapData(tpk.BatchData(POINTS, 128), lambda point: point), steps_per_epoch=None)
+
+
+@mistake(tpk.InputError, "BatchData makes no batch of 128 from too few datapoints", "remainder=True")
+def less_data_of_unknown_length_than_a_batch():
+    launch(dataflow=tpk.BatchData(tpk.DataFromGenerator(lambda: iter(POINTS)), 128))
+
+
+@mistake(tpk.InputError, "BatchQueueInput: there is no data", "no batch of 128 from 24 datapoints", "Lower batch_size")
+def less_data_than_a_batch_of_the_queue():
+    launch(data=tpk.StagingInput(tpk.BatchQueueInput(POINTS, 128)))
+
+
+@mistake(tpk.InputError, "'x'", "single datapoint", "write tpk.BatchData(flow, batch_size)")
+def data_without_batches():
+    launch(dataflow=POINTS)
+
+
+@mistake(tpk.InputError, "'x'", "single datapoint", "write dataset.batch(batch_size)")
+def a_dataset_without_batches():
+    launch(data=tpk.TFDatasetInput(lambda: tf.data.Dataset.from_tensor_slices((INPUTS, LABELS))))
+
+
+@mistake(tpk.InputError, "'x'", "a batch of batches", "leave out one tpk.BatchData")
+def data_batched_twice():
+    launch(dataflow=tpk.BatchData(batches(), 2))
+
+
+@mistake(tpk.InputError, "'x'", "BatchQueueInput makes the batches itself", "without BatchData")
+def data_batched_before_the_queue_that_does():
+    launch(data=tpk.BatchQueueInput(batches(), 2))
+
+
+@mistake(tpk.InputError, "'x'", "leave out tpk.BatchData", "begin by None")
+def batches_where_one_datapoint_is_wanted():
+    launch_model(
+        inputs=lambda self: [tf.TensorSpec([3], tf.float32, "x"), tf.TensorSpec([1], tf.float32, "y")],
+        build_graph=lambda self, x, y: tf.reduce_mean((predict(x[None]) - y) ** 2),
+    )
+
+
+@mistake(tpk.InputError, "datapoint 0 is ndarray", "list(zip(x, y))")
+def arrays_in_place_of_datapoints():
+    launch(dataflow=(INPUTS, LABELS))
+
+
+@mistake(tpk.InputError, "datapoint 0 is no list, tuple or dict but ndarray", "[image]")
+def arrays_in_batches_in_place_of_datapoints():
+    launch(dataflow=tpk.BatchData(list(INPUTS), 8))
+
+
+@mistake(tpk.ConfigError, "dataflow=...", "wrap", "DataFromGenerator")
+def a_generator_function_as_data():
+    def points():
+        yield from POINTS
+
+    launch(dataflow=points)
+
+
+@mistake(tpk.ConfigError, "QueueInput is an input source", "Write data=")
+def an_input_source_as_dataflow():
+    launch(dataflow=tpk.QueueInput(batches()))
+
+
+@mistake(tpk.ConfigError, "expected a tpk.InputSource", "BatchData", "dataflow=")
+def a_dataflow_as_input_source():
+    launch(data=batches())
+
+
+HERE = "test_first_hour.py: `"
+
+
+@mistake(tpk.TowerError, "asks a tensor for .numpy", HERE + "launch_tower(lambda x, y: x.numpy", "tf.numpy_function")
+def numpy_of_a_tensor():
+    launch_tower(lambda x, y: x.numpy().mean() * tf.reduce_mean(predict(x)))
+
+
+@mistake(tpk.TowerError, "asks a tensor for .mean", HERE, "tf.cast")
+def a_method_of_arrays():
+    launch_tower(lambda x, y: predict(x).mean())
+
+
+@mistake(tpk.TowerError, "value of a tensor", HERE, "tf.numpy_function")
+def numpy_of_a_variable():
+    launch_tower(lambda x, y: v1.get_variable("w", []).numpy())
+
+
+@mistake(tpk.TowerError, "asks whether a tensor is true", HERE, "tf.cond(", "tf.where(")
+def a_branch_on_a_tensor():
+    launch_tower(lambda x, y: 1.0 if tf.reduce_mean(predict(x)) > 0 else 2.0)
+
+
+@mistake(tpk.TowerError, "asks whether a tensor is true", HERE, "tf.maximum(")
+def a_maximum_of_tensors():
+    launch_tower(lambda x, y: max(tf.reduce_mean(predict(x)), 0.0))
+
+
+@mistake(tpk.TowerError, "loops over a tensor", HERE, "tf.unstack", "tf.map_fn")
+def a_loop_over_a_tensor():
+    launch_tower(lambda x, y: sum(tf.reduce_mean(row) for row in predict(x)))
+
+
+@mistake(tpk.TowerError, "value of a tensor", HERE + "launch_tower(lambda x, y: float(", "fetch it in a callback")
+def a_tensor_as_a_float():
+    launch_tower(lambda x, y: float(tf.reduce_mean(predict(x))))
+
+
+@mistake(tpk.TowerError, "value of a tensor", HERE, "tf.shape")
+def a_tensor_as_a_range():
+    launch_tower(lambda x, y: tf.add_n([tf.reduce_mean(predict(x)) for _ in range(tf.shape(x)[0])]))
+
+
+@mistake(tpk.TowerError, "value of a tensor", HERE, "tf.shape")
+def the_length_of_a_tensor():
+    launch_tower(lambda x, y: tf.reduce_sum(predict(x)) / len(x))
+
+
+@mistake(tpk.TowerError, "value of a tensor", HERE, "ops of TensorFlow")
+def numpy_in_a_tower():
+    launch_tower(lambda x, y: np.mean(predict(x) - y))
+
+
+@mistake(tpk.TowerError, "a size", "None", HERE, "tf.shape(tensor)[0]")
+def a_size_that_is_none():
+    launch_tower(lambda x, y: tf.reduce_mean(tf.reshape(predict(x), [x.shape[0]])))
+
+
+@mistake(tpk.TowerError, "made outside of the graph", HERE, "within the tower function", "get_variable")
+def an_eager_tensor_in_a_tower():
+    weights = tf.constant([[1.0, 2.0, 3.0]])
+    launch_tower(lambda x, y: tf.reduce_mean(predict(x * weights)))
+
+
+@mistake(tpk.TowerError, "Less.build_graph(x)", "x, y", "one argument for each")
+def a_tower_function_that_takes_less():
+    class Less(Linear):
+        def build_graph(self, x):
+            return tf.reduce_mean(predict(x))
+
+    launch(model=Less())
+
+
+@mistake(tpk.TowerError, "returned None", "return cost")
+def a_tower_function_without_a_result():
+    launch_tower(lambda x, y: None)
+
+
+@mistake(tpk.TowerError, "returned (<tf.Tensor", "Return the cost alone")
+def a_tower_function_that_returns_more():
+    def build_graph(x, y):
+        prediction = predict(x)
+        return tf.reduce_mean((prediction - y) ** 2), prediction
+
+    launch_tower(build_graph)
+
+
+@mistake(tpk.TowerError, "shape (None, 1)", "tf.reduce_mean")
+def a_cost_that_is_no_scalar():
+    launch_tower(lambda x, y: (predict(x) - y) ** 2)
+
+
+@mistake(
+    tpk.TowerError, "created variables when it was called again", "tf.compat.v1.get_variable", "not by tf.Variable"
+)
+def a_variable_of_tf2_in_towers():
+    launch_tower(lambda x, y: tf.reduce_mean(x @ tf.Variable(tf.zeros([3, 1]))), tpk.use("parameter_server", devices=2))
+
+
+def config():
+    return tpk.TrainConfig(model=Linear(), dataflow=batches())
+
+
+@mistake(tpk.ConfigError, "SimpleTrainer takes no TrainConfig", "launch_train_with_config(config, SimpleTrainer())")
+def a_trainer_of_a_config():
+    tpk.SimpleTrainer(config())
+
+
+@mistake(tpk.ConfigError, "QueueInputTrainer takes no TrainConfig", "launch_train_with_config(config, QueueInput")
+def a_queue_trainer_of_a_config():
+    tpk.QueueInputTrainer(config=config(), input_queue=None)
+
+
+@mistake(tpk.ConfigError, "launch_train_with_config got a str in place of a tpk.TrainConfig", "Write tpk.launch")
+def a_launch_the_other_way_round():
+    tpk.launch_train_with_config("SimpleTrainer", config())
+
+
+@mistake(tpk.MissingAttributeError, "SimpleTrainer has no 'get_predict_func'", "trainer.get_predictor(")
+def a_predictor_by_its_old_name():
+    tpk.SimpleTrainer().get_predict_func(["x"], ["y"])
+
+
+@mistake(tpk.MissingAttributeError, "'build_train_tower'", "trainer.setup_graph(")
+def towers_by_their_old_name():
+    tpk.SimpleTrainer().build_train_tower()
+
+
+@mistake(tpk.MissingAttributeError, "SyncMultiGPUTrainerReplicated has no 'build_on_multi_tower'", "make_trainer(")
+def towers_of_a_class_of_trainers():
+    tpk.SyncMultiGPUTrainerReplicated.build_on_multi_tower([0, 1], lambda: tf.constant(1.0))
+
+
+@mistake(tpk.ConfigError, "devices=[0, 1]", "['/gpu:0', '/gpu:1']", "make_trainer('replicated', devices=[0, 1])")
+def towers_on_numbers():
+    with tf.Graph().as_default():
+        tpk.build_on_multi_tower([0, 1], lambda: tf.constant(1.0))
+
+
+@mistake(tpk.MissingAttributeError, "'hooked_sess'", "initialize()", "before_train")
+def a_session_before_there_is_one():
+    tpk.SimpleTrainer().hooked_sess.run([])
+
+
+@mistake(tpk.TrainerStateError, "get_predictor() comes too late", "tpk.OfflinePredictor(", "session_init='<run dir")
+def a_predictor_after_the_training():
+    trainer = tpk.SimpleTrainer()
+    model = Linear()
+    trainer.setup_graph(model.inputs(), tpk.FeedInput(batches()), model.build_graph, model.optimizer)
+    trainer.train(steps_per_epoch=1, max_epoch=1)
+    trainer.get_predictor(["x"], ["linear/BiasAdd"])
+
+
+@mistake(tpk.ConfigError, "expected a tpk.ModelDesc", "Write model=Linear()")
+def a_class_as_model():
+    launch(model=Linear)
+
+
+@mistake(tpk.ConfigError, "expected a tpk.ModelDesc", "tpk.KerasModel")
+def a_model_of_keras():
+    launch(model=tf.keras.Sequential([tf.keras.layers.Dense(1)]))
+
+
+@mistake(tpk.ConfigError, "expected a tpk.ModelDesc", "Derive a class", "build_graph")
+def a_function_as_model():
+    launch(model=lambda x, y: 1)
+
+
+@mistake(tpk.ConfigError, "Model defines _build_graph", "Write build_graph")
+def a_model_with_an_old_name():
+    type("Model", (tpk.ModelDesc,), {"_build_graph": lambda self, inputs: None})
+
+
+@mistake(tpk.ConfigError, "Adam", "expected a tf.compat.v1.train.Optimizer", "AdamOptimizer(1e-3)")
+def an_optimizer_of_keras():
+    launch_model(optimizer=lambda self: tf.keras.optimizers.Adam(1e-3))
+
+
+@mistake(tpk.ConfigError, "AdamOptimizer(learning_rate)", "an instance")
+def a_class_as_optimizer():
+    launch_model(optimizer=lambda self: v1.train.AdamOptimizer)
+
+
+@mistake(tpk.ConfigError, "Model.optimizer is", "expected a method", "def optimizer(self)")
+def an_optimizer_that_is_no_method():
+    launch_model(optimizer=v1.train.AdamOptimizer(0.1))
+
+
+@mistake(tpk.ConfigError, "get_optimizer is", "Write lambda: ")
+def an_optimizer_that_is_no_function():
+    model = Linear()
+    trainer = tpk.SimpleTrainer()
+    trainer.setup_graph(model.inputs(), tpk.FeedInput(batches()), model.build_graph, model.optimizer())
+
+
+@mistake(tpk.InputError, "element 0", "Write tf.TensorSpec([None, 3], tf.float32, 'x')")
+def tuples_as_signature():
+    launch_model(inputs=lambda self: [([None, 3], tf.float32, "x"), ([None, 1], tf.float32, "y")])
+
+
+@mistake(tpk.InputError, "Model.inputs makes a placeholder", "tf.TensorSpec(shape, dtype, name)")
+def placeholders_as_signature():
+    launch_model(inputs=lambda self: [v1.placeholder(tf.float32, [None, 3], "x")])
+
+
+@mistake(tpk.InputError, "element 0", "Write tf.TensorSpec((None, 3), tf.float32, 'x'), and no placeholder")
+def placeholders_of_a_graph_as_signature():
+    with tf.Graph().as_default():
+        launch_model(inputs=lambda self: [v1.placeholder(tf.float32, [None, 3], "x")])
+
+
+@mistake(tpk.InputError, "the input signature is TensorSpec", "expected a list: [tf.TensorSpec(")
+def one_spec_as_signature():
+    launch_model(inputs=lambda self: tf.TensorSpec([None, 3], tf.float32, "x"))
+
+
+@mistake(tpk.ConfigError, "Model.inputs is [TensorSpec", "expected a method", "def inputs(self)")
+def a_signature_that_is_no_method():
+    launch_model(inputs=Linear().inputs())
+
+
+@mistake(tpk.ConfigError, "callbacks=", "expected a list", "Write callbacks=[...]")
+def one_callback():
+    launch(callbacks=tpk.ModelSaver())
+
+
+@mistake(tpk.UnknownOptionError, "epochs=", "write max_epoch=")
+def epochs():
+    launch(epochs=3)
+
+
+@mistake(TypeError, "max_epochs=", "write max_epoch=")
+def max_epochs():
+    launch(max_epochs=3)
+
+
+@mistake(TypeError, "steps=", "write steps_per_epoch=")
+def steps():
+    launch(steps=3)
+
+
+@mistake(TypeError, "batch_size=", "BatchData(flow, batch_size)")
+def batch_size():
+    launch(batch_size=32)
+
+
+@mistake(TypeError, "nr_tower=", "give it to the trainer", "devices=2")
+def towers_of_a_config():
+    launch(nr_tower=2)
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.tf2_only("many of the mistakes are made in eager mode")
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_with_what_to_write(name):
+    make, error, says = MISTAKES[name]
+    with pytest.raises(error) as caught:
+        make()
+    first_line = str(caught.value).splitlines()[0]
+    assert [part for part in says if part not in first_line] == []
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.tf2_only("many of the mistakes are made in eager mode")
+def test_the_last_line_of_a_script_says_it(tmp_path):
+    script = tmp_path / "train.py"
+    lines = inspect.getsource(Linear).splitlines()
+    body = [
+        "import numpy as np, tensorflow as tf, tpk",
+        "def predict(x): return tpk.layers.dense(x, 1, name='linear')",
+        *[line.replace("v1.", "tf.compat.v1.") for line in lines],
+        "data = [[np.zeros(3), np.zeros(1)]] * 8",
+        "tpk.launch_train_with_config(tpk.TrainConfig(model=Linear(), dataflow=data, max_epoch=1))",
+    ]
+    script.write_text("\n".join(body))
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    said = [
+        line for line in ended.stderr.splitlines() if line.startswith("tpk.errors.InputError: FeedInput: datapoint 0")
+    ]
+    assert len(said) == 1
+    assert "write tpk.BatchData(flow, batch_size)" in said[0]
+
+
+def test_trainers_have_the_signature_of_their_class():
+    assert list(inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters)[:2] == ["devices", "mode"]
+    assert not inspect.signature(tpk.Trainer).parameters
+
+
+def test_a_name_of_other_systems_may_be_given_a_meaning():
+    class Own(tpk.Trainer):
+        model = "mine"
+
+        def __init__(self):
+            super().__init__()
+            self.config = "mine, too"
+
+    assert not hasattr(tpk.SimpleTrainer(), "config")
+    assert (Own().model, Own().config) == ("mine", "mine, too")
+
+
+def test_what_is_no_missing_init_stays_what_it_is():
+    class Own(tpk.BatchData):
+        def __init__(self):
+            super().__init__(POINTS, 2)
+
+    @attrs.define
+    class Other:
+        value: int = 1
+
+    for thing, name in [(Own(), "no_such"), (Other(), "no_such"), (tpk.BatchData(POINTS, 2), "no_such")]:
+        with (
+            pytest.raises(AttributeError, match="no attribute 'no_such'") as caught,
+            tpk.errors.explaining_missing_init(),
+        ):
+            getattr(thing, name)
+        assert not isinstance(caught.value, tpk.TpkError)
+
+
+@pytest.mark.parametrize(
+    "build_graph, error, says",
+    [
+        (lambda x, y: tf.reduce_mean(predict(x)[:, 5:6] + "a"), Exception, "string"),
+        (lambda x, y: tf.reduce_mean(predict(x)).no_such, AttributeError, "no_such"),
+        (lambda x, y: {}["no_such"], KeyError, "no_such"),
+    ],
+)
+def test_errors_that_say_enough_stay_what_they_are(build_graph, error, says):
+    with pytest.raises(error, match=says) as caught:
+        launch_tower(build_graph)
+    assert not isinstance(caught.value, tpk.TpkError)
+
+
+def test_an_evaluation_may_have_an_empty_share_and_a_training_may_not():
+    source = tpk.FeedInput([], infinite=False)
+    assert source.end_after_each_pass()
+    source.setup([tf.TensorSpec([], tf.float32, "x")])
+    source.start()
+    with pytest.raises(tf.errors.OutOfRangeError):
+        source._callback._feed()

@@ -1,0 +1,197 @@
+"""What people write who know other systems: taken where it means the same, else told."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tpk
+from tpk.errors import UnknownOptionError, UnknownPluginError
+from tpk.graph import devices as devices_module
+
+v1 = tf.compat.v1
+
+CPUS = ["/cpu:0", "/cpu:1"]
+
+
+class Linear(tpk.ModelDesc):
+    def inputs(self):
+        return [tf.TensorSpec([None], tf.float32, "x")]
+
+    def build_graph(self, x):
+        return tf.reduce_mean((v1.get_variable("w", [], initializer=v1.zeros_initializer()) - x) ** 2, name="cost")
+
+    def optimizer(self):
+        return v1.train.GradientDescentOptimizer(0.1)
+
+
+def setup(trainer, **renamed):
+    """Set up a trainer; what `renamed` has of an argument is another name of it."""
+    model = Linear()
+    source = tpk.QueueInput([[np.ones(2, np.float32)]] * 8)
+    arguments = {
+        "input_signature": model.get_input_signature(),
+        "input_source": source,
+        "get_cost": model.build_graph,
+        "get_optimizer": model.get_optimizer,
+    }
+    trainer.setup_graph(**{renamed.get(name, name): value for name, value in arguments.items()})
+    return trainer
+
+
+@pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated", "AsyncMultiGPUTrainer"])
+@pytest.mark.parametrize("spelling", ["gpus", "tower", "nr_tower"])
+def test_gpus_are_devices(kind, spelling):
+    given = 2 if spelling == "nr_tower" else [0, 1]
+    assert tpk.make_trainer(kind, **{spelling: given}).strategy.num_replicas == 2
+    assert getattr(tpk, kind)(**{spelling: given}).strategy.num_replicas == 2
+
+
+@pytest.mark.parametrize("strategy", ["replicated", "parameter_server", "async"])
+def test_strategies_take_them_too(strategy):
+    assert tpk.make_trainer(strategy, gpus=2).strategy.num_replicas == 2
+
+
+@pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated"])
+@pytest.mark.parametrize("average", [True, False])
+def test_average_is_of_named_trainers(kind, average):
+    assert tpk.make_trainer(kind, devices=CPUS, average=average).strategy.describe()["average"] is average
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("SyncMultiGPUTrainerReplicated", {"use_nccl": True}, "use_nccl=: write mode='nccl' for True"),
+        ("SyncMultiGPUTrainer", {"gpu_prefetch": True}, "gpu_prefetch=: a dataflow is staged on GPUs by default"),
+        ("AsyncMultiGPUTrainer", {"average": False}, "average=: write scale_gradient="),
+        ("SimpleTrainer", {"gpus": 2}, "gpus=: it trains on one device. Train with 'SyncMultiGPUTrainerReplicated'"),
+        ("QueueInputTrainer", {"nr_tower": 2}, "nr_tower=: it trains on one device"),
+        ("CollectiveTrainer", {"use_nccl": True}, "use_nccl=: write communication='nccl'"),
+    ],
+)
+def test_what_is_said_otherwise_here_is_a_type_error_with_the_words(kind, options, message):
+    with pytest.raises(TypeError, match=message):
+        getattr(tpk, kind)(**options)
+    with pytest.raises(UnknownOptionError, match=message):
+        tpk.make_trainer(kind, **options)
+
+
+def test_signatures_have_the_own_words_alone():
+    parameters = list(inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters)
+    assert parameters == ["devices", "average", "mode", "sync_variables", "precision", "xla"]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gpuss'"):
+        tpk.SyncMultiGPUTrainerReplicated(gpuss=2)
+
+
+def test_a_graph_is_set_up_with_the_arguments_of_other_systems():
+    renamed = {
+        "input_signature": "inputs_desc",
+        "input_source": "input",
+        "get_cost": "get_cost_fn",
+        "get_optimizer": "get_opt_fn",
+    }
+    trainer = setup(tpk.SimpleTrainer(), **renamed)
+    assert trainer.train_op is not None
+
+
+def test_a_predictor_is_on_the_device_of_a_tower():
+    trainer = setup(tpk.SyncMultiGPUTrainerReplicated(CPUS))
+    predictor = trainer.get_predictor(["x"], ["cost"], tower=1)
+    assert predictor.outputs[0].device.endswith("CPU:1")
+
+
+def test_an_evaluation_is_on_gpus():
+    data, inferencer = [[np.ones(2, np.float32)]], tpk.ScalarStats("cost")
+    runner = tpk.DataParallelInferenceRunner(data, inferencer, gpus=CPUS)
+    trainer = setup(tpk.SyncMultiGPUTrainerReplicated(CPUS))
+    trainer.train(callbacks=[runner], steps_per_epoch=2, max_epoch=1)
+    assert trainer.monitors.get_latest("validation_cost") == pytest.approx(0.0, abs=1)
+
+
+def test_predictors_take_them_too(tmp_path):
+    trainer = setup(tpk.SimpleTrainer())
+    trainer.train(callbacks=["ModelSaver"], steps_per_epoch=2, max_epoch=1, run_dir=tmp_path / "run")
+    model = Linear()
+    config = tpk.PredictConfig(
+        tower_func=model.build_graph,
+        inputs_desc=model.get_input_signature(),
+        output_names=["cost"],
+        session_init=tmp_path / "run",
+    )
+    with tpk.MultiTowerOfflinePredictor(config, towers=CPUS) as predictors:
+        assert predictors.devices == CPUS
+
+
+def test_no_callbacks_and_no_monitors_may_be_none(tmp_path):
+    config = tpk.TrainConfig(
+        model=Linear(),
+        dataflow=[[np.ones(2, np.float32)]] * 2,
+        callbacks=None,
+        monitors=None,
+        max_epoch=1,
+        run_dir=tmp_path / "run",
+    )
+    tpk.launch_train_with_config(config)
+    assert list((tmp_path / "run").glob("events.out.*")), "the default monitors"
+    trainer = setup(tpk.SimpleTrainer())
+    trainer.train(callbacks=None, monitors=None, steps_per_epoch=1, max_epoch=1)
+    again = setup(tpk.SimpleTrainer())
+    again.train_with_defaults(
+        callbacks=None, monitors=None, steps_per_epoch=1, max_epoch=1, run_dir=tmp_path / "defaults"
+    )
+    assert list((tmp_path / "defaults").glob("events.out.*"))
+
+
+class TestAPackageThatIsNotInstalled:
+    @pytest.fixture(autouse=True)
+    def nothing_installed(self, tmp_path):
+        with tpk.use_catalog(tpk.Catalog(path=[str(tmp_path)])):
+            yield
+
+    @pytest.mark.parametrize("name", ["HorovodTrainer", "horovod"])
+    def test_is_named_first_by_who_launches(self, name):
+        with pytest.raises(UnknownPluginError, match=f"^{name!r} is in the package tpk-horovod, which is not"):
+            tpk.make_trainer(name)
+
+    @pytest.mark.parametrize(("kind", "name"), [("strategy", "horovod"), ("monitor", "prometheus")])
+    def test_is_named_first_by_the_catalog(self, kind, name):
+        with pytest.raises(UnknownPluginError, match=f"^'{name}' is in the package tpk-{name}, .*pip install"):
+            tpk.get_catalog().resolve(kind, name)
+
+    def test_is_named_by_the_attribute_that_it_is_not(self):
+        with pytest.raises(AttributeError, match=r"tpk-horovod.*'HorovodTrainer'"):
+            _ = tpk.HorovodTrainer
+
+
+class TestTheInputOfADataflow:
+    @pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated", "CollectiveTrainer"])
+    def test_is_staged_on_gpus(self, monkeypatch, kind):
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a GPU"] * 2)
+        options = {"cluster": tpk.Cluster(workers=["127.0.0.1:1"])} if kind == "CollectiveTrainer" else {}
+        trainer = tpk.make_trainer(kind, devices=2, **options)
+        source = trainer.default_input([])
+        assert isinstance(source, tpk.StagingInput)
+        assert isinstance(source.source, tpk.QueueInput)
+        assert trainer.strategy.prepare_input(source)._devices == ["/gpu:0", "/gpu:1"]
+
+    @pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated", "QueueInputTrainer"])
+    def test_is_queued_on_cpus(self, kind):
+        options = {} if kind == "QueueInputTrainer" else {"devices": CPUS}
+        assert type(tpk.make_trainer(kind, **options).default_input([])) is tpk.QueueInput
+
+    def test_is_queued_for_towers_that_do_not_wait_for_each_other(self, monkeypatch):
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a GPU"] * 2)
+        assert type(tpk.AsyncMultiGPUTrainer(2).default_input([])) is tpk.QueueInput
+
+
+def test_a_trainer_that_was_to_have_gpus_says_that_it_has_none(tmp_path, caplog):
+    devices_module._warn_of_cpus.cache_clear()
+    config = tpk.TrainConfig(
+        model=Linear(), dataflow=[[np.ones(2, np.float32)]] * 4, max_epoch=1, run_dir=tmp_path / "run"
+    )
+    tpk.launch_train_with_config(config, tpk.use("SyncMultiGPUTrainer", devices=2))
+    warnings = [record for record in caplog.records if "TensorFlow sees no GPU" in record.getMessage()]
+    assert [record.levelname for record in warnings] == ["WARNING"]

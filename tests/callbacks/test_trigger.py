@@ -262,9 +262,9 @@ def test_periodic_callback_is_enabled_in_every_kth_epoch():
 def test_periodic_callback_is_enabled_at_every_kth_step():
     recorder = Recorder()
     train(PeriodicCallback(recorder, every_k_steps=4))
-    assert recorder.of("trigger_step") == [(2, 1), (3, 2), (4, 3)]
+    assert recorder.of("trigger_step") == [(2, 0), (3, 1), (4, 2)]
     # Before a run, global_step counts the runs that are over.
-    assert recorder.of("before_run") == recorder.of("after_run") == [(1, 1), (2, 2), (3, 3)]
+    assert recorder.of("before_run") == recorder.of("after_run") == [(1, 0), (2, 1), (3, 2)]
 
 
 def test_periodic_callback_without_a_period_is_an_error():

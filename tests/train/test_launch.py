@@ -304,10 +304,10 @@ def test_data_of_unknown_length_needs_steps_per_epoch(tmp_path):
     [
         ({"max_epoch": "three"}, r"TrainConfig\(max_epoch='three'\)"),
         ({"steps_per_epoch": True}, r"TrainConfig\(steps_per_epoch=True\)"),
-        ({"callbacks": "ModelSaver"}, r"expected a list, e.g. \['ModelSaver'\]"),
+        ({"callbacks": "ModelSaver"}, r"callbacks='ModelSaver'\): expected a list\. Write callbacks="),
         ({"dataflow": None}, "either dataflow .* or data"),
         ({"data": tpk.FeedInput([])}, "got both"),
-        ({"dataflow": 3}, r"TrainConfig\(dataflow=3\)"),
+        ({"dataflow": 3}, r"TrainConfig\(dataflow=...\) takes an iterable of datapoints, not 3"),
         ({"seed": "x"}, r"TrainConfig\(seed='x'\)"),
         ({"session_creator": "x"}, r"session_creator='x': expected a tpk.SessionCreator"),
     ],

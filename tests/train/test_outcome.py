@@ -161,3 +161,17 @@ def test_only_the_chief_says_anything(outcome):
     with outcome_logged(trainer, None):
         pass
     assert outcome() == []
+
+
+def test_the_cost_counts_as_best_when_it_is_least(tmp_path, outcome):
+    def build_graph(x):
+        w = tf.compat.v1.get_variable("w", [], initializer=tf.compat.v1.zeros_initializer())
+        return tf.reduce_mean((x - w) ** 2)
+
+    trainer = tpk.SingleCostTrainer()
+    signature = [tf.TensorSpec([], tf.float32, "x")]
+    trainer.setup_graph(
+        signature, tpk.FeedInput([[1.0]]), build_graph, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1)
+    )
+    trainer.train(callbacks=["EpochMeans"], steps_per_epoch=1, max_epoch=3)
+    assert outcome()[1] == f"best: cost {trainer.history['cost'][-1]:.5g} in epoch 3 (step 3)"

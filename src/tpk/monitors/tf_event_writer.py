@@ -28,8 +28,8 @@ class TFEventWriter(Monitor):
 
     A run that was killed and resumed goes on in the same curves, in a file of its own. What the killed run reported
     after the checkpoint is cut off, and a TensorBoard that is running already is told to drop it. Of a run that begins
-    in a folder with event files of another one, TensorBoard shows both. What cannot be written, because the disk is
-    full, is tried again.
+    at step 0 in a folder with event files of another one, TensorBoard shows both. What cannot be written, because the
+    disk is full, is tried again.
 
     Args:
         logdir: the folder of the event file; None means the `run_dir` of the trainer.
@@ -88,12 +88,13 @@ class TFEventWriter(Monitor):
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Write the graph, which is final by now, and at which step the session starts."""
-        drops_later_steps = self._is_resumed or not self._files.paths()
+        drops_later_steps = self._is_resumed or self.global_step > 0 or not self._files.paths()
         if self._save_graph and not self._graph_is_written:
             self._graph_is_written = True
             self._add(Event(graph_def=trainer.graph.as_graph_def(add_shapes=True).SerializeToString()))
-        # TensorBoard drops what it has of the step of a start and of all later steps: what an attempt at this run has
-        # reported, but not what is there of another run. The current step itself was reported by the run that saved it.
+        # TensorBoard drops what it has of the step of a start and of all later steps: what was reported after the
+        # checkpoint, but not all of another run beside which this one begins. The current step itself was reported by
+        # the run that saved it.
         if drops_later_steps:
             self._add(Event(step=self.global_step + 1, session_log=SessionLog(status=SessionLog.START)))
 

@@ -61,6 +61,9 @@ cost-curve = "cost_curve:CostCurve"         # a class or a factory
 callbacks = [tpk.use("cost-curve", tensor_name="total_cost:0")]
 ```
 
+What a constructor is given stands in ``config.json`` of the run, in few words (`tpk.plugin.options`); the value of an
+argument that is called ``…key``, ``…token``, ``…secret``, ``…password`` or ``…credentials`` does not.
+
 **Always active** are the modules in the group ``tpk.plugins``, and those that ``TPK_PLUGINS`` names. Their
 hooks are functions decorated by `hookimpl`; besides those of a training they may implement
 ``tpk_configure(config)`` and ``tpk_default_callbacks(config)``:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tpk.callbacks.epoch_means import EpochMeans
 from tpk.callbacks.statistic import StatisticFollower, statistic_followers
 from tpk.errors import Preempted
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
-
-_COST = "cost"
 
 
 @contextmanager
@@ -81,7 +80,9 @@ def _finished(trainer: TrainerProtocol, resumed_from: Path) -> str:
 
 def _best_values(trainer: TrainerProtocol, followers: list[StatisticFollower]) -> str:
     history = trainer.monitors.history
-    directions = {_COST: False} | {each.statistic.name: each.statistic.reverse for each in followers}
+    means = [each for each in trainer.hooks.plugins.values() if isinstance(each, EpochMeans)]
+    directions = {cost: False for each in means for cost in each.costs}
+    directions |= {each.statistic.name: each.statistic.reverse for each in followers}
     # What is followed is what matters most.
     found = {name: history.best(name, reverse) for name, reverse in reversed(directions.items()) if name in history}
     values = [

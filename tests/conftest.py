@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from pathlib import Path
@@ -47,6 +48,7 @@ def graph_of_a_script(monkeypatch):
 
     graph, init = new_graph(), Trainer.__init__
 
+    @functools.wraps(init)
     def init_in_new_graph(self, *args, **options):
         nonlocal graph
         if graph.collections and tensorflow.compat.v1.get_default_graph() is graph:

@@ -70,7 +70,6 @@ def test_one_that_is_reported_is_none(tmp_path, kind):
         tpk.PeriodicCallback(ScoreInStep(), every_k_steps=7),
         tpk.EnableCallbackIf(tpk.PeriodicTrigger(Score(), every_k_epochs=1), lambda self: self.epoch_num > 1),
     ],
-    ids=repr,
 )
 def test_what_reports_every_few_epochs_has_its_turn_first(tmp_path, report):
     assert train(tmp_path / "a", tpk.MaxSaver("mean_score"), report).epoch_num == 3

@@ -40,7 +40,7 @@ def set_up(strategy, build=network, optimizer=adam):
 
 @pytest.mark.parametrize("strategy", ["single", "replicated", "parameter_server", "async"])
 def test_the_model_is_told_from_what_trains_it_on_every_strategy(strategy):
-    trainer = set_up(strategy if strategy == "single" else tpk.use(strategy, devices=2))
+    trainer = set_up(strategy if strategy == "single" else tpk.use(strategy, devices=["/cpu:0", "/cpu:1"]))
     overview = model_overview(trainer.graph)
     assert {each.name: each.shape for each in overview.trainable} == {
         "hidden/kernel": (4, 8),
@@ -164,7 +164,7 @@ def test_all_towers_together_make_one_warning(strategy, caplog):
         v1.get_variable("fixed", [], trainable=False)
         return network(x)
 
-    trainer = set_up(strategy if strategy == "single" else tpk.use(strategy, devices=2), build)
+    trainer = set_up(strategy if strategy == "single" else tpk.use(strategy, devices=["/cpu:0", "/cpu:1"]), build)
     assert warnings_of(trainer.graph, caplog) == ["no gradient of cost:0, so not trained: unused"]
 
 

@@ -100,7 +100,12 @@ def test_a_strategy_says_where_its_towers_are(strategy, specs):
 def test_towers_that_run_by_themselves_cannot_have_it(specs):
     trainer = tpk.SingleCostTrainer(strategy=tpk.use("async", devices=2))
     with pytest.raises(InputError, match="Give it the QueueInput alone"):
-        trainer.setup_graph(specs("x"), StagingInput(QueueInput(numbers(6))), None, lambda: None)
+        trainer.setup_graph(
+            specs("x"),
+            StagingInput(QueueInput(numbers(6))),
+            lambda x: tf.cast(x, tf.float32),
+            lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1),
+        )
 
 
 def test_data_without_a_callback_is_staged_too(drive, specs):

@@ -146,7 +146,6 @@ def test_a_class_of_a_script_can_still_be_sent_to_a_worker():
             {"api_key": "(not told)", "password": "(not told)", "keys": 3},
         ),
     ],
-    ids=repr,
 )
 def test_what_a_value_is(value, expected):
     found = described(value)

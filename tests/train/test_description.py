@@ -71,7 +71,7 @@ def test_a_run_describes_itself(tmp_path, monkeypatch):
     assert printer["name"] == "ScalarPrinter"
     assert writer["name"] == "CSVWriter" and writer["options"]["filename"] == "a.csv"
     assert run["model"] == {"name": "Linear", "options": {"rate": 0.5}}
-    assert run["signature"] == ["x float32 (None, 1)"]
+    assert run["signature"] == [f"x float32 {tf.TensorShape([None, 1])}"]
     assert run["input"]["name"] == "QueueInput" and run["batch_size"] == 4
     batch = run["input"]["options"]["flow"]
     assert batch["name"] == "BatchData" and batch["options"]["batch_size"] == 4

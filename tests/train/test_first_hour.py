@@ -552,6 +552,7 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.tf2_only("many of the mistakes are made in eager mode")
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_named_with_what_to_write(name):
     make, error, says = MISTAKES[name]
@@ -562,6 +563,7 @@ def test_a_mistake_is_named_with_what_to_write(name):
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.tf2_only("many of the mistakes are made in eager mode")
 def test_the_last_line_of_a_script_says_it(tmp_path):
     script = tmp_path / "train.py"
     lines = inspect.getsource(Linear).splitlines()

@@ -111,6 +111,20 @@ def test_an_evaluation_is_on_gpus():
     assert trainer.monitors.get_latest("validation_cost") == pytest.approx(0.0, abs=1)
 
 
+def test_predictors_take_them_too(tmp_path):
+    trainer = setup(tpk.SimpleTrainer())
+    trainer.train(callbacks=["ModelSaver"], steps_per_epoch=2, max_epoch=1, run_dir=tmp_path / "run")
+    model = Linear()
+    config = tpk.PredictConfig(
+        tower_func=model.build_graph,
+        inputs_desc=model.get_input_signature(),
+        output_names=["cost"],
+        session_init=tmp_path / "run",
+    )
+    with tpk.MultiTowerOfflinePredictor(config, towers=CPUS) as predictors:
+        assert predictors.devices == CPUS
+
+
 def test_no_callbacks_and_no_monitors_may_be_none(tmp_path):
     config = tpk.TrainConfig(
         model=Linear(),

@@ -22,7 +22,9 @@ _MOST_ITEMS = 16
 _MOST_CHARACTERS = 1000
 _MOST_LEVELS = 8
 
-_SECRET = re.compile(r"(^|_)(key|token|secret|password|passwd|credentials?)s?$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(^|_)((api|access|auth|private|secret)_?key|token|secret|password|passwd|credentials?)s?$", re.IGNORECASE
+)
 
 
 class RecordsOptions:

@@ -13,6 +13,7 @@ from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import add_cpu_devices, resolve_devices
 from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
+from tpk.plugin.spellings import also_spelled
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
 from tpk.predict.online import check_names, tensors_by_key
 from tpk.predict.weights import restore_weights
@@ -58,6 +59,7 @@ def _is_precision(config: PredictConfig, attribute: attrs.Attribute[Any], precis
     check_precision(precision)
 
 
+@also_spelled({"inputs_desc": "input_signature"})
 @attrs.frozen(kw_only=True, eq=False)
 class PredictConfig:
     """How a model predicts, once it is trained.

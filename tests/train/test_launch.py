@@ -280,7 +280,7 @@ def test_data_of_unknown_length_needs_steps_per_epoch(tmp_path):
         ({"callbacks": "ModelSaver"}, r"expected a list, e.g. \['ModelSaver'\]"),
         ({"dataflow": None}, "either dataflow .* or data"),
         ({"data": tpk.FeedInput([])}, "got both"),
-        ({"dataflow": 3}, r"TrainConfig\(dataflow=3\)"),
+        ({"dataflow": 3}, r"TrainConfig\(dataflow=...\) takes an iterable of datapoints, not 3"),
         ({"seed": "x"}, r"TrainConfig\(seed='x'\)"),
         ({"session_creator": "x"}, r"session_creator='x': expected a tpk.SessionCreator"),
     ],

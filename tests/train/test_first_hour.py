@@ -517,7 +517,7 @@ def a_signature_that_is_no_method():
     launch_model(inputs=Linear().inputs())
 
 
-@mistake(tpk.ConfigError, "callbacks=", "expected a list", "Write callbacks=[...]")
+@mistake(tpk.ConfigError, "callbacks=<tpk.callbacks", "expected a list, e.g. [<tpk")
 def one_callback():
     launch(callbacks=tpk.ModelSaver())
 
@@ -585,7 +585,7 @@ def test_the_last_line_of_a_script_says_it(tmp_path):
 
 
 def test_trainers_have_the_signature_of_their_class():
-    assert list(inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters)[:2] == ["devices", "mode"]
+    assert {"devices", "mode", "precision"} <= inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters.keys()
     assert not inspect.signature(tpk.Trainer).parameters
 
 

@@ -69,7 +69,7 @@ class DatapointConverter:
     def _remedy(self, component: _Component, value: Any) -> str:
         try:
             remedy = remedy_of_batch(tf.TensorShape(np.shape(value)), component.spec.shape)
-        except ValueError:  # It has no shape.
+        except Exception:  # It has no shape, or is of a user's type that fails.
             return ""
         if remedy and self.owner == "BatchQueueInput":
             remedy = "BatchQueueInput makes the batches itself: give it single datapoints, without BatchData"

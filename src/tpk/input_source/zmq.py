@@ -83,6 +83,6 @@ class ZMQInput(QueueInput):
     def stop(self) -> None:
         """Close the sockets, and stop the thread; called in `after_train`."""
         # The thread may wait for data. For it, the closing ends a pass, after which no other must begin.
-        self._stream.infinite = False
+        self._stream.infinite, self._stream.may_be_empty = False, True
         self._receiver.close()
         super().stop()

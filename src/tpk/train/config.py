@@ -44,9 +44,7 @@ def _is_creator(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any
 
 def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ConfigError(
-            f"TrainConfig({attribute.name}={value!r}): expected a list. Write {attribute.name}=[...] for one, too."
-        )
+        raise ConfigError(f"TrainConfig({attribute.name}={value!r}): expected a list, e.g. [{value!r}].")
 
 
 def _model(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:

@@ -105,7 +105,7 @@ def test_a_schedule_of_steps_goes_on_in_the_middle():
     assert resumed == [0.375, 0.3125, 0.25, 0.25]
 
 
-def test_a_schedule_of_steps_misses_no_point_when_a_step_runs_the_session_twice():
+def test_a_schedule_of_steps_counts_steps_though_each_runs_the_session_twice():
     class Twice(WithLearningRate):
         def run_step(self):
             super().run_step()
@@ -114,7 +114,7 @@ def test_a_schedule_of_steps_misses_no_point_when_a_step_runs_the_session_twice(
     trainer = Twice()
     setter = ScheduledHyperParamSetter("learning_rate", [(3, 0.5), (5, 0.25)], step_based=True)
     trainer.train(callbacks=[setter], monitors=[], steps_per_epoch=4, max_epoch=1)
-    assert trainer.rates == [START, START, 0.5, 0.25]
+    assert trainer.rates == [START, START, START, 0.5]
 
 
 def test_a_schedule_leaves_the_value_alone_between_its_points():

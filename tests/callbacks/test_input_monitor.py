@@ -118,7 +118,7 @@ def test_the_wait_for_a_queue_is_that_of_the_step(staged):
             self.began = time.perf_counter()
 
         def trigger_step(self):
-            if self.local_step == 3:
+            if self.local_step == 2:
                 wanted.set()
 
         def after_epoch(self):

@@ -196,7 +196,7 @@ def test_each_monitor_is_an_entry_under_its_own_name(trainer):
     first, second, other = Recorder(), Recorder(), Broken()
     monitors = RegisteredMonitors(trainer, first, second, other)
     assert monitors.hooks.plugins == {"Recorder": first, "Recorder#2": second, "Broken": other}
-    assert [first.name, second.name, other.name] == ["Recorder", "Recorder#2", "Broken"]
+    assert [first.plugin_name, second.plugin_name, other.plugin_name] == ["Recorder", "Recorder#2", "Broken"]
 
 
 def test_the_state_survives_a_restart(trainer):

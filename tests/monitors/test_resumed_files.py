@@ -115,7 +115,7 @@ def test_what_was_not_printed_yet_is_printed_after_the_resume(trainer, caplog):
     first.process_scalar("cost", 0.5)
     second.load_state_dict(first.state_dict())
     second.trigger_epoch(trainer)
-    assert "cost  0.5" in caplog.text
+    assert "cost 0.5" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [JSONWriter, CSVWriter])

@@ -226,7 +226,7 @@ def test_a_keras_model_is_the_same_in_all_processes(launch):
     assert_same_bits(also_before, before)
     assert_same_bits(also_after, after)
     assert {"model/batch_normalization/moving_mean", "model/dense/kernel"} <= set(after)
-    for name in after:
+    for name in after.keys() - {"tpk_further_runs"}:
         assert not np.array_equal(before[name], after[name]), name
 
 

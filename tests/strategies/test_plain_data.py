@@ -8,7 +8,7 @@ import signal
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from hypothesis.extra import numpy as numbers
 
 from tpk.strategies.plain_data import pack, unpack
@@ -65,6 +65,7 @@ def assert_same(got, expected):
 
 
 @given(VALUES)
+@example(np.bytes_(b""))
 @settings(deadline=None, max_examples=50)
 def test_values_come_back_bit_by_bit(value):
     assert_same(unpack(pack(one=value, other=[value])), {"one": value, "other": [value]})

@@ -40,8 +40,8 @@ def test_the_recorder_records_every_hook_in_the_order_of_the_loop(run_steps, hoo
     run_steps(recorder, 1, epochs=2)
     epoch = ["before_epoch", "before_run", "after_run", "trigger_step", "after_epoch", "trigger_epoch"]
     assert recorder.hooks == ["setup_graph", "before_train", *epoch, *epoch, "after_train"]
-    assert recorder.calls[1] == ("before_train", 0, 0)
-    assert recorder.calls[-2] == ("trigger_epoch", 2, 1)
+    assert recorder.calls[1] == ("before_train", 0, -1)
+    assert recorder.calls[-2] == ("trigger_epoch", 2, 0)
 
 
 def test_an_error_in_a_step_hook_names_the_callback(run_steps):

@@ -101,7 +101,7 @@ def test_a_signal_in_the_last_hooks_of_an_epoch_ends_with_the_epoch(tmp_path):
 
 
 def test_a_saver_that_has_just_saved_does_not_save_again(tmp_path, caplog):
-    caplog.set_level("INFO", logger="tpk")
+    caplog.set_level("DEBUG", logger="tpk")
     with pytest.raises(tpk.errors.Preempted):
         sender = Signal(signal.SIGTERM, "trigger_epoch", 5)
         Counting().train(callbacks=["ModelSaver", sender], steps_per_epoch=5, max_epoch=9, run_dir=tmp_path)

@@ -116,6 +116,8 @@ class _Reader:
         dtype = np.dtype(name)
         if dtype.hasobject:
             raise ValueError(f"an array of {name} has no memory")
+        if not dtype.itemsize:  # Texts without a letter have no memory, which NumPy does not take for an array.
+            return np.zeros(shape, dtype)
         return np.frombuffer(self._take(prod(shape) * dtype.itemsize), dtype).reshape(shape).copy()
 
     def _objects(self, shape: list[int], items: list[Any]) -> np.ndarray[Any, Any]:

@@ -73,7 +73,7 @@ def _array_to_json(value: Any, where: str, memory: list[bytes]) -> Any:
     name = dtype.name if dtype.isbuiltin == 2 else dtype.str
     if np.dtype(name) != dtype:
         raise TypeError(f"{where} is of dtype {dtype}; expected one of a single number, time or text")
-    memory.append(value.tobytes())
+    memory.append(value.tobytes() if dtype.itemsize else b"")
     return {_SCALAR: name} if isinstance(value, np.generic) else {_ARRAY: [name, list(value.shape)]}
 
 

@@ -14,9 +14,10 @@ from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
 from tpk.plugin.spellings import also_spelled
 from tpk.session.creator import as_session_creator
+from tpk.train.epoch import as_count
 from tpk.train.model_desc import ModelDesc
 from tpk.train.run_dir import RESUME
-from tpk.train.trainer import FOREVER, as_count
+from tpk.train.trainer import FOREVER
 
 Plugins = Sequence[Any]
 

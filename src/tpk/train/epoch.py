@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tpk.dataflow.base import flow_length
 from tpk.errors import ConfigError
@@ -64,6 +67,31 @@ def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int
     passes = "one pass" if is_one else f"{taken / size:.3g} passes"
     about = "" if world_size == 1 else "about "
     return f": {passes} over {about}{_count((datapoints or size) * world_size, 'datapoint')}"
+
+
+def as_counts(steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> tuple[int, int, int]:
+    """Return the three numbers of a loop as `int`; see `as_count`."""
+    return (
+        as_count(f"{steps_per_epoch=}", steps_per_epoch, 0),
+        as_count(f"{starting_epoch=}", starting_epoch, 1),
+        as_count(f"{max_epoch=}", max_epoch, 0),
+    )
+
+
+def as_count(what: str, value: Any, minimum: int) -> int:
+    """Return a count of steps or epochs as an `int`: a whole number of any type, such as NumPy's, also a whole float.
+
+    Raises:
+        ConfigError: if it is none, or less than `minimum`; the message begins with `what`.
+    """
+    try:
+        is_whole_float = not isinstance(value, bool) and float(value).is_integer()
+        count = int(value) if is_whole_float and isinstance(value, float | np.floating) else operator.index(value)
+    except (TypeError, ValueError, OverflowError):
+        count = -1
+    if count < minimum or isinstance(value, bool):
+        raise ConfigError(f"{what}: expected a whole number, at least {minimum}.")
+    return count
 
 
 def batch_of(source: InputSource) -> tuple[int | None, int | None]:

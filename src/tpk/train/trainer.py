@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import operator
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -39,7 +38,7 @@ from tpk.train.checkpoints import Checkpoints
 from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
 from tpk.train.description import describe_run
 from tpk.train.ending import signal_message
-from tpk.train.epoch import describe_epoch
+from tpk.train.epoch import as_counts, describe_epoch
 from tpk.train.loop import run_loop
 from tpk.train.outcome import outcome_logged
 from tpk.train.preemption import Preemption
@@ -289,7 +288,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             CheckpointError: if it is to go on from a checkpoint that is not there, or does not fit.
             Preempted: if SIGTERM or SIGUSR1 has ended it: after a step, with a checkpoint if there is a place for it.
         """
-        counts = _as_counts(steps_per_epoch, starting_epoch, max_epoch)
+        counts = as_counts(steps_per_epoch, starting_epoch, max_epoch)
         check_resume(resume, run_dir)
         as_session_creator(session_creator)
         if session_creator is not None and session_config is not None:
@@ -515,7 +514,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             ConfigError: if one of them is no number that it can be.
             TrainerStateError: before `initialize`, or if this trainer has trained before.
         """
-        counts = _as_counts(steps_per_epoch, starting_epoch, max_epoch)
+        counts = as_counts(steps_per_epoch, starting_epoch, max_epoch)
         if self.sess is None:
             raise TrainerStateError("main_loop() comes after initialize(), which creates the session.")
         if self._has_trained:
@@ -639,30 +638,6 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         if self._has_callbacks:
             raise TrainerStateError(f"the callbacks of this {type(self).__name__} are set up already.")
         self._has_callbacks = True
-
-
-def _as_counts(steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> tuple[int, int, int]:
-    return (
-        as_count(f"{steps_per_epoch=}", steps_per_epoch, 0),
-        as_count(f"{starting_epoch=}", starting_epoch, 1),
-        as_count(f"{max_epoch=}", max_epoch, 0),
-    )
-
-
-def as_count(what: str, value: Any, minimum: int) -> int:
-    """Return a count of steps or epochs as an `int`: a whole number of any type, such as NumPy's, also a whole float.
-
-    Raises:
-        ConfigError: if it is none, or less than `minimum`; the message begins with `what`.
-    """
-    try:
-        is_whole_float = not isinstance(value, bool) and float(value).is_integer()
-        count = int(value) if is_whole_float and isinstance(value, float | np.floating) else operator.index(value)
-    except (TypeError, ValueError, OverflowError):
-        count = -1
-    if count < minimum or isinstance(value, bool):
-        raise ConfigError(f"{what}: expected a whole number, at least {minimum}.")
-    return count
 
 
 def check_no_hooks(trainer_class: type) -> None:

@@ -304,7 +304,7 @@ def test_data_of_unknown_length_needs_steps_per_epoch(tmp_path):
     [
         ({"max_epoch": "three"}, r"TrainConfig\(max_epoch='three'\)"),
         ({"steps_per_epoch": True}, r"TrainConfig\(steps_per_epoch=True\)"),
-        ({"callbacks": "ModelSaver"}, r"callbacks='ModelSaver'\): expected a list\. Write callbacks="),
+        ({"callbacks": "ModelSaver"}, r"callbacks='ModelSaver'\): expected a list, e\.g\. \['ModelSaver'\]"),
         ({"dataflow": None}, "either dataflow .* or data"),
         ({"data": tpk.FeedInput([])}, "got both"),
         ({"dataflow": 3}, r"TrainConfig\(dataflow=...\) takes an iterable of datapoints, not 3"),

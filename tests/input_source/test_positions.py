@@ -105,7 +105,8 @@ def test_a_resumed_run_uses_what_the_first_one_would_have_used(make_input, drive
             expected.append(training.first_components(1))
     for step, state in states.items():
         with drive(make_input(), specs("number"), towers, state) as training:
-            assert training.source.state_dict() == state
+            # Before the first datapoint a position is unknown until a thread has begun, which means the same.
+            assert step == 0 or training.source.state_dict() == state
             for later in range(step, min(step + 10, 22)):
                 assert training.first_components(1) == expected[later]
 

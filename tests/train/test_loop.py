@@ -467,6 +467,19 @@ def test_a_stop_lets_the_hooks_of_the_moment_finish(hook, how, trace, monkeypatc
     assert sum(message.endswith("enough") for message in caplog.messages) == 1
 
 
+@pytest.mark.parametrize("trace", ["0", "1"])
+@pytest.mark.parametrize("hook", STOPPING)
+def test_a_stop_without_a_reason_names_who_has_raised_it(hook, trace, monkeypatch):
+    monkeypatch.setenv("TPK_TRACE", trace)
+
+    def stop(self):
+        raise tpk.StopTraining
+
+    trainer = Counting()
+    trainer.train(callbacks=[type("Stops", (tpk.Callback,), {hook: stop})()], steps_per_epoch=1, max_epoch=2)
+    assert str(trainer.ended_by) == f"StopTraining was raised in callback 'Stops', hook '{hook}'"
+
+
 @pytest.mark.parametrize("how", ["raise", "request"])
 @pytest.mark.parametrize(("hook", "step"), [("after_run", 3), ("trigger_step", 3), ("trigger_epoch", 4)])
 def test_a_stop_leaves_a_checkpoint_of_the_last_step(hook, how, step, tmp_path):

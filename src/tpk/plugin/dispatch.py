@@ -62,6 +62,7 @@ class StepHooks:
                     method(trainer)
                 return
             except StopTraining as stop:
+                self.note_failure(stop, "trigger_step", method)
                 self.take_stop(stop)
             except BaseException as error:
                 self.note_failure(error, "trigger_step", method)

@@ -155,6 +155,7 @@ class HookedSession:
                         after_run(context, nothing if own is None else SessionRunValues(own, options, run_metadata))
                     break
                 except StopTraining as stop:
+                    self._hooks.note_failure(stop, "after_run", after_run)
                     self._hooks.take_stop(stop)
                 except BaseException as error:
                     self._hooks.note_failure(error, "after_run", after_run)

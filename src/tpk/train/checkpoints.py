@@ -224,9 +224,11 @@ class Checkpoints(Callback):
         """Take a checkpoint, if one was requested at the end of this epoch."""
         self._check_run_dir()
         self._is_ending_epoch = True
-        result = yield
+        try:
+            result = yield
+        finally:
+            self._is_ending_epoch = False
         self._epoch_that_is_over = trainer.epoch_num
-        self._is_ending_epoch = False
         self._meet_requests()
         return result
 

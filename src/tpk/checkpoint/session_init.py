@@ -44,6 +44,8 @@ class RestoreByName(SessionInit):
             initial values.
     """
 
+    _ignore_mismatch = False
+
     def __init__(
         self,
         *,
@@ -56,7 +58,7 @@ class RestoreByName(SessionInit):
             raise CheckpointError(f"ignore={ignore!r}: expected a collection of names. Write ignore=[{ignore!r}].")
         self._prefix = prefix
         self._ignore = frozenset(ignore)
-        self._ignore_mismatch = ignore_mismatch
+        self._ignore_mismatch = ignore_mismatch or self._ignore_mismatch
         self._must_match = must_match
 
     @abc.abstractmethod
@@ -207,16 +209,7 @@ class SaverRestoreRelaxed(SaverRestore):
     warning. The arguments are those of `SaverRestore`.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        prefix: str | None = None,
-        ignore: Collection[str] = (),
-        *,
-        must_match: bool = True,
-    ) -> None:
-        super().__init__(path, prefix, ignore, must_match=must_match)
-        self._ignore_mismatch = True
+    _ignore_mismatch = True
 
 
 class KerasRestore(RestoreByName):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tensorflow as tf
 
 from tpk.callbacks.statistic import StatisticCheck, statistic_followers
@@ -19,7 +18,6 @@ from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.overview import log_model_overview
 from tpk.graph.random import step_reads
-from tpk.graph.variables import assign_values
 from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.callback import Callback
@@ -591,8 +589,14 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         """
         if self._global_step_lags:
             self._global_step_lags = False
-            with self.graph.as_default():
-                assign_values(self.sess, [(get_global_step_var(), np.array(self.progress.global_step))])
+            self._assign_global_step(self.progress.global_step)
+
+    @cached_property
+    def _assign_global_step(self) -> Callable[[int], Any]:
+        with self.graph.as_default():
+            initializer = get_global_step_var().initializer
+        assign: Callable[[int], Any] = self.sess.make_callable(initializer, feed_list=[initializer.inputs[1]])
+        return assign
 
     @cached_property
     def _has_model(self) -> bool:

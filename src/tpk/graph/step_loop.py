@@ -9,7 +9,7 @@ original ops, which can be run and fetched as ever, know nothing of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -48,19 +48,34 @@ def repeat(ops: Sequence[Any], times: Any, feeds: Iterable[Any] = ()) -> Any:
     """
     ordered = ops_in_order(ops, feeds)
     fixed = fixed_ops(ordered, feeds)
-    fed = {id(tensor) for tensor in feeds}
+
+    def step(iteration: Any) -> list[Any]:
+        copies = copy_ops([op for op in ordered if op not in fixed], {tensor.name: tensor for tensor in feeds})
+        return [copies[op] for op in ops if op in copies]
+
+    return loop(step, times)
+
+
+def loop(step: Callable[[Any], Sequence[Any]], times: Any) -> Any:
+    """Add a loop to the default graph; see `repeat`.
+
+    Args:
+        step: given the number of the iteration, ``int32`` from 0 on, builds what is done in it, and returns the ops.
+        times: how many iterations there are; an ``int32`` scalar.
+
+    Returns:
+        The operation that runs the loop.
+    """
 
     def body(iteration: Any) -> Any:
         with tf.name_scope("step"):
-            copies = copy_ops([op for op in ordered if op not in fixed], fed)
-        with tf.control_dependencies([copies[op] for op in ops if op in copies]):
+            done = step(iteration)
+        with tf.control_dependencies(done):
             return iteration + 1
 
     with tf.device("/cpu:0"):
         # Of the two kinds of loops in TensorFlow, the one that takes reference variables, too.
         context = control_flow_ops.WhileContext(parallel_iterations=1, back_prop=False, name=_SCOPE)
-        graph = tf.compat.v1.get_default_graph()
-        graph.add_to_collection(tf.compat.v1.GraphKeys.WHILE_CONTEXT, context)
         end = context.BuildLoop(lambda iteration: iteration < times, body, [tf.constant(0)], None, False)
     return end.op
 
@@ -78,7 +93,7 @@ def ops_in_order(ops: Iterable[Any], feeds: Iterable[Any] = ()) -> list[Any]:
         ops: operations.
         feeds: tensors that are fed: what they are made of is not needed.
     """
-    fed = {id(tensor) for tensor in feeds}
+    fed = {tensor.name for tensor in feeds}
     ordered: list[Any] = []
     seen: set[Any] = set()
     waiting = [(op, False) for op in ops]
@@ -89,7 +104,7 @@ def ops_in_order(ops: Iterable[Any], feeds: Iterable[Any] = ()) -> list[Any]:
             ordered.append(op)
         elif op not in seen:
             seen.add(op)
-            sources = [tensor.op for tensor in op.inputs if id(tensor) not in fed]
+            sources = [tensor.op for tensor in op.inputs if tensor.name not in fed]
             later.extend(source for source in sources if source.type in _BACK_EDGE_OPS)
             waiting.append((op, True))
             needed = [*(each for each in sources if each.type not in _BACK_EDGE_OPS), *op.control_inputs]
@@ -104,77 +119,82 @@ def fixed_ops(ordered: Sequence[Any], feeds: Iterable[Any] = ()) -> set[Any]:
         ordered: ops, as `ops_in_order` returns them.
         feeds: tensors that are fed.
     """
-    fed = {id(tensor) for tensor in feeds}
+    fed = {tensor.name for tensor in feeds}
     fixed: set[Any] = set()
     for op in ordered:
         is_pure = not (op.op_def.is_stateful or op.type in _CONTROL_FLOW_OPS or op.type.startswith("Ref"))
         is_pure = is_pure and not any(tensor.dtype._is_ref_dtype for tensor in op.inputs)
-        if (is_pure or _makes_handle(op)) and op.outputs:
-            sources = [tensor.op for tensor in op.inputs if id(tensor) not in fed]
+        if (is_pure or makes_handle(op)) and op.outputs:
+            sources = [tensor.op for tensor in op.inputs if tensor.name not in fed]
             if all(source in fixed for source in (*sources, *op.control_inputs)):
                 fixed.add(op)
     return fixed
 
 
-def _makes_handle(op: Any) -> bool:
+def makes_handle(op: Any) -> bool:
     """Whether an op only says where something is that lasts: a variable, a queue, an iterator, a table."""
     is_handle = op.outputs and all(each.dtype in _HANDLE_DTYPES or each.dtype._is_ref_dtype for each in op.outputs)
     takes_ref = any(tensor.dtype._is_ref_dtype for tensor in op.inputs)
     return is_handle and not takes_ref and not op.type.startswith(_HANDLES_OF_A_STEP)
 
 
-def copy_ops(ordered: Sequence[Any], fed: set[int]) -> dict[Any, Any]:
-    """Build ops once more, where the default graph is at: with the same names below it, devices and attributes.
+def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: bool = True) -> dict[Any, Any]:
+    """Build ops once more, where the default graph is at, with the names that they have below the scope there.
 
     Args:
         ordered: the ops; see `ops_in_order`. What they take from others is shared.
-        fed: the ids of tensors that are shared, too.
+        given: tensors to take in place of those of these names.
+        is_placed: whether the copies are where the originals are. Where they are not, they have nothing either of what
+            says how to compile the originals.
 
     Returns:
         The copy of each.
     """
     graph = tf.compat.v1.get_default_graph()
     copies: dict[Any, Any] = {}
+    names: dict[bytes, bytes] = {}
     back_edges: list[tuple[Any, int, Any]] = []
     inside = set(ordered)
-    names: dict[bytes, bytes] = {}
     with graph.colocate_with(None, ignore_existing=True):
         for op in ordered:
             inputs = []
             for index, tensor in enumerate(op.inputs):
                 source = copies.get(tensor.op)
-                if id(tensor) in fed or (source is None and tensor.op not in inside):
-                    inputs.append(tensor)
+                if tensor.name in given:
+                    inputs.append(given[tensor.name])
                 elif source is not None:
                     inputs.append(source.outputs[tensor.value_index])
+                elif tensor.op not in inside:
+                    inputs.append(tensor)
                 else:  # The way back to the beginning of a loop: it is led there when its end has been built.
                     inputs.append(inputs[0])
                     back_edges.append((op, index, tensor))
-            controls = [copies[control] for control in op.control_inputs if control in copies]
-            with graph.control_dependencies(controls):
-                copies[op] = _copy(graph, op, inputs, names)
+            with graph.control_dependencies([copies[control] for control in op.control_inputs if control in copies]):
+                copies[op] = _copy(graph, op, inputs, _attributes(op, names, is_placed))
             names[op.name.encode()] = copies[op].name.encode()
+            if is_placed:
+                copies[op]._set_device_from_string(op.device)
         for op, index, tensor in back_edges:
             copies[op]._update_input(index, copies[tensor.op].outputs[tensor.value_index])
     return copies
 
 
-def _copy(graph: Any, op: Any, inputs: list[Any], names: dict[bytes, bytes]) -> Any:
-    definition = op.node_def
-    attributes = dict(definition.attr)
-    if "_class" in attributes:
-        places = [b"loc:@" + names.get(place[5:], place[5:]) for place in attributes["_class"].list.s]
-        attributes["_class"] = tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue(s=places))
+def _copy(graph: Any, op: Any, inputs: list[Any], attributes: dict[str, Any]) -> Any:
+    dtypes = [tensor.dtype for tensor in op.outputs]
     copy = graph._create_op_internal(
-        op.type,
-        inputs,
-        [tensor.dtype for tensor in op.outputs],
-        name=op.name,
-        attrs=attributes,
-        op_def=op.op_def,
-        compute_device=False,
+        op.type, inputs, dtypes, name=op.name, attrs=attributes, op_def=op.op_def, compute_device=False
     )
-    copy._set_device_from_string(op.device)
     for tensor, original in zip(copy.outputs, op.outputs, strict=True):
         tensor.set_shape(original.shape)
     return copy
+
+
+def _attributes(op: Any, names: Mapping[bytes, bytes], is_placed: bool) -> dict[str, Any]:
+    """Return the attributes of the copy of an op, given what the copies so far are called."""
+    attributes = dict(op.node_def.attr)
+    if not is_placed:
+        return {name: value for name, value in attributes.items() if not name.startswith(("_class", "_Xla"))}
+    if "_class" in attributes:
+        places = [b"loc:@" + names.get(place[5:], place[5:]) for place in attributes["_class"].list.s]
+        attributes["_class"] = tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue(s=places))
+    return attributes

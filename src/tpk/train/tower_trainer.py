@@ -84,6 +84,11 @@ class TowerTrainer(Trainer):
         return strategy
 
     @property
+    def compiles_loops(self) -> bool:
+        """Whether XLA compiles the loop over the steps of a run as one: a program is one of one device."""
+        return self.xla and self.strategy.num_replicas == self.strategy.world_size == 1
+
+    @property
     def options(self) -> dict[str, Any]:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {"precision": self.precision, "xla": self.xla, "steps_per_run": self.steps_per_run}

@@ -30,6 +30,7 @@ from tpk.plugin.spec import HOOK_NAMES
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
 from tpk.session.progress import Progress
+from tpk.session.step_loops import StepLoops
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
@@ -197,6 +198,11 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def strategy(self) -> Strategy:
         """How a step is replicated over devices and processes; without towers, it is not."""
         return NullStrategy()
+
+    @property
+    def compiles_loops(self) -> bool:
+        """Whether XLA compiles the loop over the steps of a run as one."""
+        return False
 
     @property
     def is_chief(self) -> bool:
@@ -500,6 +506,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             count_op=counter.op_for,
             translate=self.hooks.translate_error,
             completed=lambda: int(self.sess.run(global_step)),
+            loops=StepLoops(self.sess, self.compiles_loops),
         )
         if self._resumption is not None:
             self._resumption.begin(self)

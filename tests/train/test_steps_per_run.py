@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
+from tpk.errors import ConfigError
 
 STEPS = 23
 
@@ -34,7 +35,7 @@ class Model(tpk.ModelDesc):
         return cost
 
     def optimizer(self):
-        rate = tf.compat.v1.train.exponential_decay(0.05, tf.compat.v1.train.get_global_step(), 5, 0.9)
+        rate = tf.compat.v1.train.exponential_decay(0.05, tf.compat.v1.train.get_or_create_global_step(), 5, 0.9)
         if self._optimizer == "adam":
             return tf.compat.v1.train.AdamOptimizer(rate)
         return tf.compat.v1.train.MomentumOptimizer(rate, 0.9)
@@ -122,3 +123,274 @@ def test_a_compiled_loop_computes_the_same(data, tmp_path):
     assert trainer.global_step == alone.values["global_step:0"] == 2 * STEPS
     for name, value in alone.values.items():
         np.testing.assert_allclose(many.values[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_the_end_of_the_data_within_a_run_loses_nothing(xla, tmp_path):
+    """The steps that were done count, and are reported like any other."""
+
+    def finite():
+        return tpk.QueueInput(BATCHES[:11], infinite=False)
+
+    reported = []
+    fetches = Fetch(reported)
+    alone, _ = train(1, data=finite(), run_dir=tmp_path / "1")
+    trainer = tpk.SimpleTrainer(xla=xla)
+    many, _ = train(4, trainer, finite(), callbacks=[fetches], run_dir=tmp_path / "4")
+    assert many.steps == [(3, 4), (7, 8), (10, 11)]
+    assert trainer.global_step == many.values["global_step:0"] == 11
+    assert isinstance(trainer.ended_by, tf.errors.OutOfRangeError)
+    assert len(reported) == 2, "there is no last step to fetch from where the data ends"
+    for name, value in alone.values.items():
+        np.testing.assert_allclose(many.values[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("count", [8, 11])
+def test_the_end_of_staged_data_loses_nothing(count, tmp_path):
+    def finite():
+        return tpk.StagingInput(tpk.QueueInput(BATCHES[:count], infinite=False))
+
+    alone, _ = train(1, data=finite(), run_dir=tmp_path / "1")
+    many, trainer = train(4, data=finite(), run_dir=tmp_path / "4")
+    assert many.steps[-1] == (count - 1, count)
+    assert trainer.global_step == count
+    assert_same_bits(alone.values, many.values)
+
+
+class Fetch(tpk.Callback):
+    """Fetches the cost in each run."""
+
+    def __init__(self, costs):
+        self.costs = costs
+
+    def before_run(self, run_context):
+        return self.trainer.towers.training()[0].output
+
+    def after_run(self, run_context, run_values):
+        self.costs.append(float(run_values.results))
+
+
+def test_what_is_fetched_is_of_the_last_step(tmp_path):
+    each, last = [], []
+    train(1, callbacks=[Fetch(each)], run_dir=tmp_path / "1")
+    fetched, _ = train(8, callbacks=[Fetch(last)], run_dir=tmp_path / "8")
+    assert last == [each[step] for step in (7, 15, 22, 30, 38, 45)]
+    unfetched, _ = train(8, run_dir=tmp_path / "8 more")
+    assert_same_bits(fetched.values, unfetched.values)
+
+
+def test_epoch_means_are_those_of_all_steps(tmp_path):
+    _, alone = train(1, run_dir=tmp_path / "1")
+    _, many = train(8, run_dir=tmp_path / "8")
+    one, other = (trainer.history["cost"] for trainer in (alone, many))
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert len(one) == 2
+
+
+class StopAfter(tpk.Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def trigger_step(self, trainer):
+        if trainer.global_step >= self.step:
+            trainer.request_stop("for a test")
+
+
+@pytest.mark.parametrize("data", ["queue", "staging", "dataset"])
+def test_a_checkpoint_within_an_epoch_resumes_to_the_bit(data, tmp_path):
+    """It falls between two runs, also where the number of steps in a run is another one afterwards."""
+    through, _ = train(1, data=data, callbacks=["ModelSaver"], run_dir=tmp_path / "through")
+    _, first = train(4, data=data, callbacks=["ModelSaver", StopAfter(30)], run_dir=tmp_path / "run")
+    assert first.global_step == 31, "23 steps and two runs"
+    resumed, _ = train(8, data=data, callbacks=["ModelSaver"], run_dir=tmp_path / "run", resume="must")
+    assert resumed.steps == [(15, 39), (22, 46)]
+    assert_same_bits(through.values, resumed.values)
+
+
+def test_what_comes_every_n_steps_comes_after_the_run(tmp_path, caplog):
+    caplog.set_level("INFO")
+    triggered = []
+    note = tpk.CallbackFactory(trigger=lambda self: triggered.append(self.global_step))
+    train(8, callbacks=[tpk.PeriodicTrigger(note, every_k_steps=10)], run_dir=tmp_path / "run")
+    assert triggered == [16, 23, 31, 46]
+    assert "every 10 steps comes after the run that passes such a step: a run makes 8 (steps_per_run)" in caplog.text
+
+
+class OddGraph(Model):
+    """What makes graphs difficult to copy: loops and branches of both kinds, functions, tensor arrays, gathers."""
+
+    def build_graph(self, image, label):
+        scale = tf.compat.v1.get_variable("scale", [3], initializer=tf.compat.v1.ones_initializer())
+        table = tf.compat.v1.get_variable("table", [3, 3])
+        net = tf.reshape(image, [4, 36]) * 0.1
+        with no_control_flow_v2():
+            net = tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x * scale[i]), [tf.constant(0), net])[1]
+            net = tf.compat.v1.cond(tf.reduce_sum(net) > 0, lambda: net * 2.0, lambda: net - scale[0])
+        net = tf.while_loop(lambda i, _: i < 2, lambda i, x: (i + 1, tf.tanh(x) * scale[1]), [tf.constant(0), net])[1]
+        net = tf.cond(tf.reduce_mean(net) > 0, lambda: net, lambda: net * scale[2])
+        net = tf.map_fn(lambda row: row * 2.0, net)
+
+        @tf.function(autograph=False)
+        def shifted(x):
+            return x + tf.constant(0.5)
+
+        logits = tpk.layers.dense(shifted(net), 3) + tf.gather(table, label)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label, logits=logits))
+
+
+def no_control_flow_v2():
+    """Within the context, TensorFlow's loops and branches are those of TF 1."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def context():
+        was_enabled = tf.compat.v1.control_flow_v2_enabled()
+        tf.compat.v1.disable_control_flow_v2()
+        try:
+            yield
+        finally:
+            if was_enabled:
+                tf.compat.v1.enable_control_flow_v2()
+
+    return context()
+
+
+@pytest.mark.parametrize("strategy", ["single", "replicated"])
+def test_any_graph_can_be_repeated(strategy, tmp_path):
+    alone, _ = train(1, STRATEGIES[strategy], model=OddGraph("adam"), run_dir=tmp_path / "1")
+    many, _ = train(8, STRATEGIES[strategy], model=OddGraph("adam"), run_dir=tmp_path / "8")
+    assert_same_bits(alone.values, many.values)
+
+
+class ReferenceVariables(Model):
+    """Variables as TensorFlow 1 has them."""
+
+    def build_graph(self, image, label):
+        with tf.compat.v1.variable_scope("old", use_resource=False):
+            return super().build_graph(image, label)
+
+
+def test_reference_variables_can_be_repeated(tmp_path):
+    alone, _ = train(1, model=ReferenceVariables(), run_dir=tmp_path / "1")
+    many, _ = train(8, model=ReferenceVariables(), run_dir=tmp_path / "8")
+    assert_same_bits(alone.values, many.values)
+
+
+def test_an_error_within_a_run_names_the_op_of_the_model(tmp_path):
+    class Fails(Model):
+        def build_graph(self, image, label):
+            step = tf.compat.v1.train.get_or_create_global_step()
+            with tf.control_dependencies([tf.debugging.assert_less(step, tf.constant(5, tf.int64), name="too_far")]):
+                image = tf.identity(image)
+            return super().build_graph(image, label)
+
+    trainer = tpk.SingleCostTrainer("single")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"too_far") as caught:
+        train(8, trainer, model=Fails(), run_dir=tmp_path / "run")
+    assert "steps/step/" not in str(caught.value)
+    assert trainer.global_step == 5, "the steps that were done"
+
+
+def test_a_failure_of_the_data_is_raised_as_it_is(tmp_path):
+    def data():
+        yield from BATCHES[:6]
+        raise KeyError("a page is missing")
+
+    trainer = tpk.SingleCostTrainer("single")
+    with pytest.raises(KeyError, match="a page is missing"):
+        train(4, trainer, tpk.QueueInput(tpk.DataFromGenerator(data)), run_dir=tmp_path / "run")
+    assert trainer.global_step == 6
+
+
+def test_several_objectives_together(tmp_path):
+    def costs(image, label):
+        logits = tpk.layers.dense(tf.reshape(image, [4, 36]), 3, name="a")
+        cost = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label, logits=logits))
+        return {"a": cost, "b": tf.reduce_mean(tpk.layers.dense(logits, 1, name="b") ** 2)}
+
+    def values_of(k, every=1):
+        trainer = tpk.MultiObjectiveTrainer("single", update="together", steps_per_run=k)
+        with trainer.graph.as_default():
+            tf.compat.v1.set_random_seed(1)
+        objectives = [
+            tpk.Objective(lambda: tf.compat.v1.train.AdamOptimizer(0.01), name="a", variables="a/"),
+            tpk.Objective(lambda: tf.compat.v1.train.AdamOptimizer(0.01), name="b", variables="b/", every=every),
+        ]
+        trainer.setup_graph(Model().inputs(), tpk.QueueInput(BATCHES), costs, objectives)
+        values = Values()
+        trainer.train(callbacks=[values], steps_per_epoch=STEPS, max_epoch=2)
+        return values.values
+
+    assert_same_bits(values_of(1), values_of(8))
+    with pytest.raises(ConfigError, match=r"is not always one run of the same op.*update='together'"):
+        values_of(8, every=2)
+
+
+# What cannot be
+
+
+def test_what_feeds_each_step_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"steps_per_run=8: FeedInput feeds .*tpk.QueueInput\(flow\)"):
+        train(8, data=tpk.FeedInput(BATCHES), run_dir=tmp_path / "run")
+
+
+def test_a_dataflow_is_queued(tmp_path):
+    values = Values()
+    config = tpk.TrainConfig(
+        model=Model(), dataflow=BATCHES, callbacks=[values], steps_per_epoch=8, max_epoch=1, run_dir=tmp_path / "run"
+    )
+    trainer = tpk.launch_train_with_config(config, tpk.use("SimpleTrainer", steps_per_run=8))
+    assert isinstance(trainer.input_source, tpk.QueueInput)
+    assert values.steps == [(7, 8)]
+
+
+def test_a_strategy_that_cannot_be_repeated_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"steps_per_run=8: AsyncStrategy .* 'replicated'"):
+        train(8, tpk.use("async", devices=2), run_dir=tmp_path / "run")
+
+
+def test_a_run_step_of_ones_own_is_refused(tmp_path):
+    class Mine(tpk.SingleCostTrainer):
+        def run_step(self):
+            super().run_step()
+
+    with pytest.raises(ConfigError, match=r"steps_per_run=8: Mine has a run_step of its own"):
+        train(8, Mine(), run_dir=tmp_path / "run")
+
+
+def test_a_gate_that_most_runs_would_pass_by_is_refused(tmp_path):
+    gated = tpk.PeriodicCallback(Fetch([]), every_k_steps=10)
+    with pytest.raises(ConfigError, match=r"every_k_steps=10\): a run makes 8 steps .*Take a multiple of 8"):
+        train(8, callbacks=[gated], run_dir=tmp_path / "run")
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "8"])
+def test_the_number_is_checked(value):
+    with pytest.raises(ConfigError, match=r"steps_per_run=.*expected a whole number, at least 1"):
+        tpk.SimpleTrainer(steps_per_run=value)
+    with pytest.raises(ConfigError, match=r"steps_per_run=.*expected a whole number, at least 1"):
+        tpk.TrainConfig(model=Model(), dataflow=BATCHES, steps_per_run=value)
+
+
+def test_xla_names_what_it_cannot_compile(tmp_path):
+    class Printed(Model):
+        def build_graph(self, image, label):
+            cost = super().build_graph(image, label)
+            with tf.control_dependencies([tf.debugging.assert_all_finite(cost, "not finite", name="is_finite")]):
+                return tf.identity(cost)
+
+    with pytest.raises(ConfigError, match=r"XLA does not compile .*is_finite.* which needs the variable"):
+        train(8, tpk.SimpleTrainer(xla=True), model=Printed(), run_dir=tmp_path / "run")
+
+
+def test_what_is_fed_to_several_steps_must_be_arrays(tmp_path):
+    class Feeds(tpk.Callback):
+        def setup_graph(self, trainer):
+            self.sparse = tf.compat.v1.sparse_placeholder(tf.float32, [2])
+
+        def before_run(self, run_context):
+            value = tf.compat.v1.SparseTensorValue(np.zeros([0, 1], np.int64), np.zeros([0], np.float32), [2])
+            return tf.compat.v1.train.SessionRunArgs(None, {self.sparse: value})
+
+    with pytest.raises(tpk.errors.SessionError, match="'Feeds' feeds what cannot be fed to several steps"):
+        train(8, callbacks=[Feeds()], run_dir=tmp_path / "run")

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_ops
 
-_CONTROL_FLOW_OPS = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
+_CONTROL_FLOW_OPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "Ref")
 _BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})
 _HANDLE_DTYPES = (tf.resource,)
 # What makes these is no handle of something that lasts, but part of what a step computes.
@@ -73,9 +73,9 @@ def loop(step: Callable[[Any], Sequence[Any]], times: Any) -> Any:
         with tf.control_dependencies(done):
             return iteration + 1
 
-    with tf.device("/cpu:0"):
+    with tf.device("/cpu:0"), tf.name_scope(_SCOPE):
         # Of the two kinds of loops in TensorFlow, the one that takes reference variables, too.
-        context = control_flow_ops.WhileContext(parallel_iterations=1, back_prop=False, name=_SCOPE)
+        context = control_flow_ops.WhileContext(parallel_iterations=1, back_prop=False)
         end = context.BuildLoop(lambda iteration: iteration < times, body, [tf.constant(0)], None, False)
     return end.op
 
@@ -122,8 +122,9 @@ def fixed_ops(ordered: Sequence[Any], feeds: Iterable[Any] = ()) -> set[Any]:
     fed = {tensor.name for tensor in feeds}
     fixed: set[Any] = set()
     for op in ordered:
-        is_pure = not (op.op_def.is_stateful or op.type in _CONTROL_FLOW_OPS or op.type.startswith("Ref"))
-        is_pure = is_pure and not any(tensor.dtype._is_ref_dtype for tensor in op.inputs)
+        is_pure = not (op.op_def.is_stateful or any(tensor.dtype._is_ref_dtype for tensor in op.inputs))
+        if op.type.startswith(_CONTROL_FLOW_OPS):
+            continue
         if (is_pure or makes_handle(op)) and op.outputs:
             sources = [tensor.op for tensor in op.inputs if tensor.name not in fed]
             if all(source in fixed for source in (*sources, *op.control_inputs)):

@@ -308,7 +308,7 @@ class HookedSession:
         """Make the run by `Session.run`, which takes everything and words errors about feeds."""
         if self.steps_of_next_run < 2:
             return self._run_session_once(plan, feeds, options, run_metadata)
-        arrays = plan.convert(feeds)
+        arrays = plan.convert(feeds) if len(plan.slots) == len(feeds) else None
         if arrays is None:
             owners = " and ".join(dict.fromkeys(self._owner(feed.request) for feed in feeds))
             raise SessionError(

@@ -77,8 +77,9 @@ class StepLoops:
                 call(number, number, *arrays)
             except tf.errors.OutOfRangeError:
                 # What there was before the end of the data is used.
-                if loop.waiting is not None:
-                    call(self._sess.run(loop.waiting), np.array(0, np.int32), *arrays)
+                waiting = 0 if loop.waiting is None else self._sess.run(loop.waiting)
+                if waiting:
+                    call(waiting, np.array(0, np.int32), *arrays)
                 raise
 
         return run

@@ -326,6 +326,71 @@ class Share(StatefulProxyDataFlow):
     def _is_mine(self, number: int) -> bool:
         return number // self.block % self.count == self.index
 
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of a share: beneath, other datapoints would be each other's neighbours."""
+        return Share(self, index, count, block)
+
+
+class SequenceDataFlow(StatefulDataFlow):
+    """Deliver the items of a sequence; of those, a share touches its own only.
+
+    Args:
+        items: the datapoints: anything with a length and ``[]``.
+    """
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+        self.refills_arrays = may_refill(items)
+        self._shares: tuple[tuple[int, int, int], ...] = ()
+
+    def reset_state(self) -> None:
+        """Make the items ready."""
+        reset_state(self.items)
+
+    def __len__(self) -> int:
+        length = len(self.items)
+        for index, count, block in self._shares:
+            length = length_of_share(length, index, count, block)
+        return length
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = self.begin() or 0
+        order = self._order()
+        for index, count, block in self._shares:
+            order = order[index::count] if block == 1 else _blocks(order, index, count, block)
+        self.place = begin
+        return self._deliver(order, begin)
+
+    def _order(self) -> Any:
+        """Return the numbers of all items, in the order of the pass that begins."""
+        return range(len(self.items))
+
+    def _deliver(self, order: Any, begin: int) -> Iterator[Any]:
+        items = self.items
+        for start in range(begin, len(order), _PLACES_AT_ONCE):
+            places = order[start : start + _PLACES_AT_ONCE]
+            # Lists take the numbers of Python far faster than those of NumPy.
+            for place, item in enumerate(places if isinstance(places, range) else places.tolist(), start + 1):
+                self.place = place
+                yield items[item]
+        self.place = None
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return a flow of some blocks of each pass's order."""
+        check_share(index, count)
+        share = copy.copy(self)
+        share._shares = (*self._shares, (index, count, block))
+        return share
+
+
+_PLACES_AT_ONCE = 4096
+
+
+def _blocks(order: Any, index: int, count: int, block: int) -> np.ndarray[Any, Any]:
+    places = np.asarray(order)
+    mine: np.ndarray[Any, Any] = places[np.arange(len(places)) // block % count == index]
+    return mine
+
 
 def reset_state(flow: Iterable[Any]) -> None:
     """Call the flow's ``reset_state()`` if it has one, as a consumer does once before the first iteration."""
@@ -390,12 +455,13 @@ def _is_of_the_user(error: BaseException) -> bool:
     )
 
 
-def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> Iterable[Any]:
+def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> DataFlow:
     """Return the share of worker `index` of `count`; the shares together are the flow, each datapoint once a pass.
 
     Args:
         flow: any iterable of datapoints; its own ``shard(index, count)`` is asked if it has one. HuggingFace datasets
-            have one of other arguments, so only dataflows are asked.
+            have one of other arguments, so only dataflows are asked. Of a sequence, a share touches its own items only;
+            of what else can be iterated, it makes all datapoints, and drops those of the others.
         index: from 0 on, less than `count`.
         count: how many workers there are.
         block: how many consecutive datapoints stay together.
@@ -404,8 +470,19 @@ def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> Iterab
         ConfigError: there is no such share.
     """
     if not isinstance(flow, DataFlow):
-        return Share(flow, index, count, block)
+        if not is_sequence(flow):
+            return Share(flow, index, count, block)
+        flow = SequenceDataFlow(flow)
     return flow.shard(index, count) if block == 1 else flow.shard_blocks(index, count, block)
+
+
+def is_sequence(flow: Any) -> bool:
+    """Tell whether ``flow[i]``, for each i below its length, is what iterating it delivers: not so of a mapping."""
+    if isinstance(flow, (Sequence, np.ndarray)):
+        return True
+    kind = type(flow)
+    # Python itself iterates by index what defines nothing else, such as the data sets of torch.
+    return hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and not hasattr(kind, "__iter__")
 
 
 def check_share(index: int, count: int) -> None:

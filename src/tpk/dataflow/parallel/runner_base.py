@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from tpk.dataflow.parallel.seeding import GlobalRandom
 from tpk.dataflow.parallel.team import MemberT, Team, TeamState, WorkerState
 from tpk.dataflow.parallel.transport.wire import END_OF_PASS
 from tpk.dataflow.position import Position
+from tpk.dataflow.undivided import tell_of_undivided
 from tpk.errors import InputError
 
 STATE_EVERY, STATE_SECONDS = 16, 0.005
@@ -42,6 +44,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         self._team: Team[MemberT] | None = None
         self._state: Mapping[str, Any] | None = None
         self._is_loaded = False
+        self._has_told_of_undivided = False
 
     def reset_state(self) -> None:
         """Do nothing here: the workers make the flow ready."""
@@ -103,8 +106,8 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         return {**self.__dict__, "_team": None}
 
     @abstractmethod
-    def _start(self, state: TeamState) -> Team[MemberT]:
-        """Start the workers where `state` says."""
+    def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[MemberT]:
+        """Start the workers where `state` says, each with its share of the flow."""
 
     @abstractmethod
     def _stop(self, team: Team[MemberT]) -> None:
@@ -116,7 +119,11 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
     def _new_team(self) -> Team[MemberT]:
         state = TeamState.of(self.num_workers) if self._state is None else TeamState.from_dict(self._state)
         self._state, self._is_loaded = None, False
-        return self._start(state)
+        shares = [self._share(index) for index in range(self.num_workers)]
+        if self.num_workers > 1 and not self._has_told_of_undivided:
+            self._has_told_of_undivided = True
+            tell_of_undivided(shares[0], type(self).__name__, f"its {self.num_workers} workers", logging.WARNING)
+        return self._start(state, shares)
 
     def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
         size, delivered = None if team.in_pass else flow_length(self), 0

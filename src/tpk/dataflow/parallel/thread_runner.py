@@ -9,7 +9,7 @@ import threading
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tpk.dataflow.base import DataFlow, check_positive, error_of_data, may_refill, seed_dataflow, shard
@@ -86,11 +86,11 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
             flow = shard(flow, *share)
         return flow
 
-    def _start(self, state: TeamState) -> Team[FlowThread]:
+    def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[FlowThread]:
         threads = []
-        for index, start in enumerate(state.workers):
+        for index, (share, start) in enumerate(zip(shares, state.workers, strict=True)):
             name = f"thread {index + 1} of {self.num_workers} of {type(self).__name__}"
-            threads.append(FlowThread(name, RunFlow(self._share(index), start), self.num_prefetch, self.warn_after))
+            threads.append(FlowThread(name, RunFlow(share, start), self.num_prefetch, self.warn_after))
         return Team(threads, state)
 
     def _stop(self, team: Team[FlowThread]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tpk.dataflow.memory import Allocate
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
 from tpk.plugin.options import RecordsOptions
@@ -67,6 +68,14 @@ class DataFlow(RecordsOptions, ABC):
     def sources(self) -> Sequence[Iterable[Any]]:
         """The flows that this one takes its datapoints from."""
         return ()
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Put the datapoints together in memory from `allocate`, if that is what this flow does; by default it is not.
+
+        A worker process asks the flow that it runs for it: what lies in shared memory is sent without a copy, and is
+        the receiver's then. So only a flow that delivers each datapoint of its sources once, as it is, and keeps none,
+        may hand it on to them.
+        """
 
     def shard(self, index: int, count: int) -> DataFlow:
         """Return the share of worker `index` of `count`: together, the shares are this flow, each datapoint once.
@@ -403,6 +412,12 @@ def close_dataflow(flow: Iterable[Any]) -> None:
     """Call ``close()`` of a `DataFlow`; what else can be iterated (a file, say) is its owner's to close."""
     if isinstance(flow, DataFlow):
         flow.close()
+
+
+def allocate_with(flow: Iterable[Any], allocate: Allocate) -> None:
+    """Call ``allocate_with(allocate)`` of a `DataFlow`; what else can be iterated has memory of its own."""
+    if isinstance(flow, DataFlow):
+        flow.allocate_with(allocate)
 
 
 def may_refill(flow: Iterable[Any]) -> bool:

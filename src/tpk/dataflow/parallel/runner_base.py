@@ -9,8 +9,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
+import numpy as np
 
-from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, flow_length, reset_state, shard
+from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, allocate_with, flow_length, reset_state, shard
+from tpk.dataflow.memory import ArraySpec
 from tpk.dataflow.parallel.seeding import GlobalRandom
 from tpk.dataflow.parallel.team import MemberT, Team, TeamState, WorkerState
 from tpk.dataflow.parallel.transport.wire import END_OF_PASS
@@ -155,6 +157,9 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
 class DatapointSender(Protocol):
     """Where the work of a worker goes."""
 
+    def allocate(self, arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
+        """Make the arrays of a datapoint that is to be sent."""
+
     def send(self, datapoint: Any) -> None:
         """Send a datapoint; wait if the receiver is too far behind."""
 
@@ -176,12 +181,14 @@ class RunFlow:
     def __call__(self, sender: DatapointSender, tasks: object = None) -> None:
         """Do it; ends only by an exception, such as that nobody receives any more."""
         reset_state(self.flow)
+        allocate_with(self.flow, sender.allocate)
         position = Position(self.flow)
         datapoints = self._go_on(position)
         delivered, due = 0, 0.0
         while True:
             for datapoint in datapoints:
                 sender.send(datapoint)
+                datapoint = None  # so that its memory may serve for the next one
                 delivered += 1
                 if delivered % STATE_EVERY == 0 and time.monotonic() >= due:
                     sender.send_state(self._state(position))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tpk.dataflow.base import DataFlow, check_positive, error_of_data, may_refill, seed_dataflow, shard
-from tpk.dataflow.memory import copy_arrays
+from tpk.dataflow.memory import allocate_aligned, copy_arrays
 from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
 from tpk.dataflow.parallel.team import Team, TeamState
 from tpk.dataflow.parallel.transport.wire import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
@@ -172,6 +172,8 @@ def _run(work: RunFlow, buffer: _Buffer, name: str) -> None:
 
 class _Buffer:
     """What a thread has made and nobody has used yet: datapoints and ends, which count, and states in between."""
+
+    allocate = staticmethod(allocate_aligned)
 
     def __init__(self, size: int, copies: bool) -> None:
         self._size = size

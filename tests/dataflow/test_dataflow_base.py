@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -198,3 +199,9 @@ def test_a_share_of_a_sequence_goes_on_without_what_was_delivered():
     assert list(resumed) == [[3], [5], [7]]
     assert items.made == [3, 5, 7]
     assert list(resumed) == [[1], [3], [5], [7]]
+
+
+def test_the_share_of_a_very_long_sequence_takes_no_room_for_what_is_not_delivered():
+    share = BatchData(Touched(2**62), 3).shard(1, 2)
+    assert [batch[0].tolist() for batch in islice(share, 2)] == [[3, 4, 5], [9, 10, 11]]
+    assert len(share) == 2**62 // 6

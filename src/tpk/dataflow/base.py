@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tpk.dataflow.foreign import is_foreign_sequence
 from tpk.dataflow.memory import Allocate
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
@@ -365,21 +366,23 @@ class SequenceDataFlow(StatefulDataFlow):
     def __iter__(self) -> Iterator[Any]:
         begin = self.begin() or 0
         order = self._order()
-        for index, count, block in self._shares:
-            order = order[index::count] if block == 1 else _blocks(order, index, count, block)
         self.place = begin
         return self._deliver(order, begin)
 
-    def _order(self) -> Any:
-        """Return the numbers of all items, in the order of the pass that begins."""
-        return range(len(self.items))
+    def _order(self) -> np.ndarray[Any, Any] | None:
+        """Return the numbers of all items in the order of the pass that begins; None if they come as they stand."""
+        return None
 
-    def _deliver(self, order: Any, begin: int) -> Iterator[Any]:
-        items = self.items
-        for start in range(begin, len(order), _PLACES_AT_ONCE):
-            places = order[start : start + _PLACES_AT_ONCE]
+    def _deliver(self, order: np.ndarray[Any, Any] | None, begin: int) -> Iterator[Any]:
+        items, length = self.items, len(self)
+        for start in range(begin, length, _PLACES_AT_ONCE):
+            places = np.arange(start, min(start + _PLACES_AT_ONCE, length))
+            for index, count, block in reversed(self._shares):
+                places = places // block * (count * block) + index * block + places % block
+            if order is not None:
+                places = order[places]
             # Lists take the numbers of Python far faster than those of NumPy.
-            for place, item in enumerate(places if isinstance(places, range) else places.tolist(), start + 1):
+            for place, item in enumerate(places.tolist(), start + 1):
                 self.place = place
                 yield items[item]
         self.place = None
@@ -393,12 +396,6 @@ class SequenceDataFlow(StatefulDataFlow):
 
 
 _PLACES_AT_ONCE = 4096
-
-
-def _blocks(order: Any, index: int, count: int, block: int) -> np.ndarray[Any, Any]:
-    places = np.asarray(order)
-    mine: np.ndarray[Any, Any] = places[np.arange(len(places)) // block % count == index]
-    return mine
 
 
 def reset_state(flow: Iterable[Any]) -> None:
@@ -493,7 +490,7 @@ def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> DataFl
 
 def is_sequence(flow: Any) -> bool:
     """Tell whether ``flow[i]``, for each i below its length, is what iterating it delivers: not so of a mapping."""
-    if isinstance(flow, (Sequence, np.ndarray)):
+    if isinstance(flow, (Sequence, np.ndarray)) or is_foreign_sequence(flow):
         return True
     kind = type(flow)
     # Python itself iterates by index what defines nothing else, such as the data sets of torch.

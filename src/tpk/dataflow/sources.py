@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from tpk.dataflow.base import (
     DataFlow,
     RNGDataFlow,
@@ -41,10 +43,10 @@ class DataFromList(SequenceDataFlow, RNGDataFlow):
         SequenceDataFlow.__init__(self, items)
         self.shuffle = shuffle
 
-    def _order(self) -> Any:
+    def _order(self) -> np.ndarray[Any, Any] | None:
         rng = self.epoch_rng()
         # The workers shuffle alike, so that their shares have nothing in common.
-        return rng.permutation(len(self.items)) if self.shuffle else super()._order()
+        return rng.permutation(len(self.items)) if self.shuffle else None
 
 
 class DataFromIterable(DataFlow):

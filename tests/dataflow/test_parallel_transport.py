@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
+import platform
+import resource
 import socket
 import subprocess
 import sys
@@ -427,6 +429,19 @@ def test_the_memory_of_a_worker_that_drops_batches_does_not_grow(link):
             receiver.receive()
     assert len(sender._blocks) < 80
     assert len(sender._allocated) <= 1
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of other C libraries nothing can be asked")
+def test_what_a_datapoint_frees_in_a_worker_serves_for_the_next_one():
+    def page_faults(number):
+        images = [np.full(150_000, number, np.float32) for _ in range(8)]
+        return [np.array(resource.getrusage(resource.RUSAGE_SELF).ru_minflt), np.array(len(images))]
+
+    flow = MultiProcessRunner(MapData(range(400), page_faults), 1)
+    faults = [int(count) for count, _ in flow]
+    close_dataflow(flow)
+    pages = 8 * 150_000 * 4 // mmap.PAGESIZE
+    assert faults[-1] - faults[100] < 300 * pages / 20
 
 
 def test_a_sender_waits_for_a_receiver_that_is_behind(link):

@@ -24,8 +24,10 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
     another thing in each worker: there the order depends on the number of workers, and on nothing else. An endless flow
     of random numbers makes other ones in each worker.
 
-    Arrays come through shared memory, aligned so that TensorFlow takes them without a copy. They may be kept and
-    changed; their memory is used again when no view of them is left. Anything else that can be pickled comes, too.
+    Arrays come through shared memory, aligned so that TensorFlow takes them without a copy; batches are put together
+    there if a `BatchData` is the last stage (or only a `RepeatedData`, `FixedSizeData` or `PrintData` is on top). They
+    may be kept and changed; their memory is used again when no view of them is left. Anything else that can be pickled
+    comes, too.
 
     A worker is a fresh interpreter; the flow is sent there by cloudpickle, so it may contain lambdas, closures and
     classes of the main script, which needs no ``if __name__ == "__main__"``. The flow's ``reset_state`` is called in

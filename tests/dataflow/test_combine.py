@@ -15,7 +15,7 @@ from tpk.dataflow import (
     RandomMixData,
     RepeatedData,
 )
-from tpk.dataflow.base import reset_state
+from tpk.dataflow.base import reset_state, shard
 from tpk.errors import ConfigError, InputError
 
 lists = st.lists(st.lists(st.integers(), max_size=6), min_size=1, max_size=4)
@@ -141,3 +141,28 @@ def test_all_flows_are_made_ready(kind):
 
     reset_state(kind([Source([1]), MapData(Source([2]), abs)]))
     assert ready == [[1], [2]]
+
+
+@pytest.mark.parametrize("lengths", [(7, 7), (5, 8), (8, 5), (1, 3)])
+@pytest.mark.parametrize("block", [1, 2])
+def test_the_shares_of_joined_sequences_are_made_of_shares(lengths, block):
+    def join():
+        images, labels = (
+            [[f"{kind}{number}"] for number in range(length)] for kind, length in zip("ab", lengths, strict=True)
+        )
+        return JoinData([images, DataFromList(labels, shuffle=True, seed=3)])
+
+    whole, shares = join(), [shard(join(), index, 3, block) for index in range(3)]
+    assert all(isinstance(share, JoinData) for share in shares)
+    for _ in range(3):
+        expected = list(whole)
+        for index, share in enumerate(shares):
+            assert list(share) == [each for number, each in enumerate(expected) if number // block % 3 == index]
+
+
+def test_a_flow_that_drops_datapoints_is_joined_before_it_is_divided():
+    def join():
+        even = MapData(range(10), lambda number: [number] if number % 2 == 0 else None)
+        return JoinData([even, [[letter] for letter in "abcde"]])
+
+    assert list(join().shard(1, 2)) == list(join())[1::2] == [[2, "b"], [6, "d"]]

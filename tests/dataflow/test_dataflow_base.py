@@ -2,12 +2,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import pytest
 
-from tpk.dataflow import BatchData, DataFromList, MapData, ProxyDataFlow, RNGDataFlow
-from tpk.dataflow.base import reset_state
+from tpk.dataflow import (
+    BatchData,
+    DataFromGenerator,
+    DataFromIterable,
+    DataFromList,
+    MapData,
+    Position,
+    ProxyDataFlow,
+    RepeatedData,
+    RNGDataFlow,
+)
+from tpk.dataflow.base import reset_state, shard
 from tpk.errors import ConfigError
 
 
@@ -103,3 +115,93 @@ def test_a_sequence_without_iter_is_a_flow():
 
     assert list(ProxyDataFlow(Pairs())) == [[0], [1], [2]]
     assert sorted(DataFromList(Pairs(), shuffle=True)) == [[0], [1], [2]]
+
+
+class Touched(Sequence):
+    """A sequence whose items are made when they are asked for."""
+
+    def __init__(self, size):
+        self.size = size
+        self.made = []
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        self.made.append(index)
+        return [index]
+
+
+class TouchedLikeTorch:
+    """What Python iterates by index, because it defines nothing else."""
+
+    __init__, __len__, __getitem__ = Touched.__init__, Touched.__len__, Touched.__getitem__
+
+
+@pytest.mark.parametrize("kind", [Touched, TouchedLikeTorch])
+@pytest.mark.parametrize(
+    "above",
+    [
+        lambda items: items,
+        DataFromIterable,
+        lambda items: DataFromGenerator(DataFromIterable(items)),
+        lambda items: MapData(items, lambda datapoint: datapoint),
+        lambda items: RepeatedData(DataFromIterable(items), 1),
+    ],
+    ids=["alone", "DataFromIterable", "DataFromGenerator", "MapData", "RepeatedData"],
+)
+def test_the_share_of_a_sequence_touches_its_own_items_only(kind, above):
+    items = kind(7)
+    share = shard(above(items), 1, 3)
+    assert list(share) == [[1], [4]]
+    assert items.made == [1, 4]
+    assert len(share) == 2
+
+
+def test_batches_of_a_sequence_are_made_of_their_own_items_only():
+    items = Touched(10)
+    share = BatchData(items, 2, remainder=True).shard(1, 2)
+    assert [batch[0].tolist() for batch in share] == [[2, 3], [6, 7]]
+    assert items.made == [2, 3, 6, 7]
+
+
+def test_the_share_of_an_array_has_its_rows():
+    assert [row.tolist() for row in shard(np.arange(10).reshape(5, 2), 0, 2)] == [[0, 1], [4, 5], [8, 9]]
+
+
+def test_the_share_of_a_mapping_has_what_iterating_it_delivers():
+    class Columns(dict):
+        def __getitem__(self, name):
+            raise AssertionError("iterated, it delivers names")
+
+    assert list(shard(Columns(a=1, b=2, c=3), 1, 2)) == ["b"]
+
+
+@pytest.mark.parametrize("flow", [range(23), DataFromGenerator(lambda: iter(range(23)))], ids=["sequence", "generator"])
+@pytest.mark.parametrize("block", [1, 2])
+def test_the_share_of_a_share_has_every_so_many_of_its_datapoints(flow, block):
+    for index in range(2):
+        of_one = list(shard(flow, index, 2))
+        within = [list(shard(shard(flow, index, 2), inner, 3, block)) for inner in range(3)]
+        assert within == [
+            [each for number, each in enumerate(of_one) if number // block % 3 == inner] for inner in range(3)
+        ]
+
+
+def test_a_share_of_a_sequence_goes_on_without_what_was_delivered():
+    position = Position(shard(Touched(9), 1, 2))
+    assert next(iter(position)) == [1]
+    items = Touched(9)
+    resumed = Position(shard(items, 1, 2))
+    resumed.load_state_dict(position.state_dict())
+    assert list(resumed) == [[3], [5], [7]]
+    assert items.made == [3, 5, 7]
+    assert list(resumed) == [[1], [3], [5], [7]]
+
+
+def test_the_share_of_a_very_long_sequence_takes_no_room_for_what_is_not_delivered():
+    share = BatchData(Touched(2**62), 3).shard(1, 2)
+    assert [batch[0].tolist() for batch in islice(share, 2)] == [[3, 4, 5], [9, 10, 11]]
+    assert len(share) == 2**62 // 6

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tpk.dataflow import BatchData, MapData
-from tpk.dataflow.base import shard
+from tpk.dataflow.base import SequenceDataFlow, shard
 from tpk.dataflow.foreign import with_position
 from tpk.dataflow.position import Position
 
@@ -171,3 +171,11 @@ def test_a_position_between_two_passes(make):
 def test_what_has_a_position_or_none_is_left_alone():
     for flow in ([1, 2], BatchData([[1]], 1), iter([1])):
         assert with_position(flow) is flow
+
+
+@pytest.mark.parametrize("make", [torch_dataset, hugging_face_dataset])
+def test_the_share_of_a_data_set_is_had_by_index(make):
+    dataset = make()
+    share = shard(dataset, 1, 3)
+    assert isinstance(share, SequenceDataFlow)
+    assert labels(share) == labels(dataset)[1::3]

@@ -283,3 +283,42 @@ def test_no_thread_is_left():
     numbers(flow)
     close_dataflow(flow)
     assert set(threading.enumerate()) == before
+
+
+def test_a_flow_that_each_worker_makes_as_a_whole_is_told_of_once(caplog):
+    flow = processes(BatchData(DataFromGenerator(lambda: ([number] for number in range(5))), 2, remainder=True))
+    assert len(list(flow)) == 3
+    next(iter(flow))
+    assert len(list(flow)) == 3  # by new workers
+    close_dataflow(flow)
+    (message,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "MultiProcessRunner: DataFromGenerator cannot be divided, so each of its 2 workers makes all" in message
+    assert "MapData" in message
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [MapData(words(), len), BatchData([[1], [2], [3]], 1), shuffled()],
+    ids=["work in a map", "sequence", "divides"],
+)
+def test_a_flow_of_which_each_worker_makes_its_share_is_not_told_of(flow, caplog):
+    runner = processes(flow)
+    list(runner)
+    close_dataflow(runner)
+    assert "cannot be divided" not in caplog.text
+
+
+def test_one_worker_divides_nothing(caplog):
+    flow = processes(words(), 1)
+    list(flow)
+    close_dataflow(flow)
+    assert "cannot be divided" not in caplog.text
+
+
+def test_the_workers_of_a_share_divide_it_in_its_order():
+    flow = DataFromGenerator(lambda: ([number] for number in range(11)))
+    for index in range(2):
+        expected = list(flow.shard(index, 2))
+        runner = MultiProcessRunner(flow, 2).shard(index, 2)
+        assert list(runner) == expected
+        close_dataflow(runner)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
+import platform
+import resource
 import socket
 import subprocess
 import sys
@@ -17,8 +19,24 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tpk.dataflow import DataFromGenerator, DataFromList, MultiProcessMapData, MultiProcessRunner
+from tpk.dataflow import (
+    BatchData,
+    BatchDataByShape,
+    CacheData,
+    DataFromGenerator,
+    DataFromList,
+    FixedSizeData,
+    JoinData,
+    LocallyShuffleData,
+    MapData,
+    MultiProcessMapData,
+    MultiProcessRunner,
+    PrintData,
+    RepeatedData,
+    RepeatedDataPoint,
+)
 from tpk.dataflow.base import close_dataflow
+from tpk.dataflow.memory import allocate_aligned
 from tpk.dataflow.parallel.transport.block import BlockFile, create_file
 from tpk.dataflow.parallel.transport.receiver import Receiver
 from tpk.dataflow.parallel.transport.sender import Sender
@@ -216,6 +234,214 @@ def test_the_memory_of_workers_does_not_grow_over_many_datapoints():
             in_use.append(int(memory))
     assert len(in_use) == 10
     assert in_use[-1] - in_use[2] < 10_000_000
+
+
+FLOAT, LONG = np.dtype(np.float32), np.dtype(np.int64)
+
+
+def allocated(sender, number=0):
+    images, labels = sender.allocate([((100, 500), FLOAT), ((100,), LONG)])
+    images[...] = np.arange(50_000).reshape(100, 500) + number
+    labels[...] = np.arange(100) + number
+    return images, labels
+
+
+def test_what_was_allocated_is_sent_without_a_copy(link):
+    sender, receiver = link
+    images, labels = allocated(sender)
+    assert images.ctypes.data % 64 == labels.ctypes.data % 64 == 0
+    sender.send([images, labels])
+    received = receiver.receive()
+    assert_same(received, [images, labels])
+    images[3, 4] = -1
+    assert received[0][3, 4] == -1
+
+
+ASSEMBLED = {
+    "list": lambda images, labels: [images, labels],
+    "tuple": lambda images, labels: (labels, images),
+    "dict": lambda images, labels: {"image": images, "label": labels},
+    "with others": lambda images, labels: [np.arange(7), images, np.arange(5.0), labels],
+    "with large others": lambda images, labels: [images, LARGE, labels],
+    "parts": lambda images, labels: [images[:60], labels[20:60]],
+    "not contiguous": lambda images, labels: [images[:, ::2], labels, images.T],
+    "one of them": lambda images, labels: [images],
+    "nothing of it": lambda images, labels: [images[:0], labels[:0]],
+    "other dtype": lambda images, labels: [images.view(np.int32), labels.astype(np.int8)],
+    "with objects": lambda images, labels: [images, np.array(["a", "bc"], object), labels],
+    "with numbers": lambda images, labels: [images, 3, labels],
+    "nested": lambda images, labels: [{"a": [images, labels]}, "text"],
+}
+
+
+@pytest.mark.parametrize("kind", ASSEMBLED)
+def test_what_was_allocated_comes_as_it_is_whatever_else_comes_along(link, kind):
+    sender, receiver = link
+    kept = []
+    for number in range(40):
+        sender.send(ASSEMBLED[kind](*allocated(sender, number)))
+        received = receiver.receive()
+        if number % 3 == 0:
+            kept.append((number, received))
+        del received
+    for number, received in kept:
+        assert_same(received, ASSEMBLED[kind](*allocated(sender, number)))
+
+
+def test_small_arrays_and_objects_are_not_allocated_in_a_block(link):
+    sender, receiver = link
+    (small,) = sender.allocate([((10,), LONG)])
+    objects, large = sender.allocate([((2,), np.dtype(object)), ((100_000,), LONG)])
+    objects[:], large[:], small[:] = ["a", None], 1, 2
+    assert not sender._blocks
+    sender.send([small])
+    assert receiver.receive()[0].tolist() == [2] * 10
+    sender.send([objects, large])
+    assert_same(receiver.receive(), [objects, large])
+
+
+def test_what_was_allocated_and_dropped_is_used_again(link):
+    sender, receiver = link
+    for number in range(100):
+        images, labels = allocated(sender)
+        del images, labels
+        images, labels = allocated(sender, number)
+        sender.send([images, labels])
+        del images, labels
+        assert receiver.receive()[1][0] == number
+    assert len(sender._blocks) < 80
+
+
+def test_what_was_allocated_and_is_kept_here_is_not_written_over(link):
+    sender, receiver = link
+    kept = []
+    for number in range(100):
+        images, labels = allocated(sender, number)
+        sender.send([images, labels])
+        receiver.receive()
+        if number % 10 == 0:
+            kept.append((number, labels))
+    for number, labels in kept:
+        assert labels[0] == number
+
+
+def test_what_was_allocated_has_memory_of_its_own_each_time_it_is_sent(link):
+    sender, receiver = link
+    batch = list(allocated(sender))
+    sender.send(batch)
+    sender.send(batch)
+    first, second = receiver.receive(), receiver.receive()
+    assert_same(first, batch)
+    assert_same(second, batch)
+    first[0][...] = -1
+    assert_same(second[0], np.arange(50_000, dtype=np.float32).reshape(100, 500))
+
+
+def test_there_is_room_for_what_comes_along_once_its_size_is_known(link):
+    sender, receiver = link
+    for number in range(5):
+        images, labels = allocated(sender, number)
+        sender.send([images, labels, np.full(100_000, number, np.uint8)])
+        in_place = sender._allocated[-1].is_sent
+        assert in_place == (number > 0)
+        assert receiver.receive()[2][-1] == number
+        del images, labels
+
+
+def rows(number):
+    return [np.full([50, 100], number, np.float32), number]
+
+
+IN_PLACE = {
+    "BatchData": lambda: BatchData(MapData(range(23), rows), 5),
+    "remainder": lambda: BatchData(MapData(range(23), rows), 5, remainder=True),
+    "dict": lambda: BatchData(MapData(range(23), lambda n: {"x": rows(n)[0], "n": n}), 5),
+    "texts": lambda: BatchData(MapData(range(23), lambda n: [rows(n)[0], str(n)]), 5),
+    "BatchDataByShape": lambda: BatchDataByShape(MapData(range(23), lambda n: [rows(n)[0][: 40 + n % 2]]), 5, 0, True),
+    "RepeatedData": lambda: RepeatedData(BatchData(MapData(range(20), rows), 5), 3),
+    "FixedSizeData": lambda: FixedSizeData(BatchData(MapData(range(20), rows), 5), 6),
+    "PrintData": lambda: PrintData(BatchData(MapData(range(20), rows), 5)),
+}
+
+
+@pytest.mark.parametrize("kind", IN_PLACE)
+def test_batches_are_put_together_where_they_are_sent_from(kind):
+    made = []
+
+    def allocate(specs):
+        made.extend(allocate_aligned(specs))
+        return made[-len(specs) :]
+
+    flow = IN_PLACE[kind]()
+    flow.allocate_with(allocate)
+    for batch in flow:
+        images = batch["x"] if isinstance(batch, dict) else batch[0]
+        assert any(np.shares_memory(images, array) for array in made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    # Two workers put the datapoints of their shares together by shape.
+    [(kind, number) for kind in IN_PLACE for number in (1, 2) if (kind, number) != ("BatchDataByShape", 2)],
+)
+def test_batches_of_workers_are_those_of_the_flow(kind, number):
+    flow, reference = MultiProcessRunner(IN_PLACE[kind](), number), IN_PLACE[kind]()
+    for _ in range(2):
+        received = list(flow)  # all of them are kept
+        for mine, yours in zip(received, reference, strict=True):
+            assert_same(mine, yours)
+    close_dataflow(flow)
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        CacheData,
+        lambda flow: RepeatedDataPoint(flow, 2),
+        lambda flow: LocallyShuffleData(flow, 2, seed=1),
+        lambda flow: MapData(flow, lambda batch: batch),
+        lambda flow: JoinData([flow]),
+    ],
+    ids=["CacheData", "RepeatedDataPoint", "LocallyShuffleData", "MapData", "JoinData"],
+)
+def test_what_is_kept_or_delivered_again_in_a_worker_is_not_the_receivers(above):
+    flow = MultiProcessRunner(above(BatchData(MapData(range(20), rows), 5)), 1)
+    passes = []
+    for _ in range(2):
+        passes.append([])
+        for images, numbers in flow:
+            passes[-1].append((float(images[0, 0, 0]), numbers.tolist()))
+            images[...] = -1
+            numbers[...] = -1
+    close_dataflow(flow)
+    assert sorted(passes[0]) == sorted(passes[1])
+    assert all(first == numbers[0] for first, numbers in passes[0])
+
+
+def test_the_memory_of_a_worker_that_drops_batches_does_not_grow(link):
+    sender, receiver = link
+    flow = BatchData(MapData(range(23), rows), 5)  # 3 datapoints of each pass are dropped
+    flow.allocate_with(sender.allocate)
+    for _ in range(30):
+        for batch in flow:
+            sender.send(batch)
+            del batch
+            receiver.receive()
+    assert len(sender._blocks) < 80
+    assert len(sender._allocated) <= 1
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of other C libraries nothing can be asked")
+def test_what_a_datapoint_frees_in_a_worker_serves_for_the_next_one():
+    def page_faults(number):
+        images = [np.full(150_000, number, np.float32) for _ in range(8)]
+        return [np.array(resource.getrusage(resource.RUSAGE_SELF).ru_minflt), np.array(len(images))]
+
+    flow = MultiProcessRunner(MapData(range(400), page_faults), 1)
+    faults = [int(count) for count, _ in flow]
+    close_dataflow(flow)
+    pages = 8 * 150_000 * 4 // mmap.PAGESIZE
+    assert faults[-1] - faults[100] < 300 * pages / 20
 
 
 def test_a_sender_waits_for_a_receiver_that_is_behind(link):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tpk.dataflow import DataFromGenerator, MapData
 from tpk.errors import ConfigError
 from tpk.input_source import FeedInput
 
@@ -33,3 +34,19 @@ def test_what_cannot_be_iterated_is_refused():
 def test_a_tensorflow_dataset_gets_the_name_of_its_own_source():
     with pytest.raises(ConfigError, match=r"a tf\.data\.Dataset cannot be iterated.*TFDatasetInput"):
         FeedInput(tf.data.Dataset.range(3))
+
+
+@pytest.mark.parametrize(
+    ("flow", "is_told"),
+    [
+        (DataFromGenerator(lambda: iter([[1], [2]])), True),
+        (MapData(DataFromGenerator(lambda: iter([[1], [2]])), list), False),
+        ([[1], [2]], False),
+    ],
+    ids=["generator", "work in a map", "list"],
+)
+def test_data_that_each_process_makes_as_a_whole_is_told_of(flow, is_told, caplog):
+    with caplog.at_level("INFO", "tpk"):
+        FeedInput(flow).shard(1, 2)
+    told = "FeedInput: DataFromGenerator cannot be divided, so each of the 2 processes makes all" in caplog.text
+    assert told == is_told

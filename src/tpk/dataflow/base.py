@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tpk.dataflow.foreign import is_foreign_sequence
+from tpk.dataflow.memory import Allocate
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
 from tpk.plugin.options import RecordsOptions
@@ -67,6 +69,14 @@ class DataFlow(RecordsOptions, ABC):
     def sources(self) -> Sequence[Iterable[Any]]:
         """The flows that this one takes its datapoints from."""
         return ()
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Put the datapoints together in memory from `allocate`, if that is what this flow does; by default it is not.
+
+        A worker process asks the flow that it runs for it: what lies in shared memory is sent without a copy, and is
+        the receiver's then. So only a flow that delivers each datapoint of its sources once, as it is, and keeps none,
+        may hand it on to them.
+        """
 
     def shard(self, index: int, count: int) -> DataFlow:
         """Return the share of worker `index` of `count`: together, the shares are this flow, each datapoint once.
@@ -326,6 +336,67 @@ class Share(StatefulProxyDataFlow):
     def _is_mine(self, number: int) -> bool:
         return number // self.block % self.count == self.index
 
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of a share: beneath, other datapoints would be each other's neighbours."""
+        return Share(self, index, count, block)
+
+
+class SequenceDataFlow(StatefulDataFlow):
+    """Deliver the items of a sequence; of those, a share touches its own only.
+
+    Args:
+        items: the datapoints: anything with a length and ``[]``.
+    """
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+        self.refills_arrays = may_refill(items)
+        self._shares: tuple[tuple[int, int, int], ...] = ()
+
+    def reset_state(self) -> None:
+        """Make the items ready."""
+        reset_state(self.items)
+
+    def __len__(self) -> int:
+        length = len(self.items)
+        for index, count, block in self._shares:
+            length = length_of_share(length, index, count, block)
+        return length
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = self.begin() or 0
+        order = self._order()
+        self.place = begin
+        return self._deliver(order, begin)
+
+    def _order(self) -> np.ndarray[Any, Any] | None:
+        """Return the numbers of all items in the order of the pass that begins; None if they come as they stand."""
+        return None
+
+    def _deliver(self, order: np.ndarray[Any, Any] | None, begin: int) -> Iterator[Any]:
+        items, length = self.items, len(self)
+        for start in range(begin, length, _PLACES_AT_ONCE):
+            places = np.arange(start, min(start + _PLACES_AT_ONCE, length))
+            for index, count, block in reversed(self._shares):
+                places = places // block * (count * block) + index * block + places % block
+            if order is not None:
+                places = order[places]
+            # Lists take the numbers of Python far faster than those of NumPy.
+            for place, item in enumerate(places.tolist(), start + 1):
+                self.place = place
+                yield items[item]
+        self.place = None
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return a flow of some blocks of each pass's order."""
+        check_share(index, count)
+        share = copy.copy(self)
+        share._shares = (*self._shares, (index, count, block))
+        return share
+
+
+_PLACES_AT_ONCE = 4096
+
 
 def reset_state(flow: Iterable[Any]) -> None:
     """Call the flow's ``reset_state()`` if it has one, as a consumer does once before the first iteration."""
@@ -338,6 +409,12 @@ def close_dataflow(flow: Iterable[Any]) -> None:
     """Call ``close()`` of a `DataFlow`; what else can be iterated (a file, say) is its owner's to close."""
     if isinstance(flow, DataFlow):
         flow.close()
+
+
+def allocate_with(flow: Iterable[Any], allocate: Allocate) -> None:
+    """Call ``allocate_with(allocate)`` of a `DataFlow`; what else can be iterated has memory of its own."""
+    if isinstance(flow, DataFlow):
+        flow.allocate_with(allocate)
 
 
 def may_refill(flow: Iterable[Any]) -> bool:
@@ -390,12 +467,13 @@ def _is_of_the_user(error: BaseException) -> bool:
     )
 
 
-def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> Iterable[Any]:
+def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> DataFlow:
     """Return the share of worker `index` of `count`; the shares together are the flow, each datapoint once a pass.
 
     Args:
         flow: any iterable of datapoints; its own ``shard(index, count)`` is asked if it has one. HuggingFace datasets
-            have one of other arguments, so only dataflows are asked.
+            have one of other arguments, so only dataflows are asked. Of a sequence, a share touches its own items only;
+            of what else can be iterated, it makes all datapoints, and drops those of the others.
         index: from 0 on, less than `count`.
         count: how many workers there are.
         block: how many consecutive datapoints stay together.
@@ -404,8 +482,19 @@ def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> Iterab
         ConfigError: there is no such share.
     """
     if not isinstance(flow, DataFlow):
-        return Share(flow, index, count, block)
+        if not is_sequence(flow):
+            return Share(flow, index, count, block)
+        flow = SequenceDataFlow(flow)
     return flow.shard(index, count) if block == 1 else flow.shard_blocks(index, count, block)
+
+
+def is_sequence(flow: Any) -> bool:
+    """Tell whether ``flow[i]``, for each i below its length, is what iterating it delivers: not so of a mapping."""
+    if isinstance(flow, (Sequence, np.ndarray)) or is_foreign_sequence(flow):
+        return True
+    kind = type(flow)
+    # Python itself iterates by index what defines nothing else, such as the data sets of torch.
+    return hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and not hasattr(kind, "__iter__")
 
 
 def check_share(index: int, count: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, check_at_least, shard
 from tpk.dataflow.lookahead import LookaheadDataFlow
 from tpk.dataflow.map import describe_components
+from tpk.dataflow.memory import Allocate, allocate_aligned
 from tpk.dataflow.stack import Stack
 from tpk.errors import InputError
 
@@ -52,6 +53,7 @@ class BatchData(StatefulProxyDataFlow):
         self.batch_size = batch_size
         self.remainder = remainder
         self.use_list = use_list
+        self._allocate: Allocate = allocate_aligned
 
     def __len__(self) -> int:
         batches, rest = divmod(super().__len__(), self.batch_size)
@@ -63,7 +65,8 @@ class BatchData(StatefulProxyDataFlow):
             return
         datapoints = iter(self.upstream)
         for datapoint in datapoints:
-            stack = Stack("BatchData", datapoint, self.upstream.delivered - 1, self.batch_size, self.use_list)
+            first = self.upstream.delivered - 1
+            stack = Stack("BatchData", datapoint, first, self.batch_size, self.use_list, self._allocate)
             for number, following in enumerate(islice(datapoints, self.batch_size - 1), self.upstream.delivered):
                 stack.add(following, number)
             # What a batch is made of may be as large as the batch itself; only one of them is kept.
@@ -75,6 +78,10 @@ class BatchData(StatefulProxyDataFlow):
                 self.place = "end"
                 yield stack.take()
                 self.place = None
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Put the batches together in memory from `allocate`."""
+        self._allocate = allocate
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, which has its datapoints in blocks of a batch."""
@@ -107,6 +114,7 @@ class BatchDataByShape(LookaheadDataFlow):
         self.batch_size = batch_size
         self.idx = idx
         self.remainder = remainder
+        self._allocate: Allocate = allocate_aligned
 
     def __len__(self) -> int:
         raise TypeError("how many batches there are of each shape is not known before the data was seen")
@@ -118,7 +126,8 @@ class BatchDataByShape(LookaheadDataFlow):
             shape = self._shape(datapoint, number)
             stack = held.get(shape)
             if stack is None:
-                stack = held[shape] = Stack(type(self).__name__, datapoint, number, self.batch_size, use_list=False)
+                owner, size = type(self).__name__, self.batch_size
+                stack = held[shape] = Stack(owner, datapoint, number, size, use_list=False, allocate=self._allocate)
             else:
                 stack.add(datapoint, number)
             if len(stack) == self.batch_size:
@@ -128,6 +137,10 @@ class BatchDataByShape(LookaheadDataFlow):
         if self.remainder:
             for stack in held.values():
                 yield stack.take()
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Put the batches together in memory from `allocate`."""
+        self._allocate = allocate
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath."""

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 from tpk.dataflow.base import (
     DataFlow,
     RNGDataFlow,
+    SequenceDataFlow,
     StatefulDataFlow,
     check_iterable,
     check_share,
     flow_length,
+    is_sequence,
     reset_state,
     shard,
 )
@@ -153,6 +155,13 @@ class JoinData(CombinedDataFlow):
                 self.place = number
                 yield joined
         self.break_off()  # the longer ones begin anew with the next pass
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of a worker: of sequences, the same on top of a share of each."""
+        # Of other flows, the datapoints of the same number need not be in the same share: one may drop some.
+        if all(is_sequence(flow) or isinstance(flow, SequenceDataFlow) for flow in self.sources):
+            return self.with_sources([shard(flow, index, count, block) for flow in self.sources])
+        return super().shard_blocks(index, count, block)
 
 
 def _join(datapoints: tuple[Any, ...], number: int) -> Any:

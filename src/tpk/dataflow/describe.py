@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.base import StatefulProxyDataFlow, check_at_least
+from tpk.dataflow.base import StatefulProxyDataFlow, allocate_with, check_at_least
+from tpk.dataflow.memory import Allocate
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,10 @@ class PrintData(StatefulProxyDataFlow):
                     break
         yield from datapoints
         self._shown = self.num
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Hand it on: each datapoint is delivered as it comes."""
+        allocate_with(self.flow, allocate)
 
 
 def describe(datapoint: Any, max_depth: int = 3, max_items: int = 3) -> str:

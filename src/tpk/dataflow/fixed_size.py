@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, check_at_least, divides_evenly, shard
+from tpk.dataflow.base import (
+    DataFlow,
+    Share,
+    StatefulProxyDataFlow,
+    allocate_with,
+    check_at_least,
+    divides_evenly,
+    shard,
+)
+from tpk.dataflow.memory import Allocate
 from tpk.errors import InputError
 
 
@@ -66,6 +75,10 @@ class FixedSizeData(StatefulProxyDataFlow):
             f"FixedSizeData: a pass of {type(self.flow).__name__} has no datapoint; it is empty, or a one-shot "
             "iterator, such as a generator, of which there is no second pass"
         )
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Hand it on: each datapoint is delivered as it comes."""
+        allocate_with(self.flow, allocate)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same, of a part of the size, on top of a share of the flow beneath.

@@ -1,4 +1,4 @@
-"""Adapters for loaders of other libraries whose state is not a position as a dataflow's is."""
+"""Adapters for loaders of other libraries, and what only those who know them can tell of them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def with_position(flow: Iterable[Any]) -> Iterable[Any]:
     if _is_from(flow, "torchdata.stateful_dataloader", "StatefulDataLoader"):
         return _TorchLoader(flow)
     return flow
+
+
+def is_foreign_sequence(flow: object) -> bool:
+    """Whether it is a data set that delivers, item by item, what it delivers when it is iterated: Hugging Face's."""
+    return _is_from(flow, "datasets", "Dataset")
 
 
 def _is_from(flow: object, module: str, name: str) -> bool:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+
+ArraySpec: TypeAlias = tuple[tuple[int, ...], np.dtype[Any]]
+"""Shape and dtype of an array."""
+
+Allocate: TypeAlias = Callable[[Sequence[ArraySpec]], list[np.ndarray[Any, Any]]]
+"""Makes the arrays of one datapoint, uninitialized."""
 
 ALIGNMENT = 64
 """Bytes; TensorFlow's `EIGEN_MAX_ALIGN_BYTES`. It copies an array that starts elsewhere before it uses it."""
@@ -32,6 +39,11 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     start = -block.__array_interface__["data"][0] % ALIGNMENT
     array: np.ndarray[Any, Any] = block[start : start + size].view(dtype).reshape(shape)
     return array
+
+
+def allocate_aligned(arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
+    """Make arrays as `aligned_empty` does, as an `Allocate`."""
+    return [aligned_empty(shape, dtype) for shape, dtype in arrays]
 
 
 def copy_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -189,6 +189,7 @@ class Position:
             for datapoint in iterator:
                 self.delivered += 1
                 yield datapoint
+                datapoint = None  # so that its memory may serve for the next one
             self._in_pass = False
         finally:
             close_iterator(iterator, self._source)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, check_at_least, divides_evenly
+from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, allocate_with, check_at_least, divides_evenly
 from tpk.dataflow.lookahead import LookaheadDataFlow
+from tpk.dataflow.memory import Allocate
 from tpk.errors import ConfigError, InputError
 
 
@@ -52,6 +53,10 @@ class RepeatedData(StatefulProxyDataFlow):
             delivered_before = upstream.delivered > 0
             repetition += 1
         self.place = None
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Hand it on: each datapoint is delivered as it comes."""
+        allocate_with(self.flow, allocate)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, unless blocks cross repetitions."""

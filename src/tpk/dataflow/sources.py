@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,16 +10,16 @@ import numpy as np
 from tpk.dataflow.base import (
     DataFlow,
     RNGDataFlow,
-    StatefulDataFlow,
+    SequenceDataFlow,
     check_iterable,
-    check_share,
-    length_of_share,
+    is_sequence,
     reset_state,
+    shard,
 )
 from tpk.errors import ConfigError, InputError
 
 
-class DataFromList(StatefulDataFlow, RNGDataFlow):
+class DataFromList(SequenceDataFlow, RNGDataFlow):
     """Deliver the items of a list, as they stand or in another random order each epoch.
 
     The share of a worker is part of each epoch's order, and only its items are touched.
@@ -35,59 +34,19 @@ class DataFromList(StatefulDataFlow, RNGDataFlow):
     """
 
     def __init__(self, items: Sequence[Any], shuffle: bool = False, seed: int | None = None) -> None:
-        super().__init__(seed)
+        RNGDataFlow.__init__(self, seed)
         if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
             raise ConfigError(
                 f"DataFromList takes a sequence of datapoints, not {items!r}; "
                 "wrap another iterable in DataFromIterable, or list() it"
             )
-        self.items = items
-        if type(items) is list or type(items) is tuple:
-            self.refills_arrays = False
+        SequenceDataFlow.__init__(self, items)
         self.shuffle = shuffle
-        self._shares: tuple[tuple[int, int, int], ...] = ()
 
-    def __len__(self) -> int:
-        length = len(self.items)
-        for index, count, block in self._shares:
-            length = length_of_share(length, index, count, block)
-        return length
-
-    def __iter__(self) -> Iterator[Any]:
-        begin = self.begin() or 0
+    def _order(self) -> np.ndarray[Any, Any] | None:
         rng = self.epoch_rng()
         # The workers shuffle alike, so that their shares have nothing in common.
-        order = rng.permutation(len(self.items)) if self.shuffle else range(len(self.items))
-        for index, count, block in self._shares:
-            order = order[index::count] if block == 1 else _blocks(order, index, count, block)
-        self.place = begin
-        return self._deliver(order, begin)
-
-    def _deliver(self, order: Any, begin: int) -> Iterator[Any]:
-        items = self.items
-        for start in range(begin, len(order), _PLACES_AT_ONCE):
-            places = order[start : start + _PLACES_AT_ONCE]
-            # Lists take the numbers of Python far faster than those of NumPy.
-            for place, item in enumerate(places if isinstance(places, range) else places.tolist(), start + 1):
-                self.place = place
-                yield items[item]
-        self.place = None
-
-    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return a flow of some blocks of each epoch's order."""
-        check_share(index, count)
-        share = copy.copy(self)
-        share._shares = (*self._shares, (index, count, block))
-        return share
-
-
-_PLACES_AT_ONCE = 4096
-
-
-def _blocks(order: Any, index: int, count: int, block: int) -> np.ndarray[Any, Any]:
-    places = np.asarray(order)
-    mine: np.ndarray[Any, Any] = places[np.arange(len(places)) // block % count == index]
-    return mine
+        return rng.permutation(len(self.items)) if self.shuffle else None
 
 
 class DataFromIterable(DataFlow):
@@ -134,6 +93,12 @@ class DataFromIterable(DataFlow):
                 )
             self._begun = True
         yield from iterator
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of the iterable, if it can be divided."""
+        if isinstance(self.iterable, DataFlow) or is_sequence(self.iterable):
+            return shard(self.iterable, index, count, block)
+        return super().shard_blocks(index, count, block)
 
 
 class DataFromGenerator(DataFlow):
@@ -186,3 +151,9 @@ class DataFromGenerator(DataFlow):
     def __iter__(self) -> Iterator[Any]:
         source = self.generator
         yield from source if isinstance(source, Iterable) else source()
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of the iterable, if it was given one."""
+        if isinstance(self.generator, Iterable):
+            return shard(self.generator, index, count, block)
+        return super().shard_blocks(index, count, block)

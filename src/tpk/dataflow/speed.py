@@ -243,8 +243,7 @@ class _Timed(DataFlow):
 
     def shard(self, index: int, count: int) -> DataFlow:
         # It is for a worker, whose time is taken from outside.
-        share = shard(self.untimed, index, count)
-        return share if isinstance(share, DataFlow) else ProxyDataFlow(share)
+        return shard(self.untimed, index, count)
 
     def __iter__(self) -> Iterator[Any]:
         clock = self.clock

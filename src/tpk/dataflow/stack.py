@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.memory import UNCHANGING, aligned_empty, copy_arrays
+from tpk.dataflow.memory import UNCHANGING, Allocate, aligned_empty, allocate_aligned, copy_arrays
 from tpk.errors import InputError
 
 
@@ -22,22 +22,33 @@ class Stack:
         number: its number in the iteration.
         capacity: how many datapoints there will be at most.
         use_list: whether each component becomes a list instead of an array.
+        allocate: makes the arrays of the components that are copied as they come.
 
     Raises:
         InputError: it is no list, tuple or dict.
     """
 
-    def __init__(self, owner: str, datapoint: Any, number: int, capacity: int, use_list: bool) -> None:
+    def __init__(
+        self,
+        owner: str,
+        datapoint: Any,
+        number: int,
+        capacity: int,
+        use_list: bool,
+        allocate: Allocate = allocate_aligned,
+    ) -> None:
         self._owner = owner
         self._numbers: list[int] = []
         self._is_mapping = isinstance(datapoint, Mapping)
         self._components = self._components_of(datapoint, number)
         self._length = len(datapoint)
         self._keys = set(self._components)
-        self._columns: list[_Rows | _Values] = [
-            _Rows(value, capacity) if not use_list and _can_be_row(value) else _Values()
-            for value in map(datapoint.__getitem__, self._components)
-        ]
+        values = list(map(datapoint.__getitem__, self._components))
+        rows = [not use_list and _can_be_row(value) for value in values]
+        arrays = iter(
+            allocate([((capacity, *row.shape), row.dtype) for row, is_row in zip(values, rows, strict=True) if is_row])
+        )
+        self._columns: list[_Rows | _Values] = [_Rows(next(arrays)) if is_row else _Values() for is_row in rows]
         self._finish: Callable[..., Any] = _as_list if use_list else _as_array
         self.add(datapoint, number)
 
@@ -73,12 +84,13 @@ class Stack:
         self._numbers.append(number)
 
     def take(self) -> Any:
-        """Return all of them as one."""
+        """Return all of them as one; the stack is spent then, and holds nothing of it."""
         size = len(self._numbers)
         stacked = [
             column.array[:size] if isinstance(column, _Rows) else self._finish(self, component, column.values)
             for component, column in zip(self._components, self._columns, strict=True)
         ]
+        self._columns = []
         return dict(zip(self._components, stacked, strict=True)) if self._is_mapping else stacked
 
     def _fits(self, datapoint: Any) -> bool:
@@ -131,9 +143,9 @@ class Stack:
 class _Rows:
     """A component that is copied as it comes."""
 
-    def __init__(self, row: np.ndarray[Any, Any], capacity: int) -> None:
-        self.shape, self.dtype = row.shape, row.dtype
-        self.array = aligned_empty((capacity, *row.shape), row.dtype)
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.shape, self.dtype = array.shape[1:], array.dtype
+        self.array = array
 
 
 class _Values:

@@ -21,6 +21,7 @@ from tpk.dataflow.base import (
 )
 from tpk.dataflow.memory import copy_array
 from tpk.dataflow.position import Position, PositionTrail
+from tpk.dataflow.undivided import tell_of_undivided
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
 from tpk.input_source.hang_watcher import stack_of
@@ -106,6 +107,8 @@ class DatapointStream:
     def shard(self, index: int, count: int) -> None:
         """Deliver only the share of process `index` of `count`; before anything was delivered."""
         self.flow = shard(self.flow, index, count)
+        if count > 1:
+            tell_of_undivided(self.flow, self.owner, f"the {count} processes", logging.INFO)
         self.position = Position(self.flow)
 
     def bind(self, signature: tuple[Any, ...]) -> None:

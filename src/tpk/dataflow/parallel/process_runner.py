@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tpk.dataflow.base import check_positive
@@ -15,13 +15,19 @@ from tpk.dataflow.parallel.worker_process import WorkerProcess, check_worker_ini
 class MultiProcessRunner(FlowRunner[WorkerProcess]):
     """Run a flow in worker processes: each makes its share of the datapoints, ahead of their use.
 
-    The shares are those of `shard`. Datapoints are taken from the workers in turn, so they come
-    as the flow itself delivers them, each once a pass, and in the same order; batches are the same, too. Only what is
-    random in each datapoint, or drops some of them, is another thing in each worker: there the order depends on
-    the number of workers, and on nothing else. An endless flow of random numbers makes other ones in each worker.
+    The shares are those of `shard`: of a sequence, and of what stands on one, a worker makes its own datapoints only.
+    Of a generator, or whatever else can do nothing but be iterated, each makes all, which a warning tells: then let it
+    deliver what costs little, such as file names, and do the work in a `MapData` on top.
 
-    Arrays come through shared memory, aligned so that TensorFlow takes them without a copy. They may be kept and
-    changed; their memory is used again when no view of them is left. Anything else that can be pickled comes, too.
+    Datapoints are taken from the workers in turn, so they come as the flow itself delivers them, each once a pass, and
+    in the same order; batches are the same, too. Only what is random in each datapoint, or drops some of them, is
+    another thing in each worker: there the order depends on the number of workers, and on nothing else. An endless flow
+    of random numbers makes other ones in each worker.
+
+    Arrays come through shared memory, aligned so that TensorFlow takes them without a copy; batches are put together
+    there if a `BatchData` is the last stage (or only a `RepeatedData`, `FixedSizeData` or `PrintData` is on top). They
+    may be kept and changed; their memory is used again when no view of them is left. Anything else that can be pickled
+    comes, too.
 
     A worker is a fresh interpreter; the flow is sent there by cloudpickle, so it may contain lambdas, closures and
     classes of the main script, which needs no ``if __name__ == "__main__"``. The flow's ``reset_state`` is called in
@@ -70,13 +76,13 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         self.warn_after = warn_after
         self.worker_init = worker_init
 
-    def _start(self, state: TeamState) -> Team[WorkerProcess]:
+    def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[WorkerProcess]:
         workers: list[WorkerProcess] = []
         try:
-            for index, start in enumerate(state.workers):
+            for index, (share, start) in enumerate(zip(shares, state.workers, strict=True)):
                 name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
                 worker_key = (*self.worker, index)
-                work = SeededWork(RunFlow(self._share(index), start, GlobalRandom()), self.seed, worker_key)
+                work = SeededWork(RunFlow(share, start, GlobalRandom()), self.seed, worker_key)
                 workers.append(WorkerProcess(name, work, self.num_prefetch, self.warn_after, self.worker_init))
         except BaseException:
             stop_all(workers)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
+import numpy as np
 
-from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, flow_length, reset_state, shard
+from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, allocate_with, flow_length, reset_state, shard
+from tpk.dataflow.memory import ArraySpec
 from tpk.dataflow.parallel.seeding import GlobalRandom
 from tpk.dataflow.parallel.team import MemberT, Team, TeamState, WorkerState
 from tpk.dataflow.parallel.transport.wire import END_OF_PASS
 from tpk.dataflow.position import Position
+from tpk.dataflow.undivided import tell_of_undivided
 from tpk.errors import InputError
 
 STATE_EVERY, STATE_SECONDS = 16, 0.005
@@ -42,6 +46,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         self._team: Team[MemberT] | None = None
         self._state: Mapping[str, Any] | None = None
         self._is_loaded = False
+        self._has_told_of_undivided = False
 
     def reset_state(self) -> None:
         """Do nothing here: the workers make the flow ready."""
@@ -103,8 +108,8 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         return {**self.__dict__, "_team": None}
 
     @abstractmethod
-    def _start(self, state: TeamState) -> Team[MemberT]:
-        """Start the workers where `state` says."""
+    def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[MemberT]:
+        """Start the workers where `state` says, each with its share of the flow."""
 
     @abstractmethod
     def _stop(self, team: Team[MemberT]) -> None:
@@ -116,7 +121,11 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
     def _new_team(self) -> Team[MemberT]:
         state = TeamState.of(self.num_workers) if self._state is None else TeamState.from_dict(self._state)
         self._state, self._is_loaded = None, False
-        return self._start(state)
+        shares = [self._share(index) for index in range(self.num_workers)]
+        if self.num_workers > 1 and not self._has_told_of_undivided:
+            self._has_told_of_undivided = True
+            tell_of_undivided(shares[0], type(self).__name__, f"its {self.num_workers} workers", logging.WARNING)
+        return self._start(state, shares)
 
     def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
         size, delivered = None if team.in_pass else flow_length(self), 0
@@ -148,6 +157,9 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
 class DatapointSender(Protocol):
     """Where the work of a worker goes."""
 
+    def allocate(self, arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
+        """Make the arrays of a datapoint that is to be sent."""
+
     def send(self, datapoint: Any) -> None:
         """Send a datapoint; wait if the receiver is too far behind."""
 
@@ -169,12 +181,14 @@ class RunFlow:
     def __call__(self, sender: DatapointSender, tasks: object = None) -> None:
         """Do it; ends only by an exception, such as that nobody receives any more."""
         reset_state(self.flow)
+        allocate_with(self.flow, sender.allocate)
         position = Position(self.flow)
         datapoints = self._go_on(position)
         delivered, due = 0, 0.0
         while True:
             for datapoint in datapoints:
                 sender.send(datapoint)
+                datapoint = None  # so that its memory may serve for the next one
                 delivered += 1
                 if delivered % STATE_EVERY == 0 and time.monotonic() >= due:
                     sender.send_state(self._state(position))

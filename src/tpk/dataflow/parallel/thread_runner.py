@@ -9,11 +9,11 @@ import threading
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tpk.dataflow.base import DataFlow, check_positive, error_of_data, may_refill, seed_dataflow, shard
-from tpk.dataflow.memory import copy_arrays
+from tpk.dataflow.memory import allocate_aligned, copy_arrays
 from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
 from tpk.dataflow.parallel.team import Team, TeamState
 from tpk.dataflow.parallel.transport.wire import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
@@ -86,11 +86,11 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
             flow = shard(flow, *share)
         return flow
 
-    def _start(self, state: TeamState) -> Team[FlowThread]:
+    def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[FlowThread]:
         threads = []
-        for index, start in enumerate(state.workers):
+        for index, (share, start) in enumerate(zip(shares, state.workers, strict=True)):
             name = f"thread {index + 1} of {self.num_workers} of {type(self).__name__}"
-            threads.append(FlowThread(name, RunFlow(self._share(index), start), self.num_prefetch, self.warn_after))
+            threads.append(FlowThread(name, RunFlow(share, start), self.num_prefetch, self.warn_after))
         return Team(threads, state)
 
     def _stop(self, team: Team[FlowThread]) -> None:
@@ -172,6 +172,8 @@ def _run(work: RunFlow, buffer: _Buffer, name: str) -> None:
 
 class _Buffer:
     """What a thread has made and nobody has used yet: datapoints and ends, which count, and states in between."""
+
+    allocate = staticmethod(allocate_aligned)
 
     def __init__(self, size: int, copies: bool) -> None:
         self._size = size

@@ -6,6 +6,7 @@ nor TensorFlow, unless the user's functions do.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import gc
 import logging
@@ -36,6 +37,10 @@ if sys.platform != "win32":  # where there are no workers, but this module is im
 
 LENGTH = struct.Struct("<Q")
 """Before the pickled job on the socket: its bytes."""
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES, _FROM_SYSTEM_BYTES = 1 << 26, 1 << 25
+"""What glibc keeps of what was freed, and from what size an array comes from the system each time: its largest."""
 
 _GRACE = 2.0
 """Seconds that the user's code has to end by itself when the parent wants no more."""
@@ -76,6 +81,7 @@ def main(
         parent: the process id of the parent.
         worker_init: ``"module:function"`` of what is called before anything of the user's is unpickled.
     """
+    _keep_freed_memory()
     _prepare_signals(stacks)
     _die_with_parent(lifeline, parent)
     results_socket, tasks_socket = socket.socket(fileno=results), socket.socket(fileno=tasks)
@@ -100,6 +106,18 @@ def main(
     finally:
         gc.collect()  # Generators of the user close what they opened.
         over.set()
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc keep what a datapoint has freed for the next one.
+
+    Otherwise it goes back to the system each time, and to have it anew, page by page and zeroed, takes about as long as
+    to write it. Once a process has freed a large array, glibc does so by itself.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _FROM_SYSTEM_BYTES)
 
 
 def _call_worker_init(target: str) -> None:

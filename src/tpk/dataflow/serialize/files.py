@@ -156,4 +156,4 @@ class FileFlow(DataFromList):
 
     def reset_state(self) -> None:
         """Open the file."""
-        self.items.open()  # type: ignore[attr-defined]
+        self.items.open()

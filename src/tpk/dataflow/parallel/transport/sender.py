@@ -1,17 +1,21 @@
-"""Sending end of a link: copies datapoints into shared memory, once."""
+"""Sending end of a link: copies datapoints into shared memory, once, or has them put together there."""
 
 from __future__ import annotations
 
 import pickle
 import socket
-from collections.abc import Callable
-from typing import Any
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from math import prod
+from typing import Any, TypeAlias
 
 import attrs
 import cloudpickle
 import numpy as np
 
-from tpk.dataflow.memory import ALIGNMENT
+from tpk.dataflow.memory import ALIGNMENT, ArraySpec, allocate_aligned
 from tpk.dataflow.parallel.transport.block import BlockFile, block_size, give_back
 from tpk.dataflow.parallel.transport.wire import (
     AHEAD_BYTES,
@@ -35,24 +39,49 @@ from tpk.dataflow.parallel.transport.wire import (
     LinkClosed,
 )
 
+_LEAST_ALLOCATED = 1 << 16
+"""Bytes of a datapoint from which it pays to put it together in a block; to copy fewer takes less time."""
 _MAX_LAYOUTS = 256
 _MAX_INLINE = 512
 """Bytes of a pickle that go over the socket. Two that send to each other would wait forever if its buffer got full."""
 
 
+Places: TypeAlias = tuple[int | None, ...]
+"""Of each array of a datapoint, where in a block it lies already; empty if none does."""
+
+
 class _Block:
-    """A block as its sender sees it, with the arrays that lie in it in each layout."""
+    """A block as its sender sees it, with the arrays that lie in it in each layout.
+
+    Attributes:
+        is_sent: whether the receiver may look at it.
+        lease: to what `Sender.allocate` has made in it, as long as somebody here looks at that.
+        allocated: how many bytes that takes, from the beginning on.
+    """
 
     def __init__(self, number: int, size: int, memory: memoryview) -> None:
         self.number = number
         self.size = size
         self.memory = memory
-        self.views: dict[int, list[np.ndarray[Any, Any]]] = {}
+        self.address = _address(np.frombuffer(memory, np.uint8))
+        self.views: dict[int, list[np.ndarray[Any, Any] | None]] = {}
+        self.is_sent = False
+        self.lease: Any = None
+        self.allocated = 0
 
-    def arrays(self, layout: Layout) -> list[np.ndarray[Any, Any]]:
+    def place_of(self, array: Any) -> int | None:
+        """Return where an array lies in what was allocated here, or None if it lies elsewhere."""
+        if type(array) is not np.ndarray or not array.flags.c_contiguous or not array.size:
+            return None
+        place = _address(array) - self.address
+        return place if 0 <= place < self.allocated else None
+
+    def arrays(self, layout: Layout, places: Places) -> list[np.ndarray[Any, Any] | None]:
+        """Return the arrays of the block, each to be written to; None for those of which `places` says it is done."""
         views = self.views.get(layout.number)
         if views is None:
             views = [np.ndarray(shape, dtype, self.memory, offset) for shape, dtype, offset in layout.arrays]
+            views = [None if place is not None else view for view, place in zip_longest(views, places)]
             self.views[layout.number] = views
         return views
 
@@ -82,6 +111,10 @@ class Sender:
         self._layouts: dict[Any, Layout | None] = {}
         self._blocks: dict[int, _Block] = {}
         self._free: list[_Block] = []
+        self._allocated: list[_Block] = []
+        # What was allocated may be let go of in any thread, even in the middle of what stands here.
+        self._let_go: deque[_Block] = deque()
+        self._room_beside = ALIGNMENT * 64
         self._blocks_made = 0
         self._dumps: Callable[..., bytes] = pickle.dumps
 
@@ -92,21 +125,48 @@ class Sender:
             self._read_back(socket.MSG_DONTWAIT)
         return self._ahead < self._window
 
+    def allocate(self, arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
+        """Make the arrays of a datapoint, an `Allocate`: large ones in a block, so that `send` need not copy them.
+
+        What is sent so belongs to the receiver; it must not be looked at here any more. What is not sent is let go of
+        like any array.
+        """
+        sizes = [prod(shape) * dtype.itemsize for shape, dtype in arrays]
+        if sum(sizes) < _LEAST_ALLOCATED or any(dtype.hasobject for _, dtype in arrays):
+            return allocate_aligned(arrays)
+        offsets, size = _lay_out(sizes)
+        block = self._acquire(size + self._room_beside)
+        whole = np.frombuffer(block.memory, np.uint8)
+        let_go = self._let_go
+        block.lease = weakref.ref(whole, lambda reference: let_go.append(block))
+        block.allocated = size
+        self._allocated.append(block)
+        return [np.ndarray(shape, dtype, whole, offset) for (shape, dtype), offset in zip(arrays, offsets, strict=True)]
+
     def send(self, datapoint: Any) -> None:
         """Send a datapoint: arrays in a list, tuple or dict through shared memory, anything else pickled.
 
         A pickle's large buffers, such as arrays within it, go through shared memory, too.
         """
         self._wait_for_room()
-        layout = self._layout_of(datapoint)
+        block, places = self._find_allocated(datapoint) if self._allocated else (None, ())
+        layout = self._layout_of(datapoint, places, block)
         if layout is None:
             self._send_object(datapoint)
-        else:
+            return
+        if block is not None and layout.size > block.size:
+            self._room_beside = layout.size - block.allocated  # for the next ones, which are like this one
+            block, places = None, ()
+            layout = self._layout_of(datapoint)
+            assert layout is not None
+        if block is None:
             block = self._acquire(layout.size)
-            values = datapoint.values() if layout.container is dict else datapoint
-            for view, value in zip(block.arrays(layout), values):  # noqa: B905 - equal; hot
+        values = datapoint.values() if layout.container is dict else datapoint
+        for view, value in zip(block.arrays(layout, places), values):  # noqa: B905 - equal; hot
+            if view is not None:
                 np.copyto(view, value)
-            self._write(HEADER.pack(ARRAYS, block.number, layout.number))
+        block.is_sent = True
+        self._write(HEADER.pack(ARRAYS, block.number, layout.number))
 
     def send_end(self) -> None:
         """Tell that the pass is over."""
@@ -128,8 +188,24 @@ class Sender:
     def _send_payload(self, kind: int, number: int, payload: bytes) -> None:
         self._write(HEADER.pack(kind, number, len(payload)) + payload)
 
-    def _layout_of(self, datapoint: Any) -> Layout | None:
-        """Return the layout of a datapoint, or None if it is not made of arrays."""
+    def _find_allocated(self, datapoint: Any) -> tuple[_Block | None, Places]:
+        """Return the block that was allocated for a datapoint, and where in it each of its arrays lies."""
+        values = list(datapoint.values()) if type(datapoint) is dict else datapoint
+        if type(values) is list or type(values) is tuple:
+            for block in self._allocated:
+                places = tuple(block.place_of(value) for value in values)
+                if not block.is_sent and any(place is not None for place in places):
+                    return block, places
+        return None, ()
+
+    def _layout_of(self, datapoint: Any, places: Places = (), block: _Block | None = None) -> Layout | None:
+        """Return the layout of a datapoint, or None if it is not made of arrays.
+
+        Args:
+            datapoint: anything.
+            places: where in `block` each of its arrays lies, None for those that lie elsewhere.
+            block: what was allocated for it, if anything was.
+        """
         container = type(datapoint)
         if container is list or container is tuple:
             names, values = (), datapoint
@@ -137,7 +213,7 @@ class Sender:
             names, values = tuple(datapoint), datapoint.values()
         else:
             return None
-        key: list[Any] = [container, names]
+        key: list[Any] = [container, names, places]
         for value in values:
             if type(value) is not np.ndarray:
                 return None
@@ -147,11 +223,9 @@ class Sender:
         try:
             return self._layouts[found]
         except KeyError:
-            return self._new_layout(found, container, names, list(values))
+            return self._new_layout(found, list(values), 0 if block is None else block.allocated)
 
-    def _new_layout(
-        self, key: Any, container: type, names: tuple[Any, ...], values: list[np.ndarray[Any, Any]]
-    ) -> Layout | None:
+    def _new_layout(self, key: Any, values: list[np.ndarray[Any, Any]], begin: int) -> Layout | None:
         if len(self._layouts) >= _MAX_LAYOUTS:
             self._layouts.clear()
             for block in self._blocks.values():
@@ -160,7 +234,11 @@ class Sender:
         if any(value.dtype.hasobject for value in values):
             self._layouts[key] = None
             return None
-        offsets, size = _lay_out([value.nbytes for value in values])
+        container, names, places, *_ = key
+        elsewhere = [value.nbytes for value, place in zip_longest(values, places) if place is None]
+        free, size = _lay_out(elsewhere, begin)
+        rest = iter(free)
+        offsets = [next(rest) if place is None else place for _, place in zip_longest(values, places)]
         arrays = tuple((value.shape, value.dtype, offset) for value, offset in zip(values, offsets, strict=True))
         layout = Layout(len(self._layouts), container, names, arrays, size)
         self._layouts[key] = layout
@@ -180,6 +258,7 @@ class Sender:
             number, spans = block.number, [(offset, part.nbytes) for offset, part in zip(offsets, parts, strict=True)]
             for (offset, length), part in zip(spans, parts, strict=True):
                 block.memory[offset : offset + length] = part
+            block.is_sent = True
         self._send_payload(OBJECT, number, pickle.dumps((head if is_inline else None, spans), protocol=5))
 
     def _pickle(self, datapoint: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
@@ -197,6 +276,11 @@ class Sender:
         """Return a block of at least that size that nobody looks at."""
         if self._num_prefetch is None:
             self._window = min(max(AHEAD_BYTES // max(size, 1), AHEAD_MIN), AHEAD_MAX)
+        while self._let_go:
+            block = self._let_go.popleft()
+            self._allocated.remove(block)
+            block.lease, block.allocated = None, 0
+            self._take_back(block)
         if not self._free:
             self._read_back(socket.MSG_DONTWAIT)
         # The last to come back first: it is still in the processor's cache.
@@ -252,12 +336,24 @@ class Sender:
             if kind == USED:
                 self._ahead -= value
             elif kind == FREE:
-                self._free.append(self._blocks[number])
+                block = self._blocks[number]
+                block.is_sent = False
+                self._take_back(block)
+
+    def _take_back(self, block: _Block) -> None:
+        """Use a block again if nobody looks at it any more, neither there nor here."""
+        if not block.is_sent and block.lease is None:
+            self._free.append(block)
 
 
-def _lay_out(sizes: list[int]) -> tuple[list[int], int]:
-    """Return where parts of these sizes start, aligned as TensorFlow wants arrays, and the size of the whole."""
-    offsets, end = [], 0
+def _address(array: np.ndarray[Any, Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _lay_out(sizes: list[int], begin: int = 0) -> tuple[list[int], int]:
+    """Return where parts of these sizes start, aligned as TensorFlow wants arrays, and where the last one ends."""
+    offsets, end = [], -(-begin // ALIGNMENT) * ALIGNMENT
     for size in sizes:
         offsets.append(end)
         end += -(-size // ALIGNMENT) * ALIGNMENT

@@ -38,8 +38,8 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
     `AccumGradOptimizer` accumulates. Processors that are to see the gradients of each step, skipped or not, such as
     `SummaryGradient`, belong around it.
 
-    With optimizers that can be `masked`, such as Momentum and Adam, clipped and averaged, too, the host does not wait for
-    the gradients: a skipped update runs, without an effect.
+    With optimizers that can be `masked`, such as Momentum and Adam, clipped and averaged, too, the host does not wait
+    for the gradients: a skipped update runs, without an effect.
 
     Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
     they decide alike. They share the scale.

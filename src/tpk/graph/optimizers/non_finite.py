@@ -152,8 +152,8 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
     Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
     they decide alike. They share the counts.
 
-    With optimizers that can be `masked`, such as Momentum and Adam, clipped and averaged, too, the host does not wait for
-    the gradients: a skipped update runs, without an effect.
+    With optimizers that can be `masked`, such as Momentum and Adam, clipped and averaged, too, the host does not wait
+    for the gradients: a skipped update runs, without an effect.
 
     How many updates were skipped is summarized as ``<name>/skipped``. To be told, and to end a training in which all
     updates are skipped, use the callback `NanGuard(on_nan="skip")`.

@@ -41,13 +41,22 @@ def all_finite(tensors: Sequence[Any]) -> Any:
         A scalar ``bool`` tensor, on the device of the first tensor: what waits for it there need not involve the host.
     """
     by_device: dict[str, list[Any]] = {}
-    for tensor in map(values_of, tensors):
+    for tensor in map(_before_cast, map(values_of, tensors)):
         by_device.setdefault(tensor.device, []).append(tensor)
     verdicts = [_all_finite_on(device, those) for device, those in by_device.items()]
     if len(verdicts) == 1:
         return verdicts[0]
     with tf.device(next(iter(by_device))):
         return tf.reduce_all(verdicts)
+
+
+def _before_cast(tensor: Any) -> Any:
+    """What `tensor` is cast from, if that is ``float16``: it is finite if and only if that is, which is smaller.
+
+    Grappler would reshape in ``float16`` what is reshaped here, and cast it once more.
+    """
+    is_cast = tensor.op.type == "Cast" and tensor.op.inputs[0].dtype == tf.float16 and tensor.dtype.is_floating
+    return tensor.op.inputs[0] if is_cast and tensor.dtype.size > 2 else tensor
 
 
 def _all_finite_on(device: str, tensors: Sequence[Any]) -> Any:
@@ -60,7 +69,8 @@ def _all_finite_on(device: str, tensors: Sequence[Any]) -> Any:
             if count is None or count * tensor.dtype.size > _SMALL_BYTES:
                 vectors.append(tensor)
             else:
-                small.setdefault(tensor.dtype, []).append(tf.reshape(tensor, [-1]))
+                vector = tensor if tensor.shape.rank == 1 else tf.reshape(tensor, [-1])
+                small.setdefault(tensor.dtype, []).append(vector)
         vectors += [tf.concat(those, 0) if len(those) > 1 else those[0] for those in small.values()]
         each_finite = [tf.reduce_all(tf.math.is_finite(vector)) for vector in vectors]
         return tf.reduce_all(each_finite) if len(each_finite) > 1 else each_finite[0]

@@ -1,11 +1,12 @@
-"""What the ops of gradients and updates cost beside a loop written by hand: in float32, and in float16 with a loss scale.
+"""What the ops of gradients and updates cost beside a loop written by hand, in float32 and in float16.
 
 python tests/benchmarks/precision.py
 
 The model has 161 variables, as many as a ResNet-50, all of them small: so it is the ops of a step that count, not what
-they compute. By hand there is a fixed loss scale and no check, which no CPU can come up to with one that is dynamic: no
-update can start before all gradients are there. (On a GPU, updates are handed over meanwhile: `gpu.py`.) Each contender is a session with one train op, and runs it a few times whenever it is its turn; the ratios
-are those of the same round.
+they compute. By hand there is a fixed loss scale and no check, which no CPU can come up to with a scale that is
+dynamic: no update can start before all gradients are there. (A GPU is handed the updates meanwhile: `gpu.py`.) Each
+contender is a session with one train op, and runs it a few times whenever it is its turn; the ratios are those of the
+same round.
 """
 
 from __future__ import annotations

@@ -111,6 +111,27 @@ def resource_variables():
         v1.disable_resource_variables()
 
 
+@pytest.fixture
+def pretend_gpus(monkeypatch):
+    """Let TensorFlow say that the host has so many GPUs, each split as it is told: into parts with that many MB.
+
+    No session can be created with them.
+    """
+    import tensorflow as tf
+
+    def pretend(count, **parts):
+        gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{index}", "GPU") for index in range(count)]
+        split = {
+            gpu: [tf.config.LogicalDeviceConfiguration(memory_limit=limit) for limit in parts[f"gpu{index}"]]
+            for index, gpu in enumerate(gpus)
+            if f"gpu{index}" in parts
+        }
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus if kind == "GPU" else [])
+        monkeypatch.setattr(tf.config, "get_logical_device_configuration", split.get)
+
+    return pretend
+
+
 WAITING = ("processes", "faults")
 """Folders whose tests mostly wait for other processes."""
 

@@ -5,20 +5,23 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph import devices as module
-from tpk.graph.devices import add_cpu_devices, is_gpu, resolve_devices, why_no_gpu
+from tpk.graph.devices import (
+    add_logical_devices,
+    is_gpu,
+    parts_of_one_gpu,
+    physical_of_logical_gpus,
+    resolve_devices,
+    why_no_gpu,
+)
 
 v1 = tf.compat.v1
 
 
 @pytest.fixture
-def gpus(monkeypatch):
+def gpus(pretend_gpus):
     """Let the machine have so many GPUs."""
-
-    def pretend(count):
-        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a GPU"] * count)
-
-    pretend(0)
-    return pretend
+    pretend_gpus(0)
+    return pretend_gpus
 
 
 @pytest.mark.parametrize(
@@ -90,10 +93,53 @@ def test_the_session_gets_as_many_cpu_devices_as_are_needed(before, devices, aft
     config = v1.ConfigProto(intra_op_parallelism_threads=1)
     if before:
         config.device_count["CPU"] = before
-    adapted = add_cpu_devices(config, devices)
+    adapted = add_logical_devices(config, devices)
     assert adapted.device_count["CPU"] == after
     assert adapted.intra_op_parallelism_threads == 1
     assert dict(config.device_count) == ({"CPU": before} if before else {}), "the user's own config changed"
+
+
+def test_a_gpu_that_is_split_counts_as_several(gpus):
+    gpus(3, gpu1=[1024, 2048])
+    assert resolve_devices(None) == ["/gpu:0", "/gpu:1", "/gpu:2", "/gpu:3"]
+    assert physical_of_logical_gpus() == [0, 1, 1, 2]
+    assert parts_of_one_gpu(["/gpu:0", "/device:GPU:1", "/cpu:1", "/gpu:2", "/gpu:3"]) == ["/device:GPU:1", "/gpu:2"]
+    assert parts_of_one_gpu(["/job:worker/task:1/gpu:1", "elsewhere", "/gpu:7"]) == []
+
+
+def test_the_error_of_a_gpu_that_does_not_exist_says_how_to_split_one(gpus):
+    gpus(1, gpu0=[1024, 1024])
+    with pytest.raises(ConfigError, match=r"exist: /gpu:0, /gpu:1\..*tf\.config\.set_logical_device_configuration\("):
+        resolve_devices(3)
+
+
+def virtual_devices(config):
+    return [list(each.memory_limit_mb) for each in config.gpu_options.experimental.virtual_devices]
+
+
+def test_the_session_gets_the_gpus_as_they_are_split(gpus):
+    gpus(3, gpu1=[1024, 2048])
+    config = v1.ConfigProto()
+    config.gpu_options.allow_growth = True
+    adapted = add_logical_devices(config, ["/gpu:0"])
+    assert virtual_devices(adapted) == [[], [1024, 2048], []]
+    assert adapted.gpu_options.allow_growth
+    assert virtual_devices(config) == []
+    assert virtual_devices(add_logical_devices(adapted, [])) == [[], [1024, 2048], []]
+
+
+def test_the_session_gets_no_more_gpus_than_it_may_see_and_what_the_user_says_of_them(gpus):
+    gpus(3, gpu1=[1024, 2048])
+    config = v1.ConfigProto()
+    config.gpu_options.visible_device_list = "2,1"
+    assert virtual_devices(add_logical_devices(config, [])) == [[], [1024, 2048]]
+    config.gpu_options.experimental.virtual_devices.add(memory_limit_mb=[7])
+    assert virtual_devices(add_logical_devices(config, [])) == [[7]]
+
+
+def test_gpus_that_are_whole_stay_so(gpus):
+    gpus(2)
+    assert virtual_devices(add_logical_devices(v1.ConfigProto(), ["/gpu:1"])) == []
 
 
 @pytest.mark.parametrize("device", ["/gpu:0", "/device:GPU:1", "/job:w/task:0/device:GPU:0"])

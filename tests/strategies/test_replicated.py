@@ -225,14 +225,33 @@ def test_a_mode_that_cannot_be_is_an_error():
         ReplicatedStrategy(2, mode="nccl")
 
 
+@pytest.mark.parametrize("make", [ReplicatedStrategy, ParameterServerStrategy, tpk.AsyncStrategy])
+def test_a_gpu_that_is_split_trains_several_towers(pretend_gpus, make):
+    pretend_gpus(1, gpu0=[1024, 2048])
+    strategy = make(2)
+    assert strategy.num_replicas == 2
+    (split,) = strategy.session_config(v1.ConfigProto()).gpu_options.experimental.virtual_devices
+    assert split.memory_limit_mb == [1024, 2048]
+
+
+def test_nccl_on_a_gpu_that_is_split_is_an_error_and_auto_copies(pretend_gpus):
+    pretend_gpus(1, gpu0=[1024, 1024])
+    with pytest.raises(ConfigError, match=r"but /gpu:0, /gpu:1 are logical ones, parts of a physical GPU.*Use 'auto'"):
+        ReplicatedStrategy(2, mode="nccl")
+    strategy = ReplicatedStrategy(2)
+    assert (strategy.devices, strategy.mode) == (["/gpu:0", "/gpu:1"], "copy")
+    pretend_gpus(2)
+    assert ReplicatedStrategy(2).mode == "nccl"
+
+
 def test_a_ps_device_that_cannot_be_is_an_error():
     with pytest.raises(ConfigError, match=r"ps_device='disk': expected 'cpu' or 'gpu'\."):
         ParameterServerStrategy(2, ps_device="disk")
 
 
 @pytest.mark.parametrize("strategy", [ReplicatedStrategy, ParameterServerStrategy])
-def test_more_gpus_than_there_are_is_an_error_that_lists_them(monkeypatch, strategy):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a GPU"] * 2)
+def test_more_gpus_than_there_are_is_an_error_that_lists_them(pretend_gpus, strategy):
+    pretend_gpus(2)
     with pytest.raises(ConfigError, match=r"no device '/gpu:2'\. GPUs that exist: /gpu:0, /gpu:1\."):
         strategy(3)
 

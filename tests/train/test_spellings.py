@@ -168,8 +168,8 @@ class TestAPackageThatIsNotInstalled:
 
 class TestTheInputOfADataflow:
     @pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated", "CollectiveTrainer"])
-    def test_is_staged_on_gpus(self, monkeypatch, kind):
-        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a GPU"] * 2)
+    def test_is_staged_on_gpus(self, pretend_gpus, kind):
+        pretend_gpus(2)
         options = {"cluster": tpk.Cluster(workers=["127.0.0.1:1"])} if kind == "CollectiveTrainer" else {}
         trainer = tpk.make_trainer(kind, devices=2, **options)
         source = trainer.default_input([])
@@ -190,8 +190,8 @@ class TestTheInputOfADataflow:
         options = {} if kind == "QueueInputTrainer" else {"devices": CPUS}
         assert type(tpk.make_trainer(kind, **options).default_input([])) is tpk.QueueInput
 
-    def test_is_queued_for_towers_that_do_not_wait_for_each_other(self, monkeypatch):
-        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a GPU"] * 2)
+    def test_is_queued_for_towers_that_do_not_wait_for_each_other(self, pretend_gpus):
+        pretend_gpus(2)
         assert type(tpk.AsyncMultiGPUTrainer(2).default_input([])) is tpk.QueueInput
 
 

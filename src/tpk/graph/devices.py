@@ -1,4 +1,15 @@
-"""Devices of the towers of a process: a count, indices, or device strings become device strings."""
+"""Devices of the towers of a process: a count, indices, or device strings become device strings.
+
+CPU devices are logical ones, as many as a session is asked for. A GPU can be split into logical ones, too, so that what
+is to run on several is developed on one. It is TensorFlow's own function that says so, first thing in a script, for
+they exist once for all sessions of a process, and each has its share of the memory:
+
+```python
+(gpu,) = tf.config.list_physical_devices("GPU")
+tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=8192)] * 4)
+trainer = tpk.make_trainer("replicated", devices=4)  # "/gpu:0" to "/gpu:3"
+```
+"""
 
 from __future__ import annotations
 
@@ -27,13 +38,14 @@ def resolve_devices(devices: Devices) -> list[str]:
 
     Args:
         devices: how many; or their indices; or device strings, in which case nothing is assumed of them; None for all
-            GPUs, or one CPU device if there is none. A count or indices mean GPUs where there are any, else logical
-            CPU devices; that is a warning in the log, once, which says why there is no GPU.
+            GPUs, or one CPU device if there is none. A count or indices mean GPUs where there are any, the logical ones
+            where one is split, else logical CPU devices; that is a warning in the log, once, which says why there is
+            no GPU.
 
     Raises:
         ConfigError: if it is none of these, or asks for more GPUs than there are; it lists those that exist.
     """
-    gpus = len(tf.config.list_physical_devices("GPU"))
+    gpus = len(physical_of_logical_gpus())
     if devices is None:
         devices = max(gpus, 1)
     if isinstance(devices, str):
@@ -96,13 +108,58 @@ def _can_be_loaded(library: str) -> bool:
     return True
 
 
-def add_cpu_devices(config: Any, devices: Sequence[str]) -> Any:
-    """Return a `tf.compat.v1.ConfigProto` like `config`, with as many logical CPU devices as `devices` need."""
+def physical_of_logical_gpus() -> list[int]:
+    """Return for each GPU of this host, as a device string counts them, the number of the physical one that it is of.
+
+    They differ where `tf.config.set_logical_device_configuration` has split one.
+    """
+    parts = [len(_logical_configuration(gpu)) for gpu in tf.config.list_physical_devices("GPU")]
+    return [physical for physical, count in enumerate(parts) for _ in range(max(count, 1))]
+
+
+def parts_of_one_gpu(devices: Sequence[str]) -> list[str]:
+    """Return those of `devices`, device strings of this process, that are logical parts of a GPU that is split."""
+    physical = physical_of_logical_gpus()
+    matches = [(device, _DEVICE.match(device)) for device in devices]
+    return [
+        device
+        for device, match in matches
+        if match is not None
+        and match[1].lower() == "gpu"
+        and match[2] != "*"
+        # Of the GPUs of another host nothing is known.
+        and not device.lower().startswith("/job:")
+        and int(match[2]) < len(physical)
+        and physical.count(physical[int(match[2])]) > 1
+    ]
+
+
+def add_logical_devices(config: Any, devices: Sequence[str]) -> Any:
+    """Return a `tf.compat.v1.ConfigProto` like `config`, with the logical devices of this process.
+
+    Those are as many CPU devices as `devices` need, and the logical GPUs for which `tf.config` was told to split one,
+    unless `config` says how to split them itself.
+    """
     needed = [int(match[2]) + 1 for match in map(_DEVICE.match, devices) if match and match[1].lower() == "cpu"]
     adapted = tf.compat.v1.ConfigProto()
     adapted.CopyFrom(config)
     adapted.device_count["CPU"] = max([*needed, adapted.device_count["CPU"], 1])
+    options = adapted.gpu_options
+    configurations = [_logical_configuration(gpu) for gpu in tf.config.list_physical_devices("GPU")]
+    if any(configurations) and not options.experimental.virtual_devices:
+        # TensorFlow wants an entry for each visible GPU; one that is empty leaves it whole.
+        visible = [int(each) for each in options.visible_device_list.split(",") if each.strip()]
+        for index in visible or range(len(configurations)):
+            options.experimental.virtual_devices.add(
+                memory_limit_mb=[logical.memory_limit for logical in configurations[index]]
+            )
     return adapted
+
+
+def _logical_configuration(gpu: Any) -> list[Any]:
+    """How a physical GPU is split; empty if it is not."""
+    configuration = tf.config.get_logical_device_configuration(gpu) or []
+    return [logical for logical in configuration if logical.memory_limit is not None]
 
 
 def is_gpu(device: str) -> bool:
@@ -125,5 +182,7 @@ def _check(name: str, gpus: int) -> None:
         existing = ", ".join(f"/gpu:{index}" for index in range(gpus)) or "none"
         raise ConfigError(
             f"there is no device {name!r}. GPUs that exist: {existing}. CPU devices are logical, so there are as many "
-            "as you name: '/cpu:0', '/cpu:1', …"
+            "as you name: '/cpu:0', '/cpu:1', …; a GPU is split into logical ones by "
+            "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=MB), "
+            "…]), before anything runs."
         )

@@ -10,7 +10,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError, InputError
-from tpk.graph.devices import add_cpu_devices, resolve_devices
+from tpk.graph.devices import add_logical_devices, resolve_devices
 from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
 from tpk.plugin.spellings import also_spelled
@@ -172,9 +172,9 @@ class PredictConfig:
     def _creator(self, devices: Sequence[str]) -> SessionCreator:
         creator = as_session_creator(self.session_creator)
         if type(creator) is NewSessionCreator:
-            return NewSessionCreator(creator.target, add_cpu_devices(creator.config, devices))
+            return NewSessionCreator(creator.target, add_logical_devices(creator.config, devices))
         if isinstance(creator, TensorFlowSessionCreator) and creator.config is not None:
-            creator.config = add_cpu_devices(creator.config, devices)
+            creator.config = add_logical_devices(creator.config, devices)
         return creator
 
 

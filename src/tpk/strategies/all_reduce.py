@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.determinism import sum_in_order
-from tpk.graph.devices import is_gpu
+from tpk.graph.devices import is_gpu, parts_of_one_gpu
 from tpk.strategies.packs import pack, unpack
 
 Column = list[Any]
@@ -37,8 +37,8 @@ def choose_mode(mode: str | None, devices: Sequence[str]) -> str:
     """Return the all-reduce mode that `mode` means for `devices`.
 
     Args:
-        mode: one of `MODES`. ``auto`` is ``nccl`` if all devices are GPUs and there are several, else ``copy``. None
-            means ``auto``, and ``gpu`` means ``copy``.
+        mode: one of `MODES`. ``auto`` is ``nccl`` if all devices are GPUs of their own and there are several, else
+            ``copy``. None means ``auto``, and ``gpu`` means ``copy``.
         devices: device strings.
 
     Raises:
@@ -50,8 +50,14 @@ def choose_mode(mode: str | None, devices: Sequence[str]) -> str:
     all_gpus = all(map(is_gpu, devices))
     if mode == "nccl" and not all_gpus:
         raise ConfigError(f"all-reduce mode 'nccl' needs GPUs, but the devices are {', '.join(devices)}. Use 'auto'.")
+    parts = parts_of_one_gpu(devices)
+    if mode == "nccl" and parts:
+        raise ConfigError(
+            f"all-reduce mode 'nccl' needs GPUs of their own, but {', '.join(parts)} are logical ones, parts of "
+            "a physical GPU, and NCCL takes each of these once. Use 'auto', which means 'copy' here."
+        )
     if mode == "auto":
-        return "nccl" if all_gpus and len(devices) > 1 else "copy"
+        return "nccl" if all_gpus and len(devices) > 1 and not parts else "copy"
     return mode
 
 

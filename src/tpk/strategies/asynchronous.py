@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError, InputError
-from tpk.graph.devices import Devices, add_cpu_devices
+from tpk.graph.devices import Devices, add_logical_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.input_source.base import InputSource
@@ -70,8 +70,8 @@ class AsyncStrategy(Strategy):
         return [] if self._workers is None else self._workers.updates
 
     def session_config(self, config: Any) -> Any:
-        """Return `config` with as many logical CPU devices as are needed."""
-        return add_cpu_devices(config, self._shared.devices)
+        """Return `config` with the logical devices that are needed."""
+        return add_logical_devices(config, self._shared.devices)
 
     def prepare_input(self, source: InputSource) -> InputSource:
         """Return `source`.

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.devices import Devices, add_cpu_devices, is_gpu, resolve_devices
+from tpk.graph.devices import Devices, add_logical_devices, is_gpu, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.input_source.base import InputSource
@@ -83,8 +83,8 @@ class ParameterServerStrategy(Strategy):
         return len(self.devices)
 
     def session_config(self, config: Any) -> Any:
-        """Return `config` with as many logical CPU devices as are needed."""
-        return add_cpu_devices(config, self.devices)
+        """Return `config` with the logical devices that are needed."""
+        return add_logical_devices(config, self.devices)
 
     def prepare_input(self, source: InputSource) -> InputSource:
         """Return `source`; one that stages its datapoints does so on the devices of the towers."""

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.determinism import sum_in_order
-from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
+from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.copies import copies_of_optimizers
@@ -128,8 +128,8 @@ class ReplicatedStrategy(Strategy):
         return {**super().describe(), "average": self.average, "sync_variables": self._sync_variables}
 
     def session_config(self, config: Any) -> Any:
-        """Return `config` with as many logical CPU devices as are needed."""
-        return add_cpu_devices(config, self.devices)
+        """Return `config` with the logical devices that are needed."""
+        return add_logical_devices(config, self.devices)
 
     def prepare_input(self, source: InputSource) -> InputSource:
         """Return `source`; one that stages its datapoints does so on the devices of the towers."""

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.devices import Devices, add_cpu_devices, is_gpu, resolve_devices
+from tpk.graph.devices import Devices, add_logical_devices, is_gpu, resolve_devices
 from tpk.graph.gradients import check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.plugin.spellings import also_spelled
@@ -44,7 +44,7 @@ class SingleStrategy(Strategy):
 
     def session_config(self, config: Any) -> Any:
         """Return `config` with the logical CPU device, if one is named."""
-        return add_cpu_devices(config, self._devices)
+        return add_logical_devices(config, self._devices)
 
     def build(
         self,

@@ -96,10 +96,11 @@ def test_the_scale_stays_within_bounds():
     for _ in range(3):
         session.step(np.inf, 0)
     assert session.scale() == 1
-    session = Session(lambda: DynamicLossScaleOptimizer(sgd(), initial_scale=2.0**126, growth_interval=1))
+    session = Session(lambda: DynamicLossScaleOptimizer(sgd(), initial_scale=2.0**125, growth_interval=1))
     for _ in range(3):
-        session.step(0, 0)
-    assert session.scale() == 2.0**127
+        session.step(1, 0)
+    assert session.scale() == 2.0**126
+    np.testing.assert_allclose(session.values()["w"], [0.7, 1], rtol=1e-6)
 
 
 def test_it_counts_the_steps_for_which_the_scale_is_not_to_blame():
@@ -225,7 +226,8 @@ def test_its_variables_are_among_those_of_the_optimizer():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"initial_scale": 0.5}, "initial_scale=0.5.*at least 1"),
+        ({"initial_scale": 0.5}, r"initial_scale=0.5.*from 1 to 2\*\*126"),
+        ({"initial_scale": 2.0**127}, r"initial_scale=1\.7\d*e\+38"),
         ({"initial_scale": float("inf")}, "initial_scale=inf"),
         ({"initial_scale": "many"}, "initial_scale='many'"),
         ({"growth_interval": 0}, "growth_interval=0.*positive whole number"),

@@ -26,6 +26,17 @@ def test_wrong_options_are_told(options, message):
         CollectiveStrategy(**{"cluster": PAIR, **options})
 
 
+def test_nccl_between_processes_on_a_gpu_that_is_split_is_an_error(pretend_gpus):
+    pretend_gpus(2, gpu0=[1024, 1024])
+    with pytest.raises(ConfigError, match=r"'/gpu:0' is a logical one, a part of a physical GPU.*Use 'ring'"):
+        CollectiveStrategy([0], cluster=PAIR, communication="nccl")
+    config = CollectiveStrategy([2], cluster=PAIR, communication="nccl").server_config(tf.compat.v1.ConfigProto())
+    assert [list(each.memory_limit_mb) for each in config.gpu_options.experimental.virtual_devices] == [
+        [1024, 1024],
+        [],
+    ]
+
+
 def test_what_needs_the_others_says_that_they_have_not_met():
     strategy = CollectiveStrategy(cluster=PAIR)
     with pytest.raises(TrainerStateError, match=r"join\(\) comes first"):

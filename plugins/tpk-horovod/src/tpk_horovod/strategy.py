@@ -187,10 +187,12 @@ class HorovodStrategy(MultiProcessStrategy):
 
     def session_config(self, config: Any) -> Any:
         """Return `config`, in which the process sees its own GPU only, unless the devices were chosen."""
-        config = super().session_config(config)
         if self._gpu is not None and not config.gpu_options.visible_device_list:
-            config.gpu_options.visible_device_list = str(self._gpu)
-        return config
+            own = tf.compat.v1.ConfigProto()
+            own.CopyFrom(config)
+            own.gpu_options.visible_device_list = str(self._gpu)
+            config = own
+        return super().session_config(config)
 
     def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
         """Add to the graph what gives the means or sums of gradients over all processes, the same bits in each."""

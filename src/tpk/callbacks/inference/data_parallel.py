@@ -11,7 +11,7 @@ import tensorflow as tf
 from tpk.callbacks.inference.data import FailuresOfModel
 from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.inference.runner import InferenceRunner
-from tpk.graph.devices import Devices, resolve_devices
+from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
 from tpk.graph.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
@@ -100,4 +100,4 @@ class DataParallelInferenceRunner(InferenceRunner):
 
 def _devices_of(strategy: StrategyProtocol) -> Sequence[str]:
     """Those on which it trains; where it does not tell them, all GPUs, or as many CPU devices as it has towers."""
-    return strategy.devices or resolve_devices(len(tf.config.list_physical_devices("GPU")) or strategy.num_replicas)
+    return strategy.devices or resolve_devices(len(physical_of_logical_gpus()) or strategy.num_replicas)

@@ -10,13 +10,18 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.gradients import values_of
+from tpk.graph.optimizers.masked_update import multiply, update_if
 from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables
-from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
+from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.summaries import add_tensor_summary
+
+_LARGEST_SCALE = 2.0**126
+"""The inverse of a larger one is no normal number of ``float32``."""
 
 
 class DynamicLossScaleOptimizer(ProxyOptimizer):
-    """Multiplies the cost by a scale, and divides the gradients by it.
+    """Multiplies the cost by a scale, and gradients by its inverse.
 
     Without that, many gradients of a ``float16`` model are zero, because they are too small for the type. A step whose
     gradients are not finite is skipped: nothing is updated, and the scale is divided by `factor`, but not below 1.
@@ -33,12 +38,15 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
     `AccumGradOptimizer` accumulates. Processors that are to see the gradients of each step, skipped or not, such as
     `SummaryGradient`, belong around it.
 
+    With optimizers that can be `masked`, such as Momentum and Adam, clipped and averaged, too, the host does not wait
+    for the gradients: a skipped update runs, without an effect.
+
     Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
     they decide alike. They share the scale.
 
     Args:
         opt: the optimizer that updates.
-        initial_scale: the first scale, at least 1. A power of 2 costs no precision.
+        initial_scale: the first scale, from 1 to 2**126. A power of 2 costs no precision.
         growth_interval: after how many updates without overflow the scale grows.
         factor: by how much it grows and shrinks.
         name: the variable scope of its variables, ``scale``, ``good_steps`` and ``skipped_in_a_row``. They are saved in
@@ -46,7 +54,8 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
 
     Raises:
         ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, if a number is out of range, or if there is a loss
-            scale of this name already; and, when gradients are applied, if a variable is a reference variable.
+            scale of this name already; and, when gradients are applied, if a variable is a reference variable and `opt`
+            cannot be masked.
 
     Example:
         ```python
@@ -65,7 +74,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         name: str = "LossScale",
     ) -> None:
         super().__init__(opt, name)
-        _check("initial_scale", initial_scale, Real, lambda value: 1 <= value < math.inf, "at least 1")
+        _check("initial_scale", initial_scale, Real, lambda value: 1 <= value <= _LARGEST_SCALE, "from 1 to 2**126")
         _check("growth_interval", growth_interval, Integral, lambda value: value >= 1, "a positive whole number")
         _check("factor", factor, Real, lambda value: 1 < value < math.inf, "more than 1")
         self._growth_interval = int(growth_interval)
@@ -81,6 +90,8 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
             },
         )
         self._updates_scale = True
+        # Of each gradient that was unscaled the scaled one and the inverse of the scale.
+        self._products: dict[Any, tuple[Any, Any]] = {}
         add_tensor_summary(self._scale, ["scalar"], name=f"{name}/scale")
         tf.compat.v1.add_to_collection(GATES_KEY, self)
 
@@ -110,21 +121,32 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
             # Read once: another tower may change it before the gradients are there.
             scale = self._scale.read_value()
             scaled = tf.cast(loss, tf.float32) * scale
+            with tf.device("/cpu:0"):
+                inverse = 1.0 / scale
         pairs = super().compute_gradients(scaled, *args, **kwargs)
         with tf.name_scope(self.get_name()):
-            return [(_divide(grad, scale), var) for grad, var in pairs]
+            return [(self._unscaled(grad, inverse), var) for grad, var in pairs]
+
+    def _unscaled(self, grad: Any, inverse: Any) -> Any:
+        if grad is None:
+            return None
+        values = values_of(grad)
+        with tf.device(values.device):
+            unscaled = multiply(values, inverse)
+        self._products[unscaled.ref()] = (values, inverse)
+        is_sparse = isinstance(grad, tf.IndexedSlices)
+        return tf.IndexedSlices(unscaled, grad.indices, grad.dense_shape) if is_sparse else unscaled
 
     def _own_variables(self) -> list[Any]:
         return [self._scale, self._good_steps, self._skipped_in_a_row]
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
-        check_no_reference(type(self).__name__, grads_and_vars)
-        finite = all_finite([grad for grad, _ in grads_and_vars])
-
-        def apply() -> Any:
-            return self._opt.apply_gradients(grads_and_vars)
-
-        update = tf.cond(finite, apply, tf.no_op)
+        each_unscaled = [values_of(grad) for grad, _ in grads_and_vars]
+        # Of gradients that nothing has changed since they were unscaled, only the factors are computed in the step.
+        products = [self._products.get(values.ref(), (values, None)) for values in each_unscaled]
+        # The inverse of a scale is a normal number, at most 1: what is finite stays finite, and what is not stays so.
+        finite = all_finite([values for values, _ in products])
+        update = update_if(finite, self._opt, grads_and_vars, type(self).__name__, products)
         return tf.group(update, self._update_scale(finite)) if self._updates_scale else update
 
     def _update_scale(self, finite: Any) -> Any:
@@ -132,7 +154,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
             scale, good_steps = self._scale.read_value(), self._good_steps.read_value() + 1
             grows = good_steps >= self._growth_interval
             larger = scale * self._factor
-            larger = tf.where(grows & tf.math.is_finite(larger), larger, scale)
+            larger = tf.where(grows & (larger <= _LARGEST_SCALE), larger, scale)
             smaller = tf.maximum(scale / self._factor, 1.0)
             good_steps = tf.where(finite & ~grows, good_steps, tf.zeros_like(good_steps))
             skipped = self._skipped_in_a_row.read_value()
@@ -158,16 +180,6 @@ def with_loss_scale(optimizer: Any, name: str = "LossScale") -> Any:
             return optimizer
         each = each._opt
     return DynamicLossScaleOptimizer(optimizer, name=name)
-
-
-def _divide(grad: Any, scale: Any) -> Any:
-    if grad is None:
-        return None
-    if isinstance(grad, tf.IndexedSlices):
-        return tf.IndexedSlices(_divide(grad.values, scale), grad.indices, grad.dense_shape)
-    # To 16 bits a scale may be infinite.
-    wide = tf.cast(grad, tf.float32) if grad.dtype.size < 4 else grad
-    return tf.cast(wide / tf.cast(scale, wide.dtype), grad.dtype)
 
 
 def _check(what: str, value: Any, kind: Any, is_right: Callable[[Any], bool], expected: str) -> None:

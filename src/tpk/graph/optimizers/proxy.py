@@ -76,6 +76,17 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         Slots are not shared, but what an optimizer has created before it applies gradients is.
         """
 
+    def masked(self, condition: Any) -> AbstractContextManager[None] | None:
+        """Return a context in which `apply_gradients` builds a masked update, or None, the default, if it cannot.
+
+        A subclass overrides it if all that it does can be told apart from the condition; see
+        `tpk.graph.optimizers.masked_update.masked`.
+
+        Args:
+            condition: a scalar ``bool`` tensor: unless it is True, nothing may change. Gradients are zero then.
+        """
+        return None
+
     def get_slot(self, var: Any, name: str) -> Any:
         """Return the slot of this name that belongs to `var`, or None."""
         return self._opt.get_slot(var, name)

@@ -12,7 +12,7 @@ from tpk.cluster.sessions import SharedSession
 from tpk.cluster.spec import WORKER, Cluster, as_cluster, device_of
 from tpk.cluster.timeouts import Timeouts
 from tpk.errors import ConfigError
-from tpk.graph.devices import Devices, add_cpu_devices, is_gpu
+from tpk.graph.devices import Devices, add_logical_devices, is_gpu, parts_of_one_gpu
 from tpk.plugin import Callback
 from tpk.plugin.spellings import also_spelled
 from tpk.session.creator import NewSessionCreator, SessionCreator
@@ -104,7 +104,7 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
 
     def server_config(self, config: Any) -> Any:
         """Return `config` with the devices of this process, and with who leads the collective operations."""
-        return self._with_leader(add_cpu_devices(config, self.devices))
+        return self._with_leader(add_logical_devices(config, self.devices))
 
     def join(self) -> None:
         """Start TensorFlow's server of this process, and wait until all others have theirs.
@@ -206,6 +206,11 @@ def check_communication(communication: str, device: str) -> str:
         )
     if communication == "nccl" and not is_gpu(device):
         raise ConfigError(f"communication 'nccl' needs GPUs, but the first device is {device!r}. Use 'ring'.")
+    if communication == "nccl" and parts_of_one_gpu([device]):
+        raise ConfigError(
+            f"communication 'nccl' needs a GPU of its own for each process, but {device!r} is a logical one, a part of "
+            "a physical GPU, and NCCL takes each of these once. Use 'ring'."
+        )
     return communication
 
 

@@ -12,7 +12,7 @@ from tpk.cluster.server import cluster_of
 from tpk.cluster.sessions import SharedSession
 from tpk.cluster.spec import PS, WORKER, device_of
 from tpk.cluster.timeouts import Timeouts
-from tpk.graph.devices import Devices, add_cpu_devices, resolve_devices
+from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
 from tpk.graph.global_step import get_global_step_var
 from tpk.graph.gradients import Gradients
 from tpk.graph.objective import Objective
@@ -78,7 +78,7 @@ class DistributedStrategy(ClusterStrategy):
 
     def server_config(self, config: Any) -> Any:
         """Return `config` with the devices of this process."""
-        return add_cpu_devices(config, self.devices)
+        return add_logical_devices(config, self.devices)
 
     def serve(self) -> bool:
         """Keep variables until the workers have left, if this process is a parameter server; return whether it is."""

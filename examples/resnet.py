@@ -60,9 +60,8 @@ def resnet(image, classes, depth, training):
 
 
 class ResNet(tpk.ModelDesc):
-    def __init__(self, args, classes, total_batch, steps_per_epoch):
-        self.args, self.classes = args, classes
-        self.peak_rate, self.steps_per_epoch = args.rate * total_batch / 256, steps_per_epoch
+    def __init__(self, args, classes, images, strategy):
+        self.args, self.classes, self.images, self.strategy = args, classes, images, strategy
 
     def inputs(self):
         size = self.args.image_size
@@ -90,12 +89,14 @@ class ResNet(tpk.ModelDesc):
     def learning_rate(self):
         """A line up to the peak, then half a cosine, or steps down: a function of the step, so it needs no callback."""
         warm_up, last = self.args.warm_up, self.args.max_epoch
-        epoch = tf.cast(tpk.get_global_step_var() + 1, tf.float32) / self.steps_per_epoch
+        total_batch = self.args.batch * self.strategy.num_replicas * self.strategy.world_size
+        steps_per_epoch = self.args.steps_per_epoch or self.images // total_batch
+        epoch = tf.cast(tpk.get_global_step_var() + 1, tf.float32) / steps_per_epoch
         if self.args.schedule == "cosine":
             rest = 0.5 + 0.5 * tf.cos(math.pi * tf.minimum((epoch - warm_up) / max(last - warm_up, 1), 1.0))
         else:
             rest = 0.1 ** tf.reduce_sum(tf.cast(epoch > np.float32([1 / 3, 2 / 3, 8 / 9]) * last, tf.float32))
-        return self.peak_rate * tf.where(epoch < warm_up, epoch / max(warm_up, 1), rest)
+        return self.args.rate * total_batch / 256 * tf.where(epoch < warm_up, epoch / max(warm_up, 1), rest)
 
 
 # The data
@@ -179,15 +180,14 @@ def main():
 
     strategy = tpk.use(args.strategy, devices=args.devices)
     trainer = tpk.SingleCostTrainer(strategy, precision=args.precision, xla=args.xla)
-    total_batch = args.batch * trainer.strategy.num_replicas * trainer.strategy.world_size
     callbacks = [tpk.ModelSaver(max_to_keep=3, asynchronous=True)]
     if args.data is None:
-        classes, steps = range(1000), 1_281_167 // total_batch  # as many as ImageNet has
+        args.steps_per_epoch = args.steps_per_epoch or 1000
+        classes, files = range(1000), []
         data = {"data": tpk.TensorInput(partial(synthetic_batch, args))}
     else:
         files = find_images(args.data / "train")
         classes = sorted(path.name for path in (args.data / "train").iterdir() if path.is_dir())
-        steps = len(files) // total_batch
         data = {"dataflow": batches(files, classes, args, training=True)}
         validation = batches(find_images(args.data / "val"), classes, args, training=False)
         errors = [tpk.ClassificationError(f"wrong_top{k}", f"validation_error_top{k}") for k in (1, 5)]
@@ -196,12 +196,11 @@ def main():
             tpk.MinSaver("validation_error_top1"),
             tpk.InputMonitor(),
         ]
-    steps = args.steps_per_epoch or steps
     config = tpk.TrainConfig(
-        model=ResNet(args, len(classes), total_batch, steps),
+        model=ResNet(args, len(classes), len(files), trainer.strategy),
         callbacks=callbacks,
         session_init=args.load,
-        steps_per_epoch=steps,
+        steps_per_epoch=args.steps_per_epoch,
         max_epoch=args.max_epoch,
         run_dir=args.run_dir,
         resume=args.resume,

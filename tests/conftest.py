@@ -13,11 +13,10 @@ TESTS = Path(__file__).parent
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
-ON_GPU = os.environ.get("TPK_TEST_GPU", "0") not in ("", "0")
-"""Whether the tests run on a GPU; else those of this host are hidden."""
+GPUS = int(os.environ.get("TPK_TEST_GPU") or 0)
+"""Into how many logical GPUs the tests split the first one of this host, 1 to leave it whole; 0 hides all of them."""
 
-if ON_GPU:
-    # One GPU, so that results do not depend on how many there are.
+if GPUS:
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     # Many processes share it.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
@@ -42,28 +41,39 @@ if IN_TF1:
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "tf2_only(reason): not run in TF1 behaviour")
-    if ON_GPU:
-        take_cpus_where_gpus_are_too_few()
+    if GPUS:
+        import tensorflow
+
+        split_gpu(tensorflow.config)
+        take_cpus_where_gpus_are_too_few(tensorflow.config)
 
 
-def take_cpus_where_gpus_are_too_few():
+def split_gpu(config):
+    """Split the GPU, if that is asked for: into parts of 2 GB, as many processes have such parts."""
+    gpus = config.list_physical_devices("GPU")
+    if not gpus:
+        from tpk.graph.devices import why_no_gpu
+
+        raise pytest.UsageError(f"TPK_TEST_GPU={GPUS}: TensorFlow sees no GPU. {why_no_gpu()}")
+    if GPUS > 1:
+        config.set_logical_device_configuration(gpus[0], [config.LogicalDeviceConfiguration(memory_limit=2048)] * GPUS)
+
+
+def take_cpus_where_gpus_are_too_few(config):
     """Have a count or indices of devices that ask for more GPUs than there are mean logical devices of the CPU.
 
     That is what they mean where there is no GPU. Outside of tests it is an error: nobody wants a training on CPUs who
     asks for two of the GPUs of a host which has one.
     """
-    import tensorflow
-
     from tpk.graph import devices as module
 
-    existing, resolve_devices = len(tensorflow.config.list_physical_devices("GPU")), module.resolve_devices
-    if not existing:
-        raise pytest.UsageError(f"TPK_TEST_GPU=1: TensorFlow sees no GPU. {module.why_no_gpu()}")
+    existing, resolve_devices = len(module.physical_of_logical_gpus()), module.resolve_devices
+    list_physical_devices = config.list_physical_devices
 
     @functools.wraps(resolve_devices)
     def resolve_all(devices):
         wanted = range(devices) if type(devices) is int else devices
-        is_pretended = len(tensorflow.config.list_physical_devices("GPU")) != existing
+        is_pretended = config.list_physical_devices is not list_physical_devices
         if is_pretended or not isinstance(wanted, list | tuple | range):
             return resolve_devices(devices)
         if not any(type(each) is int and each >= existing for each in wanted):

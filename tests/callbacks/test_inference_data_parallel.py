@@ -73,9 +73,9 @@ class Devices(tpk.Callback):
     ],
 )
 def test_the_towers_are_on_the_devices_of_the_strategy_or_on_those_that_are_named(
-    strategy, devices, expected, monkeypatch
+    strategy, devices, expected, pretend_gpus
 ):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    pretend_gpus(0)
     last = Devices()
     runner = DataParallelInferenceRunner(BATCHES, tpk.ClassificationError(), devices)
     history = train(runner, last, strategy=strategy)

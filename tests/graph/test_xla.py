@@ -152,7 +152,7 @@ def test_half_precision_is_compiled():
 
 @pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
 def test_each_tower_is_compiled_on_its_device(strategy):
-    strategy = tpk.use(strategy, devices=2)
+    strategy = tpk.use(strategy, devices=["/cpu:0", "/cpu:1"])
     plain, compiled = (train(xla, batches(4), Small(), strategy, steps=2) for xla in (False, True))
     assert all(count_of(compiled, "_XlaRun", device) for device in ("CPU:0", "CPU:1"))
     np.testing.assert_allclose(compiled.costs, plain.costs, rtol=1e-5)

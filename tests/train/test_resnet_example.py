@@ -30,11 +30,11 @@ def example():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Four classes, each with five images to train on, and two others."""
+    """Four classes, each with three images to train on, and two others."""
     root, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     for name in [f"{split}/class{number}" for split in ("train", "val") for number in range(4)]:
         (root / name).mkdir(parents=True)
-        for number in range(5 if "train" in name else 2):
+        for number in range(3 if "train" in name else 2):
             pixels = rng.integers(0, 256, [rng.integers(40, 80), rng.integers(40, 80), 3]).astype(np.uint8)
             Image.fromarray(pixels).save(root / name / f"{number}.jpg")
     return root
@@ -49,11 +49,11 @@ def train(example, monkeypatch, folder, run_dir, options):
 
 def test_it_trains_evaluates_saves_and_goes_on(example, folder, tmp_path, monkeypatch):
     train(example, monkeypatch, folder, tmp_path, "--precision float16 --max-epoch 1")
-    assert (tmp_path / "model-5.index").exists()  # 20 images in batches of 4
+    assert (tmp_path / "model-3.index").exists()  # 12 images in batches of 4
     assert list(tmp_path.glob("min-validation_error_top1-*.index"))
 
     stats = train(example, monkeypatch, folder, tmp_path, "--precision float16 --max-epoch 2 --resume must")
-    assert [each["global_step"] for each in stats] == [5, 10]
+    assert [each["global_step"] for each in stats] == [3, 6]
     for epoch in stats:
         assert 0 < epoch["cost"] < 10
         assert 0 <= epoch["validation_error_top5"] <= epoch["validation_error_top1"] <= 1
@@ -103,8 +103,9 @@ def test_an_empty_folder_is_named(example, tmp_path):
     [("cosine", {0.5: 0.05, 1.0: 0.1, 6.0: 0.1, 10.0: 0.0}), ("steps", {1.0: 0.1, 3.0: 0.2, 4.0: 0.02, 9.5: 0.0002})],
 )
 def test_the_learning_rate_rises_and_falls(example, schedule, expected):
-    arguments = argparse.Namespace(warm_up=2, max_epoch=10, schedule=schedule, rate=0.1)
-    model = example["ResNet"](arguments, classes=4, total_batch=512, steps_per_epoch=100)
+    options = {"batch": 64, "steps_per_epoch": None, "warm_up": 2, "max_epoch": 10, "schedule": schedule, "rate": 0.1}
+    strategy = argparse.Namespace(num_replicas=4, world_size=2)
+    model = example["ResNet"](argparse.Namespace(**options), classes=4, images=51_300, strategy=strategy)
     with tf.Graph().as_default(), v1.Session() as sess:
         step, rate = tpk.get_global_step_var(), model.learning_rate()
         found = {}
@@ -115,9 +116,10 @@ def test_the_learning_rate_rises_and_falls(example, schedule, expected):
 
 
 def test_kernels_decay_and_blocks_begin_as_identities(example):
-    arguments = argparse.Namespace(image_size=32, depth=50, warm_up=0, max_epoch=1, schedule="steps", rate=0.1)
-    model = example["ResNet"](arguments, classes=4, total_batch=256, steps_per_epoch=1_000_000)
+    options = {"batch": 256, "steps_per_epoch": 100, "warm_up": 0, "max_epoch": 1, "schedule": "steps", "rate": 0.1}
     trainer = tpk.SingleCostTrainer("single")
+    arguments = argparse.Namespace(image_size=32, depth=50, **options)
+    model = example["ResNet"](arguments, classes=4, images=0, strategy=trainer.strategy)
     trainer.setup_graph(
         model.get_input_signature(),
         tpk.DummyConstantInput([[1, 32, 32, 3], [1]]),

@@ -101,6 +101,14 @@ def after_something(x):
     return tf.reduce_sum(product * x)
 
 
+def recomputed(x):
+    """The gradient of `second` is there before `first` is read again for its own, and it does not take `second`."""
+    first, second = weights()
+    sum_of_products = tf.recompute_grad(lambda x: tf.reduce_sum((x + second) * first))(x)
+    tf.identity(first, name="seen")
+    return sum_of_products
+
+
 def product(first, second):
     return first * second
 
@@ -120,6 +128,7 @@ MODELS = {
     in_a_loop: (lambda first, second: 3 * first * second, lambda first, second: (3 * second, 3 * first)),
     in_a_function: (product, of_product),
     after_something: (product, of_product),
+    recomputed: (lambda first, second: first, lambda first, second: (1 + second, first)),
 }
 
 

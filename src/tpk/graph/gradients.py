@@ -88,6 +88,17 @@ class RecordedGradient:
 def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> Gradients:
     """Return (gradient, variable) for each variable on which `cost` depends.
 
+    Gradients are not gated: each is there as soon as it is computed, and not only once its op has computed all of its
+    own, as is an optimizer's default. That would add to the graph two ops or more for each op that has several inputs,
+    which stand between what Grappler would fuse, and let the backward pass wait for gradients of weights. What a gate
+    is for, that no update overtakes what still reads the variable, is left to strategies, which let all reads come
+    first (`tpk.strategies.update_order`): of resource variables, a read takes the value as it is then. With reference
+    variables, whose values cannot be taken apart from them, gradients are gated.
+
+    Nor are they colocated with the ops of the cost: they are on the device of the context, the tower's. Through a
+    `tf.cond` without a device, colocation puts them on the CPU, where kernels may take what a GPU's kernel has left for
+    something else (the variance that `FusedBatchNormGradV3` takes is an inverse standard deviation there).
+
     Args:
         optimizer: a `tf.compat.v1.train.Optimizer`.
         cost: a scalar tensor.
@@ -101,7 +112,9 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> Gr
             f"there is nothing to train: the tower of the cost {cost.name!r} has no trainable variable. Create "
             "variables by tf.compat.v1.get_variable or tpk.layers."
         )
-    pairs = optimizer.compute_gradients(cost, var_list=list(variables))
+    kinds = tf.compat.v1.train.Optimizer
+    gate = kinds.GATE_NONE if all(hasattr(variable, "handle") for variable in variables) else kinds.GATE_OP
+    pairs = optimizer.compute_gradients(cost, var_list=list(variables), gate_gradients=gate)
     without = [variable_name(variable) for gradient, variable in pairs if gradient is None]
     if len(without) == len(pairs):
         raise TowerError(

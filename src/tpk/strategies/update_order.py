@@ -21,10 +21,10 @@ def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradi
     there sooner; update ops and what a run fetches may read variables apart from the costs. A read takes the value
     without copying it, so the order costs next to nothing.
 
-    It holds for whatever the costs are computed from, and else for plain reads, as by all ops that take tensors. What
-    reads otherwise must not run for the sake of the order: a `tf.cond` or `tf.gather` of which only an update op knows,
-    or a read that waits for something else. Nor does it hold for reference variables (``use_resource=False``), whose
-    values cannot be taken apart from them.
+    It holds for whatever the costs and the gradients are computed from, and else for plain reads, as by all ops that
+    take tensors. What reads otherwise must not run for the sake of the order: a `tf.cond` or `tf.gather` of which only
+    an update op knows, or a read that waits for something else. Nor does it hold for reference variables
+    (``use_resource=False``), whose values cannot be taken apart from them.
 
     Args:
         tower_ops: all ops of the towers.
@@ -32,23 +32,47 @@ def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradi
         gradients: what is about to be applied.
     """
     inside = set(tower_ops)
-    certain: list[tuple[Any, bool]] = []
-    doubtful: list[tuple[Any, bool]] = []
+    # Gradients may read, too: those of `tf.recompute_grad` do.
+    computed = set(ops_run_for([*costs, *(values_of(gradient) for gradient, _ in gradients)]))
+    reads: list[Any] = []
+    doubtful: list[Any] = []
     for gradient, variable in gradients:
         for op in variable.handle.consumers() if hasattr(variable, "handle") else []:
             is_used = any(tensor.consumers() for tensor in op.outputs)
-            if op not in inside or not is_used or op._get_control_flow_context() is not None:
+            if not (op in inside or op in computed) or not is_used or op._get_control_flow_context() is not None:
                 continue
-            is_read = op.type == "ReadVariableOp" and not op.control_inputs
+            is_read = op.type == "ReadVariableOp"
             # A variable with sparse updates copies itself when it is read.
-            is_free = is_read and not isinstance(gradient, tf.IndexedSlices)
-            (certain if is_free else doubtful).append((op, is_read))
+            if is_read and not op.control_inputs and not isinstance(gradient, tf.IndexedSlices):
+                reads.append(op)
+            elif op in computed:
+                reads += [op] if is_read or op.type not in _CALLS else _results(op, computed)
+            elif is_read:
+                doubtful.append(op)
     if doubtful:
-        of_costs = set(ops_run_for(costs))
         of_updates = set(ops_run_for(_update_ops()))
-        certain += [(op, is_read) for op, is_read in doubtful if op in of_costs or (is_read and op in of_updates)]
-    reads = [op for op, _ in certain]
+        reads += [op for op in doubtful if op in of_updates]
     return tf.control_dependencies([tf.group(*reads, name="reads")]) if reads else nullcontext()
+
+
+_CALLS = (
+    *("If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"),
+    *("PartitionedCall", "StatefulPartitionedCall"),
+)
+
+
+def _results(call: Any, computed: set[Any]) -> list[Any]:
+    """Ops that run once `call` has the results that are taken from it.
+
+    To wait for `call` itself is not enough: TensorFlow puts the ops of a branch or function in its place, and what has
+    waited for it waits for the choice of the branch then, and no longer for the reads in there.
+    """
+    taken = [tensor for tensor in call.outputs if any(consumer in computed for consumer in tensor.consumers())]
+    results = []
+    for tensor in taken:
+        with tf.device(tensor.device):
+            results.append(tf.identity(tensor).op)
+    return results
 
 
 def apply_in_groups(

@@ -173,13 +173,14 @@ def main():
     parser.add_argument("--devices", type=int, default=1, help="on how many devices (default: %(default)s)")
     parser.add_argument("--precision", default="float32", help="or bfloat16, float16 (default: %(default)s)")
     parser.add_argument("--xla", action="store_true", help="compile the towers")
+    parser.add_argument("--steps-per-run", type=int, default=1, help="steps in a call of TensorFlow (default: 1)")
     parser.add_argument("--run-dir", help="where the run keeps its files (default: runs/<script>/<timestamp>)")
     parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="go on with that run")
     parser.add_argument("--load", metavar="CHECKPOINT", help="start with the variables of this checkpoint")
     args = parser.parse_args()
 
     strategy = tpk.use(args.strategy, devices=args.devices)
-    trainer = tpk.SingleCostTrainer(strategy, precision=args.precision, xla=args.xla)
+    trainer = tpk.SingleCostTrainer(strategy, args.precision, args.xla, args.steps_per_run)
     callbacks = [tpk.ModelSaver(max_to_keep=3, asynchronous=True)]
     if args.data is None:
         args.steps_per_epoch = args.steps_per_epoch or 1000

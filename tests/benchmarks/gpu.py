@@ -299,6 +299,7 @@ GROUPS: dict[str, dict[str, Callable[[Settings, Blocks], None]]] = {
     "float32": {
         "by hand": by_hand,
         "tpk": by_tpk,
+        "tpk, steps_per_run=10": partial(by_tpk, steps_per_run=10),
         "tensorpack 0.11": by_tensorpack,
         "Keras 3, fit": by_keras,
     },
@@ -315,6 +316,7 @@ GROUPS: dict[str, dict[str, Callable[[Settings, Blocks], None]]] = {
     "compiled": {
         "by hand, not compiled": by_hand,
         "tpk, xla=True": partial(by_tpk, xla=True),
+        "tpk, xla=True, steps_per_run=10": partial(by_tpk, xla=True, steps_per_run=10),
         "tpk, xla=True, bfloat16": partial(by_tpk, xla=True, precision="bfloat16"),
         "Keras 3, fit, jit_compile=True": partial(by_keras, jit_compile=True),
     },

@@ -47,6 +47,7 @@ def train(example, monkeypatch, folder, run_dir, options):
     return [json.loads(line) for line in (run_dir / "stats.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.timeout(300)
 def test_it_trains_evaluates_saves_and_goes_on(example, folder, tmp_path, monkeypatch):
     train(example, monkeypatch, folder, tmp_path, "--precision float16 --max-epoch 1")
     assert (tmp_path / "model-3.index").exists()  # 12 images in batches of 4
@@ -59,6 +60,7 @@ def test_it_trains_evaluates_saves_and_goes_on(example, folder, tmp_path, monkey
         assert 0 <= epoch["validation_error_top5"] <= epoch["validation_error_top1"] <= 1
 
 
+@pytest.mark.timeout(300)
 def test_the_strategy_is_one_word_and_the_learning_rate_follows(example, folder, tmp_path, monkeypatch):
     options = "--strategy replicated --devices 2 --warm-up 0 --schedule steps --max-epoch 1 --steps-per-epoch 2"
     (epoch,) = train(example, monkeypatch, folder, tmp_path, options)

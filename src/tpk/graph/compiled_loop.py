@@ -1,12 +1,9 @@
 """Loops over steps that XLA compiles as one program.
 
 A `tpk.graph.step_loop` runs an op after the other, and costs some microseconds for each. Here, k steps of a small model
-are one call of compiled code. XLA cannot take from a queue or a data set, and would draw other numbers than
-`tpk.graph.random` and TensorFlow's random ops. So what a step needs of such things is gathered for all k steps first,
-in a plain loop; it must have the same shape in all of them.
-
-What XLA compiles rounds as XLA does, and what it draws by other random ops, such as `tf.random.stateless_normal`, is
-what it draws.
+are one call of compiled code. XLA cannot take from a queue or a data set, and what it draws at random are other numbers
+than TensorFlow's (on CPUs, slowly). So what a step needs of such things is gathered for all k steps first, in a plain
+loop; it must have the same shape in all of them. What XLA compiles rounds as XLA does.
 """
 
 from __future__ import annotations
@@ -23,7 +20,8 @@ from tpk.graph.global_step import get_global_step_var
 from tpk.graph.step_loop import copy_ops, fixed_ops, loop, makes_handle, ops_in_order
 
 # XLA leaves out what these tell, or has others of the name.
-_NOT_AS_THEY_ARE = ("Assert", "CheckNumerics", "Print", "Random", "Multinomial", "TruncatedNormal", "Parameterized")
+_NOT_AS_THEY_ARE = ("Assert", "CheckNumerics", "Print")
+_RANDOM_OPS = ("Random", "Stateless", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"})
 
 
@@ -90,7 +88,8 @@ class _Parts:
         self._check_counts()
         moving = [op for op in moving if op not in self._counts]
         uncompiled = _uncompilable(moving)
-        needed = set(ops_in_order(uncompiled, feeds))
+        drawn = _drawn_before(moving, feeds)
+        needed = set(ops_in_order([*uncompiled, *drawn], feeds))
         self.outside = [op for op in moving if op in needed]
         inside = [op for op in moving if op not in needed]
         _check_order(uncompiled, self.outside, inside, feeds)
@@ -104,7 +103,9 @@ class _Parts:
             }.values()
         )
         # XLA wants to see constants, and shapes that it can compute.
-        compiled = set(inside) | {op for op in fixed if not makes_handle(op) and op.type != "Placeholder"}
+        compiled = set(inside) | {
+            op for op in fixed if not makes_handle(op) and not op.type.startswith(("Placeholder", *_RANDOM_OPS))
+        }
         self.inside = [op for op in ordered if op in compiled]
 
     def done(self, copies: dict[Any, Any]) -> list[Any]:
@@ -122,8 +123,8 @@ class _Parts:
             amount = tf.get_static_value(op.inputs[1]) if op.type == "AssignAddVariableOp" else None
             if amount != 1:
                 raise ConfigError(
-                    f"xla=True with steps_per_run: {op.name!r} ({op.type}) changes the global step other than by adding "
-                    "1 to it, which a compiled loop does not. Leave that to the trainer, or one of the two options out."
+                    f"xla=True with steps_per_run: {op.name!r} ({op.type}) changes the global step, other than by "
+                    "adding 1 to it, which a compiled loop does not. Leave that to the trainer, or one of the two out."
                 )
 
 
@@ -194,6 +195,16 @@ def _uncompilable(ops: Sequence[Any]) -> list[Any]:
         if not known[op.type] or (marked is not None and not marked.b):
             found.append(op)
     return found
+
+
+def _drawn_before(ops: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
+    """Return the random ops that depend on nothing that the steps change."""
+    changed = {_handle(op) for op in ops if op.type not in _READS} - {None}
+    return [
+        op
+        for op in ops
+        if op.type.startswith(_RANDOM_OPS) and changed.isdisjoint(map(_handle, ops_in_order([op], feeds)))
+    ]
 
 
 def _load_kernels() -> None:

@@ -35,6 +35,7 @@ def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradi
     # Gradients may read, too: those of `tf.recompute_grad` do.
     computed = set(ops_run_for([*costs, *(values_of(gradient) for gradient, _ in gradients)]))
     reads: list[Any] = []
+    calls: list[Any] = []
     doubtful: list[Any] = []
     for gradient, variable in gradients:
         for op in variable.handle.consumers() if hasattr(variable, "handle") else []:
@@ -46,19 +47,19 @@ def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradi
             if is_read and not op.control_inputs and not isinstance(gradient, tf.IndexedSlices):
                 reads.append(op)
             elif op in computed:
-                reads += [op] if is_read or op.type not in _CALLS else _results(op, computed)
+                (calls if op.type in _CALLS else reads).append(op)
             elif is_read:
                 doubtful.append(op)
     if doubtful:
         of_updates = set(ops_run_for(_update_ops()))
         reads += [op for op in doubtful if op in of_updates]
+    for call in dict.fromkeys(calls):
+        reads += _results(call, computed)
     return tf.control_dependencies([tf.group(*reads, name="reads")]) if reads else nullcontext()
 
 
-_CALLS = (
-    *("If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"),
-    *("PartitionedCall", "StatefulPartitionedCall"),
-)
+_KINDS_OF_CALLS = ("If", "Case", "While", "PartitionedCall")
+_CALLS = frozenset(f"{state}{kind}" for kind in _KINDS_OF_CALLS for state in ("", "Stateless", "Stateful"))
 
 
 def _results(call: Any, computed: set[Any]) -> list[Any]:
@@ -72,7 +73,7 @@ def _results(call: Any, computed: set[Any]) -> list[Any]:
     for tensor in taken:
         with tf.device(tensor.device):
             results.append(tf.identity(tensor).op)
-    return results
+    return results or [call]
 
 
 def apply_in_groups(

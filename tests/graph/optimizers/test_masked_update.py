@@ -209,3 +209,33 @@ def test_a_bad_step_of_one_tower_changes_no_bit_of_any(make, strategy):
     first, second, third = bits.steps
     assert first == second != third
     assert ("tower1/w" in first) == (strategy == "replicated")
+
+
+@pytest.mark.parametrize("make", [MASKED["momentum"], CONDITIONAL["rmsprop"]], ids=["masked", "conditional"])
+def test_many_steps_in_one_run_skip_the_same_ones(make, tmp_path):
+    class Scaled(Product):
+        def optimizer(self):
+            return self._make()
+
+    def train_with(steps_per_run):
+        values = {}
+
+        class Values(tpk.Callback):
+            def trigger_epoch(self, trainer):
+                values.update(trainer.sess.run({each.op.name: each for each in v1.global_variables()}))
+
+        config = tpk.TrainConfig(
+            model=Scaled(make),
+            data=tpk.QueueInput([[np.float32(x)] for x in (0.5, np.nan, 0.25, -1, 2, np.inf, 1, 0.5)]),
+            callbacks=[Values()],
+            monitors=[],
+            steps_per_epoch=8,
+            max_epoch=1,
+            steps_per_run=steps_per_run,
+            run_dir=tmp_path / str(steps_per_run),
+        )
+        tpk.launch_train_with_config(config, tpk.SimpleTrainer(precision="float16"))
+        assert values["LossScale/scale"] == 2.0**13
+        return {name: value.tobytes() for name, value in values.items()}
+
+    assert train_with(1) == train_with(4)

@@ -12,7 +12,19 @@ TESTS = Path(__file__).parent
 # Tests want TensorFlow's errors, not its greetings. It reads these when it is first imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+GPUS = int(os.environ.get("TPK_TEST_GPU") or 0)
+"""Into how many logical GPUs the tests split the first one of this host, 1 to leave it whole; 0 hides all of them."""
+
+if GPUS:
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
+    # Many processes share it.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    # Results are compared with those of NumPy and of other kernels, which have the 23 bits of float32: TensorFloat-32
+    # has 10.
+    os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
+else:
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 # A shell ignores SIGINT in what it starts in the background, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -29,6 +41,46 @@ if IN_TF1:
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "tf2_only(reason): not run in TF1 behaviour")
+    if GPUS:
+        import tensorflow
+
+        split_gpu(tensorflow.config)
+        take_cpus_where_gpus_are_too_few(tensorflow.config)
+
+
+def split_gpu(config):
+    """Split the GPU, if that is asked for: into parts of 2 GB, as many processes have such parts."""
+    gpus = config.list_physical_devices("GPU")
+    if not gpus:
+        from tpk.graph.devices import why_no_gpu
+
+        raise pytest.UsageError(f"TPK_TEST_GPU={GPUS}: TensorFlow sees no GPU. {why_no_gpu()}")
+    if GPUS > 1:
+        config.set_logical_device_configuration(gpus[0], [config.LogicalDeviceConfiguration(memory_limit=2048)] * GPUS)
+
+
+def take_cpus_where_gpus_are_too_few(config):
+    """Have a count or indices of devices that ask for more GPUs than there are mean logical devices of the CPU.
+
+    That is what they mean where there is no GPU. Outside of tests it is an error: nobody wants a training on CPUs who
+    asks for two of the GPUs of a host which has one.
+    """
+    from tpk.graph import devices as module
+
+    existing, resolve_devices = len(module.physical_of_logical_gpus()), module.resolve_devices
+    list_physical_devices = config.list_physical_devices
+
+    @functools.wraps(resolve_devices)
+    def resolve_all(devices):
+        wanted = range(devices) if type(devices) is int else devices
+        is_pretended = config.list_physical_devices is not list_physical_devices
+        if is_pretended or not isinstance(wanted, list | tuple | range):
+            return resolve_devices(devices)
+        if not any(type(each) is int and each >= existing for each in wanted):
+            return resolve_devices(devices)
+        return resolve_devices([f"/cpu:{each}" if type(each) is int else each for each in wanted])
+
+    module.resolve_devices = resolve_all
 
 
 def pytest_runtest_setup(item):

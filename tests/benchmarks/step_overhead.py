@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -53,7 +53,7 @@ def main() -> int:
             {f"{name}{BEFORE}": args.against.resolve(strict=True) for name in names if name in (BARE, DEFAULTS)}
         )
     load = os.getloadavg()[0]
-    timings, absent = race(sources, args.steps, args.repeats, args.show_output)
+    timings, absent = race(sources, args.steps, args.repeats, args.show_output, contend)
     if RAW not in timings:
         sys.exit(f"{RAW}, to which all are compared, takes no part: {absent[RAW].reason}")
     results = [Result.of(name, timings) for name in timings]
@@ -89,11 +89,16 @@ class Absence:
 
 
 def race(
-    sources: Mapping[str, Path | None], steps: int, repeats: int, show_output: bool
+    sources: Mapping[str, Path | None],
+    steps: int,
+    repeats: int,
+    show_output: bool,
+    contend: Callable[[str, Path | None, Connection, int, int, Path, bool], None],
 ) -> tuple[dict[str, list[float]], dict[str, Absence]]:
     """Return the µs per step of each block of each contender, and which contenders take no part.
 
-    `sources` has the names of the contenders, and where they take tpk from, if it is not the installed one.
+    `sources` has the names of the contenders, and where they take tpk from, if it is not the installed one. The main
+    function of their processes is `contend`.
     """
     names = list(sources)
     context = multiprocessing.get_context("spawn")
@@ -143,6 +148,13 @@ def contend(
     if source is not None:
         sys.path.insert(0, str(source))
     os.environ.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
+    do_blocks(contender(name.removesuffix(BEFORE)), connection, steps, count, place, show_output)
+
+
+def do_blocks(
+    compete: Callable[[Blocks], None], connection: Connection, steps: int, count: int, place: Path, show_output: bool
+) -> None:
+    """Let a contender do its blocks in the directory `place`; tell the parent if it cannot."""
     os.chdir(place)
     if not show_output:
         output = os.open("output.txt", os.O_WRONLY | os.O_CREAT)
@@ -150,7 +162,7 @@ def contend(
         os.dup2(output, 2)
     blocks = Blocks(connection, steps, count)
     try:
-        contender(name.removesuffix(BEFORE))(blocks)
+        compete(blocks)
         connection.send(blocks.last)
     except ImportError as error:
         connection.send(Absence(str(error), is_failure=False))

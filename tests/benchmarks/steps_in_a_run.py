@@ -18,7 +18,7 @@ from typing import Any
 
 import contenders as common
 from contenders import BATCH, CALLABLE, FEATURES, RATE, RAW, Blocks
-from step_overhead import Result, cores, cpu_name, race, ratios, report, versions
+from step_overhead import Result, contend, cores, cpu_name, race, ratios, report, versions
 
 STEPS_PER_RUN = 32
 BY_HAND = "tf.while_loop by hand"
@@ -43,7 +43,7 @@ def main() -> None:
     for model in args.model:
         load = os.getloadavg()[0]
         names = {f"{model}: {name}": None for name in MODELS[model]}
-        timings, absent = race(names, args.steps, args.repeats, args.show_output)
+        timings, absent = race(names, args.steps, args.repeats, args.show_output, contend)
         first = next(iter(timings))
         about = {
             "machine": f"{cpu_name()}, {cores()} cores, load {load:.1f} at the start",

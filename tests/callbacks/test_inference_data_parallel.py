@@ -72,7 +72,10 @@ class Devices(tpk.Callback):
         (tpk.use("replicated", devices=3), ["/cpu:2", 1], ["/device:CPU:2", "/device:CPU:1"]),
     ],
 )
-def test_the_towers_are_on_the_devices_of_the_strategy_or_on_those_that_are_named(strategy, devices, expected):
+def test_the_towers_are_on_the_devices_of_the_strategy_or_on_those_that_are_named(
+    strategy, devices, expected, pretend_gpus
+):
+    pretend_gpus(0)
     last = Devices()
     runner = DataParallelInferenceRunner(BATCHES, tpk.ClassificationError(), devices)
     history = train(runner, last, strategy=strategy)

@@ -116,7 +116,7 @@ def make_input(kind: str) -> tpk.InputSource:
 
 
 def train(run_dir: Path, scenario: Scenario, **options: Any) -> None:
-    strategies = {"single": "single", "replicated": tpk.use("replicated", devices=2)}
+    strategies = {"single": "single", "replicated": tpk.use("replicated", devices=["/cpu:0", "/cpu:1"])}
     config = tpk.TrainConfig(
         model=Network(scenario),
         data=make_input(scenario.input),

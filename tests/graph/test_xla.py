@@ -13,6 +13,8 @@ from tpk.graph.xla import compiled_by_xla
 v1 = tf.compat.v1
 
 BATCH = 8
+MAIN_DEVICE = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"
+"""Where ops are that are placed nowhere."""
 
 
 class Model(tpk.ModelDesc):
@@ -89,7 +91,7 @@ def executed_ops(metadata):
     )
 
 
-def count_of(look, op_type, device="CPU:0"):
+def count_of(look, op_type, device=MAIN_DEVICE):
     return look.executed[device, op_type]
 
 
@@ -150,7 +152,7 @@ def test_half_precision_is_compiled():
 
 @pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
 def test_each_tower_is_compiled_on_its_device(strategy):
-    strategy = tpk.use(strategy, devices=2)
+    strategy = tpk.use(strategy, devices=["/cpu:0", "/cpu:1"])
     plain, compiled = (train(xla, batches(4), Small(), strategy, steps=2) for xla in (False, True))
     assert all(count_of(compiled, "_XlaRun", device) for device in ("CPU:0", "CPU:1"))
     np.testing.assert_allclose(compiled.costs, plain.costs, rtol=1e-5)
@@ -170,8 +172,8 @@ def test_inference_towers_are_compiled():
 
     predict = Predict()
     train(True, batches(1), Small(), callbacks=[predict])
-    assert predict.executed["CPU:0", "_XlaRun"] >= 1
-    assert predict.executed["CPU:0", "MatMul"] == 0
+    assert predict.executed[MAIN_DEVICE, "_XlaRun"] >= 1
+    assert predict.executed[MAIN_DEVICE, "MatMul"] == 0
 
 
 def test_what_cannot_be_compiled_runs_beside_it():

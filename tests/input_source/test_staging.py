@@ -72,7 +72,7 @@ def test_there_is_a_device_for_each_tower(drive, specs):
 
 @pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
 def test_a_strategy_says_where_its_towers_are(strategy, specs):
-    trainer = tpk.SingleCostTrainer(strategy=tpk.use(strategy, devices=2))
+    trainer = tpk.SingleCostTrainer(strategy=tpk.use(strategy, devices=["/cpu:0", "/cpu:1"]))
     trainer.setup_graph(
         specs("x"),
         StagingInput(QueueInput(numbers(7))),

@@ -83,7 +83,7 @@ def test_a_tower_is_built_once_for_a_device(model):
     def compare(predictors, weights):
         assert list(predictors[5]([[1, 2, 3]])) == ["sum"]
 
-    train(model, tpk.use("replicated", devices=2), Look(make, compare))
+    train(model, tpk.use("replicated", devices=["/cpu:0", "/cpu:1"]), Look(make, compare))
 
 
 def test_several_predictors_are_spread_over_the_devices(model, by_numpy, batches):

@@ -15,7 +15,7 @@ from tpk.predict import FeedfreePredictor, MultiThreadAsyncPredictor, MultiTower
 
 
 def test_every_device_gives_what_one_gives(config_of, by_numpy, batches):
-    with MultiTowerOfflinePredictor(config_of(), devices=2) as predict:
+    with MultiTowerOfflinePredictor(config_of(), devices=["/cpu:0", "/cpu:1"]) as predict:
         assert [each.outputs[0].device for each in predict.get_predictors()] == ["/device:CPU:0", "/device:CPU:1"]
         for index, x in enumerate(batches):
             np.testing.assert_allclose(predict.get_predictor(index)(x)[0], by_numpy(x), rtol=1e-5, atol=1e-5)

@@ -35,7 +35,7 @@ def in_session(strategy, build):
 
 
 def reduce_dense(pack_bytes, compression=None):
-    strategy = CollectiveStrategy(devices=2, pack_bytes=pack_bytes, compression=compression)
+    strategy = CollectiveStrategy(devices=["/cpu:0", "/cpu:1"], pack_bytes=pack_bytes, compression=compression)
     rng = np.random.default_rng(strategy.rank)
     shapes = [[3], [200, 2], [], [1000], [7, 1]]
     dtypes = [np.float32, np.float32, np.float64, np.float16, np.float32]
@@ -115,7 +115,7 @@ def test_the_mean_of_sparse_gradients_has_the_slices_of_all_processes(launch, co
 
 
 def broadcast(dtypes, pack_bytes):
-    strategy = CollectiveStrategy(devices=2, pack_bytes=pack_bytes)
+    strategy = CollectiveStrategy(devices=["/cpu:0", "/cpu:1"], pack_bytes=pack_bytes)
     values = np.array([[-2.5, 0.0], [1.25, 3.0]]) + strategy.rank
 
     def build():
@@ -191,7 +191,7 @@ def test_a_process_trains_again_with_the_server_that_it_has(launch):
 
 
 def in_different_order():
-    strategy = CollectiveStrategy(devices=2, pack_bytes=0)
+    strategy = CollectiveStrategy(devices=["/cpu:0", "/cpu:1"], pack_bytes=0)
 
     def build():
         # Two objectives, apart and together; what is ready first differs between the processes.

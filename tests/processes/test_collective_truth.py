@@ -72,7 +72,7 @@ def test_how_gradients_travel_changes_nothing(launch, pack_bytes):
 
 def train_epochs(run_dir, epochs, resume):
     data = trainings.batches(STEPS * 2)
-    strategy = tpk.use("collective", devices=2)
+    strategy = tpk.use("collective", devices=["/cpu:0", "/cpu:1"])
     options = {"callbacks": [tpk.ModelSaver()], "run_dir": run_dir, "resume": resume, "epochs": epochs}
     return trainings.train(data, STEPS // 4, "adam", strategy=strategy, **options)
 

@@ -12,7 +12,13 @@ import tpk
 
 def train_by_themselves(data, devices=1, average=True, **options):
     timeouts = {"start": 60, "heartbeat": 20}
-    return train(STRATEGIES["parameter_server"](devices, average=average, timeouts=timeouts), data, **options)
+    return train(
+        STRATEGIES["parameter_server"](
+            [f"/cpu:{index}" for index in range(devices)], average=average, timeouts=timeouts
+        ),
+        data,
+        **options,
+    )
 
 
 @pytest.mark.parametrize(("average", "ours", "theirs"), [(True, "adam", "adam"), (False, "half_sgd", "sgd")])

@@ -118,7 +118,7 @@ def train(strategy):
     ],
 )
 def test_the_parameter_server_puts_variables_where_it_says(ps_device, devices):
-    trainer, device_of = train(tpk.use("parameter_server", devices=3, ps_device=ps_device))
+    trainer, device_of = train(tpk.use("parameter_server", devices=CPUS, ps_device=ps_device))
     with trainer.graph.as_default():
         variables = v1.trainable_variables()
         momenta = [each for each in v1.global_variables() if each.name.endswith("Momentum:0")]
@@ -129,7 +129,7 @@ def test_the_parameter_server_puts_variables_where_it_says(ps_device, devices):
 
 
 def test_the_ops_of_towers_run_on_their_devices():
-    _, device_of = train(tpk.use("parameter_server", devices=3))
+    _, device_of = train(tpk.use("parameter_server", devices=CPUS))
     for tower in range(3):
         products = [name for name in device_of if name.startswith(f"tower{tower}/") and name.endswith("MatMul")]
         assert products

@@ -81,7 +81,7 @@ def test_one_tower_needs_no_copies():
 
 @pytest.mark.usefixtures("resource_variables")
 def test_each_tower_trains_its_own_variables_on_its_own_device():
-    trainer = setup(tpk.use("replicated", devices=2))
+    trainer = setup(tpk.use("replicated", devices=["/cpu:0", "/cpu:1"]))
     updates = [op for op in trainer.graph.get_operations() if op.type == "ResourceApplyMomentum"]
     assert {(op.inputs[0].op.name, op.device) for op in updates} == {
         ("w", "/device:CPU:0"),
@@ -222,7 +222,7 @@ def test_a_mode_that_cannot_be_is_an_error():
     with pytest.raises(ConfigError, match="no all-reduce mode 'tree'"):
         ReplicatedStrategy(2, mode="tree")
     with pytest.raises(ConfigError, match="'nccl' needs GPUs, but the devices are /cpu:0, /cpu:1"):
-        ReplicatedStrategy(2, mode="nccl")
+        ReplicatedStrategy(["/cpu:0", "/cpu:1"], mode="nccl")
 
 
 @pytest.mark.parametrize("make", [ReplicatedStrategy, ParameterServerStrategy, tpk.AsyncStrategy])
@@ -257,7 +257,8 @@ def test_more_gpus_than_there_are_is_an_error_that_lists_them(pretend_gpus, stra
 
 
 @pytest.mark.parametrize("strategy", [ReplicatedStrategy, ParameterServerStrategy])
-def test_there_are_as_many_replicas_as_devices(strategy):
+def test_there_are_as_many_replicas_as_devices(strategy, pretend_gpus):
+    pretend_gpus(0)
     assert strategy(3).num_replicas == 3
     assert strategy().num_replicas == 1
     assert (strategy(3).world_size, strategy(3).is_chief) == (1, True)
@@ -276,9 +277,12 @@ def test_every_session_gets_the_logical_devices(strategy, how):
 
     class Look(tpk.Callback):
         def before_train(self, trainer):
-            devices.extend(device.name.rsplit("/", 1)[-1] for device in trainer.sess.list_devices())
+            listed = trainer.sess.list_devices()
+            devices.extend(device.name.rsplit("/", 1)[-1] for device in listed if device.device_type == "CPU")
 
-    setup(tpk.use(strategy, devices=3)).train(callbacks=[Look()], steps_per_epoch=1, max_epoch=1, **options)
+    setup(tpk.use(strategy, devices=["/cpu:0", "/cpu:1", "/cpu:2"])).train(
+        callbacks=[Look()], steps_per_epoch=1, max_epoch=1, **options
+    )
     assert devices == [f"device:CPU:{index}" for index in range(3)]
     assert not config.device_count
 

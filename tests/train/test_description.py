@@ -53,7 +53,7 @@ def test_a_run_describes_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", "--fast"])
     run = launch(
         tmp_path / "run",
-        tpk.use("replicated", devices=1, mode="ring"),
+        tpk.use("replicated", devices=["/cpu:0"], mode="ring"),
         callbacks=[Shout("hey"), tpk.use("ModelSaver", max_to_keep=3)],
         extra_monitors=[tpk.use("CSVWriter", filename="a.csv")],
         monitors=[tpk.ScalarPrinter],

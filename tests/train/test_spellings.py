@@ -177,8 +177,15 @@ class TestTheInputOfADataflow:
         assert isinstance(source.source, tpk.QueueInput)
         assert trainer.strategy.prepare_input(source)._devices == ["/gpu:0", "/gpu:1"]
 
+    @pytest.mark.parametrize(("device", "is_staged"), [(None, True), ("/gpu:0", True), ("/cpu:0", False)])
+    def test_of_one_tower_is_staged_where_that_is_on_a_gpu(self, pretend_gpus, device, is_staged):
+        pretend_gpus(1)
+        source = tpk.make_trainer("single", devices=device).default_input([])
+        assert isinstance(source, tpk.StagingInput) is is_staged
+
     @pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated", "QueueInputTrainer"])
-    def test_is_queued_on_cpus(self, kind):
+    def test_is_queued_on_cpus(self, kind, pretend_gpus):
+        pretend_gpus(0)
         options = {} if kind == "QueueInputTrainer" else {"devices": CPUS}
         assert type(tpk.make_trainer(kind, **options).default_input([])) is tpk.QueueInput
 
@@ -187,7 +194,8 @@ class TestTheInputOfADataflow:
         assert type(tpk.AsyncMultiGPUTrainer(2).default_input([])) is tpk.QueueInput
 
 
-def test_a_trainer_that_was_to_have_gpus_says_that_it_has_none(tmp_path, caplog):
+def test_a_trainer_that_was_to_have_gpus_says_that_it_has_none(tmp_path, caplog, pretend_gpus):
+    pretend_gpus(0)
     devices_module._warn_of_cpus.cache_clear()
     config = tpk.TrainConfig(
         model=Linear(), dataflow=[[np.ones(2, np.float32)]] * 4, max_epoch=1, run_dir=tmp_path / "run"

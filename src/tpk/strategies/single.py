@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
+from tpk.graph.devices import Devices, add_logical_devices, is_gpu, resolve_devices
 from tpk.graph.gradients import check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.plugin.spellings import also_spelled
@@ -38,6 +38,11 @@ class SingleStrategy(Strategy):
                 f"strategy 'single' trains on one device, got devices={devices!r}. Give one, or name a strategy that "
                 "trains on several, such as 'replicated'."
             )
+
+    @property
+    def stages_input(self) -> bool:
+        """Whether a dataflow is staged by default: if the tower is on a GPU, be it that TensorFlow places it there."""
+        return is_gpu(self._devices[0]) if self._devices else bool(tf.config.list_physical_devices("GPU"))
 
     def session_config(self, config: Any) -> Any:
         """Return `config` with the logical CPU device, if one is named."""

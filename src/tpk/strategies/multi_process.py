@@ -61,6 +61,16 @@ class MultiProcessStrategy(ReplicatedStrategy):
         """
 
     @abc.abstractmethod
+    def sum_over_processes(self, tensor: Any) -> Any:
+        """Add to the graph the sum of a tensor over all processes, the same bits in each, whatever `average` is.
+
+        It is a part of the model, such as what synchronized batch normalization adds up: values are not compressed.
+
+        Args:
+            tensor: of ``float32`` or ``float64``, and of the same shape in each process.
+        """
+
+    @abc.abstractmethod
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
         """Return an op that gives the variables of all processes the values that they have in the chief.
 

@@ -147,7 +147,10 @@ class ReplicatedStrategy(Strategy):
         """Build the towers and the train ops, and the ops that make the replicates alike."""
         take = in_turn(get_inputs)
         vs_names = ["", *(f"tower{index}" for index in range(1, len(self.devices)))]
-        towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
+        sum_over_processes = self.sum_over_processes if self.world_size > 1 else None
+        towers = build_on_multi_tower(
+            self.devices, lambda: tower_func(*take()), vs_names, sum_over_processes=sum_over_processes
+        )
         self.main_variables = towers[0].created
         main, *others = variables_by_name(towers)
         replicates = [[(main[name], variable) for name, variable in own.items()] for own in others]
@@ -196,6 +199,10 @@ class ReplicatedStrategy(Strategy):
             reduced: for each tower tensors or `tf.IndexedSlices`, on its device; means if `average`, else sums.
         """
         return reduced
+
+    def sum_over_processes(self, tensor: Any) -> Any:
+        """Return the sum of a tensor over all processes, where there are several: what towers give each other."""
+        return tensor
 
     def complete_graph(self) -> None:
         """Make one op of the post-init ops that the graph has by now."""

@@ -75,6 +75,10 @@ class Collectives:
                 reduced[member] = _from_wire(part, tensors[member].dtype, tensors[member].shape)
         return reduced
 
+    def sum(self, tensor: Any) -> Any:
+        """Return the sum of a tensor over the processes, on the device around; it is not compressed."""
+        return self._all_reduce(tensor, "Id")
+
     def broadcast(self, variables: Sequence[Any]) -> Any:
         """Return an op that gives variables the values that they have in the process with rank 0."""
         with tf.device("/cpu:0"):

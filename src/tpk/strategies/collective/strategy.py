@@ -146,6 +146,11 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         """Add the all-reduces to the graph."""
         return joined(self._collectives).reduce(tensors)
 
+    def sum_over_processes(self, tensor: Any) -> Any:
+        """Add the all-reduce to the graph, on the first device of the process."""
+        with tf.device(self.devices[0]):
+            return joined(self._collectives).sum(tensor)
+
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
         """Return the op that gives all processes the chief's values."""
         return joined(self._collectives).broadcast(variables)

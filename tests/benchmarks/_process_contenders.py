@@ -25,6 +25,7 @@ RATE = 1e-6
 RAW = "raw-horovod"
 HOROVOD = "tpk-horovod"
 COLLECTIVE = "tpk-collective"
+RING = "tpk-collective ring"
 COMPRESSED = "tpk-collective fp16"
 KERAS = "keras"
 
@@ -345,6 +346,7 @@ CONTENDERS: dict[str, Callable[[Blocks, Model], None]] = {
     RAW: raw_horovod,
     HOROVOD: tpk_strategy("horovod", package="tpk_horovod"),
     COLLECTIVE: tpk_strategy("collective"),
+    RING: tpk_strategy("collective", communication="ring"),
     COMPRESSED: tpk_strategy("collective", compression="fp16"),
     KERAS: keras_train_step,
 }

@@ -94,6 +94,6 @@ def test_what_travels_compressed_are_gradients_not_statistics(launch):
 
 
 def test_without_synchronization_each_process_has_its_own_statistics(launch):
-    first, second = launch(train_together, args=(1, {"sync": False})).returned()
+    first, _ = launch(train_together, args=(1, {"sync": False})).returned()
     as_one = train("single", concatenated(batches(STEPS * 2), 2), sync=False)
     assert np.max(np.abs(first["dense/kernel:0"] - as_one["dense/kernel:0"])) > 0.01

@@ -18,6 +18,7 @@ v1 = tf.compat.v1
 STEPS, NITER = 12, trainings.NITER
 QUICK = {"timeouts": tpk.Timeouts(heartbeat=10.0, start=60.0)}
 
+
 def concatenated(data, count):
     return [
         [np.concatenate([batch[component] for batch in data[start : start + count]]) for component in (0, 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -120,7 +120,7 @@ class MultiProcessStrategy(ReplicatedStrategy):
         values = self._sess.run(variables)
         return {"accumulated": dict(zip(map(variable_name, variables), values, strict=True))}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with what this process has accumulated.
 
         Raises:

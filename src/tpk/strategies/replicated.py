@@ -76,8 +76,8 @@ class ReplicatedStrategy(Strategy):
     - None: they are left alone. What is saved is the same as with ``"broadcast"`` unless a tower reads such variables
       when it trains; then a resumed training differs.
 
-    Where an `AccumGradOptimizer` is the outermost optimizer, each tower accumulates its own gradients, and their means are
-    all-reduced once per update. Checkpoints hold what each of them has accumulated.
+    Where an `AccumGradOptimizer` is the outermost optimizer, each tower accumulates its own gradients, and their means
+    are all-reduced once per update. Checkpoints hold what each of them has accumulated.
 
     Means of the averages are not yet the statistics of the whole batch: these need synchronized batch normalization,
     ``tpk.layers.batch_normalization(..., sync=True)``.
@@ -273,7 +273,6 @@ class ReplicatedStrategy(Strategy):
         with tf.name_scope("all_reduce"):
             reduced = all_reduce(of_towers, self.devices, self.mode, self._pack_bytes, self.average)
             return self.reduce_further(reduced)
-
 
     def _make_replicates(self, replicates: Sequence[Sequence[tuple[Any, Any]]]) -> None:
         """Make the variables of all but the first tower local ones, and the ops that copy the first tower's to them."""

@@ -15,6 +15,14 @@ PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
     [
         ({"communication": "pigeon"}, "no communication 'pigeon'; expected one of 'auto', 'ring', 'nccl'"),
         ({"communication": "nccl"}, "'nccl' needs GPUs, but the first device is .*Use 'ring'"),
+        (
+            {"communication": "shared_memory", "devices": ["/gpu:0"]},
+            "'shared_memory' needs CPUs, but the first device is '/gpu:0'. Use 'auto'",
+        ),
+        (
+            {"communication": "shared_memory", "compression": "fp16"},
+            "'shared_memory' and compression='fp16' exclude each other: .* Leave one of them out",
+        ),
         ({"compression": "zip"}, "compression='zip': expected one of None, 'fp16', 'bf16'"),
         ({"timeouts": {"heartbeat": 0}}, "heartbeat=0.*: expected a positive number"),
         ({"timeouts": {"patience": 1}}, "expected a tpk.Timeouts, or a mapping with any of start, heartbeat"),

@@ -76,14 +76,7 @@ class Collectives:
         wires = {position: _to_float_wire(tensors[position]) for position in dense}
         for together in plan_packs([wires[position] for position in dense], self._pack_bytes):
             members = [dense[index] for index in together]
-            if self._goes_through_memory([wires[member] for member in members]):
-                parts = reduce_in_shared_memory(self._memory, [wires[m] for m in members], self._average, self._meet)
-                for member, part in zip(members, parts, strict=True):
-                    reduced[member] = _from_wire(part, tensors[member].dtype, tensors[member].shape)
-                continue
-            packed = pack([wires[member] for member in members])
-            result = self._reduced(packed) if self._compressed is None else self._reduced_compressed(packed)
-            for member, part in zip(members, unpack(result, [wires[m] for m in members]), strict=True):
+            for member, part in zip(members, self._reduced_pack([wires[m] for m in members]), strict=True):
                 reduced[member] = _from_wire(part, tensors[member].dtype, tensors[member].shape)
         return reduced
 
@@ -120,10 +113,13 @@ class Collectives:
             )
         )
 
-    def _goes_through_memory(self, wires: Sequence[Any]) -> bool:
-        if self._memory is None or not all(wire.shape.is_fully_defined() for wire in wires):
-            return False
-        return sum(wire.shape.num_elements() * wire.dtype.size for wire in wires) >= LEAST_SHARED_BYTES
+    def _reduced_pack(self, wires: Sequence[Any]) -> list[Any]:
+        counts = [wire.shape.num_elements() for wire in wires]
+        is_large = None not in counts and sum(counts) * wires[0].dtype.size >= LEAST_SHARED_BYTES
+        if self._memory is not None and is_large:
+            return reduce_in_shared_memory(self._memory, wires, self._average, self._meet)
+        packed = pack(wires)
+        return unpack(self._reduced(packed) if self._compressed is None else self._reduced_compressed(packed), wires)
 
     def _meet(self) -> Any:
         return self._all_reduce(tf.ones([], tf.int32), "Id")

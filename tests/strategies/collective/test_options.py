@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tpk.cluster.spec import Cluster
 from tpk.errors import ConfigError, TrainerStateError
-from tpk.strategies.collective.strategy import CollectiveStrategy
+from tpk.strategies.collective.strategy import CollectiveStrategy, check_communication
 
 PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
 
@@ -15,10 +15,6 @@ PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
     [
         ({"communication": "pigeon"}, "no communication 'pigeon'; expected one of 'auto', 'ring', 'nccl'"),
         ({"communication": "nccl"}, "'nccl' needs GPUs, but the first device is .*Use 'ring'"),
-        (
-            {"communication": "shared_memory", "devices": ["/gpu:0"]},
-            "'shared_memory' needs CPUs, but the first device is '/gpu:0'. Use 'auto'",
-        ),
         (
             {"communication": "shared_memory", "compression": "fp16"},
             "'shared_memory' and compression='fp16' exclude each other: .* Leave one of them out",
@@ -32,6 +28,11 @@ PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
 def test_wrong_options_are_told(options, message):
     with pytest.raises(ConfigError, match=message):
         CollectiveStrategy(**{"cluster": PAIR, **options})
+
+
+def test_shared_memory_is_none_of_a_gpu():
+    with pytest.raises(ConfigError, match="'shared_memory' needs CPUs, but the first device is '/gpu:0'. Use 'auto'"):
+        check_communication("shared_memory", "/gpu:0")
 
 
 def test_what_needs_the_others_says_that_they_have_not_met():

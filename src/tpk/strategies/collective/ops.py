@@ -17,7 +17,7 @@ _INSTANCES_BITS = 14
 _AS_THEY_ARE = (tf.bool, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
 """What TensorFlow broadcasts."""
 
-LEAST_SHARED_BYTES = 2**20
+LEAST_SHARED_BYTES = 2**22
 """From how many bytes on a pack goes through shared memory: what is smaller, the ring is as fast for."""
 
 COMPRESSIONS = {None: None, "fp16": tf.float16, "bf16": tf.bfloat16}

@@ -45,7 +45,7 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         devices: the devices of this process: a count, indices, or device strings.
         cluster: a `Cluster`, or a mapping with the structure of TF_CONFIG; by default the environment tells.
         communication: how gradients travel between processes: ``ring`` over gRPC; ``nccl`` between GPUs;
-            ``shared_memory``, from 1 MiB on, between processes of one host whose gradients are on CPUs and not
+            ``shared_memory``, from 4 MiB on, between processes of one host whose gradients are on CPUs and not
             compressed; or ``auto``, which is ``nccl`` on GPUs, ``shared_memory`` where that can be, and else ``ring``.
         shard_data: whether each process takes its share of the data; otherwise all of what it is given.
         pack_bytes: gradients travel between processes in packs of up to that many bytes.

@@ -31,7 +31,7 @@ def test_wrong_options_are_told(options, message):
 
 
 def test_shared_memory_is_none_of_a_gpu():
-    with pytest.raises(ConfigError, match="'shared_memory' needs CPUs, but the first device is '/gpu:0'. Use 'auto'"):
+    with pytest.raises(ConfigError, match=r"'shared_memory' needs CPUs, but the first device is '/gpu:0'\. Use 'auto'"):
         check_communication("shared_memory", "/gpu:0")
 
 

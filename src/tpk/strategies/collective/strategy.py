@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -18,10 +19,12 @@ from tpk.plugin.spellings import also_spelled
 from tpk.session.creator import NewSessionCreator, SessionCreator
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
 from tpk.strategies.cluster_strategy import ClusterStrategy, WatchSteps, joined
-from tpk.strategies.collective.ops import COMPRESSIONS, Collectives
+from tpk.strategies.collective.ops import COMPRESSIONS, LEAST_SHARED_BYTES, Collectives
 from tpk.strategies.collective.shared_memory import SharedMemory, share_memory
 from tpk.strategies.multi_process import MultiProcessStrategy
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES
+
+logger = logging.getLogger(__name__)
 
 COMMUNICATIONS = ("auto", "ring", "nccl", "shared_memory")
 
@@ -46,7 +49,8 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         cluster: a `Cluster`, or a mapping with the structure of TF_CONFIG; by default the environment tells.
         communication: how gradients travel between processes: ``ring`` over gRPC; ``nccl`` between GPUs;
             ``shared_memory``, from 4 MiB on, between processes of one host whose gradients are on CPUs and not
-            compressed; or ``auto``, which is ``nccl`` on GPUs, ``shared_memory`` where that can be, and else ``ring``.
+            compressed, whose bits are those of the ring where there are two, and which takes as much memory again as
+            gradients do; or ``auto``, which is ``nccl`` on GPUs, ``shared_memory`` where that can be, else ``ring``.
         shard_data: whether each process takes its share of the data; otherwise all of what it is given.
         pack_bytes: gradients travel between processes in packs of up to that many bytes.
         compression: ``"fp16"`` or ``"bf16"`` sends gradients in half precision, which is half the bytes; with
@@ -125,7 +129,12 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         if self.world_size == 1:
             return
         super().join()
-        self._collectives = self._make_collectives(self._share_memory())
+        try:
+            self._memory = self._share_memory()
+        except BaseException:
+            self.leave()
+            raise
+        self._collectives = self._make_collectives(self._memory)
 
     def leave(self) -> None:
         """Part from the other processes, and from the memory that they share."""
@@ -137,14 +146,15 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
     def _share_memory(self) -> SharedMemory | None:
         can_be = not is_gpu(self.devices[0]) and self._compression is None
         # All processes ask each other, whatever they want: how they differ is told later.
-        self._memory = share_memory(self.process_group, can_be and self._communication in ("auto", "shared_memory"))
-        if self._memory is None and self._communication == "shared_memory":
-            self.leave()
+        memory = share_memory(self.process_group, can_be and self._communication in ("auto", "shared_memory"))
+        if memory is None and self._communication == "shared_memory":
             raise ConfigError(
                 "communication 'shared_memory' takes processes of one host and one user, on Linux, with the same "
                 f"options; not all {self.world_size} processes are such. Use 'auto'."
             )
-        return self._memory
+        if memory is not None:
+            logger.info("gradients from %d MiB on travel through shared memory", LEAST_SHARED_BYTES >> 20)
+        return memory
 
     def _make_collectives(self, memory: SharedMemory | None) -> Collectives:
         return Collectives(

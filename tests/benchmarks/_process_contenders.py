@@ -25,6 +25,7 @@ RATE = 1e-6
 RAW = "raw-horovod"
 HOROVOD = "tpk-horovod"
 COLLECTIVE = "tpk-collective"
+RING = "tpk-collective ring"
 COMPRESSED = "tpk-collective fp16"
 KERAS = "keras"
 
@@ -269,6 +270,7 @@ def raw_horovod(blocks: Blocks, model: Model) -> None:
     from tpk_horovod import bootstrap
 
     from tpk.cluster.spec import as_cluster
+    from tpk.cluster.timeouts import Timeouts
 
     v1 = tf.compat.v1
     # What `horovodrun` does, which is not there; with the training it has nothing to do.
@@ -276,7 +278,7 @@ def raw_horovod(blocks: Blocks, model: Model) -> None:
     with bootstrap.environment(bootstrap.placement(cluster)), bootstrap.rendezvous_server(cluster):
         board = bootstrap.Board.of_environment(cluster.rank, cluster.world_size, 0, cluster)
         assert board is not None
-        board.meet(60.0)
+        board.meet(Timeouts(start=60.0))
         hvd.init()
         with tf.Graph().as_default():
             optimizer = hvd.DistributedOptimizer(sgd())
@@ -345,6 +347,7 @@ CONTENDERS: dict[str, Callable[[Blocks, Model], None]] = {
     RAW: raw_horovod,
     HOROVOD: tpk_strategy("horovod", package="tpk_horovod"),
     COLLECTIVE: tpk_strategy("collective"),
+    RING: tpk_strategy("collective", communication="ring"),
     COMPRESSED: tpk_strategy("collective", compression="fp16"),
     KERAS: keras_train_step,
 }

@@ -14,6 +14,8 @@ import tpk
 v1 = tf.compat.v1
 
 BATCH = 4
+NITER = 3
+"""Of how many steps an optimizer whose name begins with "accumulating" applies the gradients as one."""
 
 OPTIMIZERS = {
     "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
@@ -40,7 +42,9 @@ class Model(tpk.ModelDesc):
         return tf.reduce_mean((output - y) ** 2, name="cost")
 
     def optimizer(self):
-        return OPTIMIZERS[self._optimizer]()
+        optimizer = OPTIMIZERS[self._optimizer.removeprefix("accumulating ")]()
+        accumulates = self._optimizer.startswith("accumulating ")
+        return tpk.AccumGradOptimizer(optimizer, NITER) if accumulates else optimizer
 
 
 def batches(count):

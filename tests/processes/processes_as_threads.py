@@ -87,6 +87,10 @@ class ThreadStrategy(MultiProcessStrategy):
     def reduce_over_processes(self, tensors):
         return self._gathered(tensors, lambda *values: np.mean(values, axis=0, dtype=values[0].dtype))
 
+    def sum_over_processes(self, tensor):
+        (total,) = self._gathered([tensor], lambda *values: np.sum(values, axis=0, dtype=values[0].dtype))
+        return total
+
     def broadcast_from_chief(self, variables):
         received = self._gathered([variable.read_value() for variable in variables], lambda *values: values[0])
         return tf.group(*(variable.assign(value) for variable, value in zip(variables, received, strict=True)))

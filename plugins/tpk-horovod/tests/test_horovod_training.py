@@ -70,6 +70,17 @@ def test_all_replicates_of_all_processes_are_the_same_bits(many_ways, name):
     assert any(variable.startswith("tower1/") for variable in first)
 
 
+def test_synchronized_batch_norm_has_the_statistics_of_all_towers_of_all_processes(many_ways, alone):
+    points = trainings.concatenated(trainings.datapoints(4 * trainings.STEPS), 4)
+    model = trainings.Normalized()
+    expected = alone("QueueInputTrainer", points, model=model, steps_per_epoch=trainings.STEPS)
+    first, second = (each["synchronized"] for each in many_ways)
+    assert "norm/moving_variance:0" in expected
+    for variable, value in expected.items():
+        assert first[variable].tobytes() == second[variable].tobytes(), variable
+        np.testing.assert_allclose(first[variable], value, rtol=1e-4, atol=1e-5, err_msg=variable)
+
+
 def test_two_objectives_train_as_in_one_process(many_ways, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     points = trainings.concatenated(trainings.datapoints(4 * trainings.STEPS), 4)

@@ -93,12 +93,21 @@ class Variables(tpk.Callback):
         self.values = self.trainer.sess.run(variables)
 
 
-def train(strategy, points, optimizer="sgd", rows=False, **options):
+class Normalized(Regression):
+    """A network whose batch normalization is synchronized across all towers."""
+
+    def build_graph(self, x, y):
+        w = v1.get_variable("w", [3, 1], initializer=v1.random_normal_initializer(stddev=0.5, seed=1))
+        x = tpk.layers.batch_normalization(x, training=True, sync=True, momentum=0.5, name="norm")
+        return tf.reduce_mean((tf.tanh(x @ w) - y) ** 2, name="cost")
+
+
+def train(strategy, points, optimizer="sgd", rows=False, model=None, **options):
     """Train one epoch over the datapoints, in as many steps as there are if none are given; return the variables."""
     variables = Variables()
     options = {"max_epoch": 1, "monitors": [], "extra_callbacks": [], **options}
     config = tpk.TrainConfig(
-        model=Regression(optimizer, rows),
+        model=model or Regression(optimizer, rows),
         data=tpk.QueueInput(points),
         callbacks=[variables, *options.pop("callbacks", [])],
         seed=3,
@@ -126,6 +135,7 @@ def train_many_ways():
     results["sparse"] = train(
         horovod(devices=2), datapoints(4 * STEPS, rows=True), "momentum", rows=True, steps_per_epoch=STEPS
     )
+    results["synchronized"] = train(horovod(devices=2), points, model=Normalized(), steps_per_epoch=STEPS)
     results["objectives"] = train_two_objectives(horovod(devices=2), points)
     results["files"] = sorted(os.listdir())
     return results

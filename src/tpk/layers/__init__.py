@@ -30,7 +30,8 @@ What that means, precisely:
   tpk's `RunUpdateOps` callback does.
 - **Left out.** Batch renormalization, virtual batches, adjustment functions, regularizers and constraints
   given as strings, more than one batch axis before images, sparse inputs, Keras' learning phase: errors.
-- **Added.** `batch_normalization` takes `sync`, for statistics over the batches of all towers. Layers of one's own get
+- **Added.** `batch_normalization` takes `sync`, for statistics over the batches of all towers, of all processes. Layers
+  of one's own get
   such sums by `sum_across_towers` of `tpk.layers.cross_tower`.
 
 `layer_norm` stands in for that of `tf.contrib.layers`.

@@ -1,8 +1,9 @@
-"""Sums over all towers of a training: each tower gives a value, and gets the sum of those of all.
+"""Sums over all towers of a training, of all its processes: each gives a value, and gets the sum of those of all.
 
 Towers are built one after another in one graph. When one asks for a sum, the values of those after it do not exist yet;
 so it gets a stand-in, whose input becomes the sum as soon as the last tower has given its value. The sum is computed
-once, so all towers get the same bits.
+once, so all towers get the same bits. Where several processes train together, the sum over the towers of each is added
+up over the processes.
 
 The gradient of such a sum is again such a sum, of the gradients that the towers have with respect to it, as that of
 an all-reduce is an all-reduce (so in TensorFlow's own ``nccl_ops``). Thus each tower differentiates its own cost with
@@ -13,7 +14,7 @@ Gradients are those of `tf.gradients`, which optimizers of graph mode use.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -39,7 +40,8 @@ def sum_across_towers(tensor: Any, name: str) -> Any:
         name: the name scope of its ops.
 
     Returns:
-        The sum, in a tower of a training that has several; elsewhere, as in inference, `tensor` itself.
+        The sum, in a tower of a training that has several, in one process or in many; elsewhere, as in inference,
+        `tensor` itself.
 
     Raises:
         TowerError: if the tensor does not fit those of the other towers, or is inside of a `tf.cond`, a
@@ -67,7 +69,8 @@ class CrossTowerSums:
     """The sums across the towers of one training in the default graph.
 
     Args:
-        total: how many towers there will be.
+        total: how many towers there will be in this process.
+        sum_over_processes: adds to the graph the sum of a tensor over all processes, if there are several.
 
     Example:
         ```python
@@ -79,8 +82,9 @@ class CrossTowerSums:
         ```
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, sum_over_processes: Callable[[Any], Any] | None = None) -> None:
         self.total = total
+        self.sum_over_processes = sum_over_processes
         self.graph = tf.compat.v1.get_default_graph()
         self.sums: list[_Sum] = []
         self._asked: Counter[int] = Counter()
@@ -90,7 +94,8 @@ class CrossTowerSums:
     @contextmanager
     def tower(self, index: int) -> Iterator[None]:
         """Within the context, the tower with this index is built."""
-        token = _current.set((self, index) if self.total > 1 else None)
+        has_others = self.total > 1 or self.sum_over_processes is not None
+        token = _current.set((self, index) if has_others else None)
         try:
             yield
         finally:
@@ -157,7 +162,10 @@ class _Sum:
     def _join(self) -> None:
         ops = [self._stand_ins[tower] for tower in self.towers]
         with tf.name_scope(self._scope), tf.control_dependencies(None):
-            total = tf.identity(sum_in_order([op.inputs[1] for op in ops]), name="of_all_towers")
+            total = sum_in_order([op.inputs[1] for op in ops])
+            if self._of.sum_over_processes is not None:
+                total = self._of.sum_over_processes(total)
+            total = tf.identity(total, name="of_all_towers")
         for op in ops:
             op._update_input(0, total)
 

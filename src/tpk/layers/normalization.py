@@ -80,8 +80,9 @@ def batch_normalization(
             fused kernel, and the biased one without.
         virtual_batch_size: must be None; virtual batches are not supported.
         adjustment: must be None; it is not supported.
-        sync: whether mean and variance in training are those over the batches of all towers of this process, so
-            that N towers compute what one would on their concatenation. It takes no fused kernel, and small sums
+        sync: whether mean and variance in training are those over the batches of all towers, so that N towers compute
+            what one would on their concatenation: all towers of all processes with the strategies ``collective`` and
+            ``horovod``, those of a worker with ``distributed_replicated``. It takes no fused kernel, and small sums
             across the towers, three forward and two backward; it is worth that where the batch of a tower is too
             small for good statistics (Peng et al., 2018, https://arxiv.org/abs/1711.07240). With one tower, and
             in inference, it has no effect. The towers of strategy ``async`` do not run together, so they refuse it.

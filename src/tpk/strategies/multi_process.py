@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from tpk.checkpoint.variables import assign_by_name
 from tpk.graph.devices import Devices
-from tpk.graph.variables import saveable_variables
+from tpk.graph.variables import saveable_variables, variable_name
 from tpk.input_source.base import InputSource
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES, ReplicatedStrategy
 
@@ -45,6 +46,7 @@ class MultiProcessStrategy(ReplicatedStrategy):
         self._shard_data = shard_data
         self._broadcast: Any = None
         self._broadcast_untrained: Any = None
+        self._sess: Any = None
 
     @abc.abstractmethod
     def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
@@ -58,6 +60,16 @@ class MultiProcessStrategy(ReplicatedStrategy):
 
         Returns:
             Their means or sums, in the same order; those of `tf.IndexedSlices` are `tf.IndexedSlices`.
+        """
+
+    @abc.abstractmethod
+    def sum_over_processes(self, tensor: Any) -> Any:
+        """Add to the graph the sum of a tensor over all processes, the same bits in each, whatever `average` is.
+
+        It is a part of the model, such as what synchronized batch normalization adds up: values are not compressed.
+
+        Args:
+            tensor: of ``float32`` or ``float64``, and of the same shape in each process.
         """
 
     @abc.abstractmethod
@@ -93,6 +105,30 @@ class MultiProcessStrategy(ReplicatedStrategy):
                 with tf.name_scope("broadcast_untrained"):
                     self._broadcast_untrained = self.broadcast_from_chief(untrained)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this process has accumulated of an update; what the chief has is among the variables.
+
+        It is nothing where an update has just been made, so a checkpoint of such a moment is smaller.
+        """
+        accumulating = [optimizers for optimizers in self._accumulating if not self.is_chief]
+        if self._sess is None or not accumulating:
+            return {}
+        counts = self._sess.run([optimizers[0].counters for optimizers in accumulating])
+        if not any(map(any, counts)):
+            return {}
+        variables = [variable for own in accumulating for each in own for variable in each.accumulated]
+        values = self._sess.run(variables)
+        return {"accumulated": dict(zip(map(variable_name, variables), values, strict=True))}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with what this process has accumulated.
+
+        Raises:
+            CheckpointError: if a shape does not fit.
+        """
+        variables = [variable for own in self._accumulating for each in own for variable in each.accumulated]
+        assign_by_name(self._sess, state["accumulated"], variables)
+
     def synchronize_processes(self, sess: Any) -> None:
         """Give the first towers of all processes the chief's non-trainable variables.
 
@@ -103,6 +139,7 @@ class MultiProcessStrategy(ReplicatedStrategy):
 
     def after_restore(self, sess: Any) -> None:
         """Give the variables of all processes the chief's values, and those of all devices the first one's."""
+        self._sess = sess
         if self._broadcast is not None:
             sess.run(self._broadcast)
         super().after_restore(sess)

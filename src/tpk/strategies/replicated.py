@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -14,6 +14,7 @@ from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
+from tpk.graph.optimizers.accumulation import apply_in_towers, is_accumulating
 from tpk.graph.optimizers.copies import copies_of_optimizers
 from tpk.graph.variables import make_local, record_variables
 from tpk.input_source.base import InputSource
@@ -75,6 +76,9 @@ class ReplicatedStrategy(Strategy):
     - None: they are left alone. What is saved is the same as with ``"broadcast"`` unless a tower reads such variables
       when it trains; then a resumed training differs.
 
+    Where an `AccumGradOptimizer` is the outermost optimizer, each tower accumulates its own gradients, and their means
+    are all-reduced once per update. Checkpoints hold what each of them has accumulated.
+
     Means of the averages are not yet the statistics of the whole batch: these need synchronized batch normalization,
     ``tpk.layers.batch_normalization(..., sync=True)``.
 
@@ -117,6 +121,7 @@ class ReplicatedStrategy(Strategy):
         self._mean_op: Any = None
         self._copy_op: Any = None
         self._averaged: list[Any] = []
+        self._accumulating: list[list[Any]] = []
         self._make_alike: Any = None
         self.main_variables: list[Any] = []
 
@@ -149,26 +154,45 @@ class ReplicatedStrategy(Strategy):
         """Build the towers and the train ops, and the ops that make the replicates alike."""
         take = in_turn(get_inputs)
         vs_names = ["", *(f"tower{index}" for index in range(1, len(self.devices)))]
-        towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
+        sum_over_processes = self.sum_over_processes if self.world_size > 1 else None
+        towers = build_on_multi_tower(
+            self.devices, lambda: tower_func(*take()), vs_names, sum_over_processes=sum_over_processes
+        )
         self.main_variables = towers[0].created
         main, *others = variables_by_name(towers)
         replicates = [[(main[name], variable) for name, variable in own.items()] for own in others]
         optimizers = self._optimizers(objectives)
         gradients = [
-            self._reduced_gradients(objective, towers, own)
-            for objective, own in zip(objectives, optimizers, strict=True)
+            self._gradients(objective, towers, own) for objective, own in zip(objectives, optimizers, strict=True)
         ]
         state: list[list[Any]] = [[] for _ in towers]
 
+        @contextmanager
+        def in_tower(index: int) -> Iterator[None]:
+            # So the state of the first tower's optimizers, which is saved, has the names that it would have alone.
+            scope = tf.name_scope(f"tower{index}/") if index else nullcontext()
+            with tf.device(self.devices[index]), scope, record_variables() as created:
+                yield
+            state[index].extend(created)
+
+        def reads(position: int, index: int) -> AbstractContextManager[Any]:
+            cost = objectives[position].cost_in(towers[index].output)
+            return after_reads(towers[index].ops, [cost], gradients[position][index])
+
         def apply(position: int, name: str) -> Any:
+            own = optimizers[position]
+            if is_accumulating(own[0]):
+                self._accumulating.append(own)
+                with ExitStack() as stack:
+                    for index, device in enumerate(self.devices):
+                        with tf.device(device):
+                            stack.enter_context(reads(position, index))
+                    updated = apply_in_towers(own, gradients[position], in_tower, self._reduced, name)
+                return tf.group(updated, *self.ops_of_first_step(), name=f"{name}/all")
             applied = []
-            for index, (device, tower) in enumerate(zip(self.devices, towers, strict=True)):
-                # So the state of the first tower's optimizers, which is saved, has the names that it would have alone.
-                scope = tf.name_scope(f"tower{index}/") if index else nullcontext()
-                cost, pairs = objectives[position].cost_in(tower.output), gradients[position][index]
-                with tf.device(device), scope, record_variables() as created, after_reads(tower.ops, [cost], pairs):
-                    applied.append(optimizers[position][index].apply_gradients(pairs, name=name))
-                state[index].extend(created)
+            for index in range(len(towers)):
+                with in_tower(index), reads(position, index):
+                    applied.append(own[index].apply_gradients(gradients[position][index], name=name))
             return tf.group(*applied, name=f"{name}/all")
 
         of_objectives = [[pair for pairs in rows for pair in pairs] for rows in gradients]
@@ -185,11 +209,13 @@ class ReplicatedStrategy(Strategy):
         self.synchronize(trainer.sess)
 
     def replicate_variables(self) -> list[Any]:
-        """Return the other towers' non-trainable variables, if they become part of the mean which the first one gets.
+        """Return what the other towers have accumulated of an update, and what becomes part of a mean.
 
-        All else is either the same in all towers, or of no consequence for what is saved.
+        That are their non-trainable variables, if the first tower gets the mean. All else is either the same in all
+        towers, or of no consequence for what is saved.
         """
-        return self._averaged
+        of_others = [optimizer for own in self._accumulating for optimizer in own[1:]]
+        return [*self._averaged, *(variable for optimizer in of_others for variable in optimizer.accumulated)]
 
     def reduce_further(self, reduced: list[list[Any]]) -> list[list[Any]]:
         """Return what the towers apply, given the means or sums over all of them; a subclass takes it further.
@@ -198,6 +224,14 @@ class ReplicatedStrategy(Strategy):
             reduced: for each tower tensors or `tf.IndexedSlices`, on its device; means if `average`, else sums.
         """
         return reduced
+
+    def sum_over_processes(self, tensor: Any) -> Any:
+        """Return the sum of a tensor over all processes, where there are several: what towers give each other."""
+        return tensor
+
+    def ops_of_first_step(self) -> list[Any]:
+        """Return what a step runs besides, if it may end without a reduction; a subclass may have to prepare one."""
+        return []
 
     def complete_graph(self) -> None:
         """Make one op of the post-init ops that the graph has by now."""
@@ -225,19 +259,22 @@ class ReplicatedStrategy(Strategy):
         others = [copies_of_optimizers(main) for _ in self.devices[1:]]
         return [list(of_towers) for of_towers in zip(main, *others, strict=True)]
 
-    def _reduced_gradients(
-        self, objective: Objective, towers: Sequence[Tower], optimizers: Sequence[Any]
-    ) -> list[Gradients]:
+    def _gradients(self, objective: Objective, towers: Sequence[Tower], optimizers: Sequence[Any]) -> list[Gradients]:
+        """The gradients that each tower applies; or, if its optimizer accumulates them, those that it has itself."""
         rows = gradients_of_towers(objective, optimizers, towers)
         check_gradients_alike(towers, rows)
-        with tf.name_scope("all_reduce"):
-            of_towers = [[gradient for gradient, _ in row] for row in rows]
-            reduced = all_reduce(of_towers, self.devices, self.mode, self._pack_bytes, self.average)
-            reduced = self.reduce_further(reduced)
+        if is_accumulating(optimizers[0]):
+            return rows
+        reduced = self._reduced([[gradient for gradient, _ in row] for row in rows])
         return [
             [(gradient, variable) for gradient, (_, variable) in zip(own, row, strict=True)]
             for own, row in zip(reduced, rows, strict=True)
         ]
+
+    def _reduced(self, of_towers: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        with tf.name_scope("all_reduce"):
+            reduced = all_reduce(of_towers, self.devices, self.mode, self._pack_bytes, self.average)
+            return self.reduce_further(reduced)
 
     def _make_replicates(self, replicates: Sequence[Sequence[tuple[Any, Any]]]) -> None:
         """Make the variables of all but the first tower local ones, and the ops that copy the first tower's to them."""

@@ -43,6 +43,7 @@ def build_on_multi_tower(
     func: Callable[[], Any],
     vs_names: Sequence[str] | None = None,
     place: Callable[[str], Any] | None = None,
+    sum_over_processes: Callable[[Any], Any] | None = None,
 ) -> list[Tower]:
     """Build a tower on each device, under a `TrainTowerContext` with the name scope ``tower<index>``.
 
@@ -57,6 +58,8 @@ def build_on_multi_tower(
             all of them do.
         place: given the device of a tower, returns the device function of its ops, such as one of
             `LeastLoadedDeviceSetter`; by default all of them are on its device.
+        sum_over_processes: adds to the graph the sum of a tensor over all processes, where several train together and
+            `sum_across_towers` shall reach the towers of all; by default it reaches those that are built here.
 
     Returns:
         The towers.
@@ -78,7 +81,7 @@ def build_on_multi_tower(
     vs_names = [""] * len(devices) if vs_names is None else list(vs_names)
     if len(vs_names) != len(devices):
         raise TowerError(f"{len(devices)} devices need as many variable scopes, got {vs_names}.")
-    sums = CrossTowerSums(len(devices))
+    sums = CrossTowerSums(len(devices), sum_over_processes)
     graph = tf.compat.v1.get_default_graph()
     towers: list[Tower] = []
     for index, (device, vs_name) in enumerate(zip(devices, vs_names, strict=True)):

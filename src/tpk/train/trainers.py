@@ -137,7 +137,8 @@ class CollectiveTrainer(SingleCostTrainer):
         devices: the devices of this process: a count, indices, or device strings.
         cluster: the processes: a `Cluster`, or a mapping with the structure of TF_CONFIG; None to look into the
             environment.
-        communication: how gradients travel between processes: ``auto``, ``ring`` or ``nccl``.
+        communication: how gradients travel between processes: ``auto``, ``ring``, ``nccl`` or
+            ``shared_memory``; see `CollectiveStrategy`.
         average: whether the gradients of all towers of all processes are averaged, else summed up; see the module.
         sync_variables: as for `SyncMultiGPUTrainerReplicated`, over the devices of this process; then those of the
             chief.

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tpk.cluster.spec import Cluster
 from tpk.errors import ConfigError, TrainerStateError
-from tpk.strategies.collective.strategy import CollectiveStrategy
+from tpk.strategies.collective.strategy import CollectiveStrategy, check_communication
 
 PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
 
@@ -15,6 +15,10 @@ PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
     [
         ({"communication": "pigeon"}, "no communication 'pigeon'; expected one of 'auto', 'ring', 'nccl'"),
         ({"communication": "nccl"}, "'nccl' needs GPUs, but the first device is .*Use 'ring'"),
+        (
+            {"communication": "shared_memory", "compression": "fp16"},
+            "'shared_memory' and compression='fp16' exclude each other: .* Leave one of them out",
+        ),
         ({"compression": "zip"}, "compression='zip': expected one of None, 'fp16', 'bf16'"),
         ({"timeouts": {"heartbeat": 0}}, "heartbeat=0.*: expected a positive number"),
         ({"timeouts": {"patience": 1}}, "expected a tpk.Timeouts, or a mapping with any of start, heartbeat"),
@@ -35,6 +39,11 @@ def test_nccl_between_processes_on_a_gpu_that_is_split_is_an_error(pretend_gpus)
         [1024, 1024],
         [],
     ]
+
+
+def test_shared_memory_is_none_of_a_gpu():
+    with pytest.raises(ConfigError, match=r"'shared_memory' needs CPUs, but the first device is '/gpu:0'\. Use 'auto'"):
+        check_communication("shared_memory", "/gpu:0")
 
 
 def test_what_needs_the_others_says_that_they_have_not_met():

@@ -49,6 +49,12 @@ def reduce_over_processes(hvd: Any, tensors: Sequence[Any], compression: Any, op
         return [reduce(tensor, f"horovod_reduce_{number}") for number, tensor in enumerate(tensors)]
 
 
+def sum_over_processes(hvd: Any, tensor: Any) -> Any:
+    """Add to the graph the sum of `tensor` over all processes, the same bits in each, not compressed."""
+    with tf.device(_device(hvd)):
+        return hvd.allreduce(_unfoldable(hvd, tensor), name="horovod_sum", op=hvd.Sum)
+
+
 def broadcast_from_chief(hvd: Any, variables: Sequence[Any]) -> Any:
     """Return an op that gives the variables of all processes the values that they have in the chief.
 

@@ -23,7 +23,7 @@ from tpk_horovod import bootstrap
 from tpk_horovod.elastic import callbacks_of_round, is_elastic
 from tpk_horovod.failures import PeerErrors, Peers
 from tpk_horovod.library import load_horovod
-from tpk_horovod.ops import broadcast_from_chief, reduce_over_processes
+from tpk_horovod.ops import broadcast_from_chief, reduce_over_processes, sum_over_processes
 from tpk_horovod.process_group import HorovodProcessGroup
 
 if TYPE_CHECKING:
@@ -199,6 +199,10 @@ class HorovodStrategy(MultiProcessStrategy):
         compression = getattr(self._hvd.Compression, _COMPRESSIONS[self._compression])
         op = self._hvd.Adasum if self._adasum else self._hvd.Average if self.average else self._hvd.Sum
         return reduce_over_processes(self._hvd, tensors, compression, op)
+
+    def sum_over_processes(self, tensor: Any) -> Any:
+        """Add to the graph the sum of a tensor over all processes, the same bits in each."""
+        return sum_over_processes(self._hvd, tensor)
 
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
         """Return an op that gives the variables of all processes the values that they have in the chief."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral
 from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.collections import freeze_collection
+from tpk.graph.gradients import Gradients
 from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference, colocate_with, create_slot, sum_dtype
 from tpk.graph.variables import variable_name
 
 _SLOT = "accum"
+
+InTower = Callable[[int], AbstractContextManager[Any]]
+Reduce = Callable[[list[list[Any]]], list[list[Any]]]
 
 
 class AccumGradOptimizer(ProxyOptimizer):
@@ -27,8 +33,13 @@ class AccumGradOptimizer(ProxyOptimizer):
     middle of an accumulation. Sparse gradients are applied as sparse ones: rows that none of the steps touched are not
     touched.
 
-    Several towers, or processes, average their gradients in every step, before they are accumulated: so all of them
-    accumulate the same, and a checkpoint of one is one of all. It does not make them talk less often.
+    With the strategies ``replicated``, ``collective`` and ``horovod`` each tower accumulates its own gradients, and
+    towers and processes all-reduce their means once per update, not in every step; so, too, if the processors are
+    inside. It takes that this is the outermost optimizer: what is around it is to see the gradients of all towers in
+    each step, which then are all-reduced in each step, and accumulated by all alike. That is so for the loss scale of
+    ``precision="float16"``, too. What each tower has accumulated is part of a checkpoint: of the other towers of a
+    process always, of other processes if it was taken in the middle of an accumulation. If the next training has
+    another number of towers, all go on from what the first one had accumulated.
 
     Processors that are to see the mean, such as `GlobalNormClip`, belong inside; those that are to see the gradient of
     each step, such as `SummaryGradient`, belong around it.
@@ -56,6 +67,22 @@ class AccumGradOptimizer(ProxyOptimizer):
         self._accumulators: dict[Any, list[_Accumulator]] = {}
         self._counters: list[Any] = []
 
+    @property
+    def niter(self) -> int:
+        """Of how many steps the gradients are accumulated."""
+        return self._niter
+
+    @property
+    def accumulated(self) -> list[Any]:
+        """The variables with what is accumulated, but for how much of it."""
+        accumulators = [each for some in self._accumulators.values() for each in some]
+        return [variable for each in accumulators for variable in each.variables]
+
+    @property
+    def counters(self) -> list[Any]:
+        """The variables with how many steps are accumulated: one for each time that gradients were applied."""
+        return list(self._counters)
+
     def get_slot(self, var: Any, name: str) -> Any:
         """Return the slot of this name that belongs to `var`: ``"accum"`` is the sum of its gradients so far."""
         if name == _SLOT and var.ref() in self._accumulators:
@@ -68,41 +95,99 @@ class AccumGradOptimizer(ProxyOptimizer):
         return sorted({*own, *super().get_slot_names()})
 
     def _own_variables(self) -> list[Any]:
-        accumulators = [each for some in self._accumulators.values() for each in some]
-        return [*self._counters, *(variable for each in accumulators for variable in each.variables)]
+        return [*self._counters, *self.accumulated]
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         if self._niter == 1:
             return super()._build_update(grads_and_vars)
-        check_no_reference(type(self).__name__, grads_and_vars)
-        variables = [var for _, var in grads_and_vars]
         # Each call accumulates by itself: several towers may apply gradients to the same variables asynchronously.
-        accumulators = [self._create_accumulator(grad, var) for grad, var in grads_and_vars]
-        # It must be the same in every tower, or a replicate that is restored from another one would be out of step.
-        first = min(variables, key=variable_name)
+        return _build_of_towers([self], [grads_and_vars], lambda index: nullcontext(), lambda means: means)
+
+    def _create_accumulators(self, grads_and_vars: Gradients) -> list[_Accumulator]:
+        check_no_reference(type(self).__name__, grads_and_vars)
+        return [self._create_accumulator(grad, var) for grad, var in grads_and_vars]
+
+    def _create_counter(self, grads_and_vars: Gradients) -> Any:
+        # Wherever in the graph and in whatever order the variables are trained, it is that of the same one.
+        first = min((var for _, var in grads_and_vars), key=variable_name)
         counter = create_slot(first, f"{self.get_name()}/counter", lambda: tf.zeros([], tf.int64), on_cpu=True)
         self._counters.append(counter)
-
-        added = [each.add(grad) for each, (grad, _) in zip(accumulators, grads_and_vars, strict=True)]
-        with tf.control_dependencies(added), colocate_with(counter):
-            count = counter.assign_add(1).value()
-
-        def apply() -> Any:
-            means = [each.mean(count) for each in accumulators]
-            update = self._opt.apply_gradients(list(zip(means, variables, strict=True)))
-            with tf.control_dependencies([update]):
-                cleared = [each.clear() for each in accumulators]
-                with colocate_with(counter):
-                    return tf.group(counter.assign(0, read_value=False), *cleared)
-
-        # Not less, rather than equal: a training may be resumed with a smaller `niter`.
-        return tf.cond(count >= self._niter, apply, tf.no_op).op
+        return counter
 
     def _create_accumulator(self, grad: Any, var: Any) -> _Accumulator:
         kind = _SparseAccumulator if isinstance(grad, tf.IndexedSlices) else _DenseAccumulator
         accumulator = kind(var, self.get_name())
         self._accumulators.setdefault(var.ref(), []).append(accumulator)
         return accumulator
+
+
+def is_accumulating(optimizer: Any) -> bool:
+    """Whether an optimizer accumulates the gradients of several steps, before anything else is done to them."""
+    return isinstance(optimizer, AccumGradOptimizer) and optimizer.niter > 1
+
+
+def apply_in_towers(
+    optimizers: Sequence[AccumGradOptimizer],
+    gradients: Sequence[Gradients],
+    in_tower: InTower,
+    reduce: Reduce,
+    name: str,
+) -> Any:
+    """Return the op by which each tower accumulates its gradients, and which reduces and applies them when it is time.
+
+    All towers count together. Where several processes do so, all of them take the same branch, as they have made as
+    many steps: so what `reduce` adds may wait for the others.
+
+    Args:
+        optimizers: that of each tower.
+        gradients: those of each tower, with its variables.
+        in_tower: given the index of a tower, returns the context in which its ops and variables are created.
+        reduce: given what each tower has accumulated, as tensors or `tf.IndexedSlices`, returns what each applies.
+        name: of the op.
+    """
+    for index, (optimizer, pairs) in enumerate(zip(optimizers, gradients, strict=True)):
+        with in_tower(index), tf.init_scope():
+            optimizer._create_slots([var for _, var in pairs])
+    train_op_key = tf.compat.v1.GraphKeys.TRAIN_OP
+    with freeze_collection([train_op_key]), tf.name_scope(name) as scope:
+        train_op = tf.group(_build_of_towers(optimizers, gradients, in_tower, reduce), name=scope)
+    tf.compat.v1.add_to_collection(train_op_key, train_op)
+    return train_op
+
+
+def _build_of_towers(
+    optimizers: Sequence[AccumGradOptimizer], gradients: Sequence[Gradients], in_tower: InTower, reduce: Reduce
+) -> Any:
+    towers = range(len(optimizers))
+    accumulators = []
+    for index, optimizer, pairs in zip(towers, optimizers, gradients, strict=True):
+        with in_tower(index):
+            accumulators.append(optimizer._create_accumulators(pairs))
+    counter = optimizers[0]._create_counter(gradients[0])
+    added = []
+    for index, pairs in zip(towers, gradients, strict=True):
+        with in_tower(index):
+            added += [each.add(grad) for each, (grad, _) in zip(accumulators[index], pairs, strict=True)]
+    with tf.control_dependencies(added), colocate_with(counter):
+        count = counter.assign_add(1).value()
+
+    def apply() -> Any:
+        means = []
+        for index in towers:
+            with in_tower(index):
+                means.append([each.mean(count) for each in accumulators[index]])
+        done = []
+        for index, optimizer, own in zip(towers, optimizers, reduce(means), strict=True):
+            with in_tower(index):
+                variables = [var for _, var in gradients[index]]
+                update = optimizer._opt.apply_gradients(list(zip(own, variables, strict=True)))
+                with tf.control_dependencies([update]):
+                    done += [each.clear() for each in accumulators[index]]
+        with tf.control_dependencies(done), colocate_with(counter):
+            return tf.group(counter.assign(0, read_value=False))
+
+    # Not less, rather than equal: a training may be resumed with a smaller `niter`.
+    return tf.cond(count >= optimizers[0].niter, apply, tf.no_op).op
 
 
 class _Accumulator(abc.ABC):

@@ -9,12 +9,16 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import collective_ops, gen_collective_ops
 
+from tpk.strategies.collective.shared_memory import SharedMemory, reduce_in_shared_memory
 from tpk.strategies.packs import pack, plan_packs, unpack
 
 _INSTANCES_BITS = 14
 
 _AS_THEY_ARE = (tf.bool, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
 """What TensorFlow broadcasts."""
+
+LEAST_SHARED_BYTES = 2**22
+"""From how many bytes on a pack goes through shared memory: what is smaller, the ring is as fast for."""
 
 COMPRESSIONS = {None: None, "fp16": tf.float16, "bf16": tf.bfloat16}
 """The dtypes as which gradients may travel in place of their own."""
@@ -30,10 +34,11 @@ class Collectives:
         rank: the number of this process.
         world_size: how many there are.
         training: which training in this process this is, from 1 on.
-        communication: ``ring``, ``nccl`` or ``auto``.
+        communication: ``ring``, ``nccl`` or ``auto``, as TensorFlow knows them.
         pack_bytes: tensors travel together in packs of up to this size; a larger one travels alone.
         compression: one of `COMPRESSIONS`.
         average: whether it takes means, else sums.
+        memory: what the processes share; None if they do not, so that all goes by TensorFlow's operations.
     """
 
     def __init__(
@@ -45,7 +50,9 @@ class Collectives:
         pack_bytes: int,
         compression: str | None = None,
         average: bool = True,
+        memory: SharedMemory | None = None,
     ) -> None:
+        self._memory = memory
         self._rank, self._world_size = rank, world_size
         # A group belongs to devices: gradients are reduced where they are, and broadcasts are between CPUs.
         self._reduce_group, self._broadcast_group = 2 * training, 2 * training + 1
@@ -69,11 +76,13 @@ class Collectives:
         wires = {position: _to_float_wire(tensors[position]) for position in dense}
         for together in plan_packs([wires[position] for position in dense], self._pack_bytes):
             members = [dense[index] for index in together]
-            packed = pack([wires[member] for member in members])
-            result = self._reduced(packed) if self._compressed is None else self._reduced_compressed(packed)
-            for member, part in zip(members, unpack(result, [wires[m] for m in members]), strict=True):
+            for member, part in zip(members, self._reduced_pack([wires[m] for m in members]), strict=True):
                 reduced[member] = _from_wire(part, tensors[member].dtype, tensors[member].shape)
         return reduced
+
+    def sum(self, tensor: Any) -> Any:
+        """Return the sum of a tensor over the processes, on the device around; it is not compressed."""
+        return self._all_reduce(tensor, "Id")
 
     def broadcast(self, variables: Sequence[Any]) -> Any:
         """Return an op that gives variables the values that they have in the process with rank 0."""
@@ -103,6 +112,17 @@ class Collectives:
                 for variable, part in zip(variables, unpack(received, wires), strict=True)
             )
         )
+
+    def _reduced_pack(self, wires: Sequence[Any]) -> list[Any]:
+        counts = [wire.shape.num_elements() for wire in wires]
+        is_large = None not in counts and sum(counts) * wires[0].dtype.size >= LEAST_SHARED_BYTES
+        if self._memory is not None and is_large:
+            return reduce_in_shared_memory(self._memory, wires, self._average, self._meet)
+        packed = pack(wires)
+        return unpack(self._reduced(packed) if self._compressed is None else self._reduced_compressed(packed), wires)
+
+    def _meet(self) -> Any:
+        return self._all_reduce(tf.ones([], tf.int32), "Id")
 
     def _reduced(self, tensor: Any) -> Any:
         return self._all_reduce(tensor, "Div" if self._average else "Id")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -18,11 +19,14 @@ from tpk.plugin.spellings import also_spelled
 from tpk.session.creator import NewSessionCreator, SessionCreator
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
 from tpk.strategies.cluster_strategy import ClusterStrategy, WatchSteps, joined
-from tpk.strategies.collective.ops import COMPRESSIONS, Collectives
+from tpk.strategies.collective.ops import COMPRESSIONS, LEAST_SHARED_BYTES, Collectives
+from tpk.strategies.collective.shared_memory import SharedMemory, share_memory
 from tpk.strategies.multi_process import MultiProcessStrategy
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES
 
-COMMUNICATIONS = ("auto", "ring", "nccl")
+logger = logging.getLogger(__name__)
+
+COMMUNICATIONS = ("auto", "ring", "nccl", "shared_memory")
 
 
 @also_spelled(
@@ -43,7 +47,10 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
     Args:
         devices: the devices of this process: a count, indices, or device strings.
         cluster: a `Cluster`, or a mapping with the structure of TF_CONFIG; by default the environment tells.
-        communication: how gradients travel between processes: ``ring`` over gRPC, ``nccl`` between GPUs, or ``auto``.
+        communication: how gradients travel between processes: ``ring`` over gRPC; ``nccl`` between GPUs;
+            ``shared_memory``, from 4 MiB on, between processes of one host whose gradients are on CPUs and not
+            compressed, whose bits are those of the ring where there are two, and which takes as much memory again as
+            gradients do; or ``auto``, which is ``nccl`` on GPUs, ``shared_memory`` where that can be, else ``ring``.
         shard_data: whether each process takes its share of the data; otherwise all of what it is given.
         pack_bytes: gradients travel between processes in packs of up to that many bytes.
         compression: ``"fp16"`` or ``"bf16"`` sends gradients in half precision, which is half the bytes; with
@@ -92,6 +99,12 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         self._collective_pack_bytes = pack_bytes
         self._compression = _check_compression(compression)
         self._collectives: Collectives | None = None
+        self._memory: SharedMemory | None = None
+        if communication == "shared_memory" and compression is not None:
+            raise ConfigError(
+                f"communication 'shared_memory' and compression={compression!r} exclude each other: between processes "
+                "of one host, compressing takes longer than it saves. Leave one of them out."
+            )
 
     def describe(self) -> dict[str, Any]:
         """Return how gradients travel, and become one."""
@@ -116,14 +129,43 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         if self.world_size == 1:
             return
         super().join()
-        self._collectives = Collectives(
+        try:
+            self._memory = self._share_memory()
+        except BaseException:
+            self.leave()
+            raise
+        self._collectives = self._make_collectives(self._memory)
+
+    def leave(self) -> None:
+        """Part from the other processes, and from the memory that they share."""
+        super().leave()
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+
+    def _share_memory(self) -> SharedMemory | None:
+        can_be = not is_gpu(self.devices[0]) and self._compression is None
+        # All processes ask each other, whatever they want: how they differ is told later.
+        memory = share_memory(self.process_group, can_be and self._communication in ("auto", "shared_memory"))
+        if memory is None and self._communication == "shared_memory":
+            raise ConfigError(
+                "communication 'shared_memory' takes processes of one host and one user, on Linux, with the same "
+                f"options; not all {self.world_size} processes are such. Use 'auto'."
+            )
+        if memory is not None:
+            logger.info("gradients from %d MiB on travel through shared memory", LEAST_SHARED_BYTES >> 20)
+        return memory
+
+    def _make_collectives(self, memory: SharedMemory | None) -> Collectives:
+        return Collectives(
             self.rank,
             self.world_size,
             self.server.trainings,
-            self._communication,
+            "ring" if self._communication == "shared_memory" else self._communication,
             self._collective_pack_bytes,
             self._compression,
             self.average,
+            memory,
         )
 
     def session_config(self, config: Any) -> Any:
@@ -145,6 +187,30 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
     def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
         """Add the all-reduces to the graph."""
         return joined(self._collectives).reduce(tensors)
+
+    def sum_over_processes(self, tensor: Any) -> Any:
+        """Add the all-reduce to the graph, on the first device of the process."""
+        with tf.device(self.devices[0]):
+            return joined(self._collectives).sum(tensor)
+
+    def ops_of_first_step(self) -> list[Any]:
+        """Return the op by which the processes meet in the first step, also if that reduces nothing.
+
+        TensorFlow numbers the steps of a graph with collective operations, and a process asks the first one for the
+        number when it runs its own first step. If that were some steps ahead by then, their numbers would never agree.
+        """
+        if self.world_size == 1:
+            return []
+        with tf.device("/cpu:0"), tf.name_scope("first_step"):
+            have_met = tf.compat.v1.Variable(
+                False, trainable=False, use_resource=True, collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES]
+            )
+
+            def meet() -> Any:
+                with tf.control_dependencies([self.sum_over_processes(tf.ones([]))]):
+                    return tf.group(have_met.assign(True, read_value=False))
+
+            return [tf.cond(have_met.read_value(), tf.no_op, meet).op]
 
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
         """Return the op that gives all processes the chief's values."""
@@ -211,6 +277,8 @@ def check_communication(communication: str, device: str) -> str:
             f"communication 'nccl' needs a GPU of its own for each process, but {device!r} is a logical one, a part of "
             "a physical GPU, and NCCL takes each of these once. Use 'ring'."
         )
+    if communication == "shared_memory" and is_gpu(device):
+        raise ConfigError(f"communication 'shared_memory' needs CPUs, but the first device is {device!r}. Use 'auto'.")
     return communication
 
 

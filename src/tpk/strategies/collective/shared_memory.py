@@ -1,0 +1,224 @@
+"""Shared memory of the processes of one host, by which large gradients travel between them.
+
+TensorFlow's ring sends by gRPC, which copies what it sends several times. Here each process copies into memory of its
+own, which the others have mapped; only that they have done so, they tell each other by a collective operation of one
+number. So whoever dies or is late, is found out as with any other collective operation: nothing in Python waits.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tpk.strategies.process_group import ProcessGroup
+
+_HEADER = mmap.PAGESIZE if hasattr(mmap, "PAGESIZE") else 4096
+_NONCE_BYTES = 16
+_ALIGNMENT = 64
+_BLOCK = 1 << 16
+"""How many elements are added up at a time, so that they are in the cache for all that is done with them."""
+
+
+class SharedMemory:
+    """Memory without a name, which the processes of this host map; it is gone with the last of them.
+
+    Args:
+        rank: the number of this process.
+        descriptors: the open files by rank.
+    """
+
+    def __init__(self, rank: int, descriptors: Sequence[int]) -> None:
+        self.rank = rank
+        self._descriptors = list(descriptors)
+        self._size = _HEADER
+
+    @property
+    def world_size(self) -> int:
+        """How many processes share it."""
+        return len(self._descriptors)
+
+    def allocate(self, nbytes: int) -> int:
+        """Return where there is room for so many bytes in the part of each process; all ask for the same ones."""
+        start = self._size
+        self._size = -(-(start + nbytes) // _HEADER) * _HEADER
+        os.ftruncate(self._descriptors[self.rank], self._size)
+        return start
+
+    def view(self, rank: int, start: int, count: int, dtype: Any) -> np.ndarray:
+        """Return the elements that begin at `start` in the part of a process, which has allocated them."""
+        nbytes = count * np.dtype(dtype).itemsize
+        mapped = mmap.mmap(self._descriptors[rank], nbytes, offset=start)
+        return np.frombuffer(mapped, dtype, count)
+
+    def close(self) -> None:
+        """Close the files; what is mapped stays until nothing uses it any more."""
+        descriptors, self._descriptors = self._descriptors, []
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def share_memory(process_group: ProcessGroup, is_wanted: bool) -> SharedMemory | None:
+    """Return memory that all processes share; None, in each of them, if some do not want it, or cannot.
+
+    They can if they run on one host, for one user, on Linux.
+
+    Args:
+        process_group: the processes.
+        is_wanted: whether this one does.
+    """
+    own, nonce = _create() if is_wanted else (None, b"")
+    offer = None if own is None else (os.getpid(), own, nonce)
+    offers = process_group.gather_object("the shared memory of each process", offer)
+    opened = [own if rank == process_group.rank else _open(each) for rank, each in enumerate(offers)]
+    found = [descriptor for descriptor in opened if descriptor is not None]
+    everywhere = process_group.gather_object("whether each process has all of it", len(found) == len(offers))
+    if all(everywhere):
+        return SharedMemory(process_group.rank, found)
+    for descriptor in found:
+        os.close(descriptor)
+    return None
+
+
+def _create() -> tuple[int | None, bytes]:
+    if not hasattr(os, "memfd_create"):
+        return None, b""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    try:
+        descriptor = os.memfd_create("tpk-gradients")
+    except OSError:
+        return None, b""
+    os.ftruncate(descriptor, _HEADER)
+    os.pwrite(descriptor, nonce, 0)
+    return descriptor, nonce
+
+
+def _open(offer: tuple[int, int, bytes] | None) -> int | None:
+    """Open the file of another process; None if that is none of this host, or not to be had."""
+    if offer is None:
+        return None
+    process, number, nonce = offer
+    with suppress(OSError):
+        # By these numbers, another host has another file, whatever that is.
+        descriptor = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and os.pread(descriptor, _NONCE_BYTES, 0) == nonce:
+            return descriptor
+        os.close(descriptor)
+    return None
+
+
+def reduce_in_shared_memory(
+    memory: SharedMemory, tensors: Sequence[Any], average: bool, meet: Callable[[], Any]
+) -> list[Any]:
+    """Add to the graph the means or sums of tensors over the processes, the same bits in each.
+
+    Each process adds up one part of all elements, for all: it is given that part of the others' tensors, and gives them
+    the result. What it is given it adds up by rank.
+
+    Args:
+        memory: of the processes.
+        tensors: on the CPU, of one dtype and of known shapes; the same in each process.
+        average: whether to take means.
+        meet: returns an op that ends once all processes have run theirs.
+    """
+    work = _Reduction(memory, [tensor.shape.as_list() for tensor in tensors], tensors[0].dtype.as_numpy_dtype, average)
+    given = tf.numpy_function(work.give, tensors, [], name="give")
+    with tf.control_dependencies([given]), tf.control_dependencies([meet()]):
+        reduced = tf.numpy_function(work.reduce, tensors, [], name="reduce")
+    with tf.control_dependencies([reduced]), tf.control_dependencies([meet()]):
+        results = tf.numpy_function(work.take, [], [tensor.dtype for tensor in tensors], name="take")
+    for result, tensor in zip(results, tensors, strict=True):
+        result.set_shape(tensor.shape)
+    return list(results)
+
+
+class _Reduction:
+    """What a process does in one reduction of each step: it gives, reduces its part, and takes the others' parts.
+
+    In its own memory the part that it reduces is free of what it gives, so that is where the result goes. It is written
+    once all have given, thus have taken the result of the step before; and what is given, once all have reduced.
+    """
+
+    def __init__(self, memory: SharedMemory, shapes: Sequence[list[int]], dtype: Any, average: bool) -> None:
+        self._memory, self._shapes, self._dtype, self._average = memory, shapes, np.dtype(dtype), average
+        sizes = [int(np.prod(shape)) for shape in shapes]
+        self._ends = np.cumsum(sizes).tolist()
+        self._count = self._ends[-1]
+        line = _ALIGNMENT // self._dtype.itemsize
+        each = -(-self._count // memory.world_size)
+        each = -(-each // line) * line
+        self._bounds = [min(rank * each, self._count) for rank in range(memory.world_size + 1)]
+        self._start = memory.allocate(self._count * self._dtype.itemsize)
+        self._views: list[np.ndarray] = []
+        self._buffers: list[list[np.ndarray]] = [[] for _ in shapes]
+
+    def give(self, *arrays: np.ndarray) -> None:
+        """Copy what others reduce to where they find it."""
+        if not self._views:
+            # Not the others' before `reduce`: until then, they may not have as much.
+            self._views = [np.empty(0, self._dtype)] * self._memory.world_size
+            self._views[self._memory.rank] = self._view(self._memory.rank)
+        own = self._views[self._memory.rank]
+        for rank in range(self._memory.world_size):
+            if rank != self._memory.rank:
+                for index, inside, outside in self._pieces(rank):
+                    own[outside] = arrays[index].reshape(-1)[inside]
+
+    def reduce(self, *arrays: np.ndarray) -> None:
+        """Add up the part of this process."""
+        memory = self._memory
+        self._views = [view if view.size else self._view(rank) for rank, view in enumerate(self._views)]
+        for index, inside, outside in self._pieces(memory.rank):
+            of_ranks = [view[outside] for view in self._views]
+            total, of_ranks[memory.rank] = of_ranks[memory.rank], arrays[index].reshape(-1)[inside]
+            for start in range(0, total.size, _BLOCK):
+                block = slice(start, start + _BLOCK)
+                first, second, *others = (each[block] for each in of_ranks)
+                out = np.add(first, second, out=total[block])
+                for other in others:
+                    np.add(out, other, out=out)
+                if self._average:
+                    np.divide(out, self._dtype.type(memory.world_size), out=out)
+
+    def take(self) -> list[np.ndarray]:
+        """Return all results, in memory that nobody else uses."""
+        outputs = [self._buffer(index) for index in range(len(self._shapes))]
+        for rank, view in enumerate(self._views):
+            for index, inside, outside in self._pieces(rank):
+                outputs[index].reshape(-1)[inside] = view[outside]
+        return outputs
+
+    def _view(self, rank: int) -> np.ndarray:
+        return self._memory.view(rank, self._start, self._count, self._dtype)
+
+    def _pieces(self, rank: int) -> list[tuple[int, slice, slice]]:
+        """For each tensor that has elements in the part of a process, which they are in it, and among all elements."""
+        low, high = self._bounds[rank], self._bounds[rank + 1]
+        pieces = []
+        for index, (begin, end) in enumerate(zip([0, *self._ends], self._ends, strict=False)):
+            first, last = max(begin, low), min(end, high)
+            if first < last:
+                pieces.append((index, slice(first - begin, last - begin), slice(first, last)))
+        return pieces
+
+    def _buffer(self, index: int) -> np.ndarray:
+        """Memory for an output, which TensorFlow takes as it is, because it is aligned; used again if that is done."""
+        buffers = self._buffers[index]
+        for position in range(len(buffers)):
+            # That in the list, and the argument.
+            if sys.getrefcount(buffers[position]) == 2:
+                return buffers[position]
+        shape = self._shapes[index]
+        nbytes = int(np.prod(shape)) * self._dtype.itemsize
+        memory = np.empty(nbytes + _ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % _ALIGNMENT
+        buffers.append(memory[start : start + nbytes].view(self._dtype).reshape(shape))
+        return buffers[-1]

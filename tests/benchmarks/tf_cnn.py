@@ -234,7 +234,7 @@ def convolution_by_hand(x: Any, filters: int, strides: int, fused: bool) -> Any:
     return y
 
 
-def of_tpk(steps: int, change: Callable[[Any], None] | None = None) -> float:
+def of_tpk(steps: int, change: Callable[[Any], None] = lambda config: None) -> float:
     """Train by tpk, with its layers and default callbacks and monitors."""
     import tensorflow as tf
 
@@ -266,8 +266,7 @@ def of_tpk(steps: int, change: Callable[[Any], None] | None = None) -> float:
         after_epoch=lambda self: times.append(time.perf_counter()),
     )
     config = tpk.default_session_config()
-    if change is not None:
-        change(config)
+    change(config)
     trainer = tpk.SimpleTrainer()
     trainer.setup_graph(signature, tpk.TensorInput(data), cost, lambda: optimizer(tpk.get_global_step_var()))
     trainer.train_with_defaults(
@@ -307,7 +306,6 @@ CONTENDERS: dict[str, Callable[[int], float]] = {
     "by hand, one intra-op thread": partial(by_hand, change=one_intra_op_thread),
     TPK: of_tpk,
     "tpk, spinning": partial(of_tpk, change=spinning),
-    "tpk, no spinning": partial(of_tpk, change=no_spinning),
 }
 
 if __name__ == "__main__":

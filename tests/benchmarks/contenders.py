@@ -223,3 +223,13 @@ CONTENDERS: dict[str, Callable[[Blocks], None]] = {
     DEFAULTS: tpk_defaults,
     "tpk, all defaults and 10 callbacks": partial(tpk_defaults, more_callbacks=ten_callbacks),
 }
+
+
+def contender(name: str) -> Callable[[Blocks], None]:
+    """Return the function of a contender, of this file or of `steps_in_a_run.py`."""
+    if name in CONTENDERS:
+        return CONTENDERS[name]
+    from steps_in_a_run import MODELS
+
+    model, _, own_name = name.partition(": ")
+    return MODELS[model][own_name]

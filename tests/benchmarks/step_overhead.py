@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from contenders import BARE, CALLABLE, CONTENDERS, DEFAULTS, RAW, UNTUNED, Blocks
+from contenders import BARE, CALLABLE, CONTENDERS, DEFAULTS, RAW, UNTUNED, Blocks, contender
 
 PACKAGES = ("tpk", "tensorflow", "tensorflow-cpu", "numpy", "keras", "tensorpack", "pluggy")
 BEFORE = " (before)"
@@ -182,7 +182,7 @@ def contend(
         os.dup2(output, 2)
     blocks = Blocks(connection, steps, count)
     try:
-        CONTENDERS[name.removesuffix(BEFORE)](blocks)
+        contender(name.removesuffix(BEFORE))(blocks)
         connection.send(blocks.last)
     except ImportError as error:
         connection.send(Absence(str(error), is_failure=False))
@@ -195,7 +195,7 @@ def contend(
 
 @attrs.frozen
 class Result:
-    """How a contender did: µs per step, and that in relation to `RAW` in the same round, with its quartiles."""
+    """How a contender did: µs per step, and that in relation to a baseline in the same round, with its quartiles."""
 
     name: str
     us_per_step: float
@@ -203,8 +203,8 @@ class Result:
     quartiles: tuple[float, float]
 
     @classmethod
-    def of(cls, name: str, timings: dict[str, list[float]]) -> Result:
-        relative = ratios(timings[name], timings[RAW])
+    def of(cls, name: str, timings: dict[str, list[float]], baseline: str = RAW) -> Result:
+        relative = ratios(timings[name], timings[baseline])
         lower, _, upper = statistics.quantiles(relative, n=4, method="inclusive") if len(relative) > 1 else relative * 3
         return cls(name, statistics.median(timings[name]), statistics.median(relative), (lower, upper))
 
@@ -213,15 +213,18 @@ def ratios(timings: Sequence[float], others: Sequence[float]) -> list[float]:
     return [one / other for one, other in zip(timings, others, strict=True)]
 
 
-def report(about: dict[str, str], results: Sequence[Result], absent: dict[str, Absence]) -> None:
+def report(
+    about: dict[str, str], results: Sequence[Result], absent: dict[str, Absence], baseline: str = "Session.run"
+) -> None:
     for key, value in about.items():
         print(f"{key + ':':<10}{value}")
-    width = max(len(name) for name in (*CONTENDERS, *(result.name for result in results)))
-    print(f"\n{'':<{width}}  µs per step  x Session.run  middle half")
+    width = max(len(name) for name in (*absent, *(result.name for result in results)))
+    print(f"\n{'':<{width}}  µs per step  x {baseline}  middle half")
     for result in results:
         lower, upper = result.quartiles
         print(
-            f"{result.name:<{width}}  {result.us_per_step:>11.1f}  {result.ratio:>13.2f}  {lower:>5.2f} to {upper:.2f}"
+            f"{result.name:<{width}}  {result.us_per_step:>11.1f}  {result.ratio:>{len(baseline) + 2}.3f}  "
+            f"{lower:>5.3f} to {upper:.3f}"
         )
     for name, absence in absent.items():
         print(f"{name:<{width}}  {'FAILED' if absence.is_failure else 'not available here'}: {absence.reason}")

@@ -177,7 +177,7 @@ def test_the_first_completed_run_of_a_step_counts_it(sess, graph):
     ours = HookedSession(sess, manager.compile_step(), progress)
     ours.run(op("bump"))  # Nobody has begun a step.
     assert progress.global_step == 0
-    ours.counts_next_run = True
+    ours.steps_of_next_run = 1
     with pytest.raises(tf.errors.InvalidArgumentError):
         ours.run(t("total"))  # `a` is not fed
     assert progress.global_step == 0

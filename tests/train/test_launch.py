@@ -97,7 +97,8 @@ def test_a_run_leaves_its_files(tmp_path, caplog):
     assert lines[-1]["cost"] < lines[0]["cost"]
     description = json.loads((run_dir / "config.json").read_text())
     assert (description["seed"], description["steps_per_epoch"], description["max_epoch"]) == (1, 5, 4)
-    assert description["trainer"] == {"name": "SimpleTrainer", "options": {"precision": "float32", "xla": False}}
+    options = {"precision": "float32", "xla": False, "steps_per_run": 1}
+    assert description["trainer"] == {"name": "SimpleTrainer", "options": options}
     assert description["strategy"]["name"] == "SingleStrategy"
     assert (description["precision"], description["xla"]) == ("float32", False)
     assert f"run_dir: {run_dir}" in (run_dir / "log.txt").read_text()

@@ -81,7 +81,7 @@ def test_what_is_said_otherwise_here_is_a_type_error_with_the_words(kind, option
 
 def test_signatures_have_the_own_words_alone():
     parameters = list(inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters)
-    assert parameters == ["devices", "average", "mode", "sync_variables", "precision", "xla"]
+    assert parameters == ["devices", "average", "mode", "sync_variables", "precision", "xla", "steps_per_run"]
     with pytest.raises(TypeError, match="unexpected keyword argument 'gpuss'"):
         tpk.SyncMultiGPUTrainerReplicated(gpuss=2)
 

@@ -113,8 +113,9 @@ class EpochMeans(Callback):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Count the run; now and then, take what was summed up out of the graph, where it is of single precision."""
-        self._runs += 1
-        if self._runs % _RUNS_BETWEEN_FETCHES == 0:
+        steps = run_context.steps
+        self._runs += steps
+        if self._runs % _RUNS_BETWEEN_FETCHES < steps:
             self._fetch()
 
     def after_epoch(self, trainer: TrainerProtocol) -> None:

@@ -76,16 +76,12 @@ class InputMonitor(Callback):
     @hookimpl(trylast=True)
     def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Look at the clock."""
-        self._steps = 0
+        self._last_step = trainer.local_step
         self._began = self._clock()
 
     def before_run(self, run_context: Any) -> Any:
         """Return the op that measures, to be run along with the step."""
         return None if self._meter is None else self._meter.op_for(run_context.original_args.fetches)
-
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """Count the step."""
-        self._steps += 1
 
     @hookimpl(tryfirst=True)
     def after_epoch(self, trainer: TrainerProtocol) -> None:
@@ -94,11 +90,12 @@ class InputMonitor(Callback):
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Report."""
-        if self._meter is None or not self._steps:
+        steps = trainer.local_step - self._last_step
+        if self._meter is None or not steps:
             return
         reading = self._meter.read(trainer.sess)
         scalars = {
-            "wait_seconds": reading.waited / self._steps,
+            "wait_seconds": reading.waited / steps,
             "wait_share": min(reading.waited / self._seconds, 1.0) if self._seconds > 0 else 0.0,
         }
         if reading.fill is not None:

@@ -120,10 +120,10 @@ class ProgressBar(Callback):
         self._has_news = False
         if isinstance(self._shown, _Bar):
             # What an epoch ends with are the values of its last step.
-            self._last_but_one = trainer.steps_per_epoch - 1
+            self._last_but_one = trainer.steps_per_epoch - trainer.steps_per_run
             self._request = self._fetches
         else:
-            self._last_but_one = -1
+            self._last_but_one = sys.maxsize
 
     def before_run(self, run_context: Any) -> Any:
         """Return the tensors if they are going to be shown, else None."""
@@ -142,7 +142,7 @@ class ProgressBar(Callback):
         self._step = trainer.local_step + 1
         if self._clock() >= self._due:
             self._show_or_fetch()
-        if self._step == self._last_but_one:
+        if self._last_but_one <= self._step < trainer.steps_per_epoch:
             self._request = self._fetches
 
     def after_epoch(self, trainer: TrainerProtocol) -> None:

@@ -74,7 +74,8 @@ class MergeAllSummaries(Callback):
     """Evaluates all summaries at the end of each epoch, and hands them to the monitors.
 
     Args:
-        period: evaluate them after each so many steps of an epoch, too; 0 means at its end only.
+        period: evaluate them after each so many steps of an epoch, too; 0 means at its end only. Where a run makes
+            several steps, in the last step of the run that comes to so many.
         run_alone: evaluate them in a run of their own, rather than along with the last step of the epoch.
             Then they must not depend on what feeds the step; if they depend on a queue or a dataset, they
             take from it, and moving averages are updated once more.
@@ -93,6 +94,7 @@ class MergeAllSummaries(Callback):
         self._summary: Any = None
         self._request: Any = None
         self._last_step = 0
+        self._steps_per_run = 1
         # A step may run the session more than once; its summaries are evaluated in the first of these runs.
         self._evaluated_at: tuple[int, int] | None = None
 
@@ -114,11 +116,12 @@ class MergeAllSummaries(Callback):
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Note which step is the last of an epoch."""
         self._last_step = trainer.steps_per_epoch - 1
+        self._steps_per_run = trainer.steps_per_run
 
     def before_run(self, run_context: Any) -> Any:
         """Return the summaries if it is time for them, to be evaluated along with the step."""
         step = self.trainer.local_step
-        if step != self._last_step and not (self._period and (step + 1) % self._period == 0):
+        if step != self._last_step and not self._ends_period(step):
             return None
         return None if self._evaluated_at == (self.trainer.epoch_num, step) else self._request
 
@@ -131,7 +134,7 @@ class MergeAllSummaries(Callback):
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries if the period is over; those of the last step come with `trigger_epoch`."""
         step = trainer.local_step
-        if step != self._last_step and (step + 1) % self._period == 0:
+        if step != self._last_step and self._ends_period(step):
             self.trigger()
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
@@ -143,6 +146,10 @@ class MergeAllSummaries(Callback):
         if self._summary is not None:
             self.trainer.monitors.put_summary(self.trainer.sess.run(self._summary))
 
+    def _ends_period(self, step: int) -> bool:
+        """Whether a period is over with the run whose last step that is."""
+        return bool(self._period) and (step + 1) % self._period < self._steps_per_run
+
 
 class SimpleMovingAverage(Callback):
     """Reports the averages of scalars over a window of the last steps, once in each window, as
@@ -150,7 +157,7 @@ class SimpleMovingAverage(Callback):
 
     Args:
         tensors: scalar tensors, or their names; in a trainer with towers, names in the first training tower.
-        window_size: how many steps are averaged.
+        window_size: how many steps are averaged; where a run makes several steps, the last of each run stands for them.
 
     Raises:
         ConfigError: if `window_size` is not positive, or there are no tensors.
@@ -202,7 +209,7 @@ class SimpleMovingAverage(Callback):
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Report the averages if the window is full, and begin the next one."""
-        if len(self._window) >= self._window_size:
+        if len(self._window) * trainer.steps_per_run >= self._window_size:
             for name, average in zip(self._names, np.mean(self._window, axis=0), strict=True):
                 trainer.monitors.put_scalar(f"{name}/SMA", average)
             self._window = []

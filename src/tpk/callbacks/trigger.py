@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -12,6 +13,8 @@ import attrs
 from tpk.callbacks.proxy import ProxyCallback, innermost
 from tpk.errors import ConfigError, HookError
 from tpk.plugin import HOOK_NAMES, Callback
+
+logger = logging.getLogger(__name__)
 
 _REPORTING_HOOKS = ("after_run", "trigger_step", "after_epoch", "trigger_epoch")
 _GATED_HOOKS = ("before_epoch", "before_run", *_REPORTING_HOOKS)
@@ -34,7 +37,8 @@ class Every:
     """The times at which a callback is triggered, apart from what it does then; of several, each counts.
 
     Attributes:
-        steps: whenever `global_step` has passed a multiple of it.
+        steps: whenever `global_step` has passed a multiple of it; where one run makes several steps, after the run that
+            passes it.
         epochs: at the end of epochs whose number is a multiple of it.
         minutes: after the step in which so many minutes have passed since the last time, or since the start.
         before_train: also once before the first epoch.
@@ -118,14 +122,24 @@ class _Triggering:
     def _before_train(self) -> None:
         if self._when.steps is not None:
             self._period_of_steps = self._callback.global_step // self._when.steps
+            self._say_if_it_comes_late(self._when.steps, self._callback.trainer.steps_per_run)
         self._start_clock()
         if self._when.before_train:
             self._trigger()
 
+    def _say_if_it_comes_late(self, every: int, steps_per_run: int) -> None:
+        if every % steps_per_run:
+            logger.info(
+                "%s every %d steps comes after the run that passes such a step: a run makes %d (steps_per_run)",
+                type(innermost(self._callback)).__name__,
+                every,
+                steps_per_run,
+            )
+
     def _after_step(self) -> None:
         is_due = False
         if self._when.steps is not None:
-            # A trainer may count several steps at once, so `global_step` may jump over a multiple.
+            # A run may make several steps, so `global_step` may jump over a multiple.
             period = self._callback.global_step // self._when.steps
             is_due, self._period_of_steps = period != self._period_of_steps, period
         if self._when.minutes is not None and not is_due:
@@ -298,11 +312,13 @@ class PeriodicCallback(EnableCallbackIf):
 
     Args:
         callback: any callback: an instance, a class, a name, or `tpk.use`.
-        every_k_steps: enable the callback when `global_step` is a multiple of it.
+        every_k_steps: enable the callback when `global_step` is a multiple of it. Where one run makes several steps, it
+            is enabled for the whole run.
         every_k_epochs: enable the callback in epochs whose number is a multiple of it.
 
     Raises:
-        ConfigError: if both are None, or one is not a positive int.
+        ConfigError: if both are None, or one is not a positive int; (in `setup_graph`) if `every_k_steps` is no
+            multiple of the steps in a run.
     """
 
     def __init__(self, callback: Any, every_k_steps: int | None = None, every_k_epochs: int | None = None) -> None:
@@ -310,6 +326,26 @@ class PeriodicCallback(EnableCallbackIf):
         if every_k_steps is None and every_k_epochs is None:
             raise ConfigError(f"PeriodicCallback({callback!r}) would never run. Give every_k_steps or every_k_epochs.")
         self._every = Every(steps=every_k_steps, epochs=every_k_epochs)
+
+    def hook_implementations(self) -> dict[str, Implementation]:
+        """Return the hooks of the callback, under the condition, which is checked before any of them is called."""
+        hooks = super().hook_implementations()
+        setup_graph = hooks.get("setup_graph", self.cb.setup_graph)
+
+        @wraps(setup_graph)
+        def checked(*arguments: Any) -> None:
+            self._check_period()
+            setup_graph(*arguments)
+
+        return {**hooks, "setup_graph": checked}
+
+    def _check_period(self) -> None:
+        steps, steps_per_run = self._every.steps, self.trainer.steps_per_run
+        if steps is not None and steps % steps_per_run:
+            raise ConfigError(
+                f"PeriodicCallback({self.cb!r}, every_k_steps={steps}): a run makes {steps_per_run} steps "
+                f"(steps_per_run), and would pass most of these by. Take a multiple of {steps_per_run}."
+            )
 
     def _is_due(self) -> bool:
         if self._every.steps is not None and self.global_step % self._every.steps == 0:

@@ -48,6 +48,8 @@ class InputSource(RecordsOptions, ABC):
 
     signature: tuple[Any, ...] = ()
     max_ahead: int = 0
+    is_fed: bool = False
+    """Whether the data of a step is fed along with its run, and so cannot be that of several steps."""
 
     def setup(self, signature: Sequence[Any]) -> list[Callback]:
         """Build what feeds the graph, in the default graph.
@@ -265,6 +267,11 @@ class ProxyInput(InputSource):
 
     def __init__(self, source: InputSource) -> None:
         self.source = source
+
+    @property
+    def is_fed(self) -> bool:  # type: ignore[override]
+        """Whether the source is."""
+        return self.source.is_fed
 
     @property
     def size(self) -> int | None:

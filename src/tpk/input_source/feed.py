@@ -40,6 +40,8 @@ class FeedInput(FlowInput):
         ```
     """
 
+    is_fed = True
+
     def __init__(self, flow: Iterable[Any], infinite: bool = True, warn_after: float = 60.0) -> None:
         if isinstance(flow, tf.data.Dataset):
             raise ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -41,7 +42,7 @@ class StagingInput(ProxyInput):
 
     Args:
         source: where the datapoints come from.
-        nr_stage: for how many steps it stages ahead.
+        nr_stage: for how many steps it stages ahead; besides those of the run that is about to begin.
         devices: a device string for each tower; by default the devices of the strategy. Text stays on the CPU.
         stop_timeout: seconds that the end of the training waits for the source to deliver what was asked of it.
 
@@ -79,6 +80,11 @@ class StagingInput(ProxyInput):
         self._resumed_at = 0
         self._used = 0
 
+    @property
+    def is_fed(self) -> bool:  # type: ignore[override]
+        """Whether steps are fed: they are not, whatever the source."""
+        return False
+
     def place_on(self, devices: Sequence[str]) -> None:
         """Say where the towers are, unless that was chosen; strategies do, before `setup`."""
         if self._devices is None:
@@ -113,11 +119,15 @@ class StagingInput(ProxyInput):
             thread.wait(self._stop_timeout)
             self._warn_of_unseen_failure(thread)
 
-    def take(self) -> None:
-        """Wait for the datapoints of the next step."""
+    def take(self, steps: int = 1) -> int:
+        """Wait for the datapoints of the next steps.
+
+        Returns:
+            For how many of them there are: fewer if the data ends before.
+        """
         if self._thread is None:
             raise InputError("StagingInput was asked for data outside of a training; its before_train starts it")
-        self._thread.take()
+        return self._thread.take(steps)
 
     def _setup(self) -> list[Callback]:
         callbacks = self.source.setup(self.signature)
@@ -209,10 +219,11 @@ class _StagingCallback(InputCallback):
     def before_run(self, run_context: Any) -> None:
         if not self.dependencies.among(run_context.original_args.fetches):
             return
-        if self.meter is None:
-            self._source.take()
-        else:
-            self.meter.waiting(self._source.take)
+        wanted = getattr(run_context, "steps", 1)  # That of TensorFlow's own context.
+        take = partial(self._source.take, wanted)
+        staged = take() if self.meter is None else self.meter.waiting(take)
+        if staged < wanted:
+            run_context.steps = staged
 
     # The thread must not wait any more for a source that has been stopped.
     @hookimpl(tryfirst=True)
@@ -347,18 +358,26 @@ class StageThread(threading.Thread):
         finally:
             self._staged.put(False)
 
-    def take(self) -> None:
-        """Wait for what the next step uses, and let the thread stage more.
+    def take(self, steps: int) -> int:
+        """Wait for what the next steps use, and let the thread stage more.
+
+        Returns:
+            For how many of them there is something: fewer if the data ends, or fails, before.
 
         Raises:
-            tf.errors.OutOfRangeError: the data has ended.
-            BaseException: the data has failed.
+            tf.errors.OutOfRangeError: the data has ended, and there is nothing for any of them.
+            BaseException: the data has failed, and there is nothing either.
         """
-        if self._staged.get():
+        for taken in range(steps):
+            if not self._staged.get():
+                self._staged.put(False)  # for the next one who asks
+                if taken:
+                    return taken
+                break
             self.used += 1
             self._room.put(None)
-            return
-        self._staged.put(False)  # for the next one who asks
+        else:
+            return steps
         if self.failure is not None:
             self.failure_was_seen = True
             raise self.failure

@@ -44,6 +44,10 @@ class StrategyProtocol(Protocol):
         """The number of this process among them, from 0 on; 0 is the chief."""
 
     @property
+    def repeats_steps(self) -> bool:
+        """Whether a step is all in the graph, so that a loop there can make many of them in one run."""
+
+    @property
     def process_group(self) -> ProcessGroupProtocol:
         """How this process tells the others things."""
 
@@ -132,6 +136,7 @@ class TrainerProtocol(Protocol):
     starting_epoch: int
     steps_per_epoch: int
     max_epoch: int
+    steps_per_run: int
     failure: BaseException | None
     ended_by: Exception | None
     stop_reason: str

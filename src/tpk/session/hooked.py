@@ -11,11 +11,13 @@ from weakref import WeakValueDictionary
 
 import tensorflow as tf
 
-from tpk.errors import StopTraining
-from tpk.graph.fetches import structure_key
+from tpk.errors import SessionError, StopTraining
+from tpk.graph.fetches import leaves, structure_key
 from tpk.graph.reusable_feeds import ReusableFeeds
+from tpk.graph.step_loop import as_of_originals
 from tpk.session.plan import Call, CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
-from tpk.session.request import Feed, is_constant, merge_requests
+from tpk.session.request import Feed, RunContext, is_constant, merge_requests
+from tpk.session.step_loops import StepLoops
 
 if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks
@@ -26,11 +28,13 @@ logger = logging.getLogger(__name__)
 RunOptions = tf.compat.v1.RunOptions
 RunMetadata = tf.compat.v1.RunMetadata
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
-SessionRunContext = tf.compat.v1.train.SessionRunContext
 SessionRunValues = tf.compat.v1.train.SessionRunValues
 
 MAX_PLANS = 64
 """How many structures of requests are kept compiled: each may hold an executor of the whole graph."""
+
+_CUT_SHORT = object()
+"""In place of what was to be fetched from the last step of a run, if the data ended before."""
 
 _NO_FEEDS = ReusableFeeds(())
 _NO_PLAN = (None, _NO_FEEDS, None)
@@ -59,11 +63,13 @@ class HookedSession:
         progress: its `global_step` is incremented when a run that counts a step has completed; None where no run does.
         count_op: returns the op that counts a run in the graph; see `tpk.session.plan.CountOp`.
         translate: asked, when a run fails, for the error that caused it; see `run`.
+        completed: tells how many steps the graph has counted.
+        loops: what makes several steps in one run; by default plain loops in the graph.
 
     Attributes:
-        counts_next_run: whether the next run that completes counts a step. Who runs steps, such as the loop of a
-            trainer, sets it at the beginning of each; further runs of the same step, and those outside of steps, count
-            none.
+        steps_of_next_run: how many steps the next run makes, and counts when it has completed. Who runs steps, such as
+            the loop of a trainer, sets it at the beginning of each; further runs of the same step, and those outside of
+            steps, count none.
     """
 
     def __init__(
@@ -74,16 +80,20 @@ class HookedSession:
         *,
         count_op: CountOp = lambda ops, counts_step: None,
         translate: Callable[[Exception], BaseException | None] = lambda error: None,
+        completed: Callable[[], int] = lambda: 0,
+        loops: StepLoops | None = None,
     ) -> None:
         self.sess = sess
         self._hooks = hooks
         self._progress = progress
         self._count_op = count_op
         self._translate = translate
+        self._completed = completed
+        self._loops = StepLoops(sess) if loops is None else loops
         self._before_run = hooks.before_run
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
-        self.counts_next_run = False
+        self.steps_of_next_run = 0
         self._stop_requested = False
         self._original_args = SessionRunArgs(None)
         self._step_fn: Any = None
@@ -111,6 +121,11 @@ class HookedSession:
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Run `fetches` and whatever the hooks ask for, once.
 
+        If the run makes several steps (`steps_of_next_run`), then `fetches` and the operations that hooks ask for are
+        run in each of them, one after the other. What comes back, to the caller and to the hooks, is from the last. If
+        the data ends within the run, it is one of the steps that were done: hooks that asked for tensors are left out
+        of ``after_run`` then, and the caller gets None.
+
         Args:
             fetches: as for `tf.compat.v1.Session.run`.
             feed_dict: as for `tf.compat.v1.Session.run`.
@@ -127,11 +142,11 @@ class HookedSession:
         """
         if not self._has_hooks:
             (own,), _, _ = self._run((fetches,), feed_dict, options, run_metadata)
-            if self.counts_next_run:
-                self._count_step()
-            return own
+            if self.steps_of_next_run:
+                self._count_steps()
+            return None if own is _CUT_SHORT else own
 
-        context = SessionRunContext(self._args_of(fetches, feed_dict, options), self.sess)
+        context = RunContext(self._args_of(fetches, feed_dict, options), self.sess, self.steps_of_next_run or 1)
         requests = [fetches]
         try:
             for before_run in self._before_run:
@@ -139,9 +154,12 @@ class HookedSession:
         except BaseException as error:
             self._hooks.note_failure(error, "before_run", before_run)
             raise
+        if context.steps < self.steps_of_next_run:
+            self.steps_of_next_run = context.steps
         results, options, run_metadata = self._run(tuple(requests), feed_dict, options, run_metadata)
-        if self.counts_next_run:
-            self._count_step()
+        if self.steps_of_next_run:
+            context.steps = self.steps_of_next_run
+            self._count_steps()
 
         if self._after_run:
             options = RunOptions() if options is None else options
@@ -152,6 +170,8 @@ class HookedSession:
                 try:
                     for after_run, position in remaining:
                         own = None if position is None else results[position + 1]
+                        if own is _CUT_SHORT:
+                            continue
                         after_run(context, nothing if own is None else SessionRunValues(own, options, run_metadata))
                     break
                 except StopTraining as stop:
@@ -162,7 +182,7 @@ class HookedSession:
                     raise
         if context.stop_requested:
             self._stop_requested = True
-        return results[0]
+        return None if results[0] is _CUT_SHORT else results[0]
 
     def run_step_fn(self, step_fn: Callable[[Any], Any]) -> Any:
         """Call a function that makes a step of several runs, as `MonitoredSession.run_step_fn` does.
@@ -215,10 +235,10 @@ class HookedSession:
         self.close()
         return kind is not None and issubclass(kind, tf.errors.OutOfRangeError | StopIteration | StopTraining)
 
-    def _count_step(self) -> None:
-        self.counts_next_run = False
+    def _count_steps(self) -> None:
+        steps, self.steps_of_next_run = self.steps_of_next_run, 0
         if self._progress is not None:
-            self._progress.global_step += 1
+            self._progress.global_step += steps
 
     def _args_of(self, fetches: Any, feed_dict: Any, options: Any) -> Any:
         """Return the original arguments; the same tuple for as long as the same is asked for, as in most steps."""
@@ -232,7 +252,7 @@ class HookedSession:
         """Run all requests at once; return the results of each, and the options and metadata of the run."""
         is_plain = feed_dict is None and options is None and run_metadata is None
         if is_plain:
-            plan, reusable, _ = self._constant_plans.get((self.counts_next_run, *map(id, requests)), _NO_PLAN)
+            plan, reusable, _ = self._constant_plans.get((self.steps_of_next_run > 0, *map(id, requests)), _NO_PLAN)
             if plan is not None:
                 return self._call(plan, reusable.arrays), None, None
 
@@ -250,18 +270,53 @@ class HookedSession:
 
     def _call(self, plan: RunPlan, arrays: Sequence[Any]) -> list[Any]:
         """Make the run by the compiled callable."""
+        if self.steps_of_next_run > 1:
+            return self._run_steps(plan, arrays, lambda: self._call_once(plan, arrays))
+        return self._call_once(plan, arrays)
+
+    def _call_once(self, plan: RunPlan, arrays: Sequence[Any]) -> list[Any]:
         call = plan.call or plan.compile(self.sess, self._compiled)
         try:
             values = call(*arrays)
         except tf.errors.OpError as error:
             if self.sess._closed:
-                return self._run_session(plan, (), None, None)  # It says that the session is closed.
+                return self._run_session_once(plan, (), None, None)  # It says that the session is closed.
             self._raise_cause(error)
             word_error(self.sess, error)
         return plan.results(values)
 
+    def _run_steps(self, plan: RunPlan, arrays: Sequence[Any], run_last: Callable[[], list[Any]]) -> list[Any]:
+        """Make a run of several steps: all of them in a loop, or the last by `run_last` if it is fetched from."""
+        steps = self.steps_of_next_run
+        try:
+            self._loops.run(plan.work, steps if plan.is_work else steps - 1, plan.feed_keys, arrays)
+            return plan.no_results if plan.is_work else run_last()
+        except Exception as error:
+            if self.sess._closed:
+                raise
+            self.steps_of_next_run = self._completed() - (self._progress.global_step if self._progress else 0)
+            if self.steps_of_next_run and isinstance(error, tf.errors.OutOfRangeError):
+                return [None if place is None else _cut_short(plan.fetches[place]) for place in plan.positions]
+            self._count_steps()
+            if isinstance(error, tf.errors.OpError):
+                original = as_of_originals(error)
+                self._raise_cause(original)
+                word_error(self.sess, original)
+            raise
+
     def _run_session(self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any) -> list[Any]:
         """Make the run by `Session.run`, which takes everything and words errors about feeds."""
+        if self.steps_of_next_run < 2:
+            return self._run_session_once(plan, feeds, options, run_metadata)
+        arrays = plan.convert(feeds)
+        if arrays is None:
+            owners = " and ".join(dict.fromkeys(self._owner(feed.request) for feed in feeds))
+            raise SessionError(
+                f"{owners} feeds what cannot be fed to several steps of one run. Feed arrays, or drop steps_per_run."
+            )
+        return self._run_steps(plan, arrays, lambda: self._run_session_once(plan, feeds, options, run_metadata))
+
+    def _run_session_once(self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any) -> list[Any]:
         with self.sess.graph.as_default():  # Tensors hash only within their graph's context.
             feed_dict = {feed.key: feed.value for feed in feeds}
         try:
@@ -276,7 +331,7 @@ class HookedSession:
         return plan.results_of_session(merged)
 
     def _find_plan(self, fetches: Sequence[Any], feeds: Sequence[Feed]) -> RunPlan:
-        counts_step = self.counts_next_run
+        counts_step = self.steps_of_next_run > 0
         key = (*map(structure_key, fetches), *(id(feed.key) for feed in feeds), counts_step)
         plan = self._plans.get(key)
         if plan is not None:
@@ -305,7 +360,7 @@ class HookedSession:
             self._constant_plans.clear()
         feeds = [request.feed_dict for request in requests if isinstance(request, SessionRunArgs) and request.feed_dict]
         if len(feeds) < 2:
-            key = (self.counts_next_run, *map(id, requests))
+            key = (self.steps_of_next_run > 0, *map(id, requests))
             self._constant_plans[key] = (plan, feeds[0] if feeds else _NO_FEEDS, requests)
 
     def _warn_of_changes(self, fetches: Sequence[Any]) -> None:
@@ -345,6 +400,11 @@ class _EndRequested(StopIteration):
 class _StepContext(tf.compat.v1.train.MonitoredSession.StepContext):  # type: ignore[misc]
     def request_stop(self) -> None:
         raise _EndRequested("the step function has requested the end")
+
+
+def _cut_short(request: Any) -> Any:
+    """Return the results of a request in a run that the end of the data has cut short."""
+    return None if all(isinstance(leaf, tf.Operation) for leaf in leaves(request)) else _CUT_SHORT
 
 
 def _check_step_fn(step_fn: Any) -> None:

@@ -39,6 +39,10 @@ class RunPlan:
         positions: where in the merged results the results of each request stand; None where it asked for nothing.
         lasts: whether a request with the same structure asks for the same again.
         shares: whether `Session.run` would return results that share memory with one another, or with a feed.
+        work: what is run in each step, if a run makes several of them: what the step itself runs, and the operations
+            that hooks ask for. Tensors that hooks ask for are fetched from the last one.
+        feed_keys: the tensors that are fed.
+        is_work: whether that is all, so that there is nothing to fetch.
         slots: dtype and dimensions of each feed, in the order in which the callable takes them.
         options: what to compile; None if this structure needs `Session.run`.
         build: makes the merged results of what `call` returned; None if no request fetches anything, so that all
@@ -51,6 +55,9 @@ class RunPlan:
     fetches: list[Any]
     positions: tuple[int | None, ...]
     lasts: bool
+    work: tuple[Any, ...] = ()
+    feed_keys: tuple[Any, ...] = ()
+    is_work: bool = False
     shares: bool = True
     slots: tuple[_Slot, ...] = ()
     options: Any = None
@@ -153,6 +160,9 @@ def make_plan(
         fetches=fetches if counting is None else [*fetches, counting],
         positions=positions,
         lasts=all(isinstance(leaf, _KNOWN) for request in fetches for leaf in leaves(request)),
+        work=tuple(dict.fromkeys([*_ops_of(sess.graph, requests[0]), *targets])),
+        feed_keys=tuple(feed_keys),
+        is_work=not handler.fetches(),
     )
 
     slots = _slots(sess.graph, feed_keys) if plan.lasts else None
@@ -170,6 +180,11 @@ def make_plan(
     if any(request is not None and not isinstance(request, tf.Operation) for request in requests):
         plan.build = _builder(sess, handler, plan.shares)
     return plan
+
+
+def _ops_of(graph: Any, request: Any) -> list[Any]:
+    handler = tf_session._FetchHandler(graph, request, {})
+    return [*(tensor.op for tensor in handler.fetches()), *handler.targets()]
 
 
 def failing_request(sess: Any, requests: Sequence[Any]) -> int | None:

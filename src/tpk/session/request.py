@@ -15,6 +15,19 @@ from tpk.graph.reusable_feeds import ReusableFeeds
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 
 
+class RunContext(tf.compat.v1.train.SessionRunContext):  # type: ignore[misc]
+    """What hooks know of a run.
+
+    Attributes:
+        steps: how many steps the run makes; 1 for one that makes none that counts. A ``before_run`` may lower it, if
+            there is data for fewer. In ``after_run``, how many it has made.
+    """
+
+    def __init__(self, original_args: Any, session: Any, steps: int) -> None:
+        super().__init__(original_args, session)
+        self.steps = steps
+
+
 class Feed(NamedTuple):
     """A value for a tensor; a tuple, because one is made in each step that feeds.
 

@@ -51,6 +51,8 @@ class Strategy(Callback, abc.ABC):
     chief_only = False
     devices: Sequence[str] = ()
     """The device strings of the towers of this process; none if TensorFlow places their ops."""
+    repeats_steps: bool = False
+    """Whether a step is all in the graph, so that a loop there can make many of them in one run."""
     is_reproducible: bool = True
     """Whether two runs with one seed train alike, as far as it depends on the strategy."""
 

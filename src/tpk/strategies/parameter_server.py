@@ -66,6 +66,8 @@ class ParameterServerStrategy(Strategy):
         ConfigError: if a device does not exist, or `ps_device` is none of these.
     """
 
+    repeats_steps = True
+
     def __init__(self, devices: Devices = None, ps_device: str | None = None, average: bool = True) -> None:
         self.average = average
         resolved = resolve_devices(devices)

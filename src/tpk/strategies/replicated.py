@@ -97,6 +97,8 @@ class ReplicatedStrategy(Strategy):
         ConfigError: if the devices do not exist, the mode cannot work on them, or `sync_variables` is none of these.
     """
 
+    repeats_steps = True
+
     def __init__(
         self,
         devices: Devices = None,

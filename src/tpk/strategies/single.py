@@ -29,6 +29,8 @@ class SingleStrategy(Strategy):
         ConfigError: if more than one device is asked for, or it does not exist.
     """
 
+    repeats_steps = True
+
     def __init__(self, devices: Devices = None) -> None:
         self._devices = [] if devices is None or devices == 1 else resolve_devices(devices)
         if len(self._devices) > 1:

@@ -17,6 +17,7 @@ from tpk.session.creator import as_session_creator
 from tpk.train.epoch import as_count
 from tpk.train.model_desc import ModelDesc
 from tpk.train.run_dir import RESUME
+from tpk.train.steps_per_run import SPELLINGS as STEPS_PER_RUN_SPELLINGS
 from tpk.train.trainer import FOREVER
 
 Plugins = Sequence[Any]
@@ -86,6 +87,10 @@ def _as_steps_per_epoch(value: Any) -> int | None:
     return None if value is None else as_count(f"TrainConfig(steps_per_epoch={value!r})", value, 0)
 
 
+def _as_steps_per_run(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(steps_per_run={value!r})", value, 1)
+
+
 def _as_max_epoch(value: Any) -> int:
     return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
 
@@ -102,6 +107,7 @@ _SPELLINGS = {
     **dict.fromkeys(
         ("optimizer", "lr", "learning_rate", "loss"), "the methods of the model give it; see tpk.ModelDesc."
     ),
+    **dict.fromkeys(STEPS_PER_RUN_SPELLINGS, "write steps_per_run=."),
     "batch_size": "write dataflow=tpk.BatchData(flow, batch_size).",
     "initial_epoch": "write starting_epoch=, from 1 on.",
     "random_seed": "write seed=.",
@@ -137,6 +143,8 @@ class TrainConfig:
         steps_per_epoch: how many steps an epoch has, whatever the strategy; None for one pass over the data, which is
             its length divided by the number of towers. The log says what that comes to. 0: epochs of callbacks only.
         max_epoch: the number of the last epoch.
+        steps_per_run: how many steps one run of the session makes, for small models whose steps cost less than a call
+            of TensorFlow; see `tpk.train.steps_per_run`. None leaves it to the trainer.
         run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
         resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
             none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
@@ -174,6 +182,7 @@ class TrainConfig:
     starting_epoch: int = attrs.field(default=1, converter=_as_starting_epoch)
     steps_per_epoch: int | None = attrs.field(default=None, converter=_as_steps_per_epoch)
     max_epoch: int = attrs.field(default=FOREVER, converter=_as_max_epoch)
+    steps_per_run: int | None = attrs.field(default=None, converter=_as_steps_per_run)
     run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
     resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
     seed: int | None = attrs.field(default=None, validator=_optional_instance(int))

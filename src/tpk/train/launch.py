@@ -59,6 +59,8 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     extra = runner.default_callbacks(config) if config.extra_callbacks is None else config.extra_callbacks
     monitors = DEFAULT_MONITORS if config.monitors is None else config.monitors
     callbacks, monitors = runner.resolve_plugins([*config.callbacks, *extra], [*monitors, *config.extra_monitors])
+    if config.steps_per_run is not None:
+        runner.steps_per_run = config.steps_per_run
     runner.join()
     if runner.serves_others:
         return runner

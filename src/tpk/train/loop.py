@@ -20,6 +20,7 @@ class LoopTrainer(TrainerProtocol, Protocol):
     """What the loop asks of a trainer."""
 
     step_hooks: StepHooks
+    steps_per_run: int
 
     def run_step(self) -> None:
         """Run one step."""
@@ -27,8 +28,8 @@ class LoopTrainer(TrainerProtocol, Protocol):
     def count_step(self) -> None:
         """Count a step that ran no hooked session."""
 
-    def drop_step(self) -> None:
-        """Go back to before the step under way, in which the training ends."""
+    def drop_steps(self, count: int) -> None:
+        """Go back to before the last steps under way, in which the training ends."""
 
     def stop(self) -> None:
         """Raise what ends the training, since that was asked for."""
@@ -45,7 +46,8 @@ def run_loop(trainer: LoopTrainer) -> None:
     for epoch in starting_epoch .. max_epoch:
         hooks.before_epoch
         for local_step in 0 .. steps_per_epoch - 1:  a resumed training goes on after the step of its checkpoint
-            run_step()                  hooks.before_run / after_run happen around hooked_sess.run, along with the step
+            run_step()                  hooks.before_run / after_run happen around hooked_sess.run, along with the step;
+                                        with steps_per_run=k, one run makes k steps
             hooks.trigger_step
         hooks.after_epoch
         hooks.trigger_epoch
@@ -53,16 +55,15 @@ def run_loop(trainer: LoopTrainer) -> None:
     ```
     """
     hook, progress, trigger_step = trainer.hooks.hook, trainer.progress, trainer.step_hooks.trigger
-    run_step, should_stop = counted_step(trainer), trainer.checkpoints.stop_condition()
+    run_steps, should_stop = counted_steps(trainer), trainer.checkpoints.stop_condition()
     at = partial(_at, trainer, should_stop)
     try:
         at(hook.before_train)
         for epoch in range(trainer.starting_epoch, trainer.max_epoch + 1):
             progress.begin_epoch(epoch)
             at(hook.before_epoch)
-            first_step = progress.local_step + 1
-            for progress.local_step in range(first_step, trainer.steps_per_epoch):
-                run_step()
+            while progress.local_step < trainer.steps_per_epoch - 1:
+                run_steps()
                 trigger_step(trainer)
                 if should_stop():
                     trainer.stop()
@@ -86,33 +87,40 @@ def _at(trainer: LoopTrainer, should_stop: Callable[[], bool], moment: Callable[
         trainer.stop()
 
 
-def counted_step(trainer: LoopTrainer) -> Callable[[], None]:
-    """Return what runs a step of a trainer and counts it, however often it runs the session; one that fails counts not.
+def counted_steps(trainer: LoopTrainer) -> Callable[[], None]:
+    """Return what makes the next step of a trainer, or as many of the epoch as one run makes, and counts them.
 
-    A step is run once more each time that a plugin recovers from its failure.
+    A step counts once, however often it runs the session; one that fails counts not, and is run once more each time
+    that a plugin recovers from its failure. Before a run, `local_step` is that of its last step.
     """
     progress, hooked_sess, run_step = trainer.progress, trainer.hooked_sess, trainer.run_step
-    recover = trainer.hooks.hook.recover
+    recover, steps_per_run = trainer.hooks.hook.recover, trainer.steps_per_run
 
     def run_counted() -> None:
+        steps = min(steps_per_run, trainer.steps_per_epoch - 1 - progress.local_step)
+        progress.local_step += steps
         completed = progress.global_step
-        while True:
-            hooked_sess.counts_next_run = True
+        while steps:
+            hooked_sess.steps_of_next_run = steps
             try:
                 run_step()
                 break
             except Exception as error:
-                hooked_sess.counts_next_run = False
-                progress.global_step = completed
+                hooked_sess.steps_of_next_run = 0
+                # Of several steps in a run, those that were done have been counted.
+                done = progress.global_step - completed if steps_per_run > 1 else 0
+                progress.global_step = completed = completed + done
+                steps -= done
                 if recover(error=error):
                     continue
                 if isinstance(error, StopTraining | StopIteration | tf.errors.OutOfRangeError):
-                    trainer.drop_step()
+                    trainer.drop_steps(steps)
                 if isinstance(error, StopIteration):  # As under a `MonitoredSession`: what feeds the step has no more.
                     raise tf.errors.OutOfRangeError(None, None, _what_ended(error)) from error
                 raise
-        if hooked_sess.counts_next_run:
+        if hooked_sess.steps_of_next_run:
             trainer.count_step()
+        progress.local_step -= steps - (progress.global_step - completed)
 
     return run_counted
 

@@ -45,6 +45,8 @@ class MultiObjectiveTrainer(TowerTrainer):
         update: ``"in_turn"`` or ``"together"``.
         precision: what towers compute in; see `TowerTrainer`.
         xla: whether towers are compiled; see `TowerTrainer`.
+        steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`. More than one need
+            objectives that are all minimized together, in each step.
 
     Raises:
         ConfigError: if `update` is neither of the two, the precision is unknown, or this TensorFlow has no XLA.
@@ -70,11 +72,16 @@ class MultiObjectiveTrainer(TowerTrainer):
     """
 
     def __init__(
-        self, strategy: Any = "single", update: str = "in_turn", precision: str = "float32", xla: bool = False
+        self,
+        strategy: Any = "single",
+        update: str = "in_turn",
+        precision: str = "float32",
+        xla: bool = False,
+        steps_per_run: int = 1,
     ) -> None:
         if update not in UPDATES:
             raise ConfigError(f"update={update!r}: expected 'in_turn' or 'together'.")
-        super().__init__(strategy, precision, xla)
+        super().__init__(strategy, precision, xla, steps_per_run)
         self.update = update
         self._objectives: tuple[Objective, ...] = ()
         self._ops: dict[tuple[int, ...], Any] = {}

@@ -30,6 +30,7 @@ from tpk.strategies.base import Strategy
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
 from tpk.train.epoch import batch_of
+from tpk.train.steps_per_run import as_steps_per_run
 from tpk.train.trainer import Trainer
 
 SETUP_SPELLINGS = {
@@ -51,13 +52,17 @@ class TowerTrainer(Trainer):
         precision: what towers compute in: ``"float32"``, ``"bfloat16"``, or ``"float16"``, which scales the cost. The
             variables stay ``float32``; see `tpk.graph.precision` and `tpk.graph.optimizers.loss_scale`.
         xla: whether towers and their gradients are compiled by XLA; see `tpk.graph.xla`.
+        steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`.
 
     Raises:
-        ConfigError: if the precision is unknown, or this TensorFlow has no XLA.
+        ConfigError: if the precision is unknown, this TensorFlow has no XLA, or `steps_per_run` is not positive.
     """
 
-    def __init__(self, strategy: Any = "single", precision: str = "float32", xla: bool = False) -> None:
+    def __init__(
+        self, strategy: Any = "single", precision: str = "float32", xla: bool = False, steps_per_run: int = 1
+    ) -> None:
         super().__init__()
+        self.steps_per_run = as_steps_per_run(steps_per_run)
         self.precision = check_precision(precision)
         self.xla = xla
         if xla:
@@ -79,9 +84,14 @@ class TowerTrainer(Trainer):
         return strategy
 
     @property
+    def compiles_loops(self) -> bool:
+        """Whether XLA compiles the loop over the steps of a run as one: a program is one of one device."""
+        return self.xla and self.strategy.num_replicas == self.strategy.world_size == 1
+
+    @property
     def options(self) -> dict[str, Any]:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
-        return {"precision": self.precision, "xla": self.xla}
+        return {"precision": self.precision, "xla": self.xla, "steps_per_run": self.steps_per_run}
 
     def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
         """Return what the run is, as plain data for ``config.json``; see `Trainer.describe`."""

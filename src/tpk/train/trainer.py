@@ -30,6 +30,7 @@ from tpk.plugin.spec import HOOK_NAMES
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
 from tpk.session.progress import Progress
+from tpk.session.step_loops import StepLoops
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checkpoints import Checkpoints
@@ -42,6 +43,7 @@ from tpk.train.outcome import outcome_logged
 from tpk.train.preemption import Preemption
 from tpk.train.resumption import Resumption
 from tpk.train.run_dir import check_resume, default_run_dir, open_run, set_checkpoints_aside
+from tpk.train.steps_per_run import check_steps_per_run
 
 if TYPE_CHECKING:
     import os
@@ -84,6 +86,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     Attributes:
         graph: the `tf.Graph` of the training.
         train_op: what a step runs: an op, or anything that `Session.run` takes.
+        steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`.
         hooks: the registry: the strategy, each monitor and each callback, under unique names, and what calls them.
         progress: the counters.
         input_source: where the data comes from, whose position checkpoints hold; None if the trainer has no such thing.
@@ -115,6 +118,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def __init__(self) -> None:
         self.graph: Any = tf.Graph() if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         self.train_op: Any = None
+        self.steps_per_run = 1
         self.progress = Progress()
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
@@ -194,6 +198,11 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def strategy(self) -> Strategy:
         """How a step is replicated over devices and processes; without towers, it is not."""
         return NullStrategy()
+
+    @property
+    def compiles_loops(self) -> bool:
+        """Whether XLA compiles the loop over the steps of a run as one."""
+        return False
 
     @property
     def is_chief(self) -> bool:
@@ -442,6 +451,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
                 plugin.trainer = self
         logger.info("plugins: %s", ", ".join(self.hooks.plugins) or "none")
         with self.graph.as_default():
+            check_steps_per_run(self)
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
             check_train_ops(self)
@@ -490,7 +500,13 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         self.progress.global_step = int(self.sess.run(global_step))
         self.step_hooks = self.hooks.compile_step()
         self.hooked_sess = HookedSession(
-            self.sess, self.step_hooks, self.progress, count_op=counter.op_for, translate=self.hooks.translate_error
+            self.sess,
+            self.step_hooks,
+            self.progress,
+            count_op=counter.op_for,
+            translate=self.hooks.translate_error,
+            completed=lambda: int(self.sess.run(global_step)),
+            loops=StepLoops(self.sess, self.compiles_loops),
         )
         if self._resumption is not None:
             self._resumption.begin(self)
@@ -557,7 +573,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
 
     def count_step(self) -> None:
         """Count a step that ran no hooked session; called by the loop."""
-        self.hooked_sess.counts_next_run = False
+        self.hooked_sess.steps_of_next_run = 0
         self.progress.global_step += 1
         self._global_step_lags = True
         # Where there is no model, nobody reads it in the graph.
@@ -577,9 +593,9 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
                 ", ".join(sorted(names)),
             )
 
-    def drop_step(self) -> None:
-        """Go back to before the step under way, in which the training ends; called by the loop."""
-        self.progress.local_step -= 1
+    def drop_steps(self, count: int) -> None:
+        """Go back to before the last steps under way, in which the training ends; called by the loop."""
+        self.progress.local_step -= count
         self._global_step_lags = True
 
     def sync_global_step(self) -> None:

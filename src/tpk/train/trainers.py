@@ -1,6 +1,7 @@
 """Named trainers: each is a strategy with the input that suits it.
 
-All of them take `precision` and `xla`, which are those of `TowerTrainer`.
+All of them take `precision`, `xla` and `steps_per_run`, which are those of `TowerTrainer`. (Those that cannot make
+several steps in a run say so.)
 
 Those whose towers train in step take `average`. By default, the gradients of all towers of all processes are averaged:
 the learning rate is that of one tower on the concatenated batch, and stays what it is however many there are. With
@@ -32,23 +33,24 @@ _on_one_device = also_spelled(gpus=_ONE_DEVICE, devices=_ONE_DEVICE, tower=_ONE_
 class SimpleTrainer(SingleCostTrainer):
     """Trains on one device; a dataflow is fed with each step.
 
-    The simplest there is, and the easiest to debug: data code runs in the training thread.
+    The simplest there is, and the easiest to debug: data code runs in the training thread. With several steps in a run,
+    the dataflow comes from a queue.
     """
 
-    def __init__(self, precision: str = "float32", xla: bool = False) -> None:
-        super().__init__("single", precision, xla)
+    def __init__(self, precision: str = "float32", xla: bool = False, steps_per_run: int = 1) -> None:
+        super().__init__("single", precision, xla, steps_per_run)
 
     def default_input(self, dataflow: Iterable[Any]) -> InputSource:
-        """Return a `FeedInput`."""
-        return FeedInput(dataflow)
+        """Return a `FeedInput`; a `QueueInput` if a run makes several steps."""
+        return FeedInput(dataflow) if self.steps_per_run == 1 else super().default_input(dataflow)
 
 
 @_on_one_device
 class QueueInputTrainer(SingleCostTrainer):
     """Trains on one device; a dataflow is put into a queue by a thread, while the step computes."""
 
-    def __init__(self, precision: str = "float32", xla: bool = False) -> None:
-        super().__init__("single", precision, xla)
+    def __init__(self, precision: str = "float32", xla: bool = False, steps_per_run: int = 1) -> None:
+        super().__init__("single", precision, xla, steps_per_run)
 
 
 @also_spelled(DEVICE_SPELLINGS, use_nccl=USE_NCCL, gpu_prefetch=GPU_PREFETCH)
@@ -72,9 +74,10 @@ class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
         sync_variables: str | None = "broadcast",
         precision: str = "float32",
         xla: bool = False,
+        steps_per_run: int = 1,
     ) -> None:
         options = {"average": average, "mode": mode, "sync_variables": sync_variables}
-        super().__init__(use("replicated", devices=devices, **options), precision, xla)
+        super().__init__(use("replicated", devices=devices, **options), precision, xla, steps_per_run)
 
 
 @also_spelled(DEVICE_SPELLINGS, gpu_prefetch=GPU_PREFETCH)
@@ -94,9 +97,10 @@ class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
         average: bool = True,
         precision: str = "float32",
         xla: bool = False,
+        steps_per_run: int = 1,
     ) -> None:
         options = {"ps_device": ps_device, "average": average}
-        super().__init__(use("parameter_server", devices=devices, **options), precision, xla)
+        super().__init__(use("parameter_server", devices=devices, **options), precision, xla, steps_per_run)
 
 
 SyncMultiGPUTrainer = SyncMultiGPUTrainerParameterServer
@@ -118,8 +122,9 @@ class AsyncMultiGPUTrainer(SingleCostTrainer):
         scale_gradient: bool = True,
         precision: str = "float32",
         xla: bool = False,
+        steps_per_run: int = 1,
     ) -> None:
-        super().__init__(use("async", devices=devices, scale_gradient=scale_gradient), precision, xla)
+        super().__init__(use("async", devices=devices, scale_gradient=scale_gradient), precision, xla, steps_per_run)
 
 
 @also_spelled(
@@ -147,9 +152,10 @@ class CollectiveTrainer(SingleCostTrainer):
         sync_variables: str | None = "broadcast",
         precision: str = "float32",
         xla: bool = False,
+        steps_per_run: int = 1,
     ) -> None:
         options = {"communication": communication, "average": average, "sync_variables": sync_variables}
-        super().__init__(use("collective", devices=devices, cluster=cluster, **options), precision, xla)
+        super().__init__(use("collective", devices=devices, cluster=cluster, **options), precision, xla, steps_per_run)
 
 
 @also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
@@ -170,9 +176,10 @@ class DistributedReplicatedTrainer(SingleCostTrainer):
         average: bool = True,
         precision: str = "float32",
         xla: bool = False,
+        steps_per_run: int = 1,
     ) -> None:
         options = {"cluster": cluster, "average": average}
-        super().__init__(use("distributed_replicated", devices=devices, **options), precision, xla)
+        super().__init__(use("distributed_replicated", devices=devices, **options), precision, xla, steps_per_run)
 
 
 @also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
@@ -193,6 +200,7 @@ class DistributedParameterServerTrainer(SingleCostTrainer):
         average: bool = True,
         precision: str = "float32",
         xla: bool = False,
+        steps_per_run: int = 1,
     ) -> None:
         options = {"cluster": cluster, "average": average}
-        super().__init__(use("distributed_parameter_server", devices=devices, **options), precision, xla)
+        super().__init__(use("distributed_parameter_server", devices=devices, **options), precision, xla, steps_per_run)

@@ -32,16 +32,6 @@ def test_a_new_session_has_variables_and_tables_initialized(graph):
         assert sess.run(looked_up.outputs[0]) == 3
 
 
-def test_the_threads_of_tensorflow_do_not_spin_unless_the_user_wants_that(graph):
-    assert default_session_config().experimental.disable_thread_spinning
-    config = default_session_config()
-    config.experimental.disable_thread_spinning = False
-    with NewSessionCreator(config=config).create_session(graph) as sess:
-        assert not sess._config.experimental.disable_thread_spinning
-    with NewSessionCreator().create_session(graph) as sess:
-        assert sess._config.experimental.disable_thread_spinning
-
-
 def test_a_reused_session_keeps_its_values_and_initializes_the_rest(graph):
     with v1.Session(graph=graph) as sess:
         (variable,) = v1.global_variables()

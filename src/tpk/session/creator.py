@@ -19,21 +19,10 @@ def default_session_config() -> Any:
     """Return the `tf.compat.v1.ConfigProto` that tpk uses unless told otherwise.
 
     An op without a kernel for its device runs on one that has it, and GPU memory is taken as needed instead of
-    all at once. TensorFlow's threads sleep as soon as they have nothing to do, where by default they would look for
-    work for a while: that takes the core from whoever has some, be it the step's own Python or another process. All
-    sessions of a process share these threads, and the first one has made them: a session that somebody else opens
-    before decides that for all.
-
-    Example:
-        ```python
-        config = tpk.default_session_config()
-        config.experimental.disable_thread_spinning = False  # on a machine with cores to spare
-        trainer.train(..., session_creator=tpk.NewSessionCreator(config=config))
-        ```
+    all at once.
     """
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
     config.gpu_options.allow_growth = True
-    config.experimental.disable_thread_spinning = True
     return config
 
 

@@ -185,5 +185,6 @@ def bench(session):
     session.run("python", "tests/benchmarks/evaluation.py")
     session.run("python", "tests/benchmarks/towers.py")
     session.run("python", "tests/benchmarks/precision.py")
+    session.run("python", "tests/benchmarks/tf_cnn.py")
     session.run("python", "tests/benchmarks/processes.py")
     session.run("python", "tests/benchmarks/step_overhead.py", "--png", "step_overhead.png", *session.posargs)

@@ -11,6 +11,7 @@ from typing import Any
 BATCH, FEATURES, RATE = 32, 64, 0.01
 RAW = "Session.run(train_op)"
 CALLABLE = "Session.make_callable(train_op)"
+UNTUNED = "the same, with TensorFlow's own config"
 BARE = "tpk, bare"
 DEFAULTS = "tpk, all defaults"
 
@@ -86,12 +87,15 @@ def signature() -> list[Any]:
 # The contenders
 
 
-def tensorflow_session(blocks: Blocks, make_step: Callable[[Any, Any], Callable[[], Any]]) -> None:
+def tensorflow_session(
+    blocks: Blocks, make_step: Callable[[Any, Any], Callable[[], Any]], config_of_tpk: bool = True
+) -> None:
     import tensorflow as tf
 
     import tpk
 
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=tpk.default_session_config()) as sess:
+    config = tpk.default_session_config() if config_of_tpk else None
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as sess:
         train_op = sgd().minimize(cost(*batch()))
         sess.run(tf.compat.v1.global_variables_initializer())
         blocks.run(make_step(sess, train_op))
@@ -208,6 +212,9 @@ def ten_callbacks() -> list[Any]:
 CONTENDERS: dict[str, Callable[[Blocks], None]] = {
     RAW: partial(tensorflow_session, make_step=lambda sess, train_op: partial(sess.run, train_op)),
     CALLABLE: partial(tensorflow_session, make_step=lambda sess, train_op: sess.make_callable(train_op)),
+    UNTUNED: partial(
+        tensorflow_session, make_step=lambda sess, train_op: sess.make_callable(train_op), config_of_tpk=False
+    ),
     "MonitoredSession.run(train_op)": monitored_session,
     "Keras 3, fit": keras_fit,
     "tensorpack 0.11, its defaults": tensorpack_defaults,

@@ -36,6 +36,21 @@ def test_arrays_that_fit_are_handed_on_untouched():
         assert taken[1] is label
 
 
+def test_each_array_is_checked_whatever_the_shape_of_the_one_before():
+    converter = DatapointConverter((IMAGE, LABEL), "Source")
+    label = np.array(1, np.int32)
+    for rows in (2, 2, 5, 0, 2):
+        image = np.zeros((rows, 3), np.float32)
+        assert converter([image, label], 0)[0] is image
+    for wrong in (np.zeros((2, 4), np.float32), np.zeros(2, np.float32), np.zeros((2, 3), np.complex64)):
+        for index in (6, 7):  # What was refused once is refused again.
+            with pytest.raises(InputError, match=rf"datapoint {index}, component 0 \('image'\)"):
+                converter([wrong, label], index)
+    assert converter([image, label], 8)[0] is image
+    with pytest.raises(InputError, match=r"datapoint 9, component 1 \('label'\)"):
+        converter([image, np.zeros(1, np.int32)], 9)
+
+
 @settings(deadline=None)
 @given(
     hnp.arrays(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]), hnp.array_shapes(min_side=0)),

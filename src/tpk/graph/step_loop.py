@@ -170,7 +170,9 @@ def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: boo
                 else:  # The way back to the beginning of a loop: it is led there when its end has been built.
                     inputs.append(inputs[0])
                     back_edges.append((op, index, tensor))
-            with graph.control_dependencies([copies[control] for control in op.control_inputs if control in copies]):
+            controls = [copies[control] for control in op.control_inputs if control in copies]
+            # What enters the loop for it does so where it is.
+            with graph.control_dependencies(controls), graph.device(op.device):
                 copies[op] = _copy(graph, op, inputs, _attributes(op, names, is_placed))
             names[op.name.encode()] = copies[op].name.encode()
             if is_placed:

@@ -31,7 +31,6 @@ class DatapointConverter:
         self.owner = owner
         self.names = [spec.name for spec in signature]
         self._components = [_Component(spec, position) for position, spec in enumerate(signature)]
-        self._fast = [(component.fast_dtype, component.shape, component) for component in self._components]
 
     def __call__(self, datapoint: Any, index: int) -> list[Array]:
         """Return the arrays of a datapoint, in the order of the signature.
@@ -46,15 +45,19 @@ class DatapointConverter:
         """
         if type(datapoint) is not list and type(datapoint) is not tuple:
             datapoint = self._values_in_order(datapoint, index)
-        if len(datapoint) != len(self._fast):
+        if len(datapoint) != len(self._components):
             raise InputError(
                 f"{self.owner}: datapoint {index} has {len(datapoint)} components; "
                 f"expected {len(self.names)}: {', '.join(self.names)}"
             )
         arrays = []
-        for value, (dtype, shape, component) in zip(datapoint, self._fast):  # noqa: B905 - equal; hot
+        for value, component in zip(datapoint, self._components):  # noqa: B905 - equal; hot
             # Equal dtypes are one object, as good as always; where they are not, `convert` finds them equal.
-            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
+            if (
+                type(value) is not np.ndarray
+                or value.dtype is not component.fast_dtype
+                or value.shape != component.fast_shape
+            ):
                 try:
                     value = component.convert(value)
                 except _MisfitError as misfit:
@@ -133,6 +136,8 @@ class _Component:
         # The elements of an object array must be looked at, so it is never fast.
         self.fast_dtype = None if self.is_text else self.dtype
         self.shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
+        # Where the spec leaves sizes open, that of the last array: most have the shape of the one before.
+        self.fast_shape = self.shape
         self.expected = f"{spec.dtype.name} of shape {spec.shape}"
 
     def convert(self, value: Any) -> Array:
@@ -140,6 +145,7 @@ class _Component:
         array = value if type(value) is np.ndarray else self._as_array(value)
         if not self._fits(array.shape):
             raise _MisfitError(f"the shape {array.shape} does not fit")
+        self.fast_shape = array.shape
         if self.is_text:
             return _as_text(array)
         return array if array.dtype == self.dtype else self._cast(array)

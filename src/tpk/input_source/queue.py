@@ -166,8 +166,11 @@ class QueueInput(FlowInput):
             self._discard = (discarded[0] if isinstance(discarded, list) else discarded).op
             # A closed queue cannot be opened again, but its op makes a new one when the old one is gone.
             self._destroy = tf.raw_ops.DestroyResourceOp(resource=self.queue.queue_ref, name="destroy")
+        # Of two ops, so they run in the thread that calls: to wake another one for them takes longer than they do.
         self._enqueue_options = config_pb2.CallableOptions(
-            feed=[placeholder.name for placeholder in placeholders], target=[enqueue.name]
+            feed=[placeholder.name for placeholder in placeholders],
+            target=[enqueue.name],
+            run_options=config_pb2.RunOptions(inter_op_thread_pool=-1),
         )
         return [InputStartStop(self)]
 

@@ -166,7 +166,7 @@ def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: boo
                 elif source is not None:
                     inputs.append(source.outputs[tensor.value_index])
                 elif tensor.op not in inside:
-                    inputs.append(tensor)
+                    inputs.append(_of_iteration(graph, op, tensor) if is_placed else tensor)
                 else:  # The way back to the beginning of a loop: it is led there when its end has been built.
                     inputs.append(inputs[0])
                     back_edges.append((op, index, tensor))
@@ -180,6 +180,19 @@ def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: boo
         for op, index, tensor in back_edges:
             copies[op]._update_input(index, copies[tensor.op].outputs[tensor.value_index])
     return copies
+
+
+def _of_iteration(graph: Any, op: Any, shared: Any) -> Any:
+    """Return what `op` takes in place of a tensor from outside of the loop.
+
+    That is there even after the last iteration, in which nothing else is. A loop within the loop must not begin then: on
+    several devices, one would wait for the others for good.
+    """
+    is_loop = op.type == "Enter" or any(value.HasField("func") for value in op.node_def.attr.values())
+    if not is_loop or shared.dtype == tf.resource or shared.dtype._is_ref_dtype:
+        return shared
+    with graph.device(op.device):
+        return tf.identity(shared)
 
 
 def _copy(graph: Any, op: Any, inputs: list[Any], attributes: dict[str, Any]) -> Any:

@@ -81,6 +81,14 @@ def test_synchronized_batch_norm_has_the_statistics_of_all_towers_of_all_process
         np.testing.assert_allclose(first[variable], value, rtol=1e-4, atol=1e-5, err_msg=variable)
 
 
+def test_many_steps_in_a_run_are_the_same_bits(many_ways):
+    for results in many_ways:
+        alone, many = results["momentum"], results["many steps in a run"]
+        assert alone.keys() == many.keys()
+        for variable, value in alone.items():
+            assert value.tobytes() == many[variable].tobytes(), variable
+
+
 def test_two_objectives_train_as_in_one_process(many_ways, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     points = trainings.concatenated(trainings.datapoints(4 * trainings.STEPS), 4)

@@ -136,6 +136,8 @@ def train_many_ways():
         horovod(devices=2), datapoints(4 * STEPS, rows=True), "momentum", rows=True, steps_per_epoch=STEPS
     )
     results["synchronized"] = train(horovod(devices=2), points, model=Normalized(), steps_per_epoch=STEPS)
+    many_steps = {"steps_per_epoch": STEPS, "steps_per_run": 8}
+    results["many steps in a run"] = train(horovod(devices=2), points, "momentum", **many_steps)
     results["objectives"] = train_two_objectives(horovod(devices=2), points)
     results["files"] = sorted(os.listdir())
     return results

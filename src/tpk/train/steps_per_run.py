@@ -69,7 +69,7 @@ def check_steps_per_run(trainer: TrainerProtocol) -> None:
     if not trainer.strategy.repeats_steps:
         raise ConfigError(
             f"{what}: {type(trainer.strategy).__name__} does in each step what cannot be part of a loop in the graph. "
-            "Leave steps_per_run out, or take 'single', 'replicated', 'parameter_server' or 'collective'."
+            "Leave steps_per_run out, or take 'single', 'replicated', 'parameter_server', 'collective' or 'horovod'."
         )
     source = trainer.input_source
     if source is not None and source.is_fed:

@@ -184,6 +184,7 @@ def bench(session):
     session.run("python", "tests/benchmarks/predictors.py")
     session.run("python", "tests/benchmarks/evaluation.py")
     session.run("python", "tests/benchmarks/towers.py")
+    session.run("python", "tests/benchmarks/steps_in_a_run.py")
     session.run("python", "tests/benchmarks/precision.py")
     session.run("python", "tests/benchmarks/tf_cnn.py")
     session.run("python", "tests/benchmarks/processes.py")

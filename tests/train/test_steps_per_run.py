@@ -394,3 +394,38 @@ def test_what_is_fed_to_several_steps_must_be_arrays(tmp_path):
 
     with pytest.raises(tpk.errors.SessionError, match="'Feeds' feeds what cannot be fed to several steps"):
         train(8, callbacks=[Feeds()], run_dir=tmp_path / "run")
+
+
+class Bad(Model):
+    """Makes a NaN of one datapoint."""
+
+    def build_graph(self, image, label):
+        return super().build_graph(tf.math.log(image + 1000.0), label)
+
+
+def with_a_bad_one(place):
+    spoilt = [image.copy() for image in IMAGES]
+    spoilt[place][0, 0, 0, 0] = -2000.0
+    return tpk.QueueInput(list(zip(spoilt, LABELS, strict=True)))
+
+
+def test_nan_guard_names_the_datapoint_within_the_run(tmp_path):
+    messages = []
+    for k in (1, 8):
+        trainer = tpk.SingleCostTrainer("single")
+        with pytest.raises(tpk.errors.NonFiniteError, match="cost") as caught:
+            train(k, trainer, with_a_bad_one(11), model=Bad(), callbacks=[tpk.NanGuard()], run_dir=tmp_path / f"{k}")
+        assert trainer.global_step == 11
+        messages.append(caught.value.datapoints)
+    assert messages[0] == messages[1] == range(11, 12)
+
+
+def test_nan_guard_goes_back_within_the_run(tmp_path):
+    guard = tpk.NanGuard(on_nan="rollback", max_rollbacks=3, lr_factor=1)
+    saver = tpk.PeriodicTrigger("ModelSaver", every_k_steps=4)
+    many, trainer = train(
+        4, data=with_a_bad_one(11), model=Bad(), callbacks=[saver, guard], steps=20, epochs=1, run_dir=tmp_path / "run"
+    )
+    assert trainer.global_step == many.values["global_step:0"] == 20
+    assert many.steps[-1] == (19, 20)
+    assert all(np.isfinite(value).all() for value in many.values.values())

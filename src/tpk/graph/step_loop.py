@@ -24,7 +24,7 @@ _SCOPE = "steps"
 _COPY = re.compile(rf"\b{_SCOPE}(_\d+)?/step/")
 
 
-def repeat(ops: Sequence[Any], times: Any, feeds: Iterable[Any] = ()) -> Any:
+def repeat(ops: Sequence[Any], times: Any, feeds: Sequence[Any] = (), count: Any = None) -> Any:
     """Add a loop to the default graph that runs `ops` again and again.
 
     An iteration begins when all ops of the one before are done. In each, the ops, and what they need, are in the order
@@ -35,6 +35,8 @@ def repeat(ops: Sequence[Any], times: Any, feeds: Iterable[Any] = ()) -> Any:
         ops: operations of the default graph.
         times: how often they are run; an ``int32`` scalar.
         feeds: tensors that are fed along with a run of the loop: they have their values in all iterations.
+        count: another operation, which comes when all others of the iteration are done, so that it tells how many
+            iterations were if one fails.
 
     Returns:
         The operation that runs the loop.
@@ -46,12 +48,18 @@ def repeat(ops: Sequence[Any], times: Any, feeds: Iterable[Any] = ()) -> Any:
         sess.run(loop, {times: 32})
         ```
     """
-    ordered = ops_in_order(ops, feeds)
+    counts = [] if count is None else [count]
+    ordered = ops_in_order([*ops, *counts], feeds)
     fixed = fixed_ops(ordered, feeds)
+    repeated = [op for op in ordered if op not in fixed and op is not count]
 
     def step(iteration: Any) -> list[Any]:
-        copies = copy_ops([op for op in ordered if op not in fixed], {tensor.name: tensor for tensor in feeds})
-        return [copies[op] for op in ops if op in copies]
+        given = {tensor.name: tensor for tensor in feeds}
+        copies = copy_ops(repeated, given)
+        done = [copies[op] for op in ops if op in copies]
+        made = {tensor.name: copy for op in copies for tensor, copy in zip(op.outputs, copies[op].outputs, strict=True)}
+        with tf.control_dependencies(done):
+            return [*copy_ops(counts, {**made, **given}).values()] or done
 
     return loop(step, times)
 
@@ -185,8 +193,8 @@ def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: boo
 def _of_iteration(graph: Any, op: Any, shared: Any) -> Any:
     """Return what `op` takes in place of a tensor from outside of the loop.
 
-    That is there even after the last iteration, in which nothing else is. A loop within the loop must not begin then: on
-    several devices, one would wait for the others for good.
+    That is there even after the last iteration, in which nothing else is. A loop within the loop must not begin then:
+    on several devices, one would wait for the others for good.
     """
     is_loop = op.type == "Enter" or any(value.HasField("func") for value in op.node_def.attr.values())
     if not is_loop or shared.dtype == tf.resource or shared.dtype._is_ref_dtype:

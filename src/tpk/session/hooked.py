@@ -289,7 +289,7 @@ class HookedSession:
         """Make a run of several steps: all of them in a loop, or the last by `run_last` if it is fetched from."""
         steps = self.steps_of_next_run
         try:
-            self._loops.run(plan.work, steps if plan.is_work else steps - 1, plan.feed_keys, arrays)
+            self._loops.run(plan, steps if plan.is_work else steps - 1, arrays)
             return plan.no_results if plan.is_work else run_last()
         except Exception as error:
             if self.sess._closed:

@@ -41,6 +41,7 @@ class RunPlan:
         shares: whether `Session.run` would return results that share memory with one another, or with a feed.
         work: what is run in each step, if a run makes several of them: what the step itself runs, and the operations
             that hooks ask for. Tensors that hooks ask for are fetched from the last one.
+        counting: what counts the step, if something does besides.
         feed_keys: the tensors that are fed.
         is_work: whether that is all, so that there is nothing to fetch.
         slots: dtype and dimensions of each feed, in the order in which the callable takes them.
@@ -56,6 +57,7 @@ class RunPlan:
     positions: tuple[int | None, ...]
     lasts: bool
     work: tuple[Any, ...] = ()
+    counting: Any = None
     feed_keys: tuple[Any, ...] = ()
     is_work: bool = False
     shares: bool = True
@@ -160,7 +162,8 @@ def make_plan(
         fetches=fetches if counting is None else [*fetches, counting],
         positions=positions,
         lasts=all(isinstance(leaf, _KNOWN) for request in fetches for leaf in leaves(request)),
-        work=tuple(dict.fromkeys([*_ops_of(sess.graph, requests[0]), *targets])),
+        work=tuple(dict.fromkeys([*_ops_of(sess.graph, requests[0]), *handler.targets()])),
+        counting=counting,
         feed_keys=tuple(feed_keys),
         is_work=not handler.fetches(),
     )

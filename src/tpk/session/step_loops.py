@@ -11,6 +11,7 @@ from tensorflow.core.protobuf import config_pb2
 
 from tpk.graph.compiled_loop import repeat_compiled
 from tpk.graph.step_loop import repeat
+from tpk.session.plan import RunPlan
 
 Run = Callable[[int, Sequence[Any]], None]
 
@@ -28,48 +29,48 @@ class StepLoops:
         self._xla = xla
         self._runs: dict[tuple[Any, ...], Run] = {}
 
-    def run(self, ops: Sequence[Any], times: int, feed_keys: Sequence[Any] = (), arrays: Sequence[Any] = ()) -> None:
-        """Run `ops` so many times, one after the other.
+    def run(self, plan: RunPlan, steps: int, arrays: Sequence[Any]) -> None:
+        """Run the work of a plan so many times, one after the other.
 
         Args:
-            ops: operations of the graph.
-            times: how often.
-            feed_keys: tensors that are fed with the same values each time.
-            arrays: these values.
+            plan: says what is to be run.
+            steps: how often.
+            arrays: what is fed, the same each time.
 
         Raises:
             ConfigError: if XLA is to compile what it cannot.
         """
-        key = (*ops, *map(id, feed_keys))
+        key = (*plan.work, plan.counting, *map(id, plan.feed_keys))
         run = self._runs.get(key)
         if run is None:
-            run = self._runs[key] = self._build(ops, feed_keys)
-        run(times, arrays)
+            run = self._runs[key] = self._build(plan)
+        run(steps, arrays)
 
-    def _build(self, ops: Sequence[Any], feed_keys: Sequence[Any]) -> Run:
+    def _build(self, plan: RunPlan) -> Run:
         graph = self._sess.graph
         was_finalized = graph.finalized
         graph._unsafe_unfinalize()
         try:
             with graph.as_default(), tf.name_scope(""), tf.control_dependencies(None):
                 times = tf.compat.v1.placeholder(tf.int32, [], name="steps_of_run")
-                make = self._compiled if self._xla else self._plain
-                return make(ops, times, feed_keys)
+                return (self._compiled if self._xla else self._plain)(plan, times)
         finally:
             if was_finalized:
                 graph.finalize()
 
-    def _plain(self, ops: Sequence[Any], times: Any, feed_keys: Sequence[Any]) -> Run:
-        call = self._callable(repeat(ops, times, feed_keys), [times, *feed_keys])
+    def _plain(self, plan: RunPlan, times: Any) -> Run:
+        loop = repeat(plan.work, times, plan.feed_keys, plan.counting)
+        call = self._callable(loop, [times, *plan.feed_keys])
 
         def run(steps: int, arrays: Sequence[Any]) -> None:
             call(np.array(steps, np.int32), *arrays)
 
         return run
 
-    def _compiled(self, ops: Sequence[Any], times: Any, feed_keys: Sequence[Any]) -> Run:
-        loop = repeat_compiled(ops, times, feed_keys)
-        call = self._callable(loop.op, [times, loop.gathered, *feed_keys])
+    def _compiled(self, plan: RunPlan, times: Any) -> Run:
+        counting = [] if plan.counting is None else [plan.counting]
+        loop = repeat_compiled([*plan.work, *counting], times, plan.feed_keys)
+        call = self._callable(loop.op, [times, loop.gathered, *plan.feed_keys])
 
         def run(steps: int, arrays: Sequence[Any]) -> None:
             number = np.array(steps, np.int32)

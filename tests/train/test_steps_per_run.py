@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError
+from tpk.graph.compiled_loop import repeat_compiled
 
 STEPS = 23
 
@@ -429,3 +430,14 @@ def test_nan_guard_goes_back_within_the_run(tmp_path):
     assert trainer.global_step == many.values["global_step:0"] == 20
     assert many.steps[-1] == (19, 20)
     assert all(np.isfinite(value).all() for value in many.values.values())
+
+
+@pytest.mark.parametrize("by", [2, 1])
+def test_a_compiled_loop_counts_by_one_and_has_no_reference_variables(by):
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        collections = [v1.GraphKeys.GLOBAL_STEP, v1.GraphKeys.GLOBAL_VARIABLES]
+        step = v1.get_variable("global_step", [], tf.int64, collections=collections, use_resource=by == 2)
+        count = step.assign_add(by)
+        with pytest.raises(ConfigError, match="adding 1" if by == 2 else "reference variable"):
+            repeat_compiled([count.op], tf.constant(3))

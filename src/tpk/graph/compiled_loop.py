@@ -50,7 +50,8 @@ def repeat_compiled(ops: Sequence[Any], times: Any, feeds: Iterable[Any] = ()) -
         feeds: tensors that are fed along with a run of the loop: they have their values in all iterations.
 
     Raises:
-        ConfigError: if XLA cannot compile an op that needs what the steps change. It names the op.
+        ConfigError: if XLA cannot compile an op that needs what the steps change, which it names; or the global step is
+            changed other than by adding 1 to it, or is a reference variable.
     """
     parts = _Parts(ops, list(feeds))
     start = parts.global_step.read_value()
@@ -83,6 +84,11 @@ class _Parts:
         ordered = ops_in_order(ops, feeds)
         fixed = fixed_ops(ordered, feeds)
         moving = [op for op in ordered if op not in fixed]
+        if not hasattr(self.global_step, "handle"):
+            raise ConfigError(
+                "xla=True with steps_per_run: the global step is a reference variable, which XLA does not know. Call "
+                "tf.compat.v1.enable_resource_variables() first, or leave one of the two options out."
+            )
         self._counts = {op for op in self.global_step.handle.consumers() if op in set(moving)}
         self.reads_of_step = [op.outputs[0] for op in self._counts if op.type == "ReadVariableOp"]
         self._check_counts()

@@ -640,3 +640,4 @@ def test_an_evaluation_may_have_an_empty_share_and_a_training_may_not():
     source.start()
     with pytest.raises(tf.errors.OutOfRangeError):
         source._callback._feed()
+    source.stop()

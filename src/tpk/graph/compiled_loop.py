@@ -8,6 +8,7 @@ loop; it must have the same shape in all of them. What XLA compiles rounds as XL
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,7 +22,11 @@ from tpk.graph.step_loop import copy_ops, fixed_ops, loop, makes_handle, ops_in_
 
 # XLA leaves out what these tell, or has others of the name.
 _NOT_AS_THEY_ARE = ("Assert", "CheckNumerics", "Print")
-_RANDOM_OPS = ("Random", "Stateless", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
+_RANDOM_OPS = tuple(
+    f"{prefix}{kind}"
+    for kind in ("Random", "Multinomial", "TruncatedNormal", "Parameterized", "Shuffle")
+    for prefix in ("", "Stateless")
+)
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"})
 
 
@@ -55,7 +60,7 @@ def repeat_compiled(ops: Sequence[Any], times: Any, feeds: Iterable[Any] = ()) -
     """
     parts = _Parts(ops, list(feeds))
     start = parts.global_step.read_value()
-    gathered = tf.compat.v1.placeholder_with_default(times, [], name="steps_to_gather")
+    gathered = tf.compat.v1.placeholder(tf.int32, [], name="steps_to_gather")
     waiting, stacked, before = _gather(parts, start, gathered, times) if parts.outside else (None, [], [])
     with tf.control_dependencies(before):
         compute = tf.function(lambda *values: _compute(parts, *values), jit_compile=True, autograph=False)
@@ -89,7 +94,7 @@ class _Parts:
                 "xla=True with steps_per_run: the global step is a reference variable, which XLA does not know. Call "
                 "tf.compat.v1.enable_resource_variables() first, or leave one of the two options out."
             )
-        self._counts = {op for op in self.global_step.handle.consumers() if op in set(moving)}
+        self._counts = set(self.global_step.handle.consumers()).intersection(moving)
         self.reads_of_step = [op.outputs[0] for op in self._counts if op.type == "ReadVariableOp"]
         self._check_counts()
         moving = [op for op in moving if op not in self._counts]
@@ -154,15 +159,12 @@ def _gather(parts: _Parts, start: Any, gathered: Any, times: Any) -> tuple[Any, 
                 return [queue.enqueue(made or [True])]
 
         gather = loop(step, gathered)
-        arrays = [
-            tf.TensorArray(tensor.dtype, times, element_shape=tensor.shape, clear_after_read=True)
-            for tensor in parts.boundary
-        ]
+        arrays = [tf.TensorArray(tensor.dtype, times, element_shape=tensor.shape) for tensor in parts.boundary]
         with tf.control_dependencies([gather]):
             _, *filled = tf.compat.v1.while_loop(
                 lambda iteration, *_: iteration < times,
                 lambda iteration, *arrays: (iteration + 1, *_write(arrays, iteration, queue.dequeue())),
-                [tf.identity(times) - times, *arrays],
+                [tf.constant(0), *arrays],
                 parallel_iterations=1,
                 back_prop=False,
             )
@@ -213,6 +215,7 @@ def _drawn_before(ops: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
     ]
 
 
+@functools.cache
 def _load_kernels() -> None:
     """Let TensorFlow know of what XLA compiles: it registers that when something is compiled for the first time."""
     graph = tf.Graph()

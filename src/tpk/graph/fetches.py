@@ -64,7 +64,7 @@ def ops_run_for(fetches: Any) -> list[Any]:
     Args:
         fetches: operations, tensors and variables of one graph, in any structure.
     """
-    return _ops_from(fetches, lambda op: [*(tensor.op for tensor in op.inputs), *op.control_inputs])
+    return ops_from(fetches, lambda op: [*(tensor.op for tensor in op.inputs), *op.control_inputs])
 
 
 def ops_computing(fetches: Any) -> list[Any]:
@@ -73,10 +73,16 @@ def ops_computing(fetches: Any) -> list[Any]:
     Args:
         fetches: as for `ops_run_for`.
     """
-    return _ops_from(fetches, lambda op: [tensor.op for tensor in op.inputs])
+    return ops_from(fetches, lambda op: [tensor.op for tensor in op.inputs])
 
 
-def _ops_from(fetches: Any, sources: Callable[[Any], list[Any]]) -> list[Any]:
+def ops_from(fetches: Any, sources: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return the ops of `fetches`, and what `sources` leads to from them; each after its sources, unless in a circle.
+
+    Args:
+        fetches: as for `ops_run_for`.
+        sources: returns the ops that one needs.
+    """
     ordered: list[Any] = []
     seen: set[Any] = set()
     waiting = [(getattr(each, "op", each), False) for each in tf.nest.flatten(fetches, expand_composites=True)]

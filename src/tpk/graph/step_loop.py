@@ -15,6 +15,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_ops
 
+from tpk.graph.fetches import ops_from
+
 _CONTROL_FLOW_OPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "Ref")
 _BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})
 _HANDLE_DTYPES = (tf.resource,)
@@ -57,9 +59,10 @@ def repeat(ops: Sequence[Any], times: Any, feeds: Sequence[Any] = (), count: Any
         given = {tensor.name: tensor for tensor in feeds}
         copies = copy_ops(repeated, given)
         done = [copies[op] for op in ops if op in copies]
-        made = {tensor.name: copy for op in copies for tensor, copy in zip(op.outputs, copies[op].outputs, strict=True)}
+        taken = [tensor for op in counts for tensor in op.inputs if tensor.op in copies]
+        made = {tensor.name: copies[tensor.op].outputs[tensor.value_index] for tensor in taken}
         with tf.control_dependencies(done):
-            return [*copy_ops(counts, {**made, **given}).values()] or done
+            return [*copy_ops(counts, made).values()] or done
 
     return loop(step, times)
 
@@ -102,22 +105,19 @@ def ops_in_order(ops: Iterable[Any], feeds: Iterable[Any] = ()) -> list[Any]:
         feeds: tensors that are fed: what they are made of is not needed.
     """
     fed = {tensor.name for tensor in feeds}
-    ordered: list[Any] = []
-    seen: set[Any] = set()
-    waiting = [(op, False) for op in ops]
-    later: list[Any] = []
-    while waiting or later:
-        op, is_done = waiting.pop() if waiting else (later.pop(), False)
-        if is_done:
-            ordered.append(op)
-        elif op not in seen:
-            seen.add(op)
-            sources = [tensor.op for tensor in op.inputs if tensor.name not in fed]
-            later.extend(source for source in sources if source.type in _BACK_EDGE_OPS)
-            waiting.append((op, True))
-            needed = [*(each for each in sources if each.type not in _BACK_EDGE_OPS), *op.control_inputs]
-            waiting.extend((source, False) for source in needed if source not in seen)
-    return ordered
+    found: dict[Any, None] = {}
+    ways_back: list[Any] = []
+
+    def sources(op: Any) -> list[Any]:
+        needed = [*(tensor.op for tensor in op.inputs if tensor.name not in fed), *op.control_inputs]
+        ways_back.extend(each for each in needed if each.type in _BACK_EDGE_OPS)
+        return [each for each in needed if each.type not in _BACK_EDGE_OPS]
+
+    waiting = list(ops)
+    while waiting:
+        found |= dict.fromkeys(ops_from(waiting, sources))
+        waiting = [op for op in ways_back if op not in found]
+    return list(found)
 
 
 def fixed_ops(ordered: Sequence[Any], feeds: Iterable[Any] = ()) -> set[Any]:

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tpk.dataflow.memory import aligned_empty
 from tpk.strategies.process_group import ProcessGroup
 
-_HEADER = mmap.PAGESIZE if hasattr(mmap, "PAGESIZE") else 4096
+_HEADER = mmap.ALLOCATIONGRANULARITY
 _NONCE_BYTES = 16
 _ALIGNMENT = 64
 _BLOCK = 1 << 16
@@ -216,9 +217,5 @@ class _Reduction:
             # That in the list, and the argument.
             if sys.getrefcount(buffers[position]) == 2:
                 return buffers[position]
-        shape = self._shapes[index]
-        nbytes = int(np.prod(shape)) * self._dtype.itemsize
-        memory = np.empty(nbytes + _ALIGNMENT, np.uint8)
-        start = -memory.ctypes.data % _ALIGNMENT
-        buffers.append(memory[start : start + nbytes].view(self._dtype).reshape(shape))
+        buffers.append(aligned_empty(tuple(self._shapes[index]), self._dtype))
         return buffers[-1]

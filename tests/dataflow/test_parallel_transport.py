@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from itertools import islice
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -41,6 +42,9 @@ from tpk.dataflow.parallel.transport.block import BlockFile, create_file
 from tpk.dataflow.parallel.transport.receiver import Receiver
 from tpk.dataflow.parallel.transport.sender import Sender
 from tpk.dataflow.parallel.transport.wire import LinkClosed
+
+# Workers cannot import the modules of tests, which pytest imports by path.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Pair = namedtuple("Pair", "left right")
 

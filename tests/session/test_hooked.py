@@ -8,7 +8,7 @@ import tensorflow as tf
 from hooked_sessions import STRUCTURES, Ask, assert_same, hooked, op, t
 
 from tpk.errors import SessionError
-from tpk.graph.reusable_feeds import ReusableFeeds
+from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.plugin import Callback, HookManager
 from tpk.session import HookedSession, Progress
 

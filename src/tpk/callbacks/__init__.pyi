@@ -1,19 +1,24 @@
-from .best_saver import (
-    MaxSaver as MaxSaver,
-    MinSaver as MinSaver,
+from .composition.factory import CallbackFactory as CallbackFactory
+from .composition.hooks import (
+    CallbackToHook as CallbackToHook,
+    HookToCallback as HookToCallback,
 )
-from .early_stopping import EarlyStopping as EarlyStopping
-from .epoch_means import EpochMeans as EpochMeans
-from .factory import CallbackFactory as CallbackFactory
+from .composition.proxy import ProxyCallback as ProxyCallback
+from .composition.trigger import (
+    EnableCallbackIf as EnableCallbackIf,
+    Every as Every,
+    PeriodicCallback as PeriodicCallback,
+    PeriodicTrigger as PeriodicTrigger,
+)
 from .graph_ops import (
     RunOp as RunOp,
     RunUpdateOps as RunUpdateOps,
 )
-from .hooks import (
-    CallbackToHook as CallbackToHook,
-    HookToCallback as HookToCallback,
-)
-from .hyper_params import (
+from .guards.early_stopping import EarlyStopping as EarlyStopping
+from .guards.nan_guard import NanGuard as NanGuard
+from .guards.watchdog import Watchdog as Watchdog
+from .hyper_params.learning_rate import LearningRateMonitor as LearningRateMonitor
+from .hyper_params.setters import (
     GraphVarParam as GraphVarParam,
     HyperParam as HyperParam,
     HyperParamSetter as HyperParamSetter,
@@ -31,27 +36,22 @@ from .inference.inferencers import (
 )
 from .inference.metrics import MetricInferencer as MetricInferencer
 from .inference.runner import InferenceRunner as InferenceRunner
-from .input_monitor import InputMonitor as InputMonitor
-from .keras_saver import KerasSaver as KerasSaver
-from .learning_rate import LearningRateMonitor as LearningRateMonitor
-from .nan_guard import NanGuard as NanGuard
-from .progress import (
+from .savers.best import (
+    MaxSaver as MaxSaver,
+    MinSaver as MinSaver,
+)
+from .savers.keras import KerasSaver as KerasSaver
+from .savers.model import ModelSaver as ModelSaver
+from .statistics.epoch_means import EpochMeans as EpochMeans
+from .statistics.input_monitor import InputMonitor as InputMonitor
+from .statistics.progress import (
     EstimatedTimeLeft as EstimatedTimeLeft,
     ProgressBar as ProgressBar,
 )
-from .proxy import ProxyCallback as ProxyCallback
-from .saver import ModelSaver as ModelSaver
-from .summary import (
+from .statistics.summary import (
     MergeAllSummaries as MergeAllSummaries,
     MovingAverageSummary as MovingAverageSummary,
     SimpleMovingAverage as SimpleMovingAverage,
 )
-from .throughput import ThroughputTracker as ThroughputTracker
-from .trigger import (
-    EnableCallbackIf as EnableCallbackIf,
-    Every as Every,
-    PeriodicCallback as PeriodicCallback,
-    PeriodicTrigger as PeriodicTrigger,
-)
-from .watchdog import Watchdog as Watchdog
+from .statistics.throughput import ThroughputTracker as ThroughputTracker
 from .weight_averages import WithAveragedWeights as WithAveragedWeights

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import tensorflow as tf
 
-from tpk.graph.fetches import FetchDependencies
+from tpk.graph.step.fetches import FetchDependencies
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

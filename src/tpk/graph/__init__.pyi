@@ -7,7 +7,6 @@ from .flops import (
     ModelFlops as ModelFlops,
     model_flops as model_flops,
 )
-from .global_step import get_global_step_var as get_global_step_var
 from .objective import Objective as Objective
 from .optimizers.accumulation import AccumGradOptimizer as AccumGradOptimizer
 from .optimizers.gradient_processors import (
@@ -35,6 +34,7 @@ from .overview import (
     ModelOverview as ModelOverview,
     model_overview as model_overview,
 )
+from .step.global_step import get_global_step_var as get_global_step_var
 from .summaries import (
     add_activation_summary as add_activation_summary,
     add_moving_summary as add_moving_summary,

@@ -27,7 +27,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.fetches import ops_run_for
+from tpk.graph.step.fetches import ops_run_for
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.deprecations import without_deprecations
-from tpk.graph.fetches import ops_computing
+from tpk.graph.step.fetches import ops_computing
 
 logger = logging.getLogger(__name__)
 

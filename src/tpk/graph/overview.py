@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.graph.fetches import ops_computing
-from tpk.graph.global_step import FURTHER_RUNS_NAME
 from tpk.graph.gradients import recorded_costs, warn_of_untrained_variables
-from tpk.graph.step_keys import SEED_VARIABLE_NAME
+from tpk.graph.step.fetches import ops_computing
+from tpk.graph.step.global_step import FURTHER_RUNS_NAME
+from tpk.graph.step.keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import variable_name
 
 logger = logging.getLogger(__name__)

@@ -37,7 +37,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.step_keys import set_process_index, step_reads, step_seed, stream_for
+from tpk.graph.step.keys import set_process_index, step_reads, step_seed, stream_for
 
 __all__ = [
     "dropout",

@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import config_pb2
 
 from tpk.dataflow.base import check_at_least
 from tpk.errors import InputError
-from tpk.graph.fetches import FetchDependencies
+from tpk.graph.step.fetches import FetchDependencies
 from tpk.input_source.base import InputCallback, InputSource, ProxyInput
 from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.meter import StopwatchMeter

@@ -15,9 +15,9 @@ from tpk.checkpoint.restore import Match
 from tpk.checkpoint.session_init import ChainInit, RestoreByName, SessionInit, as_session_init
 from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError
-from tpk.graph.global_step import FURTHER_RUNS_NAME
 from tpk.graph.optimizers.weight_averages import AVERAGE_NAME
-from tpk.graph.step_keys import SEED_VARIABLE_NAME
+from tpk.graph.step.global_step import FURTHER_RUNS_NAME
+from tpk.graph.step.keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import by_name, saveable_variables, variable_name
 
 _NO_WEIGHTS = frozenset({"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME})

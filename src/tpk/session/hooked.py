@@ -12,9 +12,9 @@ from weakref import WeakValueDictionary
 import tensorflow as tf
 
 from tpk.errors import SessionError, StopTraining
-from tpk.graph.fetches import leaves, structure_key
-from tpk.graph.reusable_feeds import ReusableFeeds
-from tpk.graph.step_loop import as_of_originals
+from tpk.graph.step.fetches import leaves, structure_key
+from tpk.graph.step.loop import as_of_originals
+from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.session.plan import Call, CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
 from tpk.session.request import Feed, RunContext, is_constant, merge_requests
 from tpk.session.step_loops import StepLoops

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
 
-from tpk.graph.fetches import leaves, names_in, rebuild
+from tpk.graph.step.fetches import leaves, names_in, rebuild
 from tpk.session.request import Feed, own
 
 _KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.graph.compiled_loop import repeat_compiled
-from tpk.graph.step_loop import repeat
+from tpk.graph.step.compiled_loop import repeat_compiled
+from tpk.graph.step.loop import repeat
 from tpk.session.plan import RunPlan
 
 Run = Callable[[int, Sequence[Any]], None]
@@ -21,7 +21,7 @@ class StepLoops:
 
     Args:
         sess: the raw `tf.compat.v1.Session`, whose graph may be finalized: the loops are added to it all the same.
-        xla: whether they are compiled by XLA; see `tpk.graph.compiled_loop`.
+        xla: whether they are compiled by XLA; see `tpk.graph.step.compiled_loop`.
     """
 
     def __init__(self, sess: Any, xla: bool = False) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import TowerError
-from tpk.graph.global_step import FURTHER_RUNS_NAME
-from tpk.graph.step_keys import SEED_VARIABLE_NAME
+from tpk.graph.step.global_step import FURTHER_RUNS_NAME
+from tpk.graph.step.keys import SEED_VARIABLE_NAME
 from tpk.graph.variables import variable_name
 from tpk.tower.context import TowerContext
 from tpk.tower.keras.inline import broken_rule

@@ -10,8 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpk.callbacks.epoch_means import EpochMeans
-from tpk.callbacks.statistic import StatisticFollower, statistic_followers
+from tpk.callbacks.statistics.epoch_means import EpochMeans
+from tpk.callbacks.statistics.statistic import StatisticFollower, statistic_followers
 from tpk.errors import Preempted
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
 from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
-from tpk.graph.step_keys import set_process_index
+from tpk.graph.step.keys import set_process_index
 from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source.base import InputSource, check_has_data
 from tpk.input_source.queue import QueueInput

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.callbacks.statistic import StatisticCheck, statistic_followers
+from tpk.callbacks.statistics.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
 from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError, explaining_missing_init
 from tpk.graph.determinism import warn_of_stateful_random_ops
-from tpk.graph.global_step import StepCounter, get_global_step_var
 from tpk.graph.overview import log_model_overview
 from tpk.graph.random import step_reads
+from tpk.graph.step.global_step import StepCounter, get_global_step_var
 from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.callback import Callback

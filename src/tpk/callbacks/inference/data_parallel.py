@@ -12,7 +12,7 @@ from tpk.callbacks.inference.data import FailuresOfModel
 from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.inference.runner import InferenceRunner
 from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
-from tpk.graph.reusable_feeds import ReusableFeeds
+from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.spellings import also_spelled

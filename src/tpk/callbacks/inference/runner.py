@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tpk.callbacks.composition.proxy import ProxyCallback
 from tpk.callbacks.inference.data import EvaluationData
 from tpk.callbacks.inference.inferencers import Inferencer
-from tpk.callbacks.proxy import ProxyCallback
 from tpk.errors import ConfigError, InputError, PeerError, add_note
 from tpk.input_source.base import InputSource
 from tpk.plugin import Callback

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.graph.fetches import ops_run_for
+from tpk.graph.step.fetches import ops_run_for
 
 _WRAPPED = ("_opt", "_optimizer")
 """Where an optimizer around another one keeps that: tpk's and TensorFlow's, and those of other libraries."""

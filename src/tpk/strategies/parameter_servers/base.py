@@ -13,9 +13,9 @@ from tpk.cluster.sessions import SharedSession
 from tpk.cluster.spec import PS, WORKER, device_of
 from tpk.cluster.timeouts import Timeouts
 from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
-from tpk.graph.global_step import get_global_step_var
 from tpk.graph.gradients import Gradients
 from tpk.graph.objective import Objective
+from tpk.graph.step.global_step import get_global_step_var
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput

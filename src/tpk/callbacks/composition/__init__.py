@@ -1,0 +1,1 @@
+"""What makes callbacks of callbacks, and of TensorFlow's hooks."""

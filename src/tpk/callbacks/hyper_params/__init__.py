@@ -1,0 +1,1 @@
+"""Hyperparameters: what sets them while a training runs, and what reports them."""

@@ -1,0 +1,478 @@
+"""Hyperparameters, and callbacks that set them: by a schedule, by a function, or by how a statistic develops."""
+
+from __future__ import annotations
+
+import abc
+import bisect
+import difflib
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk.callbacks.statistics.statistic import Statistic, StatisticFollower
+from tpk.errors import ConfigError, TrainerStateError
+from tpk.graph.variables import by_name
+from tpk.plugin import Callback, hookimpl
+from tpk.plugin.options import RecordsOptions
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
+
+logger = logging.getLogger(__name__)
+
+
+class HyperParam(RecordsOptions, abc.ABC):
+    """A number that influences the training and can be changed while it runs."""
+
+    def setup_graph(self) -> None:
+        """Add to the default graph what setting the value needs."""
+
+    @abc.abstractmethod
+    def set_value(self, value: Any) -> None:
+        """Give the hyperparameter a new value, in the default session if it needs one."""
+
+    @abc.abstractmethod
+    def get_value(self) -> Any:
+        """Return the current value, as plain Python data."""
+
+    @property
+    @abc.abstractmethod
+    def readable_name(self) -> str:
+        """The name that logs show."""
+
+
+class GraphVarParam(HyperParam):
+    """A variable of the graph, such as a learning rate.
+
+    Args:
+        name: the name of a global or local variable, with or without ``:0``.
+
+    Example:
+        ```python
+        tf.compat.v1.get_variable("learning_rate", initializer=1e-3, trainable=False)
+        ScheduledHyperParamSetter(GraphVarParam("learning_rate"), [(10, 1e-4)])
+        ```
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name.removesuffix(":0")
+        self._variable: Any = None
+        self._new_value: Any = None
+        self._assign: Any = None
+        self._sess: Any = None
+        self._set: Callable[[Any], Any] | None = None
+
+    @property
+    def readable_name(self) -> str:
+        """The name of the variable."""
+        return self.name
+
+    def setup_graph(self) -> None:
+        """Find the variable, and build what assigns to it.
+
+        Raises:
+            ConfigError: if there is no such variable; the message lists the nearest names.
+        """
+        variables = by_name([*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()])
+        if self.name not in variables:
+            raise ConfigError(f"the graph has no variable {self.name!r}.{_nearest(self.name, list(variables))}")
+        self._variable = variables[self.name]
+        with tf.name_scope("set_hyper_param/"):
+            self._new_value = tf.compat.v1.placeholder(self._variable.dtype.base_dtype, self._variable.shape)
+            assign = self._variable.assign(self._new_value, read_value=False)
+        self._assign = getattr(assign, "op", assign)
+
+    def set_value(self, value: Any) -> None:
+        """Assign to the variable, in the default session."""
+        sess = self._default_session()
+        if sess is not self._sess:
+            self._sess, self._set = sess, sess.make_callable(self._assign, feed_list=[self._new_value])
+        assert self._set is not None
+        self._set(value)
+
+    def get_value(self) -> Any:
+        """Return the value of the variable in the default session: a number, or a list of them."""
+        return self._default_session().run(self._variable).tolist()
+
+    def _default_session(self) -> Any:
+        sess = tf.compat.v1.get_default_session()
+        if sess is None or self._variable is None:
+            raise TrainerStateError(
+                f"the variable {self.name!r} has a value only while a training runs: call setup_graph first, "
+                "and then have a default session."
+            )
+        return sess
+
+
+class ObjAttrParam(HyperParam):
+    """An attribute of a Python object.
+
+    Args:
+        obj: any object.
+        attr: the name of its attribute.
+        readable_name: the name that logs show; that of the attribute by default.
+    """
+
+    def __init__(self, obj: object, attr: str, readable_name: str | None = None) -> None:
+        self._obj = obj
+        self._attr = attr
+        self._readable_name = readable_name or attr
+
+    @property
+    def readable_name(self) -> str:
+        """The name that logs show."""
+        return self._readable_name
+
+    def set_value(self, value: Any) -> None:
+        """Set the attribute."""
+        setattr(self._obj, self._attr, value)
+
+    def get_value(self) -> Any:
+        """Return the attribute."""
+        return getattr(self._obj, self._attr)
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    in_scopes = [other for other in known if other.endswith("/" + name)]
+    nearest = in_scopes or difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if nearest:
+        return f" The nearest: {', '.join(nearest)}."
+    return f" It has {', '.join(known[:10])}{', …' if len(known) > 10 else ''}." if known else " It has none at all."
+
+
+class HyperParamSetter(Callback, abc.ABC):
+    """The base of callbacks that set a hyperparameter before the training and at each `trigger`.
+
+    Its state holds the value, so that a training that goes on has the one which it had, wherever that is
+    stored. It may be given before the training begins, or after all `before_train`.
+
+    Args:
+        param: a `HyperParam`, or the name of a variable.
+
+    Attributes:
+        param: the `HyperParam`.
+        last_epoch: the number of the last epoch that is over; 0 before the first.
+
+    Raises:
+        ConfigError: if `param` is neither.
+    """
+
+    chief_only = False
+
+    def __init__(self, param: HyperParam | str) -> None:
+        if isinstance(param, str):
+            param = GraphVarParam(param)
+        if not isinstance(param, HyperParam):
+            raise ConfigError(f"expected a HyperParam or the name of a variable, but got {param!r}.")
+        self.param = param
+        self.last_epoch = 0
+        self._epoch_of_last_call: int | None = None
+        self._restored: Mapping[str, Any] | None = None
+        self._is_training = False
+
+    @property
+    def state_key(self) -> str:
+        """What tells it from other setters of its class when a training is resumed."""
+        return self.param.readable_name
+
+    @abc.abstractmethod
+    def get_value_to_set(self) -> float | None:
+        """Return the value that the hyperparameter shall have from now on, or None to leave it as it is.
+
+        It is called at each `trigger`; and before the training, unless it was called after `last_epoch`
+        already, before the restart.
+        """
+
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
+        """Let the hyperparameter add to the graph what it needs."""
+        self.param.setup_graph()
+
+    def before_train(self, trainer: TrainerProtocol) -> None:
+        """Set the value for the epoch to come."""
+        self.last_epoch = trainer.starting_epoch - 1
+        self._is_training = True
+        if self._restored is not None:
+            self._take_back(self._restored)
+        if self._epoch_of_last_call != self.last_epoch:
+            self._set_param()
+
+    def trigger(self) -> None:
+        """Set the value."""
+        self.last_epoch = self.epoch_num
+        self._set_param()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the value, and for which epoch it was set."""
+        return {"epoch": self._epoch_of_last_call, "value": self.param.get_value()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take the value back."""
+        self._epoch_of_last_call = state["epoch"]
+        self._restored = state
+        if self._is_training:
+            self._take_back(state)
+
+    def _take_back(self, state: Mapping[str, Any]) -> None:
+        """Set the value of the state, in the session."""
+        self.param.set_value(state["value"])
+
+    def _set_param(self) -> None:
+        self._epoch_of_last_call = self.last_epoch
+        value = self.get_value_to_set()
+        if value is None:
+            return
+        self.param.set_value(value)
+        self._log(value)
+
+    def _log(self, value: float) -> None:
+        logger.info("after epoch %d, %s is set to %g", self.last_epoch, self.param.readable_name, value)
+
+
+class ScheduledHyperParamSetter(HyperParamSetter):
+    """Sets a hyperparameter by a schedule.
+
+    A training that starts in the middle of the schedule starts with the value that holds there: that of the
+    last point that lies behind.
+
+    Args:
+        param: a `HyperParam`, or the name of a variable.
+        schedule: pairs of an epoch and a value, which holds from the end of that epoch on; epoch 0 is the
+            beginning. So ``[(0, 0.1), (10, 0.01)]`` trains ten epochs with 0.1.
+        interp: how to go from one point to the next: None to stay at the former value until the latter point,
+            ``"linear"``, or a function that maps how much of the way is done (from 0 to 1) to how much of the
+            difference is, e.g. ``lambda done: (1 - math.cos(math.pi * done)) / 2``.
+        step_based: the schedule counts steps (`global_step`) instead of epochs, and is looked at after each
+            step. With `interp`, the log does not tell each value; that of a learning rate at the end of each epoch is
+            reported by `LearningRateMonitor`.
+
+    Raises:
+        ConfigError: if the schedule is empty, or has a point twice, or one that is not a whole number from 0
+            on; or if `interp` is none of these.
+
+    Example:
+        ```python
+        ScheduledHyperParamSetter("learning_rate", [(0, 1e-3), (30, 1e-4), (45, 1e-5)])
+        ```
+    """
+
+    def __init__(
+        self,
+        param: HyperParam | str,
+        schedule: Sequence[tuple[int, float]],
+        interp: str | Callable[[float], float] | None = None,
+        step_based: bool = False,
+    ) -> None:
+        super().__init__(param)
+        self.schedule = _check_schedule(schedule)
+        if interp not in (None, "linear") and not callable(interp):
+            raise ConfigError(f"interp must be None, 'linear' or a function, but is {interp!r}.")
+        self._interp: Any = (lambda done: done) if interp == "linear" else interp
+        self._step_based = step_based
+        self._points = [point for point, _ in self.schedule]
+        self._set_last: tuple[int, float] | None = None
+        self._next_step: float = 0
+
+    def get_value_to_set(self) -> float | None:
+        """Return the value that holds now, or None if it is set already or the schedule has not begun."""
+        scheduled = self._scheduled()
+        if scheduled is None or scheduled == self._set_last:
+            return None
+        self._set_last = scheduled
+        return scheduled[1]
+
+    def before_train(self, trainer: TrainerProtocol) -> None:
+        """Set the value that holds where the training starts."""
+        self._epoch_of_last_call = None
+        super().before_train(trainer)
+
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
+        """Set the value, in a schedule of steps."""
+        if trainer.global_step >= self._next_step:
+            self.trigger()
+            self._next_step = self._step_of_next_change()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the value, and that which the schedule gave last."""
+        return {**super().state_dict(), "scheduled": self._set_last[1] if self._set_last else None}
+
+    def _take_back(self, state: Mapping[str, Any]) -> None:
+        """Set the value of the state, or that of the schedule, if it has changed."""
+        super()._take_back(state)
+        scheduled = self._scheduled()
+        # What was scheduled before may have been changed since, by another callback; so it is set anew only if
+        # the schedule now says something else than it did.
+        if scheduled is None or scheduled[1] == state["scheduled"]:
+            self._set_last = scheduled
+        else:
+            self._set_last = None
+            self._set_param()
+
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks, for a schedule of epochs or of steps."""
+        hooks = super().hook_implementations()
+        del hooks["trigger_epoch" if self._step_based else "trigger_step"]
+        return hooks
+
+    def _scheduled(self) -> tuple[int, float] | None:
+        """Return the index of the last point that lies behind, and the value that holds now."""
+        now = self._now
+        index = bisect.bisect_right(self._points, now) - 1
+        if index < 0:
+            return None
+        point, value = self.schedule[index]
+        if self._interp is None or now == point or index + 1 == len(self.schedule):
+            return index, value
+        next_point, next_value = self.schedule[index + 1]
+        done = self._interp((now - point) / (next_point - point))
+        return index, value + (next_value - value) * done
+
+    def _step_of_next_change(self) -> float:
+        now = self._now
+        index = bisect.bisect_right(self._points, now)
+        if index == len(self._points):
+            return math.inf
+        return self._points[index] if self._interp is None or index == 0 else now + 1
+
+    def _log(self, value: float) -> None:
+        if not self._step_based:
+            super()._log(value)
+        elif self._interp is None:  # Else it is another one after each step.
+            logger.info("after step %d, %s is set to %g", self.global_step, self.param.readable_name, value)
+
+    @property
+    def _now(self) -> int:
+        return self.global_step if self._step_based else self.last_epoch
+
+
+class HyperParamSetterWithFunc(HyperParamSetter):
+    """Sets a hyperparameter by a function, before the training and at the end of each epoch.
+
+    Args:
+        param: a `HyperParam`, or the name of a variable.
+        func: takes the number of the epoch that has just ended (0 before the first) and the current value,
+            and returns the new value, or None to leave it.
+
+    Example:
+        ```python
+        HyperParamSetterWithFunc("learning_rate", lambda epoch, rate: rate * 0.97)
+        ```
+    """
+
+    def __init__(self, param: HyperParam | str, func: Callable[[int, Any], float | None]) -> None:
+        super().__init__(param)
+        self._func = func
+
+    def get_value_to_set(self) -> float | None:
+        """Return what the function returns."""
+        return self._func(self.last_epoch, self.param.get_value())
+
+
+class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
+    """Changes a hyperparameter when a statistic has not improved enough of late.
+
+    That is when, of the last ``last_k + 1`` values of the statistic, none is less than the first of them by
+    more than `threshold`; or greater, if `reverse`. After a change it waits for `last_k` epochs.
+
+    A statistic that nobody reports is an error after the first epoch, see
+    `tpk.callbacks.statistics.statistic.StatisticCheck`.
+
+    Args:
+        param: a `HyperParam`, or the name of a variable.
+        stat_name: a statistic that the monitors know, such as ``"validation_error"``.
+        value_func: takes the current value of the hyperparameter and returns the new one.
+        threshold: how much the statistic has to improve; not negative.
+        last_k: over how many values.
+        reverse: the statistic improves by growing.
+
+    Raises:
+        ConfigError: if `threshold` is negative or `last_k` not positive.
+        UnknownScalarError: in the training, if nobody reports the statistic.
+
+    Example:
+        A tenth of the learning rate when the validation error has not fallen by 0.002 in five epochs:
+
+        ```python
+        StatMonitorParamSetter("learning_rate", "validation_error", lambda rate: rate / 10, 0.002, 5)
+        ```
+    """
+
+    def __init__(
+        self,
+        param: HyperParam | str,
+        stat_name: str,
+        value_func: Callable[[Any], float],
+        threshold: float,
+        last_k: int,
+        reverse: bool = False,
+    ) -> None:
+        super().__init__(param)
+        if threshold < 0:
+            raise ConfigError(f"threshold must not be negative, but is {threshold!r}; use reverse=True instead.")
+        if last_k < 1:
+            raise ConfigError(f"last_k must be at least 1, but is {last_k!r}.")
+        self.statistic = Statistic(stat_name, reverse)
+        self._value_func = value_func
+        self._threshold = threshold
+        self._last_k = last_k
+        self._sign = -1 if reverse else 1
+        self._epoch_of_last_change = 0
+
+    @property
+    def state_key(self) -> str:
+        """What tells it from other setters of its class when a training is resumed."""
+        return f"{self.param.readable_name}, {self.statistic.name}"
+
+    @hookimpl(trylast=True)
+    def trigger(self) -> None:
+        """Change the value if the statistic has not improved; after all that may write the statistic."""
+        super().trigger()
+
+    def get_value_to_set(self) -> float | None:
+        """Return the new value if the statistic has not improved, or else None; all processes what the chief finds."""
+        value = self._find_value() if self.trainer.is_chief else None
+        found: float | None = self.trainer.strategy.process_group.broadcast_object(
+            f"the value of {self.param.readable_name}", value
+        )
+        return found
+
+    def _find_value(self) -> float | None:
+        monitors = self.trainer.monitors
+        if self.statistic.name not in monitors.names:
+            return None
+        recent = [self._sign * value for _, value in monitors.get_history(self.statistic.name)][-self._last_k - 1 :]
+        if len(recent) <= self._last_k or self.last_epoch - self._epoch_of_last_change < self._last_k:
+            return None
+        if min(recent) < recent[0] - self._threshold:
+            return None
+        self._epoch_of_last_change = self.last_epoch
+        logger.info("%s has not improved enough: %s", self.statistic.name, [self._sign * value for value in recent])
+        return self._value_func(self.param.get_value())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the value, and when it was changed last."""
+        return {**super().state_dict(), "epoch_of_last_change": self._epoch_of_last_change}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back the value and when it was changed last."""
+        super().load_state_dict(state)
+        self._epoch_of_last_change = state["epoch_of_last_change"]
+
+
+def _check_schedule(schedule: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    try:
+        points = sorted((int(point), float(value)) for point, value in schedule)
+        whole = all(int(point) == point >= 0 for point, _ in schedule)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"a schedule is a list of pairs of an epoch or step and a value, but got {schedule!r}."
+        ) from error
+    if not points:
+        raise ConfigError("the schedule is empty. Give at least one pair of an epoch or step and a value.")
+    if not whole:
+        raise ConfigError(f"a schedule has whole numbers of epochs or steps, from 0 on, but got {schedule!r}.")
+    if len({point for point, _ in points}) < len(points):
+        raise ConfigError(f"a schedule has each epoch or step once, but got {schedule!r}.")
+    return points

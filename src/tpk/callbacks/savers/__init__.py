@@ -1,0 +1,1 @@
+"""What saves the model."""

@@ -1,0 +1,98 @@
+"""Throughput of a training: steps and examples per second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.step.fetches import FetchDependencies
+from tpk.plugin import Callback, hookimpl
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
+
+
+class ThroughputTracker(Callback):
+    """Reports at the end of each epoch how fast its steps were: ``steps_per_second`` and ``examples_per_second``.
+
+    Only the time of the steps counts, not what happens between two epochs. The examples of a step are the batches of
+    all towers of all processes. A batch is as large as the first dimension of the inputs of the main tower, in the
+    first step of the epoch; where its inputs differ in that, nothing tells how many examples there are.
+
+    Args:
+        examples_per_step: how many examples a step has, of all towers and processes together; by default the inputs
+            tell.
+        clock: returns the time in seconds.
+
+    Raises:
+        ConfigError: if `examples_per_step` is no positive number.
+
+    Example:
+        ```python
+        ThroughputTracker(examples_per_step=8 * 1024)  # Tokens, say.
+        ```
+    """
+
+    def __init__(
+        self, examples_per_step: float | None = None, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        if examples_per_step is not None and not examples_per_step > 0:
+            raise ConfigError(
+                f"ThroughputTracker(examples_per_step={examples_per_step!r}): expected a positive number."
+            )
+        self._given = examples_per_step
+        self._clock = clock
+        self._examples = examples_per_step
+        self._sizes: list[Any] = []
+        self._inputs = FetchDependencies([])
+        self._is_due = False
+        self._last_step = 0
+        self._began = 0.0
+
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
+        """Find the batch."""
+        towers = getattr(trainer, "towers", None)
+        main_tower = next(iter(towers.training()), None) if towers is not None else None
+        if self._given is None and main_tower is not None:
+            batched = [tensor for tensor in main_tower.inputs if tensor.shape.rank != 0]
+            self._inputs = FetchDependencies([tensor.op for tensor in batched])
+            with tf.name_scope("throughput/"):
+                self._sizes = [tf.shape(tensor, out_type=tf.int64)[:1] for tensor in batched]
+
+    # Last, and `after_epoch` first, so that what other callbacks do meanwhile is not counted.
+    @hookimpl(trylast=True)
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
+        """Look at the clock."""
+        self._is_due = bool(self._sizes)
+        self._last_step = trainer.local_step
+        self._began = self._clock()
+
+    def before_run(self, run_context: Any) -> Any:
+        """Return the sizes of the inputs, in the first run that takes them anyway."""
+        # For their size alone, nothing is taken from the data.
+        if self._is_due and len(self._inputs.among(run_context.original_args.fetches)) == len(self._sizes):
+            return self._sizes
+        return None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Keep how many examples the batches have together, if all inputs agree in that."""
+        if run_values.results is None:
+            return
+        self._is_due = False
+        found = {int(size[0]) for size in run_values.results if len(size)}
+        strategy = self.trainer.strategy
+        self._examples = found.pop() * strategy.num_replicas * strategy.world_size if len(found) == 1 else None
+
+    @hookimpl(tryfirst=True)
+    def after_epoch(self, trainer: TrainerProtocol) -> None:
+        """Report."""
+        seconds, steps = self._clock() - self._began, trainer.local_step - self._last_step
+        if seconds <= 0 or steps <= 0:
+            return
+        trainer.monitors.put_scalar("steps_per_second", steps / seconds)
+        if self._examples is not None:
+            trainer.monitors.put_scalar("examples_per_second", steps / seconds * self._examples)

@@ -15,8 +15,8 @@ from tpk import __version__
 from tpk.errors import MismatchError, PeerError, add_note
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, get_catalog, hookimpl
-from tpk.train.checkpoints import Checkpoints
-from tpk.train.training_state import describe, take_own_state
+from tpk.train.resume.checkpoints import Checkpoints
+from tpk.train.resume.training_state import describe, take_own_state
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

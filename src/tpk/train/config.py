@@ -16,7 +16,7 @@ from tpk.plugin.spellings import also_spelled
 from tpk.session.creator import as_session_creator
 from tpk.train.epoch import as_count
 from tpk.train.model_desc import ModelDesc
-from tpk.train.run_dir import RESUME
+from tpk.train.run_dir.directory import RESUME
 from tpk.train.steps_per_run import SPELLINGS as STEPS_PER_RUN_SPELLINGS
 from tpk.train.trainer import FOREVER
 

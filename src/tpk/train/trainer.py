@@ -33,16 +33,16 @@ from tpk.session.progress import Progress
 from tpk.session.step_loops import StepLoops
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
-from tpk.train.checkpoints import Checkpoints
 from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
-from tpk.train.description import describe_run
 from tpk.train.ending import signal_message
 from tpk.train.epoch import as_counts, describe_epoch
 from tpk.train.loop import run_loop
-from tpk.train.outcome import outcome_logged
-from tpk.train.preemption import Preemption
-from tpk.train.resumption import Resumption
-from tpk.train.run_dir import check_resume, default_run_dir, open_run, set_checkpoints_aside
+from tpk.train.resume.checkpoints import Checkpoints
+from tpk.train.resume.preemption import Preemption
+from tpk.train.resume.resumption import Resumption
+from tpk.train.run_dir.description import describe_run
+from tpk.train.run_dir.directory import check_resume, default_run_dir, open_run, set_checkpoints_aside
+from tpk.train.run_dir.outcome import outcome_logged
 from tpk.train.steps_per_run import check_steps_per_run
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
-        """Takes checkpoints when all callbacks have done their part; see `tpk.train.checkpoints`."""
+        """Takes checkpoints when all callbacks have done their part; see `tpk.train.resume.checkpoints`."""
         return Checkpoints(self) if self.strategy.world_size == 1 else AgreedCheckpoints(self)
 
     @property

@@ -14,7 +14,7 @@ from tpk.checkpoint.variables import read_variables, saved_name
 from tpk.errors import CheckpointError
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback, hookimpl
-from tpk.train.training_state import (
+from tpk.train.resume.training_state import (
     restore_callbacks,
     restore_input,
     restore_random_state,
@@ -32,8 +32,9 @@ logger = logging.getLogger(__name__)
 class Resumption(Callback):
     """Brings a training to where a checkpoint was taken, in two parts; the trainer registers it after all others.
 
-    A resume goes one way: `tpk.train.run_dir.open_run` finds the `Checkpoint`, the trainer sets up what is to go on,
-    and then ``begin`` and one of the hooks here give back what `tpk.train.training_state.take_state` has taken.
+    A resume goes one way: `tpk.train.run_dir.directory.open_run` finds the `Checkpoint`, the trainer sets up what is to
+    go on, and then ``begin`` and one of the hooks here give back what `tpk.train.resume.training_state.take_state` has
+    taken.
 
     Before ``before_train``: progress, what the monitors have recorded, the position in the data, and the variables.
     After all ``before_train``, and if the checkpoint lies within an epoch, after all ``before_epoch`` of that epoch:

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.train import run_lock as module
-from tpk.train.run_lock import LOCK_NAME, run_lock
+from tpk.train.run_dir import lock as module
+from tpk.train.run_dir.lock import LOCK_NAME, run_lock
 
 OTHER = """
 import fcntl, os, sys

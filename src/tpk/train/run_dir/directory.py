@@ -20,15 +20,15 @@ from tqdm import tqdm
 from tpk.checkpoint.durable_files import open_no_link, replace_file
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.errors import CheckpointError, ConfigError
-from tpk.train.run_lock import run_lock
-from tpk.train.training_state import check_state
+from tpk.train.resume.training_state import check_state
+from tpk.train.run_dir.lock import run_lock
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
-RESUME = ("auto", "must", "never", "keep")
+RESUME: tuple[str, ...] = ("auto", "must", "never", "keep")
 """The values of the option `resume`."""
 
 _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")

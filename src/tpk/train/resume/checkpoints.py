@@ -17,8 +17,8 @@ from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.step.global_step import get_global_step_var
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
-from tpk.train.run_dir import check_is_there
-from tpk.train.training_state import take_state
+from tpk.train.resume.training_state import take_state
+from tpk.train.run_dir.directory import check_is_there
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -1,18 +1,5 @@
 """pytest fixtures for whoever writes plugins.
 
-Name this module in a ``conftest.py`` (or in the test module, if it is the only one), and ask for fixtures by
-name:
-
-```python
-pytest_plugins = ["tpk.testing"]
-
-def test_my_callback(run_steps):
-    callback = MyCallback()
-    trainer = run_steps(callback, 3)
-    assert callback.number_of_steps == 3
-    assert trainer.monitors.get_latest("my-statistic") == 7
-```
-
 - `run_steps` trains a tiny model with one callback, or several, and returns the trainer.
 - `hook_recorder` makes callbacks that record what is called, and when.
 - `isolated_catalog` hides all plugins that happen to be installed, and all ``TPK_`` environment variables.

@@ -1,0 +1,35 @@
+"""Every built-in plugin keeps the rules of its kind. New ones are found; built_in.py makes those that need options."""
+
+from __future__ import annotations
+
+import pytest
+from built_in import CALLBACKS, ELSEWHERE, MONITORS, STRATEGIES, TRAINERS, Entry
+
+import tpk
+from tpk.plugin.builtins import BUILTINS
+from tpk.testing import check_callback, check_monitor, check_strategy, check_trainer
+
+
+def check(kind, name, entries, check_kind, directory):
+    entry = entries.get(name) or Entry(lambda directory: tpk.get_catalog().resolve(kind, name))
+    check_kind(lambda: entry.make(directory), **entry.options, skip=list(entry.skip))
+
+
+@pytest.mark.parametrize("name", BUILTINS["callback"])
+def test_callbacks(name, tmp_path):
+    check("callback", name, CALLBACKS, check_callback, tmp_path)
+
+
+@pytest.mark.parametrize("name", BUILTINS["monitor"])
+def test_monitors(name, tmp_path):
+    check("monitor", name, MONITORS, check_monitor, tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in BUILTINS["strategy"] if name not in ELSEWHERE])
+def test_strategies(name, tmp_path):
+    check("strategy", name, STRATEGIES, check_strategy, tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in BUILTINS["trainer"] if name not in ELSEWHERE])
+def test_trainers(name, tmp_path):
+    check("trainer", name, TRAINERS, check_trainer, tmp_path)

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, StopTraining
 from tpk.graph.objective import Objective
-from tpk.graph.variables import variable_name
 from tpk.input_source.base import InputSource
 from tpk.input_source.feed import FeedInput
 from tpk.input_source.queue import QueueInput
@@ -27,6 +26,7 @@ from tpk.testing.trainings import (
     EPOCHS,
     OPTIMIZERS,
     STEPS,
+    WEIGHTS,
     Outcome,
     TinyModel,
     batches,
@@ -128,7 +128,12 @@ class _Case:
     @cached_property
     def first(self) -> Outcome:
         """A training of three epochs."""
-        return train(self.set_up, [self.towers], run_dir=self.directory / "first", copy=self.copy)
+        return _train(self.set_up, [self.towers], run_dir=self.directory / "first", copy=self.copy)
+
+
+def _train(trainer: Callable[[], Any], callbacks: Sequence[Any] = (), **options: Any) -> Outcome:
+    """Train, from the same weights in each tower and in each strategy."""
+    return train(trainer, callbacks, session_init=WEIGHTS, **options)
 
 
 class _Towers(Callback):
@@ -161,9 +166,7 @@ class _Towers(Callback):
             self.after_first = self.after
 
     def after_train(self, trainer: Any) -> None:
-        names = [variable_name(variable) for variable in tf.compat.v1.trainable_variables()]
-        # Of towers that have variables of their own, the trainable ones may be those of all of them.
-        names = [name for name in names if name in ("w", "table")]
+        names = ["w", "table"]
         self.values = [
             dict(zip(names, trainer.sess.run(tower.get_variables(names)), strict=True)) for tower in self._towers
         ]
@@ -183,6 +186,22 @@ def _describes_itself(case: _Case) -> None:
         raise Broken("a dict", repr(first))
     json.dumps(first, allow_nan=False)
     check_same("the same description", flat(first), flat(second))
+
+
+@RULES.rule(
+    "is-saved-as-one-tower",
+    "a checkpoint has the variables of the model under the names that they have with one tower, so that any other "
+    "strategy and a predictor can load it",
+    "tpk.Strategy; trainables of the first tower are in the root scope",
+)
+def _is_saved_as_one_tower(case: _Case) -> None:
+    checkpoint = train(case.set_up, run_dir=case.directory / "saved", steps=1, epochs=1).checkpoint
+    assert checkpoint is not None
+    reader = tf.train.load_checkpoint(checkpoint.prefix)
+    expected = {"w", "table", "learning_rate", "steps_seen", "global_step"}
+    missing = sorted(expected - reader.get_variable_to_shape_map().keys())
+    if missing:
+        raise Broken(f"the variables {', '.join(sorted(expected))}", f"no {', '.join(missing)}")
 
 
 @RULES.rule(
@@ -223,8 +242,8 @@ def _towers_equal_one(case: _Case) -> None:
     steps = 5
     data = case.data(steps)
     for optimizer in case.optimizers:
-        many = train(partial(case.set_up, optimizer, data=data), steps=steps, epochs=1)
-        one = train(
+        many = _train(partial(case.set_up, optimizer, data=data), steps=steps, epochs=1)
+        one = _train(
             partial(set_up, "single", concatenated(data, case.num_towers), TinyModel(optimizer)),
             steps=steps,
             epochs=1,
@@ -295,28 +314,12 @@ def _predicts(case: _Case) -> None:
 def _resumes(case: _Case) -> None:
     towers = _Towers()
     expected = case.first
-    resumed = train(case.set_up, [towers], run_dir=case.copy, resume="must")
+    resumed = _train(case.set_up, [towers], run_dir=case.copy, resume="must")
     if not case.is_reproducible:
         return
     check_same("the variables of the training that went on", expected.values, resumed.values)
     for index, (one, other) in enumerate(zip(case.towers.values, towers.values, strict=True)):
         check_same(f"in tower {index} the variables of the training that went on", one, other)
-
-
-@RULES.rule(
-    "is-saved-as-one-tower",
-    "a checkpoint has the variables of the model under the names that they have with one tower, so that any other "
-    "strategy and a predictor can load it",
-    "tpk.Strategy; trainables of the first tower are in the root scope",
-)
-def _is_saved_as_one_tower(case: _Case) -> None:
-    checkpoint = case.first.checkpoint
-    assert checkpoint is not None
-    reader = tf.train.load_checkpoint(checkpoint.prefix)
-    expected = {"w", "table", "learning_rate", "steps_seen", "global_step"}
-    missing = sorted(expected - reader.get_variable_to_shape_map().keys())
-    if missing:
-        raise Broken(f"the variables {', '.join(sorted(expected))}", f"no {', '.join(missing)}")
 
 
 @RULES.rule(
@@ -330,10 +333,10 @@ def _minimizes_several_objectives(case: _Case) -> None:
     for update in ("in_turn", "together"):
         # In turn, each of the two takes a datapoint of its own.
         try:
-            many = train(partial(_two_objectives, case.make, data, update, case.source), steps=2, epochs=1)
+            many = _train(partial(_two_objectives, case.make, data, update, case.source), steps=2, epochs=1)
         except ConfigError:
             return
-        one = train(
+        one = _train(
             partial(_two_objectives, lambda: "single", concatenated(data, case.num_towers), update, FeedInput),
             steps=2,
             epochs=1,
@@ -370,7 +373,7 @@ def _two_objectives(
 def _repeats_steps(case: _Case) -> None:
     if not case.make().repeats_steps:
         return
-    one, many = (train(partial(case.set_up, source=QueueInput, steps_per_run=k), steps=5, epochs=1) for k in (1, 2))
+    one, many = (_train(partial(case.set_up, source=QueueInput, steps_per_run=k), steps=5, epochs=1) for k in (1, 2))
     check_same("the same variables", one.values, many.values)
 
 
@@ -385,7 +388,7 @@ def _fails_with_its_tower(case: _Case) -> None:
     data[bad] = [data[bad][0], np.full_like(data[bad][1], 99), data[bad][2]]
     with watching() as leftovers:
         try:
-            train(lambda: case.set_up(data=data), steps=STEPS, epochs=1)
+            _train(lambda: case.set_up(data=data), steps=STEPS, epochs=1)
         except tf.errors.OpError:
             pass
         else:
@@ -406,12 +409,12 @@ class _Stop(Callback):
 )
 def _stops(case: _Case) -> None:
     with watching() as leftovers:
-        stopped = train(case.set_up, [_Stop()]).trainer.global_step
+        stopped = _train(case.set_up, [_Stop()]).trainer.global_step
     if stopped != 2:
         raise Broken("a training that ends after 2 steps", f"one of {stopped}")
     leftovers.check("a training that is stopped")
     with watching() as leftovers:
-        ended = train(
+        ended = _train(
             lambda: case.set_up(data=case.data(3), source=lambda flow: case.source(flow, infinite=False)),
             steps=5,
             epochs=1,

@@ -368,7 +368,7 @@ STRATEGIES = [
         {},
     ),
     ("resumes", Decaying, "(w|table):0 is array", {}),
-    ("is-saved-as-one-tower", Renamed, "no table, w", {}),
+    ("is-saved-as-one-tower", Renamed, "no steps_seen, table, w", {}),
     ("minimizes-several-objectives", FirstObjectiveOnly, "w:0 is", {}),
     ("repeats-steps", Decaying, "(w|table):0 is array", {}),
     ("fails-with-its-tower", hooks(Single, recover=lambda self, error: True), "ends without an error", {}),

@@ -36,6 +36,13 @@ class Averaged(TinyModel):
         return MovingAverageOptimizer(super().optimizer(), 0.5)
 
 
+class WithMovingSummary(TinyModel):
+    def build_graph(self, x, row, label):
+        cost = super().build_graph(x, row, label)
+        tpk.add_moving_summary(cost)
+        return cost
+
+
 class WithKeras(TinyModel):
     net = tpk.KerasModel(
         lambda: tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(2, kernel_initializer="ones")])
@@ -82,6 +89,7 @@ CALLBACKS = {
     "MaxSaver": Entry(lambda directory: tpk.MaxSaver("error", checkpoint_dir=directory / "best")),
     "MinSaver": Entry(lambda directory: tpk.MinSaver("cost", checkpoint_dir=directory / "best")),
     "ModelSaver": Entry(lambda directory: tpk.ModelSaver(checkpoint_dir=directory / "saved")),
+    "MovingAverageSummary": Entry(lambda directory: tpk.MovingAverageSummary(), {"model": WithMovingSummary}),
     "PeriodicCallback": Entry(lambda directory: tpk.PeriodicCallback(evaluating(), every_k_epochs=2)),
     "PeriodicTrigger": Entry(lambda directory: tpk.PeriodicTrigger(evaluating(), every_k_steps=5)),
     "RunOp": Entry(lambda directory: tpk.RunOp(decay)),

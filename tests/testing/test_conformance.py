@@ -284,7 +284,7 @@ MONITORS = [
     ("its-failures-stop-nothing", Silent, "none", {}),
     ("works-without-a-directory", Lines, "unsupported operand", {}),
     ("resumes", Lines, "rather than", {"read": read_lines}),
-    ("resumes", WritesLate, "missing", {"read": read_lines}),
+    ("resumes", WritesLate, "rather than", {"read": read_lines}),
     ("resumes", hooks(tpk.Monitor), r"\[\]", {"read": lambda run_dir: []}),
 ]
 

@@ -29,6 +29,7 @@ from tpk.testing.trainings import (
     Reporting,
     check_same,
     difference,
+    session_config,
     set_up,
     traced,
     train,
@@ -162,7 +163,7 @@ class _CountingSessions(NewSessionCreator):
     """Makes a session that counts how often it is run, while `counts`."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(config=session_config())
         self.counts = False
         self.runs = 0
 
@@ -346,7 +347,7 @@ def _is_where_it_must_be(case: _Case) -> None:
 def _takes_many_steps_in_a_run(case: _Case) -> None:
     set_up_many = functools.partial(case.set_up, source=QueueInput, steps_per_run=2)
     try:
-        train(set_up_many, [*case._beside(), case.make(), Reporting()], run_dir=case.directory / "many")
+        train(set_up_many, [*case._beside(), case.make(), Reporting()], run_dir=case.directory / "many", epochs=2)
     except ConfigError:
         pass
 

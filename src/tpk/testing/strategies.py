@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -243,14 +244,17 @@ def _towers_equal_one(case: _Case) -> None:
     data = case.data(steps)
     for optimizer in case.optimizers:
         many = _train(partial(case.set_up, optimizer, data=data), steps=steps, epochs=1)
-        one = _train(
-            partial(set_up, "single", concatenated(data, case.num_towers), TinyModel(optimizer)),
-            steps=steps,
-            epochs=1,
-        )
+        one = _one_tower(optimizer, case.num_towers, steps)
         what = f"with {optimizer!r}, after {steps} steps, what one tower has"
         _check_saved(what, one, many)
         _check_close(what, {name: one.values[name] for name in one.trained}, many.values)
+
+
+@functools.cache
+def _one_tower(optimizer: str, num_towers: int, steps: int) -> Outcome:
+    """Return what one tower trains on the batches of so many."""
+    data = concatenated(batches(steps * num_towers), num_towers)
+    return _train(partial(set_up, "single", data, TinyModel(optimizer)), steps=steps, epochs=1)
 
 
 def _check_saved(what: str, one: Outcome, many: Outcome) -> None:
@@ -336,15 +340,17 @@ def _minimizes_several_objectives(case: _Case) -> None:
             many = _train(partial(_two_objectives, case.make, data, update, case.source), steps=2, epochs=1)
         except ConfigError:
             return
-        one = _train(
-            partial(_two_objectives, lambda: "single", concatenated(data, case.num_towers), update, FeedInput),
-            steps=2,
-            epochs=1,
-        )
+        one = _two_objectives_of_one(update, case.num_towers)
         if case.is_reproducible:
             what = f"with update={update!r}, what one tower has"
             _check_saved(what, one, many)
             _check_close(what, {name: one.values[name] for name in one.trained}, many.values)
+
+
+@functools.cache
+def _two_objectives_of_one(update: str, num_towers: int) -> Outcome:
+    data = concatenated(batches(3 * num_towers), num_towers)
+    return _train(partial(_two_objectives, lambda: "single", data, update, FeedInput), steps=2, epochs=1)
 
 
 def _two_objectives(
@@ -385,7 +391,7 @@ def _repeats_steps(case: _Case) -> None:
 def _fails_with_its_tower(case: _Case) -> None:
     data = case.data(STEPS)
     bad = case.num_towers * 2 - 1  # The last tower of the second step.
-    data[bad] = [data[bad][0], np.full_like(data[bad][1], 99), data[bad][2]]
+    data[bad][1] = data[bad][1][1:]  # It has one row too few.
     with watching() as leftovers:
         try:
             _train(lambda: case.set_up(data=data), steps=STEPS, epochs=1)

@@ -16,7 +16,8 @@ from tpk.input_source.feed import FeedInput
 from tpk.input_source.queue import QueueInput
 from tpk.plugin import HOOK_NAMES, Callback, hookimpl
 from tpk.plugin.options import options_of
-from tpk.testing.leftovers import watching
+from tpk.session.creator import NewSessionCreator
+from tpk.testing.leftovers import Leftovers, watching
 from tpk.testing.plugins import Making
 from tpk.testing.rules import Broken, Rules
 from tpk.testing.trainings import (
@@ -28,8 +29,10 @@ from tpk.testing.trainings import (
     batches,
     check_plain,
     check_same,
+    difference,
     flat,
     same_randomness,
+    session_config,
     train,
 )
 from tpk.train.tower_trainer import SingleCostTrainer
@@ -74,6 +77,7 @@ class _Case:
     def __init__(self, make: Making[Trainer], directory: Path) -> None:
         self.make, self.directory = make, directory
         self.moments = _Moments()
+        self.leftovers, self.leftovers_of_failing = Leftovers(), Leftovers()
 
     @property
     def copy(self) -> Path:
@@ -93,12 +97,30 @@ class _Case:
     @cached_property
     def first(self) -> Outcome:
         """A training of three epochs."""
-        return train(self.set_up, [self.moments], run_dir=self.directory / "first", copy=self.copy)
+        with watching() as self.leftovers:
+            return train(self.set_up, [self.moments], run_dir=self.directory / "first", copy=self.copy)
 
     @cached_property
     def again(self) -> Outcome:
-        """The same once more: what is not the same then, such as what threads train, is not compared."""
+        """The same once more."""
         return train(self.set_up, [_Moments()], run_dir=self.directory / "again")
+
+    @cached_property
+    def failing(self) -> tuple[Failure | None, _At, Trainer]:
+        """The error by which a training fails in its first step, what raises it, and the trainer."""
+        error, made = Failure("this step fails"), list[Trainer]()
+        failing = _At(1, _raising(error))
+
+        def set_up() -> Trainer:
+            made.append(self.set_up())
+            return made[0]
+
+        with watching() as self.leftovers_of_failing:
+            try:
+                train(set_up, [failing], steps=2, epochs=1)
+            except Failure as raised:
+                return raised, failing, made[0]
+        return None, failing, made[0]
 
 
 class _Moments(Callback):
@@ -241,15 +263,12 @@ def _stops(case: _Case) -> None:
     "tpk.train.loop, tpk.plugin",
 )
 def _fails(case: _Case) -> None:
-    failing = _At(1, _raising(Failure("this step fails")))
-    try:
-        train(case.set_up, [failing])
-    except Failure as error:
-        notes = getattr(error, "__notes__", [])
-        if "in callback '_At', hook 'trigger_step'" not in notes:
-            raise Broken("the note \"in callback '_At', hook 'trigger_step'\"", repr(notes)) from error
-    else:
+    error, failing, _ = case.failing
+    if error is None:
         raise Broken("the error, raised by train()", "a training that ends without it")
+    notes = getattr(error, "__notes__", [])
+    if "in callback '_At', hook 'trigger_step'" not in notes:
+        raise Broken("the note \"in callback '_At', hook 'trigger_step'\"", repr(notes)) from error
     if not failing.is_over:
         raise Broken("after_train", "no call of it")
 
@@ -260,21 +279,12 @@ def _fails(case: _Case) -> None:
     "DESIGN.md, 3: it closes its session, threads and workers at the end, however it ends",
 )
 def _closes_all(case: _Case) -> None:
-    for act in (lambda: None, _raising(Failure("this step fails"))):
-        with watching() as leftovers:
-            made: list[Trainer] = []
-
-            def set_up(made: list[Trainer] = made) -> Trainer:
-                made.append(case.set_up())
-                return made[0]
-
-            try:
-                train(set_up, [_At(1, act)], steps=2, epochs=1)
-            except Failure:
-                pass
-        leftovers.check("a training")
-        if not made[0].sess._closed:
-            raise Broken("a closed session", "an open one")
+    _, _, trainer = case.failing
+    for each, what in ((case.first.trainer, "a training"), (trainer, "a training that fails")):
+        if not each.sess._closed:
+            raise Broken(f"a closed session at the end of {what}", "an open one")
+    case.leftovers.check("a training")
+    case.leftovers_of_failing.check("a training that fails")
 
 
 @RULES.rule("trains-once", "a second train() is an error that says so", "tpk.Trainer")
@@ -306,10 +316,11 @@ def _trains_in_phases(case: _Case) -> None:
         tf.compat.v1.set_random_seed(1)
         trainer = case.set_up()
         trainer.setup_callbacks([Reading()])
-        trainer.initialize()
+        trainer.initialize(NewSessionCreator(config=session_config()))
         trainer.main_loop(STEPS, 1, EPOCHS)
-    expected = {name: value for name, value in case.first.values.items() if name in values}
-    check_same("the variables that train() leaves", expected, values, case.again.values)
+    if case.first.trainer.strategy.is_reproducible:
+        expected = {name: value for name, value in case.first.values.items() if name in values}
+        check_same("the variables that train() leaves", expected, values)
 
 
 @RULES.rule(
@@ -318,7 +329,11 @@ def _trains_in_phases(case: _Case) -> None:
     "tpk.Trainer.state_dict; DESIGN.md, 9",
 )
 def _resumes(case: _Case) -> None:
-    first, again = case.first, case.again
+    first = case.first
     resumed = train(case.set_up, [_Moments()], run_dir=case.copy, resume="must")
-    check_same("the variables of the training that went on", first.values, resumed.values, again.values)
-    check_same("the state of the training that went on", first.state, resumed.state, again.state)
+    if not first.trainer.strategy.is_reproducible:
+        return
+    # What is not the same in two trainings either, such as a time, is not compared.
+    if difference({**first.values, **first.state}, {**resumed.values, **resumed.state}):
+        check_same("the variables of the training that went on", first.values, resumed.values, case.again.values)
+        check_same("the state of the training that went on", first.state, resumed.state, case.again.state)

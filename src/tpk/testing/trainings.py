@@ -19,10 +19,10 @@ from tpk.callbacks.composition.trigger import Every
 from tpk.callbacks.savers.model import ModelSaver
 from tpk.checkpoint.encoding import encode
 from tpk.checkpoint.files import Checkpoint, newest_complete
-from tpk.graph.summaries import add_moving_summary
 from tpk.input_source.feed import FeedInput
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.environment import VARIABLES
+from tpk.session.creator import default_session_config
 from tpk.testing.rules import Broken
 from tpk.train.model_desc import ModelDesc
 from tpk.train.tower_trainer import SingleCostTrainer
@@ -53,7 +53,7 @@ class TinyModel(ModelDesc):
 
     Inputs are ``x`` (float32, ``[None, 3]``), ``row`` and ``label`` (int32, ``[None]``). Tensors are ``cost``,
     ``logits``, ``incorrect_vector`` and, of before the step, ``weights_before``; variables ``w``, ``table``,
-    ``learning_rate`` and ``steps_seen``, which an update op counts up. A step fails if a ``row`` is not below 5.
+    ``learning_rate`` and ``steps_seen``, which an update op counts up.
 
     Args:
         optimizer: one of `OPTIMIZERS`.
@@ -75,14 +75,11 @@ class TinyModel(ModelDesc):
         seen = tf.compat.v1.get_variable("steps_seen", [], initializer=zeros, trainable=False)
         tf.compat.v1.add_to_collection(GraphKeys.UPDATE_OPS, tf.compat.v1.assign_add(seen, 1.0))
         tf.identity(w, name="weights_before")
-        with tf.control_dependencies([tf.debugging.assert_less(row, 5)]):
-            row = tf.identity(row)
         logits = tf.add(x @ w, tf.gather(table, row), name="logits")
         best = tf.argmax(logits, 1, output_type=tf.int32)
         tf.cast(tf.not_equal(best, label), tf.float32, name="incorrect_vector")
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label, logits=logits)
         cost = tf.reduce_mean(losses, name="cost")
-        add_moving_summary(cost)
         tf.compat.v1.summary.scalar("cost_of_step", cost)
         return cost
 
@@ -202,6 +199,8 @@ def train(
         epochs: how many there are.
         options: further ones of `Trainer.train`.
     """
+    if "session_creator" not in options:
+        options["session_config"] = session_config()
     values = _Values()
     saver = [] if run_dir is None else [ModelSaver(max_to_keep=None, when=Every(steps=KILLED_AFTER))]
     killed = [] if copy is None else [_Killed(copy)]
@@ -219,6 +218,14 @@ def train(
         )
     checkpoint = None if run_dir is None else newest_complete(run_dir)
     return Outcome(made, values.values, list(values.trained), checkpoint)
+
+
+def session_config() -> Any:
+    """Return a config of sessions that runs graphs as they are: to optimize tiny ones takes longer than to run them."""
+    config = default_session_config()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    return config
 
 
 def set_up(

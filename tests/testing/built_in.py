@@ -136,11 +136,14 @@ MONITORS = {
 ALONE = tpk.Cluster(workers=["localhost:1"])
 """A cluster of one process, which listens nowhere."""
 
+# What optimizers make of the gradients of each is tested in `tests/strategies/test_truth.py`.
+OF_TWO = {"num_towers": 2, "optimizers": ["adam"]}
+
 STRATEGIES = {
-    "replicated": Entry(lambda directory: tpk.ReplicatedStrategy(devices=2), {"num_towers": 2}),
-    "parameter_server": Entry(lambda directory: tpk.ParameterServerStrategy(devices=2), {"num_towers": 2}),
-    "async": Entry(lambda directory: tpk.AsyncStrategy(devices=2), {"num_towers": 2}),
-    "collective": Entry(lambda directory: tpk.CollectiveStrategy(devices=2, cluster=ALONE), {"num_towers": 2}),
+    "replicated": Entry(lambda directory: tpk.ReplicatedStrategy(devices=2), OF_TWO),
+    "parameter_server": Entry(lambda directory: tpk.ParameterServerStrategy(devices=2), OF_TWO),
+    "async": Entry(lambda directory: tpk.AsyncStrategy(devices=2), OF_TWO),
+    "collective": Entry(lambda directory: tpk.CollectiveStrategy(devices=2, cluster=ALONE), OF_TWO),
 }
 
 

@@ -10,6 +10,7 @@ from tpk_prometheus import PrometheusMonitor
 
 import tpk
 from tpk.plugin import get_catalog
+from tpk.testing import check_monitor
 
 
 class Reporting(tpk.Callback):
@@ -110,6 +111,10 @@ def test_a_port_that_is_taken_ends_the_run_before_it_begins(run_steps):
 def test_wrong_options_are_errors(options, message):
     with pytest.raises(tpk.ConfigError, match=message):
         PrometheusMonitor(**options)
+
+
+def test_keeps_the_rules_of_monitors():
+    check_monitor(lambda: PrometheusMonitor(port=0))
 
 
 def test_the_installed_package_is_found_by_name():

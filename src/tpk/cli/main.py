@@ -16,6 +16,10 @@ from tpk.errors import TpkError
 
 COMMANDS = {
     "launch": "tpk.cli.launch.command:launch",
+    "runs": "tpk.cli.runs.command:runs",
+    "show": "tpk.cli.runs.command:show",
+    "plot": "tpk.cli.runs.command:plot",
+    "board": "tpk.cli.runs.command:board",
     "checkpoint": "tpk.cli.checkpoint.command:checkpoint",
     "export": "tpk.cli.export.command:export",
     "data-speed": "tpk.cli.data_speed:data_speed",

@@ -24,6 +24,7 @@ COMMANDS = {
     "export": "tpk.cli.export.command:export",
     "data-speed": "tpk.cli.data_speed:data_speed",
     "plugins": "tpk.cli.plugins.command:plugins",
+    "doctor": "tpk.cli.doctor.command:doctor",
     "completion": "tpk.cli.completion:completion",
 }
 

@@ -51,8 +51,8 @@ def use(name: str, /, **options: Any) -> Use:
 
     Args:
         name: a name of the catalog (see ``tpk plugins``), or ``"module:attr"``.
-        options: the keyword arguments of the plugin's class or factory. One that is itself a ``use("module:attr", ...)``,
-            or has such in it, is made first.
+        options: the keyword arguments of the plugin's class or factory. What is itself a ``use("module:attr", ...)``
+            among them, or in one of them, is made first.
 
     Returns:
         A frozen value, equal to another one of the same name and options.
@@ -120,14 +120,17 @@ def _check_signature(target: Any, options: dict[str, Any], what: str) -> None:
         signature.bind(**options)
     except TypeError as error:
         raise PluginError(
-            f"{what} cannot be created with {options or 'no options'}: {error}. {_nearest(options, signature)}It takes "
+            f"{what} cannot be created with {options or 'no options'}: {error}. {_unknown(options, signature)}It takes "
             f"{signature}: give them by tpk.use(name, option=value), or give an instance"
         ) from None
 
 
-def _nearest(options: dict[str, Any], signature: inspect.Signature) -> str:
-    hints = []
-    for name in options.keys() - signature.parameters.keys():
-        if nearest := difflib.get_close_matches(name, signature.parameters, n=1):
-            hints.append(f"Did you mean {nearest[0]}? ")
-    return "".join(sorted(hints))
+def _unknown(options: dict[str, Any], signature: inspect.Signature) -> str:
+    """Return what to say of options that there are not, for which others may have been meant."""
+    if any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values()):
+        return ""
+    hints = ""
+    for name in sorted(options.keys() - signature.parameters.keys()):
+        nearest = difflib.get_close_matches(name, signature.parameters, n=1)
+        hints += f"It has no option {name!r}{f'; did you mean {nearest[0]!r}?' if nearest else '.'} "
+    return hints

@@ -224,6 +224,6 @@ def name_of(thing: Any) -> str:
 
 def _leads_to(name: str, thing: Any) -> bool:
     try:
-        return pkgutil.resolve_name(name) == thing
+        return pkgutil.resolve_name(name) is thing
     except (ImportError, AttributeError, ValueError):
         return False

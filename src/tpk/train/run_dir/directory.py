@@ -35,6 +35,9 @@ _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)
 _TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
 _TERMINAL_FORMAT_OF_WARNINGS = logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
 _CONFIG_NAME = "config.json"
+RUN_FILE_NAME = "config.toml"
+"""The file in the directory of a run by which it can be repeated."""
+
 _OF_A_CHECKPOINT = re.compile(
     r"state-(?P<state>\d+)\.json|[\w.+-]+-(?P<step>\d+)(\.\d+)?\.(index|meta|data-\d+-of-\d+)"
 )
@@ -73,6 +76,7 @@ def open_run(
     resume: str,
     config: Mapping[str, Any],
     resources: ExitStack,
+    run_file: str = "",
 ) -> Checkpoint | None:
     """Open the directory of a run and its log, if this process is the chief; return the checkpoint to go on from.
 
@@ -82,6 +86,7 @@ def open_run(
         resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``.
         config: plain data for ``config.json``.
         resources: what all is closed with.
+        run_file: the text of ``config.toml``; empty for none.
 
     Returns:
         The checkpoint that the chief finds, in all processes of the training; None to start afresh.
@@ -102,6 +107,7 @@ def open_run(
         if resume == "keep":
             _set_config_aside(trainer.run_dir)
         write_config(trainer.run_dir, config)
+        _write_run_file(trainer.run_dir, run_file)
     return start
 
 
@@ -202,9 +208,9 @@ def _pointed_to(pointer: Path) -> set[str]:
 
 
 def _set_config_aside(directory: Path) -> None:
-    path = directory / _CONFIG_NAME
-    if path.is_file() and not path.is_symlink():
-        path.rename(_free_name(directory, "config", ".json"))
+    for path in (directory / _CONFIG_NAME, directory / RUN_FILE_NAME):
+        if path.is_file() and not path.is_symlink():
+            path.rename(_free_name(directory, path.stem, path.suffix))
 
 
 def _free_name(directory: Path, stem: str, suffix: str = "") -> Path:
@@ -242,6 +248,15 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
         if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
     replace_file(path, f"{text}\n".encode(), path.with_name(f".{_CONFIG_NAME}.new"))
+
+
+def _write_run_file(directory: Path, text: str) -> None:
+    path = directory / RUN_FILE_NAME
+    if text:
+        replace_file(path, text.encode(), path.with_name(f".{RUN_FILE_NAME}.new"))
+    else:
+        # That of another run, which this one goes on with, does not tell of this one.
+        path.unlink(missing_ok=True)
 
 
 def _leaves(value: Any, path: str = "") -> dict[str, Any]:

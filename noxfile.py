@@ -28,7 +28,7 @@ TEST_TOOLS = [
     "tensorboard",
     "matplotlib",
 ]
-LIBRARIES = ["attrs", "cloudpickle", "lazy-loader", "packaging", "tqdm"]
+LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich", "tqdm"]
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]

@@ -37,6 +37,7 @@ FLOORS = {
     "train": 6,
     "cli": 7,
     "testing": 7,
+    "__main__": 8,
 }
 WITHOUT_TENSORFLOW = {"plugin", "errors", "dataflow", "cli"}
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -157,7 +158,7 @@ def test_nothing_prompts_prints_exits_or_sleeps():
     called = {
         (str(path.relative_to(SOURCE)), ast.unparse(node.func))
         for path in FILES
-        if room_of(path) != "cli"
+        if room_of(path) not in ("cli", "__main__")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call)
     }

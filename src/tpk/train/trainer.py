@@ -40,9 +40,10 @@ from tpk.train.loop import run_loop
 from tpk.train.resume.checkpoints import Checkpoints
 from tpk.train.resume.preemption import Preemption
 from tpk.train.resume.resumption import Resumption
+from tpk.train.run_dir.attempts import AttemptRecord, attempt_recorded
 from tpk.train.run_dir.description import describe_run
 from tpk.train.run_dir.directory import check_resume, default_run_dir, open_run, set_checkpoints_aside
-from tpk.train.run_dir.outcome import outcome_logged
+from tpk.train.run_dir.outcome import known_directions, outcome_logged
 from tpk.train.steps_per_run import check_steps_per_run
 
 if TYPE_CHECKING:
@@ -324,12 +325,15 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
                 **{name: described(value) for name, value in (describe or {}).items()},
             }
             self._start_from = open_run(self, run_dir, resume, description, self._resources, self.run_file)
+            record = self._record_attempt()
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,
                 session_creator=session_creator or NewSessionCreator(config=session_config),
                 session_init=session_init,
             )
+            if record is not None:
+                record.take_directions(known_directions(self))
             self.main_loop(self.steps_per_epoch, self.starting_epoch, self.max_epoch)
 
     def train_with_defaults(
@@ -629,6 +633,12 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def _take_stop(self, stop: StopTraining) -> None:
         notes = "; ".join(getattr(stop, "__notes__", ()))
         self.request_stop(f"{stop}" or f"StopTraining was raised {notes}".rstrip())
+
+    def _record_attempt(self) -> AttemptRecord | None:
+        if self.run_dir is None:
+            return None
+        from_step = None if self._start_from is None else self._start_from.step
+        return self._resources.enter_context(attempt_recorded(self, self.run_dir, from_step))
 
     def _set_counts(self, steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import attrs
 
-from tpk.cli.check import check_imports
 from tpk.cli.table import as_table
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.entry import GROUPS, CatalogEntry
@@ -29,6 +28,8 @@ def list_plugins(kind: str | None, *, check: bool, as_json: bool) -> int:
     entries = sorted(get_catalog().entries(kind), key=lambda entry: (list(GROUPS).index(entry.kind), entry.name))
     problems: list[str | None] = [None] * len(entries)
     if check:
+        from tpk.cli.plugins.check import check_imports  # which takes time to import
+
         unblocked = [position for position, entry in enumerate(entries) if entry.status != "blocked"]
         for position, problem in zip(unblocked, check_imports([entries[each] for each in unblocked]), strict=True):
             problems[position] = problem

@@ -15,6 +15,7 @@ from tpk.cli.framework import COMPLETION_VARIABLE, SETTINGS, LazyGroup, examples
 from tpk.errors import TpkError
 
 COMMANDS = {
+    "train": "tpk.cli.train:train",
     "launch": "tpk.cli.launch.command:launch",
     "checkpoint": "tpk.cli.checkpoint.command:checkpoint",
     "export": "tpk.cli.export.command:export",

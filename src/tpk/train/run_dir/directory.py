@@ -44,15 +44,29 @@ _OF_A_CHECKPOINT = re.compile(
 _TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", _CONFIG_NAME)
 
 
-def default_run_dir() -> Path:
-    """Return ``runs/<script>/<timestamp>`` under the current directory, a path that does not exist yet."""
-    script = Path(sys.argv[0]).stem or "python"
-    base = Path("runs") / script / datetime.now().strftime("%Y%m%d-%H%M%S")
+def default_run_dir(runs: Path | None = None) -> Path:
+    """Return ``<runs>/<timestamp>``, a path that does not exist yet.
+
+    Args:
+        runs: the directory; by default ``runs/<script>`` under the current one.
+    """
+    runs = runs or Path("runs") / (Path(sys.argv[0]).stem or "python")
+    base = runs / datetime.now().strftime("%Y%m%d-%H%M%S")
     candidate, number = base, 1
     while candidate.exists():
         number += 1
         candidate = base.with_name(f"{base.name}-{number}")
     return candidate
+
+
+def run_of_file(file: Path) -> Path | None:
+    """Return the directory of the run that has left a run file; None if it was written by hand.
+
+    Args:
+        file: its path.
+    """
+    is_left = file.name == RUN_FILE_NAME and file.with_name(_CONFIG_NAME).is_file()
+    return file.parent if is_left else None
 
 
 def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:

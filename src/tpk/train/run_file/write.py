@@ -20,8 +20,8 @@ from tpk.train.run_dir.description import script_directory
 from tpk.train.trainer import Trainer
 
 _HEADER = """\
-# `tpk train` with this file repeats the training; with run_dir=<this directory> resume=auto, it goes on with it.
-# An option is changed by key=value after the name of the file, such as max_epoch=3.
+# `tpk train` with this file repeats the training; with --resume, it goes on with it.
+# What comes after the name of the file changes an option, as in max_epoch=3.
 """
 _HEADER_IF_INCOMPLETE = """\
 # What could not be written as data says so: {missing}.

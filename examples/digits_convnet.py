@@ -66,7 +66,6 @@ def main():
     parser.add_argument("--load", metavar="CHECKPOINT", help="start with the variables of this checkpoint")
     args = parser.parse_args()
 
-    metrics = [tpk.ScalarStats("cost"), tpk.ClassificationError()]
     config = tpk.TrainConfig(
         model=DigitsModel(),
         dataflow=training_data(),

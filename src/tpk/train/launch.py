@@ -49,6 +49,13 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         trainer.history.plot("cost")
         tpk.launch_train_with_config(config, tpk.use("single", devices=["/cpu:0"]))
         ```
+
+        In a notebook, make the trainer first: its history is there after an interruption, too.
+
+        ```python
+        trainer = tpk.make_trainer("SimpleTrainer")
+        tpk.launch_train_with_config(config, trainer)
+        ```
     """
     if not isinstance(config, TrainConfig):
         raise ConfigError(

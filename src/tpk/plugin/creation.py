@@ -60,7 +60,7 @@ def use(name: str, /, **options: Any) -> Use:
     Example:
         ```python
         TrainConfig(..., callbacks=[tpk.use("ModelSaver", max_to_keep=3)], monitors=["ScalarPrinter"])
-        TrainConfig(model="my_model:Model", dataflow=tpk.use("my_data:train", batch=32), ...)
+        TrainConfig(model="my_model:Model", dataflow=tpk.use("my_data:train", batch=32))
         ```
     """
     return Use(name, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 from contextlib import nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import attrs
@@ -22,6 +23,9 @@ from tpk.train.epoch import steps_of_one_pass
 from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import DEFAULT_MONITORS, Trainer
+
+imported_for: ContextVar[str] = ContextVar("imported_for", default="")
+"""The run file whose modules are imported at the moment; empty if none is."""
 
 
 @explaining_missing_init()
@@ -61,6 +65,11 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         raise ConfigError(
             f"launch_train_with_config got a {type(config).__name__} in place of a tpk.TrainConfig. Write "
             "tpk.launch_train_with_config(tpk.TrainConfig(model=..., dataflow=...), 'SimpleTrainer')."
+        )
+    if imported_for.get():
+        raise ConfigError(
+            f"this would train while it is imported, because {imported_for.get()} names something in it. Put what "
+            "trains under `if __name__ == '__main__':`."
         )
     data = run_data(config, trainer)  # As it was given: plugins may change it, and will do so when it is repeated.
     runner = _check_can_run(make_trainer(trainer))

@@ -185,3 +185,16 @@ def test_what_an_option_makes_wrong_names_its_place_in_the_file(run_file):
     with pytest.raises(tpk.ConfigError) as caught:
         tpk.launch_train_with_config(*tpk.read_run_file(path))
     assert any(f"of {path}: callbacks.0" in note for note in caught.value.__notes__)
+
+
+def test_a_script_that_would_train_when_it_is_imported_is_told_so(run_file, folder):
+    module = folder / "my_run.py"
+    harmless = module.read_text()
+    module.write_text(harmless + "tpk.launch_train_with_config(tpk.TrainConfig(model=MODEL, dataflow=data()))\n")
+    with pytest.raises(tpk.ConfigError, match=r"train while it is imported, because .*run\.toml names.*__main__"):
+        tpk.read_run_file(run_file(MINIMAL))
+    assert not (folder / "runs").exists()
+    # Another one may begin.
+    module.write_text(harmless)
+    tpk.launch_train_with_config(*tpk.read_run_file(run_file(MINIMAL + "max_epoch = 0\nmonitors = []\nrun_dir = 'x'")))
+    assert (folder / "x" / "config.toml").is_file()

@@ -20,7 +20,7 @@ from tpk.plugin.creation import Ref, Use, check_options
 from tpk.plugin.entry import CatalogEntry
 from tpk.plugin.written import REF, USE
 from tpk.train.config import SPELLINGS, TrainConfig
-from tpk.train.launch import names_strategy
+from tpk.train.launch import imported_for, names_strategy
 from tpk.train.run_file.overrides import apply_overrides
 from tpk.train.run_file.toml import TOMLDecodeError, loads
 from tpk.train.run_file.write import OBJECTS, PLUGINS, not_written
@@ -90,8 +90,12 @@ def read_run_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     _extend_path(file, data.pop(_PYTHONPATH, None) or [])
     trainer = _named(data.pop(_TRAINER, None) or "SimpleTrainer", _TRAINER, str(file))
     options = {key: _option(key, value, str(file)) for key, value in data.items() if value is not None}
-    for key, kind, found in _uses({_TRAINER: trainer, **options}):
-        _check(kind, found, f"{file}: {key}")
+    token = imported_for.set(str(file))
+    try:
+        for key, kind, found in _uses({_TRAINER: trainer, **options}):
+            _check(kind, found, f"{file}: {key}")
+    finally:
+        imported_for.reset(token)
     try:
         return TrainConfig(**options), trainer
     except TypeError as error:

@@ -17,10 +17,15 @@ from tpk.errors import TpkError
 COMMANDS = {
     "train": "tpk.cli.train:train",
     "launch": "tpk.cli.launch.command:launch",
+    "runs": "tpk.cli.runs.command:runs",
+    "show": "tpk.cli.runs.command:show",
+    "plot": "tpk.cli.runs.command:plot",
+    "board": "tpk.cli.runs.command:board",
     "checkpoint": "tpk.cli.checkpoint.command:checkpoint",
     "export": "tpk.cli.export.command:export",
     "data-speed": "tpk.cli.data_speed:data_speed",
     "plugins": "tpk.cli.plugins.command:plugins",
+    "doctor": "tpk.cli.doctor.command:doctor",
     "completion": "tpk.cli.completion:completion",
 }
 

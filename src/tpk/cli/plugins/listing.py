@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from tpk.cli.table import as_table
+from tpk.cli.table import print_table
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.entry import GROUPS, CatalogEntry
 
@@ -38,7 +38,7 @@ def list_plugins(kind: str | None, *, check: bool, as_json: bool) -> int:
     if as_json:
         print(json.dumps(_as_data(entries, problems if check else None), indent=2))
     else:
-        print(as_table(COLUMNS, [[getattr(entry, column) for column in COLUMNS] for entry in entries]))
+        print_table(COLUMNS, [[getattr(entry, column) for column in COLUMNS] for entry in entries])
         for entry, problem in zip(entries, problems, strict=True):
             if problem:
                 print(f"\n{entry.kind} {entry.name}: {problem}")

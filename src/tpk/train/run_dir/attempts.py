@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -61,7 +61,7 @@ class Attempt:
     pid: int = attrs.field(validator=_count)
     cwd: str = attrs.field(validator=_text)
     argv: list[str] | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.deep_iterable(_text))
+        default=None, validator=attrs.validators.optional(attrs.validators.instance_of(list))
     )
     from_step: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count))
     directions: dict[str, str] = attrs.field(

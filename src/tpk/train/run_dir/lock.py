@@ -59,8 +59,8 @@ def run_lock(directory: Path) -> Iterator[None]:
 def owner_of(directory: Path) -> Mapping[str, Any] | None:
     """Return ``pid`` and ``host`` of the process that trains in a directory; None if there is none.
 
-    Nothing is changed. Where the file system has no locks, the process id in the file decides; on Windows, where nothing
-    is locked, there is none.
+    Nothing is changed. Where the file system has no locks, the process id in the file decides; on Windows, where
+    nothing is locked, there is none.
 
     Args:
         directory: the `run_dir`.

@@ -28,12 +28,12 @@ TEST_TOOLS = [
     "tensorboard",
     "matplotlib",
 ]
-LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich", "tqdm"]
+LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich", "tomli", "tomli-w", "tqdm"]
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
-ONCE = ["test_architecture.py", "test_readme.py", "faults", "processes/test_cut_link.py"]
+ONCE = ["test_architecture.py", "test_readme.py", "test_notebook.py", "faults", "processes/test_cut_link.py"]
 
 # What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.
 IN_TF1 = ["input_source", "predict", "callbacks", "session", "strategies", "train"]
@@ -124,13 +124,16 @@ def examples(session):
     """The examples as a newcomer installs them, in a short form."""
     session.install(".[examples]")
     directory = session.create_tmp()
-    for run_dir in ("digits", "replicated", "collective", "keras", "gan", "resnet"):
+    for run_dir in ("digits", "file", "repeated", "replicated", "collective", "keras", "gan", "resnet"):
         shutil.rmtree(Path(directory, run_dir), ignore_errors=True)
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", "--run-dir", f"{directory}/digits")
     replicated = ("--strategy", "replicated", "--devices", "2", "--run-dir", f"{directory}/replicated")
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", *replicated)
     launched = ("tpk", "launch", "-n", "2", "examples/digits_convnet.py", "--strategy", "collective")
     session.run(*launched, "--max-epoch", "3", "--run-dir", f"{directory}/collective")
+    session.run("tpk", "train", "examples/digits.toml", "max_epoch=1", f"run_dir={directory}/file")
+    repeated = ("tpk", "launch", "-n", "2", "-m", "tpk", "train", f"{directory}/file/config.toml")
+    session.run(*repeated, "trainer=collective", f"run_dir={directory}/repeated")
     session.run("python", "examples/keras_model_digits.py", "--max-epoch", "3", "--run-dir", f"{directory}/keras")
     session.run("python", "examples/gan_digits.py", "--max-epoch", "2", "--run-dir", f"{directory}/gan")
     resnet = ("--image-size", "32", "--batch", "4", "--steps-per-epoch", "3", "--max-epoch", "1")

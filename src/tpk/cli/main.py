@@ -15,6 +15,7 @@ from tpk.cli.framework import COMPLETION_VARIABLE, SETTINGS, LazyGroup, examples
 from tpk.errors import TpkError
 
 COMMANDS = {
+    "train": "tpk.cli.train:train",
     "launch": "tpk.cli.launch.command:launch",
     "runs": "tpk.cli.runs.command:runs",
     "show": "tpk.cli.runs.command:show",

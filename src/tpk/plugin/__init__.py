@@ -62,7 +62,9 @@ callbacks = [tpk.use("cost-curve", tensor_name="total_cost:0")]
 ```
 
 What a constructor is given stands in ``config.json`` of the run, in few words (`tpk.plugin.options`); the value of an
-argument that is called ``…key``, ``…token``, ``…secret``, ``…password`` or ``…credentials`` does not.
+argument that is called ``…key``, ``…token``, ``…secret``, ``…password`` or ``…credentials`` does not. It stands in
+``config.toml``, too, in a form from which the plugin can be made again (`tpk.plugin.written`): numbers, texts, lists,
+mappings, importable functions and classes, and objects that are made of such.
 
 **Always active** are the modules in the group ``tpk.plugins``, and those that ``TPK_PLUGINS`` names. Their
 hooks are functions decorated by `hookimpl`; besides those of a training they may implement

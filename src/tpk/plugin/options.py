@@ -8,31 +8,29 @@ import functools
 import inspect
 import itertools
 import os
-import re
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from typing import Any
 
 import attrs
 
-from tpk.plugin.creation import Use
+from tpk.plugin.creation import Ref, Use
+from tpk.plugin.written import is_secret, record_written
 
 _RECORDED = "_recorded_options"
 _MOST_ITEMS = 16
 _MOST_CHARACTERS = 1000
 _MOST_LEVELS = 8
 
-_SECRET = re.compile(
-    r"(^|_)((api|access|auth|private|secret)_?key|token|secret|password|passwd|credentials?)s?$", re.IGNORECASE
-)
-
 
 class RecordsOptions:
     """Base of what a run is made of: each object remembers the arguments that it was made with.
 
-    They are kept as `described` returns them, so that nothing is held alive by that. A subclass has nothing to do for
-    it, and its signature stays what it is.
+    They are kept as `described` and `tpk.plugin.written.written` return them, so that nothing is held alive by that. A
+    subclass has nothing to do for it, and its signature stays what it is.
     """
+
+    records_options = True
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have the constructor of a subclass, if it has one of its own, take note of its arguments."""
@@ -82,6 +80,7 @@ def _recording(init: Callable[..., None]) -> Callable[..., None]:
             try:
                 signature = signature or inspect.signature(init)
                 bound = signature.bind(self, *args, **options)
+                record_written(self, bound)
                 bound.apply_defaults()
                 vars(self)[_RECORDED] = _described_options(_flat(bound))
             except Exception:  # The constructor itself says what is wrong with its arguments.
@@ -102,8 +101,7 @@ def _flat(bound: inspect.BoundArguments) -> dict[str, Any]:
 
 def _described_options(options: Mapping[str, Any], levels: int = _MOST_LEVELS) -> dict[str, Any]:
     return {
-        name: "(not told)" if _SECRET.search(name) and isinstance(value, str | bytes) else _described(value, levels)
-        for name, value in options.items()
+        name: "(not told)" if is_secret(name, value) else _described(value, levels) for name, value in options.items()
     }
 
 
@@ -114,6 +112,8 @@ def _described(value: Any, levels: int) -> Any:
         return value if len(value) <= _MOST_CHARACTERS else f"{value[:_MOST_CHARACTERS]}…"
     if not levels:
         return type(value).__name__
+    if isinstance(value, Ref):
+        return value.target
     if isinstance(value, Use):
         return {"name": value.name, "options": _described_options(value.options, levels - 1)}
     if isinstance(value, RecordsOptions) or attrs.has(type(value)) or _is_data(value):

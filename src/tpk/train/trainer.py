@@ -96,6 +96,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         hooked_sess: the session whose `run` triggers the hooks of the step. Set by `initialize`.
         step_hooks: the hooks of the step, compiled. Set by `initialize`.
         run_dir: where the run keeps its files, or None.
+        run_file: the text of ``config.toml`` there, by which the run can be repeated; empty if it was not launched by a
+            config.
         steps_per_epoch, starting_epoch, max_epoch: those of the loop; 0, 1 and `FOREVER` until they are given.
         failure: in `after_train`, the error by which the training ends; None if it ends in good order.
         ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` by which it ends before its last epoch, if so.
@@ -123,6 +125,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         self.progress = Progress()
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
+        self.run_file = ""
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = 0, 1, FOREVER
         self.failure: BaseException | None = None
         self.ended_by: Exception | None = None
@@ -214,6 +217,11 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def checkpoints(self) -> Checkpoints:
         """Takes checkpoints when all callbacks have done their part; see `tpk.train.resume.checkpoints`."""
         return Checkpoints(self) if self.strategy.world_size == 1 else AgreedCheckpoints(self)
+
+    @property
+    def has_registered_callbacks(self) -> bool:
+        """Whether `register_callback` was called."""
+        return bool(self._callbacks)
 
     @property
     def history(self) -> History:
@@ -316,7 +324,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
                 "session_config": described(session_config),
                 **{name: described(value) for name, value in (describe or {}).items()},
             }
-            self._start_from = open_run(self, run_dir, resume, description, self._resources)
+            self._start_from = open_run(self, run_dir, resume, description, self._resources, self.run_file)
             record = self._record_attempt()
             self.setup(
                 callbacks=callbacks,

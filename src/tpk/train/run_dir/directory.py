@@ -35,21 +35,38 @@ _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)
 _TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
 _TERMINAL_FORMAT_OF_WARNINGS = logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
 _CONFIG_NAME = "config.json"
+RUN_FILE_NAME = "config.toml"
+"""The file in the directory of a run by which it can be repeated."""
+
 _OF_A_CHECKPOINT = re.compile(
     r"state-(?P<state>\d+)\.json|[\w.+-]+-(?P<step>\d+)(\.\d+)?\.(index|meta|data-\d+-of-\d+)"
 )
 _TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", _CONFIG_NAME)
 
 
-def default_run_dir() -> Path:
-    """Return ``runs/<script>/<timestamp>`` under the current directory, a path that does not exist yet."""
-    script = Path(sys.argv[0]).stem or "python"
-    base = Path("runs") / script / datetime.now().strftime("%Y%m%d-%H%M%S")
+def default_run_dir(runs: Path | None = None) -> Path:
+    """Return ``<runs>/<timestamp>``, a path that does not exist yet.
+
+    Args:
+        runs: the directory; by default ``runs/<script>`` under the current one.
+    """
+    runs = runs or Path("runs") / (Path(sys.argv[0]).stem or "python")
+    base = runs / datetime.now().strftime("%Y%m%d-%H%M%S")
     candidate, number = base, 1
     while candidate.exists():
         number += 1
         candidate = base.with_name(f"{base.name}-{number}")
     return candidate
+
+
+def run_of_file(file: Path) -> Path | None:
+    """Return the directory of the run that has left a run file; None if it was written by hand.
+
+    Args:
+        file: its path.
+    """
+    is_left = file.name == RUN_FILE_NAME and file.with_name(_CONFIG_NAME).is_file()
+    return file.parent if is_left else None
 
 
 def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
@@ -73,6 +90,7 @@ def open_run(
     resume: str,
     config: Mapping[str, Any],
     resources: ExitStack,
+    run_file: str = "",
 ) -> Checkpoint | None:
     """Open the directory of a run and its log, if this process is the chief; return the checkpoint to go on from.
 
@@ -82,6 +100,7 @@ def open_run(
         resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``.
         config: plain data for ``config.json``.
         resources: what all is closed with.
+        run_file: the text of ``config.toml``; empty for none.
 
     Returns:
         The checkpoint that the chief finds, in all processes of the training; None to start afresh.
@@ -102,6 +121,7 @@ def open_run(
         if resume == "keep":
             _set_config_aside(trainer.run_dir)
         write_config(trainer.run_dir, config)
+        _write_run_file(trainer.run_dir, run_file)
     return start
 
 
@@ -202,9 +222,9 @@ def _pointed_to(pointer: Path) -> set[str]:
 
 
 def _set_config_aside(directory: Path) -> None:
-    path = directory / _CONFIG_NAME
-    if path.is_file() and not path.is_symlink():
-        path.rename(_free_name(directory, "config", ".json"))
+    for path in (directory / _CONFIG_NAME, directory / RUN_FILE_NAME):
+        if path.is_file() and not path.is_symlink():
+            path.rename(_free_name(directory, path.stem, path.suffix))
 
 
 def _free_name(directory: Path, stem: str, suffix: str = "") -> Path:
@@ -242,6 +262,15 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
         if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
     replace_file(path, f"{text}\n".encode(), path.with_name(f".{_CONFIG_NAME}.new"))
+
+
+def _write_run_file(directory: Path, text: str) -> None:
+    path = directory / RUN_FILE_NAME
+    if text:
+        replace_file(path, text.encode(), path.with_name(f".{RUN_FILE_NAME}.new"))
+    else:
+        # That of another run, which this one goes on with, does not tell of this one.
+        path.unlink(missing_ok=True)
 
 
 def _leaves(value: Any, path: str = "") -> dict[str, Any]:

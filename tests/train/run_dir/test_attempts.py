@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import sys
 
 import pytest
@@ -104,6 +105,16 @@ def test_a_failure_says_what_and_where_and_is_raised(tmp_path, error, hook, end,
     (attempt,) = read_attempts(tmp_path)
     assert attempt.end == end and attempt.reason.startswith(reason)
     assert attempt.step == (0 if hook == "setup_graph" else 2)
+
+
+def test_a_signal_interrupts_and_what_was_saved_is_known(tmp_path):
+    with pytest.raises(tpk.Preempted):
+        train(tmp_path, Do(lambda trainer: signal.raise_signal(signal.SIGTERM)))
+    (attempt,) = read_attempts(tmp_path)
+    assert attempt.end == "interrupted" and attempt.reason.startswith(
+        "Preempted: SIGTERM ended the training in epoch 2"
+    )
+    assert attempt.checkpoint == f"model-{attempt.step}"
 
 
 def test_a_run_that_is_resumed_has_an_attempt_for_each_time(tmp_path):

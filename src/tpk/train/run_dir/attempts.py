@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -186,6 +187,10 @@ def _kind_of(failure: BaseException | None) -> str:
 
 
 def _reason_of(trainer: TrainerProtocol, failure: BaseException | None) -> str:
+    if isinstance(failure, Preempted):
+        return signal.Signals(failure.signum).name
+    if isinstance(failure, KeyboardInterrupt):
+        return "SIGINT (Ctrl-C)"
     if failure is not None:
         message = " ".join(str(failure).split())
         notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))

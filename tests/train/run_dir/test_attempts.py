@@ -96,7 +96,7 @@ def test_an_end_in_good_order_says_by_what(tmp_path, callback, steps, expected):
     [
         (ValueError("no\nsuch thing"), "before_epoch", "failed", "ValueError: no such thing; in callback 'Do', hook"),
         (ValueError("too early"), "setup_graph", "failed", "ValueError: too early; in callback 'Do', hook"),
-        (KeyboardInterrupt(), "before_epoch", "interrupted", "KeyboardInterrupt"),
+        (KeyboardInterrupt(), "before_epoch", "interrupted", "SIGINT (Ctrl-C)"),
     ],
 )
 def test_a_failure_says_what_and_where_and_is_raised(tmp_path, error, hook, end, reason):

@@ -12,17 +12,17 @@ SHELLS = ("bash", "zsh", "fish")
 
 @click.command(
     epilog=examples(
-        'eval "$(tpk completion bash)"                             # in ~/.bashrc',
-        'eval "$(tpk completion zsh)"                              # in ~/.zshrc',
-        "tpk completion fish > ~/.config/fish/completions/tpk.fish # once",
+        "tpk completion fish > ~/.config/fish/completions/tpk.fish  # once",
+        'eval "$(tpk completion bash)"                              # in ~/.bashrc',
+        'eval "$(tpk completion zsh)"                               # in ~/.zshrc',
     )
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:
-    """Write a script by which SHELL completes commands, options and names.
+    """Write the script by which a shell completes tpk.
 
-    Bash needs version 4.4 or newer.
+    It completes commands, options, and names of plugins. Bash needs version 4.4 or newer.
     """
     kind = get_completion_class(shell)
     assert kind is not None

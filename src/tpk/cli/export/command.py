@@ -51,7 +51,7 @@ def export(
     precision: str,
     as_json: bool,
 ) -> int:
-    """Write a trained model, with its weights, in a format for programs without tpk.
+    """Write a trained model for programs without tpk.
 
     RUN_DIR is the directory of a run; or a checkpoint, such as RUN/min-val_error, or an .npz file. MODULE:MODEL is a
     tpk.ModelDesc: a class or function without arguments, or an instance. OUT is where to write it; a directory for

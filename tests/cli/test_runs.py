@@ -262,8 +262,7 @@ def test_to_go_on_is_said_for_each_state(runs, capsys, tmp_path):
             'cd /here && python train.py 0.1, in which the training gets run_dir="RUN"',
         ),
         (["train.py", "0.1"], "auto", "cd /here && python train.py 0.1"),
-        (["/usr/bin/tpk", "train", "x.toml"], "auto", "cd /here && tpk train x.toml"),
-        (["/src/tpk/__main__.py", "train", "x.toml"], "auto", "cd /here && tpk train x.toml"),
+        (["/usr/bin/tpk", "train", "x.toml"], "never", "cd /here && tpk train RUN/config.toml --resume"),
     ],
 )
 def test_to_go_on_is_the_command_that_has_started_it(runs, capsys, tmp_path, argv, resume, told):
@@ -279,6 +278,24 @@ def test_to_go_on_is_the_command_that_has_started_it(runs, capsys, tmp_path, arg
     assert json.loads(run(capsys, "show", str(tmp_path / "run"), "--json")[1])["go_on"].startswith(
         told.replace("RUN", str(tmp_path / "run"))
     )
+
+
+@pytest.mark.parametrize("argv", [None, ["train.py", "0.1"], ["/src/tpk/__main__.py", "train", "x.toml"]])
+def test_to_go_on_and_to_repeat_is_the_run_file_where_it_has_everything(runs, capsys, tmp_path, argv):
+    shutil.copytree("runs/failed", tmp_path / "run")
+    path = tmp_path / "run" / "attempts.json"
+    content = json.loads(path.read_text())
+    content["attempts"][0]["argv"] = argv
+    path.write_text(json.dumps(content))
+    run_file = tmp_path / "run" / "config.toml"
+    run_file.write_text('model = "digits:Model"')
+    text = run(capsys, "show", str(tmp_path / "run"))[1]
+    assert text.endswith(f"To go on: tpk train {run_file} --resume\nTo repeat: tpk train {run_file}\n")
+    assert json.loads(run(capsys, "show", str(tmp_path / "run"), "--json")[1])["run_file"] == str(run_file)
+    # Torn, or without something that could not be written.
+    for content in ("model = ", 'callbacks = [{ use = "x", f = { not_written = "a lambda" } }]'):
+        run_file.write_text(content)
+        assert "To repeat" not in run(capsys, "show", str(tmp_path / "run"))[1]
 
 
 def test_a_run_that_was_moved_goes_on_where_it_is(runs, capsys, tmp_path):

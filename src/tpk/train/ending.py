@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpk.errors import Preempted, StopTraining
-from tpk.train.run_dir.directory import RUN_FILE_NAME
+from tpk.train.run_dir.names import RUN_FILE_NAME
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

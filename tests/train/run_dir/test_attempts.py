@@ -13,7 +13,8 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import TpkError
-from tpk.train.run_dir.attempts import FILE_NAME, AttemptRecord, read_attempts
+from tpk.train.run_dir.attempts import AttemptRecord, read_attempts
+from tpk.train.run_dir.names import ATTEMPTS_NAME
 
 
 class Counting(tpk.Trainer):
@@ -136,16 +137,16 @@ def test_without_a_directory_nothing_is_recorded(tmp_path, monkeypatch):
 
 
 def test_a_record_that_cannot_be_written_stops_no_training(tmp_path, caplog):
-    (tmp_path / f".{FILE_NAME}.new").mkdir()
+    (tmp_path / f".{ATTEMPTS_NAME}.new").mkdir()
     with caplog.at_level(logging.WARNING, "tpk"):
         train(tmp_path)
-    assert f"{tmp_path / FILE_NAME} could not be written" in caplog.text
+    assert f"{tmp_path / ATTEMPTS_NAME} could not be written" in caplog.text
     assert (tmp_path / "model-6.index").exists()
 
 
 def test_what_a_later_version_adds_is_left_out(tmp_path):
     AttemptRecord(tmp_path, 7)
-    path = tmp_path / FILE_NAME
+    path = tmp_path / ATTEMPTS_NAME
     content = json.loads(path.read_text())
     content["attempts"][0]["mood"] = "cheerful"
     path.write_text(json.dumps(content))
@@ -154,7 +155,7 @@ def test_what_a_later_version_adds_is_left_out(tmp_path):
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"attempts": [{"began": "now"}]}', '{"attempts": [1]}'])
 def test_what_is_no_record_is_an_error_that_names_it_and_no_end_of_a_training(tmp_path, text, caplog):
-    (tmp_path / FILE_NAME).write_text(text)
+    (tmp_path / ATTEMPTS_NAME).write_text(text)
     with pytest.raises(TpkError, match=r"attempts.json' is not what tpk writes .* Remove it"):
         read_attempts(tmp_path)
     with caplog.at_level(logging.WARNING, "tpk"):

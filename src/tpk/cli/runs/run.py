@@ -15,10 +15,13 @@ from tpk.checkpoint.files import Checkpoint, checkpoint_steps, read_state
 from tpk.errors import CheckpointError, ConfigError, TpkError
 from tpk.monitors.history import History
 from tpk.plugin.builtins import BUILTINS
-from tpk.train.run_dir.attempts import FILE_NAME, Attempt, read_attempts
+from tpk.plugin.written import NOT_WRITTEN
+from tpk.train.run_dir.attempts import Attempt, read_attempts
 from tpk.train.run_dir.lock import owner_of
+from tpk.train.run_dir.names import ATTEMPTS_NAME, CONFIG_NAME, RUN_FILE_NAME
+from tpk.train.run_file.toml import TOMLDecodeError, loads
 
-_TRACES = ("stats.jsonl", "log.txt", FILE_NAME)
+_TRACES = ("stats.jsonl", "log.txt", ATTEMPTS_NAME)
 _NAMES_OF_STRATEGIES = {target.rpartition(":")[2]: name for name, target in BUILTINS["strategy"].items()}
 
 
@@ -71,7 +74,7 @@ def _run_dirs(path: Path) -> Iterator[Path]:
 
 
 def _is_run(directory: Path) -> bool:
-    return (directory / "config.json").is_file() and any((directory / name).is_file() for name in _TRACES)
+    return (directory / CONFIG_NAME).is_file() and any((directory / name).is_file() for name in _TRACES)
 
 
 @attrs.frozen(slots=False)
@@ -91,12 +94,12 @@ class Run:
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        """What ``config.json`` holds.
+        """How it was configured.
 
         Raises:
             ConfigError: if it cannot be read.
         """
-        path = self.directory / "config.json"
+        path = self.directory / CONFIG_NAME
         try:
             config = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
@@ -104,6 +107,16 @@ class Run:
         if not isinstance(config, dict):
             raise ConfigError(f"{str(path)!r} holds no JSON object, so no run of tpk has written it.")
         return config
+
+    @cached_property
+    def run_file(self) -> Path | None:
+        """The file by which `tpk train` repeats it; None if there is none, or not all of the run could be written."""
+        path = self.directory / RUN_FILE_NAME
+        try:
+            content = loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, TOMLDecodeError):
+            return None
+        return path if _is_whole(content) else None
 
     @cached_property
     def attempts(self) -> list[Attempt]:
@@ -202,3 +215,10 @@ class Run:
         except TpkError as error:
             return str(error)
         return None
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether nothing in what a run file holds says that it could not be written."""
+    if isinstance(value, dict):
+        return NOT_WRITTEN not in value and all(map(_is_whole, value.values()))
+    return not isinstance(value, list) or all(map(_is_whole, value))

@@ -51,6 +51,8 @@ def show_run(directory: Path, *, as_json: bool, now: float) -> int:
             ("statistic", "values", "last", "best", "epoch", "step"), list(map(_statistic_row(run), run.history))
         )
     print(f"\nTo go on: {how_to_go_on(run)}")
+    if run.run_file:
+        print(f"To repeat: tpk train {shlex.quote(str(run.run_file))}")
     return 0
 
 
@@ -62,6 +64,7 @@ def _as_data(run: Run, now: float) -> dict[str, Any]:
         "attempts": [attrs.asdict(each) for each in run.attempts],
         "checkpoint": None if run.checkpoint is None else run.checkpoint.prefix,
         "go_on": how_to_go_on(run),
+        "run_file": None if run.run_file is None else str(run.run_file),
         "statistics": {
             name: {
                 "last": json_number(run.history.latest(name)),
@@ -150,33 +153,31 @@ def how_to_go_on(run: Run) -> str:
     if run.checkpoint is None:
         return "there is no complete checkpoint; start it again, in another directory, with callbacks=['ModelSaver']."
     more = ", with a greater max_epoch" if run.state == "finished" else ""
+    processes = run.config.get("world_size") or 1
+    return f"{f'in {processes} processes, as before: ' if processes > 1 else ''}{_way_on(run)}{more}"
+
+
+def _way_on(run: Run) -> str:
     last = run.attempts[-1] if run.attempts else None
+    by_run_file = f"tpk train {shlex.quote(str(run.run_file))} --resume"
     if last is None or last.argv is None:
-        return f"the same training, with {how_to_resume(run.directory.resolve(), ())}{more}"
+        return by_run_file if run.run_file else f"the same training, with {how_to_resume(run.directory.resolve(), ())}"
     options = how_to_resume(_directory_from(run, last.cwd), last.argv)
-    command = f"cd {shlex.quote(last.cwd)} && {_command(_without_run(last.argv))}"
-    if (processes := run.config.get("world_size") or 1) > 1:
-        command = f"in {processes} processes, as before: {command}"
+    command = f"cd {shlex.quote(last.cwd)} && {shlex.join(['python', *_without_run(last.argv)])}"
+    if options.startswith("tpk train"):
+        return by_run_file if run.run_file else f"cd {shlex.quote(last.cwd)} && {options}"
     if options.startswith("--"):
-        return f"{command} {options}{more}"
-    finds_itself = os.path.realpath(os.path.join(last.cwd, str(run.config.get("run_dir")))) == str(
-        run.directory.resolve()
-    )
-    if run.config.get("resume") in ("auto", "must") and finds_itself:
-        return f"{command}{more}"
-    return f"{command}, in which the training gets {options}{more}"
+        return f"{command} {options}"
+    own_run_dir = os.path.realpath(os.path.join(last.cwd, str(run.config.get("run_dir"))))
+    if run.config.get("resume") in ("auto", "must") and own_run_dir == str(run.directory.resolve()):
+        return command
+    return by_run_file if run.run_file else f"{command}, in which the training gets {options}"
 
 
 def _directory_from(run: Run, cwd: str) -> Path:
     """Return where a run is, as a command names it in another directory."""
     there, here = run.directory.resolve(), Path(cwd).resolve()
     return there.relative_to(here) if there.is_relative_to(here) else there
-
-
-def _command(argv: list[str]) -> str:
-    script = Path(argv[0])
-    is_own = script.stem == "tpk" or script.parts[-2:] == ("tpk", "__main__.py")
-    return shlex.join(["tpk", *argv[1:]] if is_own else ["python", *argv])
 
 
 def _without_run(argv: list[str]) -> list[str]:

@@ -21,13 +21,12 @@ import attrs
 
 from tpk.checkpoint.durable_files import replace_file
 from tpk.errors import Preempted, StopTraining, TpkError
+from tpk.train.run_dir.names import ATTEMPTS_NAME
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
-
-FILE_NAME = "attempts.json"
 
 ENDS = ("finished", "interrupted", "failed")
 
@@ -81,7 +80,7 @@ def read_attempts(directory: Path) -> list[Attempt]:
     Raises:
         TpkError: if the file is there, and is not what tpk writes.
     """
-    path = directory / FILE_NAME
+    path = directory / ATTEMPTS_NAME
     try:
         content = json.loads(path.read_bytes())
         names = {field.name for field in attrs.fields(Attempt)}
@@ -152,9 +151,9 @@ class AttemptRecord:
     def _write(self) -> None:
         """Write the file; that it cannot be is no reason to end a training, or to hide what has ended it."""
         content = {"attempts": [attrs.asdict(each) for each in [*self._former, self._attempt]]}
-        path = self._directory / FILE_NAME
+        path = self._directory / ATTEMPTS_NAME
         try:
-            replace_file(path, f"{json.dumps(content, indent=1)}\n".encode(), path.with_name(f".{FILE_NAME}.new"))
+            replace_file(path, f"{json.dumps(content, indent=1)}\n".encode(), path.with_name(f".{ATTEMPTS_NAME}.new"))
         except OSError as error:
             logger.warning("%s could not be written (%s): `tpk runs` will not know how this training went", path, error)
 

@@ -23,6 +23,7 @@ from tpk.errors import CheckpointError, ConfigError
 from tpk.plugin.options import leaves_of
 from tpk.train.resume.training_state import check_state
 from tpk.train.run_dir.lock import run_lock
+from tpk.train.run_dir.names import CONFIG_NAME, RUN_FILE_NAME
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -35,14 +36,10 @@ RESUME: tuple[str, ...] = ("auto", "must", "never", "keep")
 _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 _TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
 _TERMINAL_FORMAT_OF_WARNINGS = logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
-_CONFIG_NAME = "config.json"
-RUN_FILE_NAME = "config.toml"
-"""The file in the directory of a run by which it can be repeated."""
-
 _OF_A_CHECKPOINT = re.compile(
     r"state-(?P<state>\d+)\.json|[\w.+-]+-(?P<step>\d+)(\.\d+)?\.(index|meta|data-\d+-of-\d+)"
 )
-_TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", _CONFIG_NAME)
+_TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", CONFIG_NAME)
 
 
 def default_run_dir(runs: Path | None = None) -> Path:
@@ -66,7 +63,7 @@ def run_of_file(file: Path) -> Path | None:
     Args:
         file: its path.
     """
-    is_left = file.name == RUN_FILE_NAME and file.with_name(_CONFIG_NAME).is_file()
+    is_left = file.name == RUN_FILE_NAME and file.with_name(CONFIG_NAME).is_file()
     return file.parent if is_left else None
 
 
@@ -223,7 +220,7 @@ def _pointed_to(pointer: Path) -> set[str]:
 
 
 def _set_config_aside(directory: Path) -> None:
-    for path in (directory / _CONFIG_NAME, directory / RUN_FILE_NAME):
+    for path in (directory / CONFIG_NAME, directory / RUN_FILE_NAME):
         if path.is_file() and not path.is_symlink():
             path.rename(_free_name(directory, path.stem, path.suffix))
 
@@ -242,10 +239,10 @@ def check_is_there(directory: Path) -> None:
         CheckpointError: if it was.
     """
     try:
-        os.stat(directory / _CONFIG_NAME)
+        os.stat(directory / CONFIG_NAME)
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
-            f"run_dir {str(directory)!r} was removed or moved while the training ran: {_CONFIG_NAME}, which was "
+            f"run_dir {str(directory)!r} was removed or moved while the training ran: {CONFIG_NAME}, which was "
             "written there at its start, is gone. With it go the log, the statistics and the checkpoints; "
             "start the training again, and leave the directory alone while it runs."
         ) from None
@@ -256,13 +253,13 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
 
     If the run was configured otherwise before, the differences are logged.
     """
-    path = directory / _CONFIG_NAME
+    path = directory / CONFIG_NAME
     text = json.dumps(config, indent=2)
     before, now = leaves_of(_read_config(path)), leaves_of(json.loads(text))
     for name in sorted({*before, *now}) if before else ():
         if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
-    replace_file(path, f"{text}\n".encode(), path.with_name(f".{_CONFIG_NAME}.new"))
+    replace_file(path, f"{text}\n".encode(), path.with_name(f".{CONFIG_NAME}.new"))
 
 
 def _write_run_file(directory: Path, text: str) -> None:

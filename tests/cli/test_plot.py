@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tpk.cli.main import main
+from tpk.cli.runs.curves import smoothed
 from tpk.cli.runs.page import ticks
-from tpk.cli.runs.plotting import smoothed
 
 
 def write_run(directory, **statistics):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tpk.cli.runs.plotting import Curve
+from tpk.cli.runs.curves import Curve
 
 _WIDTH, _HEIGHT = 420, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 28, 36

@@ -7,9 +7,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
-import numpy as np
-
+from tpk.cli.runs.curves import Curve, smoothed
 from tpk.cli.runs.names import short_names
 from tpk.cli.runs.run import Run, find_runs
 from tpk.errors import ConfigError, PluginImportError, UnknownScalarError
@@ -18,25 +16,6 @@ FORMATS = (".html", ".png", ".svg", ".pdf")
 COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
 _COLUMNS = 3
 _PALE = 0.3
-
-
-@attrs.frozen(eq=False)
-class Curve:
-    """A statistic of a run.
-
-    Attributes:
-        run: the name of the run.
-        color: that of the run, in all plots.
-        x: where its values were reported.
-        values: what was reported.
-        smooth: the moving average; the same array where none was asked for.
-    """
-
-    run: str
-    color: str
-    x: np.ndarray
-    values: np.ndarray
-    smooth: np.ndarray
 
 
 def plot_runs(paths: Sequence[Path], out: Path, patterns: Sequence[str], *, smooth: float, by_epoch: bool) -> int:
@@ -96,26 +75,6 @@ def _curves(runs: Sequence[Run], name: str, smooth: float, by_epoch: bool) -> li
             values = run.history[name]
             curves.append(Curve(short, COLORS[number % len(COLORS)], x, values, smoothed(values, smooth)))
     return curves
-
-
-def smoothed(values: np.ndarray, weight: float) -> np.ndarray:
-    """Return the moving average of `values`, in which a former one counts `weight` times as much as the next.
-
-    It is not drawn towards 0 at the beginning: the weights of those that there are sum up to 1 (the correction of
-    Kingma and Ba, "Adam", 2014, section 3). What is no finite number is left out of it, and stays as it is.
-
-    Args:
-        values: the values.
-        weight: from 0, for `values` themselves, to less than 1.
-    """
-    if not weight:
-        return values
-    result, average, total = values.copy(), 0.0, 0.0
-    for position in np.flatnonzero(np.isfinite(values)):
-        average = weight * average + (1 - weight) * values[position]
-        total = weight * total + (1 - weight)
-        result[position] = average / total
-    return result
 
 
 def _draw(plots: dict[str, list[Curve]], label: str, out: Path) -> None:

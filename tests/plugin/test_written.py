@@ -54,6 +54,12 @@ class Data:
     size: int = 4
 
 
+class Sulky:
+    @property
+    def shape(self):
+        raise OSError("no")
+
+
 class Color(enum.Enum):
     RED = 1
 
@@ -98,6 +104,8 @@ def test_what_can_be_made_again_is_written(make, form):
         (lambda: list(range(5000)), "a list of 5000 items"),
         (lambda: [[0] * 100] * 100, "more than 1000 values"),
         (lambda: "x" * 5000, "a text of 5000 characters"),
+        (lambda: dict.fromkeys(map(str, range(5000))), "a mapping of 5000 keys"),
+        (lambda: Sulky(), "an object of Sulky, which says OSError: no"),
         (lambda: {1: 2}, "keys are no texts"),
         (lambda: {"use": 2}, "which mean something there"),
         (lambda: Greeting(use=3), "with an option 'use'"),

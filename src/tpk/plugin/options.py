@@ -69,6 +69,34 @@ def described(value: Any) -> Any:
     return _described(value, _MOST_LEVELS)
 
 
+def leaves_of(description: Any, path: str = "") -> dict[str, Any]:
+    """Return the plain values in what `described` returns by their paths: plugins by names, whatever their places.
+
+    Args:
+        description: such as the content of a ``config.json``.
+        path: that of `description` itself.
+
+    Example:
+        ```python
+        leaves_of({"callbacks": [{"name": "ModelSaver", "options": {"max_to_keep": 3}}]})
+        # {"callbacks.ModelSaver": "ModelSaver", "callbacks.ModelSaver.max_to_keep": 3}
+        ```
+    """
+    parts: dict[str, Any] = {}
+    if isinstance(description, Mapping) and set(description) == {"name", "options"} and path:
+        return {path: description["name"], **leaves_of(description["options"], path)}
+    if isinstance(description, Mapping):
+        parts = {f"{path}.{name}" if path else str(name): each for name, each in description.items()}
+    elif isinstance(description, list) and any(isinstance(each, Mapping) for each in description):
+        for each in description:
+            name = f"{path}.{each.get('name') if isinstance(each, Mapping) else each}"
+            number = sum(key.partition("#")[0] == name for key in parts) + 1
+            parts[f"{name}#{number}" if number > 1 else name] = each
+    else:
+        return {path: description}
+    return {name: leaf for part, each in parts.items() for name, leaf in leaves_of(each, part).items()}
+
+
 def _recording(init: Callable[..., None]) -> Callable[..., None]:
     signature: inspect.Signature | None = None
 

@@ -119,6 +119,8 @@ def _written_or_why(value: Any, counter: Iterable[int], level: int) -> Any:
         return _written(value, counter, level)
     except _NotWrittenError as error:
         return {NOT_WRITTEN: str(error)}
+    except Exception as error:  # Whatever an attribute of somebody's object does, no training fails for it.
+        return {NOT_WRITTEN: f"an object of {type(value).__qualname__}, which says {type(error).__name__}: {error}"}
 
 
 def _written(value: Any, counter: Any, level: int) -> Any:
@@ -152,6 +154,8 @@ def _written(value: Any, counter: Any, level: int) -> Any:
 
 
 def _written_mapping(value: Mapping[Any, Any], counter: Any, level: int) -> dict[str, Any]:
+    if len(value) > _MOST_VALUES:
+        raise _NotWrittenError(f"a mapping of {len(value)} keys")
     if any(type(key) is not str for key in value):
         raise _NotWrittenError("a mapping whose keys are no texts")
     if {USE, REF, NOT_WRITTEN} & value.keys():

@@ -44,6 +44,11 @@ def squared(x):
     return x * x
 
 
+class Echo(tpk.Callback):
+    def __init__(self, value):
+        self.value = value
+
+
 def nothing():
     return tf.no_op()
 

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
+from tpk.train.run_file.write import run_data, run_file_text
 
 QUIET = {"extra_callbacks": ["EpochMeans"], "monitors": ["JSONWriter"]}
 TIMES = {"time", "seconds", "wall_time"}
@@ -79,6 +80,28 @@ def test_a_run_of_a_file_leaves_one_with_its_overrides_that_goes_on_with_it(run_
     tpk.launch_train_with_config(*tpk.read_run_file(left, ["run_dir=run", "resume=keep", "max_epoch=1"]))
     assert "max_epoch = 2" in (folder / "run" / "config-1.toml").read_text()
     assert "max_epoch = 1" in left.read_text()
+
+
+def test_every_value_comes_back_as_it_was(folder):
+    script = script_module(folder)
+    value = {
+        "numbers": [0, -1, 2**70, 1e-300, -0.5, float("inf"), 5e-324],
+        "texts": ["", 'a "quoted"\nline', "tab\t\\ \u2028 é 😀", "null", "true"],
+        "nothing": [None, [None], {"inner": None}],
+        "a.key with = and 'quotes'": {"": [], "empty": {}, "flags": [True, False]},
+        "objects": [script.Echo(None), {"function": script.halved, "class": script.Echo}],
+    }
+    config = tpk.TrainConfig(model=script.MODEL, dataflow=[], callbacks=[script.Echo(value), script.Echo], max_epoch=1)
+    path = folder / "run.toml"
+    path.write_text(run_file_text(run_data(config, "SimpleTrainer")), encoding="utf-8")
+    read, _ = tpk.read_run_file(path, ["callbacks.1.value=3"])
+    catalog = tpk.get_catalog()
+    first, second = map(catalog.make, read.callbacks)
+    echo, importable = first.value["objects"]
+    assert first.value == {**value, "objects": [echo, importable]}
+    assert (type(echo), echo.value, importable) == (script.Echo, None, value["objects"][1])
+    assert second.value == 3
+    assert catalog.make(read.model).units == 1
 
 
 def test_what_cannot_be_written_says_so_and_can_be_given(folder):

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from tpk.checkpoint.durable_files import open_no_link, replace_file
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.errors import CheckpointError, ConfigError
+from tpk.plugin.options import leaves_of
 from tpk.train.resume.training_state import check_state
 from tpk.train.run_dir.lock import run_lock
 from tpk.train.run_dir.names import CONFIG_NAME, RUN_FILE_NAME
@@ -254,7 +255,7 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
     """
     path = directory / CONFIG_NAME
     text = json.dumps(config, indent=2)
-    before, now = _leaves(_read_config(path)), _leaves(json.loads(text))
+    before, now = leaves_of(_read_config(path)), leaves_of(json.loads(text))
     for name in sorted({*before, *now}) if before else ():
         if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
@@ -268,17 +269,6 @@ def _write_run_file(directory: Path, text: str) -> None:
     else:
         # That of another run, which this one goes on with, does not tell of this one.
         path.unlink(missing_ok=True)
-
-
-def _leaves(value: Any, path: str = "") -> dict[str, Any]:
-    """Return the plain values in a nested one by their paths, such as ``callbacks[0].options.max_to_keep``."""
-    if isinstance(value, dict):
-        parts = {f"{path}.{name}" if path else name: each for name, each in value.items()}
-    elif isinstance(value, list):
-        parts = {f"{path}[{index}]": each for index, each in enumerate(value)}
-    else:
-        return {path: value}
-    return {name: leaf for part, each in parts.items() for name, leaf in _leaves(each, part).items()}
 
 
 def _read_config(path: Path) -> dict[str, Any]:

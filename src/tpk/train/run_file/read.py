@@ -148,7 +148,7 @@ def _option(key: str, value: Any, file: str) -> Any:
         if not isinstance(value, list):
             raise ConfigError(f"{file}: {key}: expected a list of plugins, but it is {value!r}.")
         return [_named(each, f"{key}.{index}", file) for index, each in enumerate(value)]
-    if key in OBJECTS:
+    if key in OBJECTS and not (key == "dataflow" and isinstance(value, list)):  # A list is a flow.
         return _named(value, key, file)
     if key == "session_config" and isinstance(value, dict) and not {USE, REF} & value.keys():
         try:

@@ -111,9 +111,7 @@ def test_a_signal_interrupts_and_what_was_saved_is_known(tmp_path):
     with pytest.raises(tpk.Preempted):
         train(tmp_path, Do(lambda trainer: signal.raise_signal(signal.SIGTERM)))
     (attempt,) = read_attempts(tmp_path)
-    assert attempt.end == "interrupted" and attempt.reason.startswith(
-        "Preempted: SIGTERM ended the training in epoch 2"
-    )
+    assert (attempt.end, attempt.reason) == ("interrupted", "SIGTERM")
     assert attempt.checkpoint == f"model-{attempt.step}"
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tpk.cli.runs.run import Run
+from tpk.plugin.options import leaves_of
 
 # What says where a run is, and how it was begun, tells nothing of what was trained.
 _LEFT_OUT = ("argv", "run_dir", "resume", "devices")
@@ -23,7 +24,7 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
         Names such as ``callbacks.ModelSaver.max_to_keep`` with their values; ``"-"`` where a run has no such option.
         ``argv`` are the arguments of its script that not all have, those apart that say where the run is.
     """
-    flat = [_leaves({name: value for name, value in run.config.items() if name not in _LEFT_OUT}) for run in runs]
+    flat = [leaves_of({name: value for name, value in run.config.items() if name not in _LEFT_OUT}) for run in runs]
     names = dict.fromkeys(name for each in flat for name in each)
     differing = [
         name for name in names if any(each.get(name, _MISSING) != flat[0].get(name, _MISSING) for each in flat)
@@ -34,23 +35,6 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
         if special := [words for words in own if not all(words in others for others in arguments)]:
             each["argv"] = " ".join(special)
     return found
-
-
-def _leaves(value: Any, path: str = "") -> dict[str, Any]:
-    """Return the plain values in a nested one by their paths; plugins go by their names, whatever their places."""
-    if isinstance(value, Mapping) and set(value) == {"name", "options"} and path:
-        return {path: value["name"], **_leaves(value["options"], path)}
-    if isinstance(value, Mapping):
-        parts = {f"{path}.{name}" if path else str(name): each for name, each in value.items()}
-    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-        parts = {}
-        for each in value:
-            name = str(each.get("name")) if isinstance(each, Mapping) else str(each)
-            number = sum(key.partition("#")[0] == f"{path}.{name}" for key in parts) + 1
-            parts[f"{path}.{name}" + (f"#{number}" if number > 1 else "")] = each
-    else:
-        return {path: value}
-    return {name: leaf for part, each in parts.items() for name, leaf in _leaves(each, part).items()}
 
 
 def _arguments(run: Run) -> list[str]:

@@ -18,6 +18,16 @@ from .guards.early_stopping import EarlyStopping as EarlyStopping
 from .guards.nan_guard import NanGuard as NanGuard
 from .guards.watchdog import Watchdog as Watchdog
 from .hyper_params.learning_rate import LearningRateMonitor as LearningRateMonitor
+from .hyper_params.schedules import (
+    CosineSchedule as CosineSchedule,
+    ExponentialSchedule as ExponentialSchedule,
+    JoinedSchedule as JoinedSchedule,
+    LinearSchedule as LinearSchedule,
+    OneCycleSchedule as OneCycleSchedule,
+    PolynomialSchedule as PolynomialSchedule,
+    Schedule as Schedule,
+    StepSchedule as StepSchedule,
+)
 from .hyper_params.setters import (
     GraphVarParam as GraphVarParam,
     HyperParam as HyperParam,

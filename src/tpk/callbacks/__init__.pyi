@@ -15,9 +15,12 @@ from .graph_ops import (
     RunUpdateOps as RunUpdateOps,
 )
 from .guards.early_stopping import EarlyStopping as EarlyStopping
+from .guards.max_time import MaxTime as MaxTime
 from .guards.nan_guard import NanGuard as NanGuard
 from .guards.watchdog import Watchdog as Watchdog
+from .hyper_params.human import HumanHyperParamSetter as HumanHyperParamSetter
 from .hyper_params.learning_rate import LearningRateMonitor as LearningRateMonitor
+from .hyper_params.lr_finder import LRFinder as LRFinder
 from .hyper_params.schedules import (
     CosineSchedule as CosineSchedule,
     ExponentialSchedule as ExponentialSchedule,

@@ -81,7 +81,8 @@ def remap_variables(func: Callable[[Any], Any]) -> AbstractContextManager[None]:
 def freeze_variables(stop_gradient: bool = True, skip_collection: bool = False) -> AbstractContextManager[None]:
     """Return a context within which a piece of graph gets variables that are not trained through it.
 
-    With both arguments false it does nothing.
+    With both arguments false it does nothing. A model of Keras 2 takes variables only: freeze it by
+    ``stop_gradient=False, skip_collection=True``.
 
     Args:
         stop_gradient: what it gets of a trainable variable is `tf.stop_gradient` of it. The variable itself stays

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tpk
 from tpk.callbacks.hyper_params.schedules import as_schedule
 from tpk.errors import ConfigError, PluginImportError
-from tpk.plugin.options import described
+from tpk.plugin.options import described, options_of
 
 v1 = tf.compat.v1
 
@@ -80,6 +80,7 @@ def test_schedules_follow_each_other_and_begin_at_their_boundaries():
     assert joined.boundaries == (10, 12)
     assert len(joined.schedules) == 3
     assert joined.length == math.inf
+    assert tpk.OneCycleSchedule(1.0, 5).then(joined).boundaries == (5, 15, 17)
     assert LINE.then(tpk.CosineSchedule(0.1, 0.0, 5)).length == 15
 
 
@@ -138,6 +139,14 @@ def test_a_schedule_is_a_value_that_is_pickled_and_lies_in_the_description_of_a_
     assert as_schedule(described(schedule)) == schedule
     assert as_schedule(schedule) is schedule
     assert hash(schedule) == hash(pickle.loads(pickle.dumps(schedule)))
+
+
+def test_a_setter_is_described_so_that_it_could_be_made_anew():
+    options = {"schedule": EVERY_KIND[-1], "every_k_steps": 5}
+    setter = tpk.ScheduledHyperParamSetter("learning_rate", **options)
+    again = tpk.ScheduledHyperParamSetter(**options_of(setter))
+    assert options_of(again) == options_of(setter)
+    assert again.schedule == EVERY_KIND[-1]
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ class MaxTime(Callback):
     (Where each job of a cluster has a limit, let its scheduler send SIGTERM or SIGUSR1 before that, which ends a
     training in good order, too.)
 
-    It looks at a clock after each step, which costs far less than a microsecond. It works on all strategies: the chief
-    looks, and all processes end in the same step, up to a second later.
+    All that it does in a step is to look at a clock, after it. It works on all strategies: the chief looks, and all
+    processes end in the same step, up to a second later.
 
     Args:
         duration: seconds, a `datetime.timedelta`, or ``"HH:MM:SS"`` or ``"DD:HH:MM:SS"``.

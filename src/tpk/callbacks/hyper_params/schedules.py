@@ -119,7 +119,14 @@ class Schedule(abc.ABC):
             raise ConfigError(
                 f"{self!r} has no end at which {schedule!r} could begin. Say where it does: .then(schedule, at=40)."
             )
-        return JoinedSchedule((self, schedule), (self.length if at is None else at,))
+        begin = self.length if at is None else at
+        # In one row, they lie flat in the description of a run.
+        before, bounds = (self.schedules, self.boundaries) if isinstance(self, JoinedSchedule) else ((self,), ())
+        if isinstance(schedule, JoinedSchedule) and _is_number(begin):
+            after, further = schedule.schedules, [begin + boundary for boundary in schedule.boundaries]
+        else:
+            after, further = (schedule,), []
+        return JoinedSchedule((*before, *after), (*bounds, begin, *further))
 
     def after_warmup(self, length: float, start: float = 0.0) -> JoinedSchedule:
         """Return this schedule with a line before it, from `start` up to its first value.
@@ -463,11 +470,6 @@ class JoinedSchedule(Schedule):
         """Return that of the schedule that is under way, or where the next one begins."""
         schedule, begin, end = self._at(position)
         return min(begin + schedule.next_boundary(position - begin), end)
-
-    def then(self, schedule: Schedule, at: float | None = None) -> JoinedSchedule:
-        """Return a schedule that goes on with one more; see `Schedule.then`."""
-        (*_, begin) = super().then(schedule, at).boundaries
-        return JoinedSchedule((*self.schedules, schedule), (*self.boundaries, begin))
 
     def _at(self, position: float) -> tuple[Schedule, float, float]:
         index = bisect.bisect_right(self.boundaries, position)

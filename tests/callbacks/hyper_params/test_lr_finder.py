@@ -108,7 +108,7 @@ def test_a_cost_that_is_not_finite_ends_it():
     search(finder)
     assert not np.isfinite(finder.costs[-1])
     assert np.isfinite(finder.costs[:-1]).all()
-    assert 1e-3 < finder.suggestion < 100
+    assert 1e-3 <= finder.suggestion < 100
 
 
 def test_a_search_that_fails_leaves_the_variables_as_they_were():
@@ -117,6 +117,44 @@ def test_a_search_that_fails_leaves_the_variables_as_they_were():
         search(finder, look, "NanGuard")
     for name, value in look.before.items():
         np.testing.assert_array_equal(look.after[name], value, err_msg=name)
+
+
+def test_the_suggestion_is_where_a_cost_falls_fastest_though_its_average_comes_late():
+    finder = tpk.LRFinder(ChosenCost(), 1e-6, 1.0, 100, cost="chosen")
+    # It falls in the middle, and leaps near the end, from where it falls faster than anywhere else.
+    fall = 2 - 1 / (1 + np.exp(-(np.arange(85) - 50) / 6))
+    finder.param.costs = [*fall, 3.9, 3.9, 3.9, *[1.5] * 12]
+    finder.param.train(finder)
+    assert len(finder.rates) == 100
+    assert abs(finder.rates.index(finder.suggestion) - 50) <= 4
+    assert np.diff(finder.smoothed_costs).argmin() > 85
+
+
+class ChosenCost(tpk.HyperParam):
+    """A learning rate that has no effect: costs come as they are told."""
+
+    readable_name = "rate"
+    value = 0.1
+
+    def get_value(self):
+        return self.value
+
+    def set_value(self, value):
+        self.value = value
+
+    def train(self, finder):
+        costs = iter(self.costs)
+
+        class Chosen(tpk.Trainer):
+            def __init__(self):
+                super().__init__()
+                with self.graph.as_default():
+                    self.cost = v1.placeholder(tf.float32, [], "chosen")
+
+            def run_step(self):
+                self.hooked_sess.run(self.cost, {self.cost: next(costs)})
+
+        Chosen().train(callbacks=[finder], monitors=[], steps_per_epoch=100, max_epoch=1)
 
 
 def test_nothing_is_suggested_where_the_cost_does_not_fall():

@@ -32,10 +32,11 @@ class LRFinder(Callback):
     In each step it takes a greater one, up by the same factor, until the smoothed cost is `stop_factor` times the best
     so far, or `steps` are done. Then it gives all variables, and the learning rate, the values that they had before,
     writes the curve to ``lr_finder.csv`` in the `run_dir`, logs what it suggests, and ends the training. It suggests
-    the learning rate at which the smoothed cost falls fastest: a value to start from, to be checked against `plot`.
+    the learning rate at which the cost falls fastest: a value to start from, to be checked against `plot`.
 
-    Smith, "Cyclical Learning Rates for Training Neural Networks", 2015 (https://arxiv.org/abs/1506.01186), section 3.3;
-    the smoothing, the end, and these defaults are those of fastai, the suggestion is that of Lightning.
+    Smith, "Cyclical Learning Rates for Training Neural Networks", 2015 (https://arxiv.org/abs/1506.01186), section 3.3.
+    The range of rates, and when it ends, are those of fastai, and the suggestion is after Lightning's. (Both smooth by
+    0.98, with which an average over 100 steps comes 49 of them late.)
 
     It copies all variables out of the session before the first step, fetches the cost in each step, and sets a variable
     after it. It works within one process, on ``single``, ``replicated`` and ``parameter_server``; not on ``async``,
@@ -78,7 +79,7 @@ class LRFinder(Callback):
         steps: int = 100,
         *,
         cost: Any = None,
-        smoothing: float = 0.98,
+        smoothing: float = 0.9,
         stop_factor: float = 4.0,
     ) -> None:
         if not 0 < start < end < math.inf:
@@ -110,15 +111,20 @@ class LRFinder(Callback):
 
     @property
     def suggestion(self) -> float | None:
-        """The learning rate at which the smoothed cost falls fastest; None if it never fell, or too little was tried.
+        """The learning rate at which the cost falls fastest; None if it never fell, or too little was tried.
 
-        What the first tenth of the steps and the last one say is left out: the average begins with noise.
+        That is where the moving average falls fastest on its way to its least value, less the ``smoothing / (1 -
+        smoothing)`` steps by which it comes late. The first tenth of the steps is left out, as an average begins with
+        noise, and so is what comes after the least value: there, a cost may fall from a height to which it had leapt.
         """
-        first = len(self.rates) // 10
-        curve = self.smoothed_costs[first:-1]
+        if not self.rates:
+            return None
+        first, least = len(self.rates) // 10, int(np.nanargmin(self.smoothed_costs[:-1] or [0.0]))
+        curve = self.smoothed_costs[first : least + 1]
         slopes = np.gradient(curve) if len(curve) > 1 else np.zeros(1)
         steepest = int(slopes.argmin())
-        return self.rates[first + steepest] if slopes[steepest] < 0 else None
+        late = round(self._smoothing / (1 - self._smoothing))
+        return self.rates[max(first + steepest - late, 0)] if slopes[steepest] < 0 else None
 
     def plot(self) -> Any:
         """Plot the smoothed cost over the learning rate, with the suggestion, as a figure of `matplotlib.pyplot`.
@@ -224,8 +230,8 @@ class LRFinder(Callback):
 
     @property
     def _next_rate(self) -> float:
-        done = len(self.rates) / (self._steps - 1)
-        return math.exp((1 - done) * math.log(self._start) + done * math.log(self._end))
+        rate: float = self._start * (self._end / self._start) ** (len(self.rates) / (self._steps - 1))
+        return rate
 
     def _begin(self) -> None:
         trainer = self.trainer

@@ -1,3 +1,7 @@
+from .activations import (
+    maxout as maxout,
+    prelu as prelu,
+)
 from .convolution import (
     conv1d as conv1d,
     conv2d as conv2d,
@@ -8,10 +12,13 @@ from .core import (
     dropout as dropout,
     flatten as flatten,
 )
-from .normalization import (
-    batch_normalization as batch_normalization,
+from .example_normalization import (
+    group_normalization as group_normalization,
+    instance_normalization as instance_normalization,
     layer_norm as layer_norm,
+    layer_normalization as layer_normalization,
 )
+from .normalization import batch_normalization as batch_normalization
 from .pooling import (
     average_pooling1d as average_pooling1d,
     average_pooling2d as average_pooling2d,

@@ -276,6 +276,21 @@ class LayerScope:
             raise self.error("the shape of the inputs", self.shape, expected, _SET_SHAPE)
         return size
 
+    def axis_of(self, what: str, axis: Any) -> int:
+        """Return `axis`, which may count from the last one, as counted from the first."""
+        rank = self.known_rank(1, "(..., features)")
+        if not isinstance(axis, Integral) or not -rank <= int(axis) < rank:
+            remedy = f"The shape of the inputs is {self.shape}."
+            raise self.error(what, axis, f"an integer in [{-rank}, {rank})", remedy)
+        return int(axis) % rank
+
+    def axes_of(self, what: str, axes: int | Sequence[int]) -> list[int]:
+        """The same for one axis, or several different ones."""
+        found = [self.axis_of(what, axis) for axis in (axes if isinstance(axes, Sequence) else [axes])]
+        if not found or len(set(found)) < len(found):
+            raise self.error(what, axes, "one axis, or several different ones", f"Pass e.g. {what}=-1.")
+        return found
+
     def require_rank(self, axes: Sequence[str]) -> None:
         """Refuse inputs that do not have just these axes."""
         if self.shape is None or len(self.shape) != len(axes):

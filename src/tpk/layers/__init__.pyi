@@ -1,3 +1,4 @@
+from . import rnn_cell as rnn_cell
 from .activations import (
     maxout as maxout,
     prelu as prelu,

@@ -135,6 +135,7 @@ def of_keras(layer: Any, inputs: np.ndarray, weights: list[np.ndarray]) -> tuple
 
 
 @pytest.mark.parametrize("case", SAME)
+@pytest.mark.tf2_only("runs the layers of Keras eagerly")
 def test_same_as_keras(case: str) -> None:
     name, kind, inputs, options = SAME[case]
     weights, outputs, gradients = ours(name, inputs, **options)
@@ -144,6 +145,7 @@ def test_same_as_keras(case: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=2e-3)
 
 
+@pytest.mark.tf2_only("runs the layers of Keras eagerly")
 def test_an_instance_normalization_has_a_group_for_each_channel() -> None:
     weights, outputs, gradients = ours("instance_normalization", IMAGES)
     expected, expected_gradients = of_keras(tf.keras.layers.GroupNormalization(groups=4), IMAGES, weights)

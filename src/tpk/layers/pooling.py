@@ -75,6 +75,11 @@ def max_pooling1d(
     The inputs are of shape [batch, length, channels], or, with channels first, [batch, channels, length]; the latter
     are transposed, and the outputs back. Sizes are one integer, or a tuple of one. The other arguments, the result
     and the errors are those of `max_pooling2d`; the default name is ``max_pooling1d``.
+
+    Example:
+        ```python
+        x = max_pooling1d(spectrogram, pool_size=4, strides=4)
+        ```
     """
     with open_layer("max_pooling1d", inputs, default_name=name) as layer:
         return _pool(layer, tf.compat.v1.nn.max_pool, 1, pool_size, strides, padding, data_format)
@@ -112,6 +117,11 @@ def max_pooling3d(
     height, width]; the latter are transposed, and the outputs back. Sizes are (depth, height, width), or one integer
     for all. The other arguments, the result and the errors are those of `max_pooling2d`; the default name is
     ``max_pooling3d``.
+
+    Example:
+        ```python
+        x = max_pooling3d(video, pool_size=(1, 2, 2), strides=(1, 2, 2))
+        ```
     """
     with open_layer("max_pooling3d", inputs, default_name=name) as layer:
         return _pool(layer, tf.compat.v1.nn.max_pool3d, 3, pool_size, strides, padding, data_format)
@@ -171,6 +181,11 @@ def global_average_pooling(
     It is what tensorpack's ``GlobalAvgPooling`` and Keras' ``GlobalAveragePooling2D`` compute (Lin et al., 2013,
     https://arxiv.org/abs/1312.4400). Arguments, result and errors are those of `global_max_pooling`; the default name
     is ``global_average_pooling``.
+
+    Example:
+        ```python
+        logits = dense(global_average_pooling(x), 10)
+        ```
     """
     with open_layer("global_average_pooling", inputs, default_name=name) as layer:
         return tf.reduce_mean(layer.inputs, _spatial_axes(layer, data_format), keepdims)

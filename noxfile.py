@@ -23,6 +23,7 @@ TEST_TOOLS = [
     "pytest-xdist",
     "hypothesis",
     "pillow",
+    "nvidia-ml-py",
     "psutil",
     "scikit-learn",
     "tensorboard",

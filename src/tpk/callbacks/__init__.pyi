@@ -43,6 +43,11 @@ from .savers.best import (
 from .savers.keras import KerasSaver as KerasSaver
 from .savers.model import ModelSaver as ModelSaver
 from .statistics.epoch_means import EpochMeans as EpochMeans
+from .statistics.gpu import (
+    GPUMemoryTracker as GPUMemoryTracker,
+    GPUUtilizationTracker as GPUUtilizationTracker,
+)
+from .statistics.host_memory import HostMemoryTracker as HostMemoryTracker
 from .statistics.input_monitor import InputMonitor as InputMonitor
 from .statistics.progress import (
     EstimatedTimeLeft as EstimatedTimeLeft,

@@ -113,5 +113,5 @@ def test_the_memory_is_that_of_this_process_and_of_what_it_has_started(run_steps
 
 def test_without_psutil_an_error_says_what_to_install(run_steps, monkeypatch):
     monkeypatch.setitem(sys.modules, "psutil", None)
-    with pytest.raises(PluginImportError, match="HostMemoryTracker needs psutil.*pip install psutil"):
+    with pytest.raises(PluginImportError, match=r"HostMemoryTracker needs psutil.*pip install psutil"):
         run_steps("HostMemoryTracker", 1)

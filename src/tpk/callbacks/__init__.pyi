@@ -10,12 +10,14 @@ from .composition.trigger import (
     PeriodicCallback as PeriodicCallback,
     PeriodicTrigger as PeriodicTrigger,
 )
+from .debugging.shell import InjectShell as InjectShell
 from .graph_ops import (
     RunOp as RunOp,
     RunUpdateOps as RunUpdateOps,
 )
 from .guards.early_stopping import EarlyStopping as EarlyStopping
 from .guards.nan_guard import NanGuard as NanGuard
+from .guards.session_timeout import SessionRunTimeout as SessionRunTimeout
 from .guards.watchdog import Watchdog as Watchdog
 from .hyper_params.learning_rate import LearningRateMonitor as LearningRateMonitor
 from .hyper_params.setters import (
@@ -36,6 +38,11 @@ from .inference.inferencers import (
 )
 from .inference.metrics import MetricInferencer as MetricInferencer
 from .inference.runner import InferenceRunner as InferenceRunner
+from .processes.companions import (
+    ShareSessionThread as ShareSessionThread,
+    StartProcOrThread as StartProcOrThread,
+)
+from .processes.send_stat import SendStat as SendStat
 from .savers.best import (
     MaxSaver as MaxSaver,
     MinSaver as MinSaver,

@@ -11,6 +11,7 @@ BUILTINS: dict[str, dict[str, str]] = {
     "trainer": {
         "MultiObjectiveTrainer": "tpk.train.multi_objective:MultiObjectiveTrainer",
         "SingleCostTrainer": "tpk.train.tower_trainer:SingleCostTrainer",
+        "NoOpTrainer": "tpk.train.trainers:NoOpTrainer",
         "SimpleTrainer": "tpk.train.trainers:SimpleTrainer",
         "QueueInputTrainer": "tpk.train.trainers:QueueInputTrainer",
         "AsyncMultiGPUTrainer": "tpk.train.trainers:AsyncMultiGPUTrainer",
@@ -57,6 +58,10 @@ BUILTINS: dict[str, dict[str, str]] = {
         "InputMonitor": "tpk.callbacks:InputMonitor",
         "NanGuard": "tpk.callbacks:NanGuard",
         "Watchdog": "tpk.callbacks:Watchdog",
+        "SessionRunTimeout": "tpk.callbacks:SessionRunTimeout",
+        "StartProcOrThread": "tpk.callbacks:StartProcOrThread",
+        "SendStat": "tpk.callbacks:SendStat",
+        "InjectShell": "tpk.callbacks:InjectShell",
         "PeriodicTrigger": "tpk.callbacks:PeriodicTrigger",
         "PeriodicCallback": "tpk.callbacks:PeriodicCallback",
         "EnableCallbackIf": "tpk.callbacks:EnableCallbackIf",

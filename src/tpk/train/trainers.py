@@ -46,6 +46,29 @@ class SimpleTrainer(SingleCostTrainer):
 
 
 @_on_one_device
+class NoOpTrainer(SimpleTrainer):
+    """Runs the callbacks alone: its graph is that of `SimpleTrainer`, and its steps do nothing.
+
+    It evaluates, exports or times what a model or a checkpoint is, by the callbacks that a training has. A step counts
+    in ``global_step`` all the same, but takes no data and changes no variable; for the callbacks at the end of an epoch
+    alone, ``steps_per_epoch=0`` will do. It makes one step in a run.
+
+    Example:
+        ```python
+        config = tpk.TrainConfig(
+            model=Model(), dataflow=flow, callbacks=[tpk.InferenceRunner(validation, tpk.ScalarStats("cost"))],
+            session_init="runs/digits", steps_per_epoch=0, max_epoch=1,
+        )
+        tpk.launch_train_with_config(config, "NoOpTrainer")
+        ```
+    """
+
+    def run_step(self) -> None:
+        """Run nothing but what callbacks ask for."""
+        self.hooked_sess.run([])
+
+
+@_on_one_device
 class QueueInputTrainer(SingleCostTrainer):
     """Trains on one device; a dataflow is put into a queue by a thread, while the step computes."""
 

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tpk
+from tpk.errors import ConfigError, HangError
+
+pytest_plugins = ["tpk.testing"]
+v1 = tf.compat.v1
+
+
+class WaitsAt(tpk.Trainer):
+    """Each step takes a number from a queue, which has so many."""
+
+    def __init__(self, numbers):
+        super().__init__()
+        with self.graph.as_default():
+            self.queue = tf.queue.FIFOQueue(100, [tf.float32], [[]], name="numbers")
+            self.fill = self.queue.enqueue_many([np.arange(numbers, dtype=np.float32)])
+            w = v1.get_variable("w", initializer=0.0)
+            self.train_op = w.assign_add(self.queue.dequeue(name="take"), name="sum").op
+            self.w = w
+
+
+class Fill(tpk.Callback):
+    def before_train(self, trainer):
+        trainer.sess.run(trainer.fill)
+
+    def after_train(self, trainer):
+        self.w = trainer.sess.run(trainer.w)
+
+
+def train(numbers, timeout, callbacks=()):
+    trainer, fill = WaitsAt(numbers), Fill()
+    trainer.train(callbacks=[fill, tpk.SessionRunTimeout(timeout), *callbacks], steps_per_epoch=1, max_epoch=4)
+    return fill.w
+
+
+class Fetch(tpk.Callback):
+    """Has the run made by the ordinary `Session.run`, because it asks for options."""
+
+    def before_run(self, run_context):
+        return v1.train.SessionRunArgs(None, options=v1.RunOptions(report_tensor_allocations_upon_oom=True))
+
+
+@pytest.mark.parametrize("callbacks", [(), (Fetch,)], ids=["compiled", "with options"])
+def test_a_step_that_waits_is_an_error_that_names_the_step_and_what_it_waits_for(callbacks):
+    with pytest.raises(HangError, match=r"longer than 300 ms.*in epoch 4, step 1 \(after global step 3\)") as error:
+        train(3, 300, [each() for each in callbacks])
+    assert "what waits in a step is take (QueueDequeueV2)" in str(error.value)
+    assert isinstance(error.value.__cause__, tf.errors.DeadlineExceededError)
+
+
+@pytest.mark.parametrize("fetches", [(), ("cost:0",)], ids=["all in the loop", "the last apart"])
+def test_a_run_of_several_steps_has_the_timeout_too(fetches, hook_recorder):
+    over = threading.Event()
+
+    def data():
+        yield from ([np.float32(each)] for each in range(7))
+        over.wait(60)
+
+    trainer = tpk.SingleCostTrainer("single", steps_per_run=2)
+    trainer.setup_graph(
+        [tf.TensorSpec([], tf.float32, "x")],
+        tpk.QueueInput(data(), stop_timeout=0.1),
+        lambda x: tf.multiply(x, v1.get_variable("w", initializer=0.5), name="cost"),
+        lambda: v1.train.GradientDescentOptimizer(0.1),
+    )
+    with pytest.raises(HangError, match=r"took longer than 400 ms.*\(QueueDequeueV2\)"):
+        trainer.train(callbacks=[tpk.SessionRunTimeout(400), hook_recorder(fetches)], steps_per_epoch=4, max_epoch=3)
+    over.set()
+
+
+def test_a_training_in_time_is_what_it_is_without():
+    assert train(4, 60_000) == 6
+
+
+def test_a_timeout_that_a_callback_asks_for_itself_counts_instead():
+    class Longer(tpk.Callback):
+        def before_run(self, run_context):
+            return v1.train.SessionRunArgs(None, options=v1.RunOptions(timeout_in_ms=60_000))
+
+    class Late(tpk.Callback):
+        """Gives the number on which the last step waits, after more than its timeout."""
+
+        def before_epoch(self, trainer):
+            if self.epoch_num == 4:
+                enqueue = trainer.queue_op
+                threading.Timer(0.5, lambda: trainer.sess.run(enqueue)).start()
+
+        def setup_graph(self, trainer):
+            trainer.queue_op = trainer.queue.enqueue([10.0])
+
+    assert train(3, 100, [Longer(), Late()]) == 13
+
+
+def test_what_computes_is_said_to_compute():
+    class Computes(tpk.Trainer):
+        def __init__(self):
+            super().__init__()
+            with self.graph.as_default():
+                w = v1.get_variable("w", initializer=0.0)
+                self.train_op = tf.while_loop(lambda i: i < 300_000.0, lambda i: i + 1.0, [w])[0].op
+
+    with pytest.raises(HangError, match="nothing in a step waits for data or for other processes, so it was computing"):
+        Computes().train(callbacks=[tpk.SessionRunTimeout(50)], steps_per_epoch=1, max_epoch=1)
+
+
+def test_it_implements_no_hook_of_the_step():
+    assert not tpk.SessionRunTimeout(1).hook_implementations().keys() & {"before_run", "after_run", "trigger_step"}
+
+
+def test_other_errors_stay_what_they_are():
+    class Fails(tpk.Trainer):
+        def run_step(self):
+            raise tf.errors.UnavailableError(None, None, "gone")
+
+    with pytest.raises(tf.errors.UnavailableError, match="gone"):
+        Fails().train(callbacks=[tpk.SessionRunTimeout(1000)], steps_per_epoch=1, max_epoch=1)
+
+
+@pytest.mark.parametrize("timeout", [0, -5, 1.5, True, "1000"])
+def test_a_timeout_that_makes_no_sense_is_an_error(timeout):
+    with pytest.raises(ConfigError, match=r"SessionRunTimeout\(.*positive whole number of milliseconds"):
+        tpk.SessionRunTimeout(timeout)

@@ -10,6 +10,7 @@ from .composition.trigger import (
     PeriodicCallback as PeriodicCallback,
     PeriodicTrigger as PeriodicTrigger,
 )
+from .debugging.debug_run import DebugRun as DebugRun
 from .debugging.shell import InjectShell as InjectShell
 from .graph_ops import (
     RunOp as RunOp,

@@ -61,6 +61,7 @@ BUILTINS: dict[str, dict[str, str]] = {
         "SessionRunTimeout": "tpk.callbacks:SessionRunTimeout",
         "StartProcOrThread": "tpk.callbacks:StartProcOrThread",
         "SendStat": "tpk.callbacks:SendStat",
+        "DebugRun": "tpk.callbacks:DebugRun",
         "InjectShell": "tpk.callbacks:InjectShell",
         "PeriodicTrigger": "tpk.callbacks:PeriodicTrigger",
         "PeriodicCallback": "tpk.callbacks:PeriodicCallback",

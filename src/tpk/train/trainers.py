@@ -46,12 +46,21 @@ class SimpleTrainer(SingleCostTrainer):
 
 
 @_on_one_device
-class NoOpTrainer(SimpleTrainer):
-    """Runs the callbacks alone: its graph is that of `SimpleTrainer`, and its steps do nothing.
+class QueueInputTrainer(SingleCostTrainer):
+    """Trains on one device; a dataflow is put into a queue by a thread, while the step computes."""
+
+    def __init__(self, precision: str = "float32", xla: bool = False, steps_per_run: int = 1) -> None:
+        super().__init__("single", precision, xla, steps_per_run)
+
+
+@_on_one_device
+class NoOpTrainer(QueueInputTrainer):
+    """Runs the callbacks alone: its graph is that of `QueueInputTrainer`, and its steps do nothing.
 
     It evaluates, exports or times what a model or a checkpoint is, by the callbacks that a training has. A step counts
-    in ``global_step`` all the same, but takes no data and changes no variable; for the callbacks at the end of an epoch
-    alone, ``steps_per_epoch=0`` will do. It makes one step in a run.
+    in ``global_step`` all the same, but takes no data (unless a callback fetches what needs some, or a `FeedInput` feeds
+    it) and changes no variable; for the callbacks at the end of an epoch alone, ``steps_per_epoch=0`` will do. It makes
+    one step in a run, and has one device.
 
     Example:
         ```python
@@ -66,14 +75,6 @@ class NoOpTrainer(SimpleTrainer):
     def run_step(self) -> None:
         """Run nothing but what callbacks ask for."""
         self.hooked_sess.run([])
-
-
-@_on_one_device
-class QueueInputTrainer(SingleCostTrainer):
-    """Trains on one device; a dataflow is put into a queue by a thread, while the step computes."""
-
-    def __init__(self, precision: str = "float32", xla: bool = False, steps_per_run: int = 1) -> None:
-        super().__init__("single", precision, xla, steps_per_run)
 
 
 @also_spelled(DEVICE_SPELLINGS, use_nccl=USE_NCCL, gpu_prefetch=GPU_PREFETCH)

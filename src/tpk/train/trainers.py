@@ -58,8 +58,8 @@ class NoOpTrainer(QueueInputTrainer):
     """Runs the callbacks alone: its graph is that of `QueueInputTrainer`, and its steps do nothing.
 
     It evaluates, exports or times what a model or a checkpoint is, by the callbacks that a training has. A step counts
-    in ``global_step`` all the same, but takes no data (unless a callback fetches what needs some, or a `FeedInput` feeds
-    it) and changes no variable; for the callbacks at the end of an epoch alone, ``steps_per_epoch=0`` will do. It makes
+    in ``global_step`` all the same, but takes no data (unless a callback fetches what needs some, or a `FeedInput`
+    feeds it) and changes no variable; for callbacks at the end of an epoch, ``steps_per_epoch=0`` will do. It makes
     one step in a run, and has one device.
 
     Example:

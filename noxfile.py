@@ -22,6 +22,7 @@ TEST_TOOLS = [
     "pytest-timeout",
     "pytest-xdist",
     "hypothesis",
+    "ipython",
     "pillow",
     "nvidia-ml-py",
     "psutil",

@@ -115,7 +115,8 @@ class HookedSession:
     def timeout_in_ms(self) -> int:
         """How many milliseconds a run may take, but for one that has a timeout of its own by its options; 0: for ever.
 
-        It is compiled into the runs, so that it costs nothing. A run that takes longer is cancelled, and raises
+        It is compiled into the runs, so that it costs nothing; but on a TensorFlow server, runs with a timeout are made
+        by the ordinary `Session.run`. A run that takes longer is cancelled, and raises
         `tf.errors.DeadlineExceededError`.
         """
         return self._timeout_in_ms
@@ -362,8 +363,10 @@ class HookedSession:
         except (TypeError, ValueError) as error:
             self._note_request(error, failing_request(self.sess, fetches))
             raise
-        if plan.options is not None:
+        if self._timeout_in_ms and plan.options is not None:
             plan.options.run_options.timeout_in_ms = self._timeout_in_ms
+            if self.sess.sess_str:  # The callables of a TensorFlow server know no timeout.
+                plan.options = None
         if not plan.lasts:
             return plan
         if len(self._plans) < MAX_PLANS or key in self._passed:

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError, HangError
+from tpk.plugin import StepHooks
+from tpk.session import HookedSession, Progress
 
 pytest_plugins = ["tpk.testing"]
 v1 = tf.compat.v1
@@ -34,9 +36,10 @@ class Fill(tpk.Callback):
         self.w = trainer.sess.run(trainer.w)
 
 
-def train(numbers, timeout, callbacks=()):
+def train(numbers, timeout, callbacks=(), **options):
     trainer, fill = WaitsAt(numbers), Fill()
-    trainer.train(callbacks=[fill, tpk.SessionRunTimeout(timeout), *callbacks], steps_per_epoch=1, max_epoch=4)
+    options = {"steps_per_epoch": 1, "max_epoch": 4, **options}
+    trainer.train(callbacks=[fill, tpk.SessionRunTimeout(timeout), *callbacks], **options)
     return fill.w
 
 
@@ -73,6 +76,32 @@ def test_a_run_of_several_steps_has_the_timeout_too(fetches, hook_recorder):
     with pytest.raises(HangError, match=r"took longer than 400 ms.*\(QueueDequeueV2\)"):
         trainer.train(callbacks=[tpk.SessionRunTimeout(400), hook_recorder(fetches)], steps_per_epoch=4, max_epoch=3)
     over.set()
+
+
+@pytest.fixture(scope="module")
+def server():
+    return v1.train.Server.create_local_server()
+
+
+def test_it_holds_on_a_server_of_tensorflow_too(server):
+    with pytest.raises(HangError, match=r"take \(QueueDequeueV2\)"):
+        train(3, 500, session_creator=tpk.NewSessionCreator(target=server.target))
+
+
+def test_it_holds_for_the_loop_of_a_run_on_a_server_too(server):
+    graph = tf.Graph()
+    with graph.as_default():
+        queue = tf.queue.FIFOQueue(3, [tf.float32], [[]])
+        steps = v1.get_variable("steps", initializer=0)
+        add = steps.assign_add(1 + 0 * tf.cast(queue.dequeue(), tf.int32), read_value=False)
+        fill, init = queue.enqueue_many([[1.0, 2.0]]), v1.global_variables_initializer()
+    with v1.Session(server.target, graph=graph) as sess:
+        sess.run([init, fill])
+        hooked = HookedSession(sess, StepHooks(), Progress(), completed=lambda: int(sess.run(steps)))
+        hooked.timeout_in_ms, hooked.steps_of_next_run = 500, 5
+        with pytest.raises(tf.errors.DeadlineExceededError):
+            hooked.run(add)
+        assert sess.run(steps) == 2
 
 
 def test_a_training_in_time_is_what_it_is_without():

@@ -26,7 +26,9 @@ class SessionRunTimeout(Callback):
     `tf.data` iterator, for another device. Python code within the run (`tf.py_function`) and a kernel that computes
     are waited for; `Watchdog` interrupts these, too, and watches what is between the runs.
 
-    When it runs: never in a step: the timeout is compiled into the runs, and costs nothing. It holds for the runs of
+    When it runs: never in a step: the timeout is compiled into the runs, and costs nothing; but where TensorFlow's
+    servers run the steps (`collective`, `distributed_replicated`, `distributed_parameter_server`), whose compiled runs
+    know none, steps are made by the ordinary `Session.run`, which is slower. It holds for the runs of
     `trainer.hooked_sess`, the first of which may take long (XLA, the first datapoints), not for those that callbacks
     make by themselves, such as evaluations. With ``steps_per_run=k`` a run is k steps. It works on every strategy; each
     process watches its own runs.

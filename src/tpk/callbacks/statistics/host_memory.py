@@ -25,8 +25,8 @@ class HostMemoryTracker(SampledStatistics):
     ``host_memory_gb`` that grows from epoch to epoch is a leak.
 
     When it runs: a thread measures every `interval` seconds while steps run, and once more at the end of the epoch. It
-    costs nothing in steps; a sample asks the system for each process of the host, which takes some milliseconds of that
-    thread. It works on every strategy; of several processes, the chief measures, its own host.
+    costs nothing in steps; a sample looks at all processes of the host, which takes that thread a hundredth of a second
+    or so. It works on every strategy; of several processes, the chief measures, its own host.
 
     It needs psutil.
 

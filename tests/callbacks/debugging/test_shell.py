@@ -6,6 +6,7 @@ import logging
 import os
 import pty
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -78,14 +79,35 @@ def test_ctrl_c_in_the_shell_is_not_for_the_training(run_steps, file, terminal, 
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_ipython_opens_in_the_training(run_steps, file, terminal, capsys, monkeypatch, tmp_path):
+IN_IPYTHON = """
+import sys
+from types import SimpleNamespace
+from tpk.callbacks.debugging.shell import InjectShell
+
+shell = InjectShell(sys.argv[1], "ipython")
+shell.trainer = SimpleNamespace(progress="epoch 3, step 2", sess="the session", graph="the graph", monitors="some")
+shell.trigger()
+print("went on:", shell.trainer.sess)
+"""
+
+
+def test_ipython_opens_and_what_is_done_in_it_stays(file, tmp_path, terminal):
+    """In its own process, since IPython changes much of one; and without a training, which this is not about."""
     pytest.importorskip("IPython")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setenv("IPY_TEST_SIMPLE_PROMPT", "1")
-    terminal("print('at', trainer.global_step, sess.graph is graph)\nexit\n")
-    trainer = run_steps([tpk.InjectShell(file, "ipython"), TouchAt(file, 1)], 2, epochs=2)
-    assert trainer.global_step == 4
-    assert "at 2 True" in capsys.readouterr().out
+    file.touch()
+    terminal("print('at', trainer.progress, sess, graph, monitors)\ntrainer.sess = 'changed'\nexit\n")
+    result = subprocess.run(
+        [sys.executable, "-c", IN_IPYTHON, str(file)],
+        stdin=sys.stdin,
+        env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython"), "IPY_TEST_SIMPLE_PROMPT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "at epoch 3, step 2 the session the graph some" in result.stdout
+    assert "went on: changed" in result.stdout
+    assert not file.exists()
 
 
 def test_without_a_terminal_there_is_a_line_in_the_log_and_no_hang(run_steps, file, monkeypatch, caplog):

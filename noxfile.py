@@ -22,7 +22,9 @@ TEST_TOOLS = [
     "pytest-timeout",
     "pytest-xdist",
     "hypothesis",
+    "ipython",
     "pillow",
+    "nvidia-ml-py",
     "psutil",
     "scikit-learn",
     "tensorboard",
@@ -176,7 +178,7 @@ def loaders(session):
 @nox.session(python=NEWEST)
 def bench(session):
     """The benchmarks, with what they compare; on a quiet machine."""
-    session.install("tensorflow==2.21.*", ".", "matplotlib")
+    session.install("tensorflow==2.21.*", ".[trackers]", "matplotlib")
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6", "grain")
@@ -190,6 +192,7 @@ def bench(session):
     session.run("python", "tests/benchmarks/evaluation.py")
     session.run("python", "tests/benchmarks/towers.py")
     session.run("python", "tests/benchmarks/steps_in_a_run.py")
+    session.run("python", "tests/benchmarks/callbacks_cost.py")
     session.run("python", "tests/benchmarks/precision.py")
     session.run("python", "tests/benchmarks/tf_cnn.py")
     session.run("python", "tests/benchmarks/processes.py")

@@ -42,6 +42,7 @@ what a plugin may use of a trainer is in `tpk.plugin.trainer`. What holds for al
 - A callback that wraps another one overrides `hook_implementations`, and returns those of what it wraps, as they are
   or wrapped with `functools.wraps`; `order_of` tells what place in the order they have. If it was given the other one
   by name, it turns that into a plugin in `resolve_plugins`, not before.
+- A callback that changes how long a training is, or where it keeps its files, overrides `configure_run`.
 
 **Monitors and strategies** are callbacks of another kind: `tpk.Monitor` takes reports (``process_scalar`` and the like)
 besides, `tpk.Strategy` builds the towers, and both may implement any hook. A monitor that fails is logged, and stops

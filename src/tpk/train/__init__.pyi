@@ -16,6 +16,7 @@ from .trainers import (
     CollectiveTrainer as CollectiveTrainer,
     DistributedParameterServerTrainer as DistributedParameterServerTrainer,
     DistributedReplicatedTrainer as DistributedReplicatedTrainer,
+    NoOpTrainer as NoOpTrainer,
     QueueInputTrainer as QueueInputTrainer,
     SimpleTrainer as SimpleTrainer,
     SyncMultiGPUTrainer as SyncMultiGPUTrainer,

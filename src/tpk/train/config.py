@@ -112,6 +112,10 @@ def _as_steps_per_run(value: Any) -> int | None:
     return None if value is None else as_count(f"TrainConfig(steps_per_run={value!r})", value, 1)
 
 
+def _as_overfit_batches(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(overfit_batches={value!r})", value, 1)
+
+
 def _as_max_epoch(value: Any) -> int:
     return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
 
@@ -129,6 +133,7 @@ SPELLINGS = {
         ("optimizer", "lr", "learning_rate", "loss"), "the methods of the model give it; see tpk.ModelDesc."
     ),
     **dict.fromkeys(STEPS_PER_RUN_SPELLINGS, "write steps_per_run=."),
+    **dict.fromkeys(("fast_dev_run", "debug"), "write callbacks=[..., 'DebugRun']."),
     "batch_size": "write dataflow=tpk.BatchData(flow, batch_size).",
     "initial_epoch": "write starting_epoch=, from 1 on.",
     "random_seed": "write seed=.",
@@ -169,6 +174,10 @@ class TrainConfig:
         max_epoch: the number of the last epoch.
         steps_per_run: how many steps one run of the session makes, for small models whose steps cost less than a call
             of TensorFlow; see `tpk.train.steps_per_run`. None leaves it to the trainer.
+        overfit_batches: train on the first so many batches of the data again and again, always the same: a model that
+            is right learns them by heart. They are the batches of all processes together, so it takes one for each
+            process at least. Evaluations have their own data. (With a trainer of your own, make it
+            ``tpk.CacheData(tpk.FixedSizeData(flow, k))``.)
         run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
         resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
             none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
@@ -207,6 +216,7 @@ class TrainConfig:
     steps_per_epoch: int | None = attrs.field(default=None, converter=_as_steps_per_epoch)
     max_epoch: int = attrs.field(default=FOREVER, converter=_as_max_epoch)
     steps_per_run: int | None = attrs.field(default=None, converter=_as_steps_per_run)
+    overfit_batches: int | None = attrs.field(default=None, converter=_as_overfit_batches)
     run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
     resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
     seed: int | None = attrs.field(default=None, validator=_optional_instance(int))
@@ -224,5 +234,5 @@ class TrainConfig:
 
     def describe(self) -> dict[str, Any]:
         """Return what a trainer does not know of the run, for ``config.json``."""
-        names = ("model", "session_creator", "run_dir", "resume", "seed", "deterministic")
+        names = ("model", "session_creator", "run_dir", "resume", "seed", "deterministic", "overfit_batches")
         return {name: getattr(self, name) for name in names}

@@ -89,6 +89,8 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
         dataflow: Any = () if config.dataflow is None else config.dataflow
         source: Any = config.data if config.data is not None else runner.default_input(dataflow)
+        if config.overfit_batches is not None:
+            source.keep_first(config.overfit_batches)
         if config.seed is not None:
             _seed_everything(config.seed, runner, source)
         with deterministic_ops() if config.deterministic else nullcontext():

@@ -26,6 +26,7 @@ from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.options import RecordsOptions, described
+from tpk.plugin.run_options import RunOptions
 from tpk.plugin.spec import HOOK_NAMES
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
@@ -317,14 +318,15 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         self._set_counts(*counts)
         with self._resources:
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
-            self._resume = resume
+            run = self._configured(callbacks, *counts, run_dir, resume)
+            self._resume = run.resume
             description = {
                 **self.describe(callbacks, monitors),
                 "session_init": described(session_init),
                 "session_config": described(session_config),
                 **{name: described(value) for name, value in (describe or {}).items()},
             }
-            self._start_from = open_run(self, run_dir, resume, description, self._resources, self.run_file)
+            self._start_from = open_run(self, run.run_dir, run.resume, description, self._resources, self.run_file)
             record = self._record_attempt()
             self.setup(
                 callbacks=callbacks,
@@ -639,6 +641,31 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             return None
         from_step = None if self._start_from is None else self._start_from.step
         return self._resources.enter_context(attempt_recorded(self, self.run_dir, from_step))
+
+    def _configured(
+        self,
+        callbacks: Sequence[Any],
+        steps_per_epoch: int,
+        starting_epoch: int,
+        max_epoch: int,
+        run_dir: str | os.PathLike[str] | None,
+        resume: str,
+    ) -> RunOptions:
+        """Return what `train` was asked for, as the callbacks change it."""
+        run = RunOptions(
+            steps_per_epoch=steps_per_epoch,
+            starting_epoch=starting_epoch,
+            max_epoch=max_epoch,
+            run_dir=run_dir,
+            resume=resume,
+            resources=self._resources,
+        )
+        for callback in (*self._callbacks, *callbacks):
+            if isinstance(callback, Callback):
+                callback.configure_run(run)
+        check_resume(run.resume, run.run_dir)
+        self._set_counts(*as_counts(run.steps_per_epoch, run.starting_epoch, run.max_epoch))
+        return run
 
     def _set_counts(self, steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch

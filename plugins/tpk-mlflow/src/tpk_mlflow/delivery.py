@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 MAX_WAITING = 1_000_000
 """How many reports wait at most for a server that does not answer; some 200 MB."""

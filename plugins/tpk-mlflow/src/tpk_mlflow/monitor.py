@@ -19,7 +19,7 @@ from tpk_mlflow.delivery import Delivery
 from tpk_mlflow.parameters import as_parameters, read_config, source_tags
 from tpk_mlflow.store import MAX_BATCH, End, File, Picture, Run, Value, as_key, is_refusal
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 
 class MLflowMonitor(tpk.Monitor):

@@ -21,7 +21,7 @@ from mlflow.utils.validation import MAX_ENTITY_KEY_LENGTH, MAX_METRICS_PER_BATCH
 
 from tpk_mlflow.delivery import RefusedError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 MAX_BATCH: int = MAX_METRICS_PER_BATCH
 """How many values one request may have."""

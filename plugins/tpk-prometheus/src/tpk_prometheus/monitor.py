@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, start_http_server, write
 
 import tpk
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 
 class PrometheusMonitor(tpk.Monitor):

@@ -22,7 +22,6 @@ def test_settings_are_named_by_plugins_not_by_places():
         "git": {"commit": "abc", "is_dirty": True},
     }
     assert as_parameters(config) == {
-        "seed": "null",
         "strategy": "Replicated",
         "strategy.devices": "2",
         "callbacks": "MinSaver, PeriodicTrigger, MinSaver",

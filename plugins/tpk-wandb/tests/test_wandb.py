@@ -96,7 +96,7 @@ def test_a_resumed_training_goes_on_in_the_same_run(descend, tmp_path):
 def test_without_a_server_it_records_offline_and_says_so(logged_in, descend, tmp_path, caplog):
     descend(callbacks=[Reporting()], epochs=1, monitors=[WandbMonitor(timeout=1)], run_dir=tmp_path / "run")
     assert "wandb does not reach its server" in caplog.text
-    assert "bring it there: wandb sync" in caplog.text
+    assert f"wandb sync {tmp_path}/run/wandb/offline-run-" in caplog.text
     (file,) = files_in(tmp_path / "run")
     assert curve(datastore.read(file)) == {1: 10, 2: 20}
 

@@ -62,8 +62,9 @@ callbacks = [tpk.use("cost-curve", tensor_name="total_cost:0")]
 ```
 
 What a constructor is given stands in ``config.json`` of the run, in few words (`tpk.plugin.options`); the value of an
-argument that is called ``…key``, ``…token``, ``…secret``, ``…password`` or ``…credentials`` does not. What a plugin logs
-goes into ``log.txt`` of the run, and to the terminal, if its logger is below tpk's:
+argument that is called ``…key``, ``…token``, ``…secret``, ``…password`` or ``…credentials`` does not.
+
+What a plugin logs goes into ``log.txt`` of the run, and to the terminal, if its logger is below tpk's:
 ``logging.getLogger(f"tpk.{__name__}")``.
 
 **Always active** are the modules in the group ``tpk.plugins``, and those that ``TPK_PLUGINS`` names. Their

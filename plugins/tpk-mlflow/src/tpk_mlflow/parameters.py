@@ -19,7 +19,7 @@ def read_config(run_dir: Path | None) -> dict[str, Any]:
 
 
 def as_parameters(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is in ``config.json``, but for what is no setting, by names that MLflow takes.
+    """Return what is in ``config.json`` as names and texts, but for what is no setting, or was left open (null).
 
     A plugin is called by its name, not by its place in the list, so that runs with different lists can be compared.
 
@@ -56,7 +56,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
             seen[name] = seen.get(name, 0) + 1
             own = name if seen[name] == 1 else f"{name}.{seen[name]}"
             yield from _leaves(f"{path}.{own}", each["options"])
-    else:
+    elif value is not None:
         yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

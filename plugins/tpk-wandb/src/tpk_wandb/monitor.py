@@ -109,10 +109,11 @@ class WandbMonitor(tpk.Monitor):
             logger.error("wandb does not reach its server: %s", error)
             mode = "offline"
         self._run_id = self.run.id
-        place = self.run.url or Path(self.run.dir).parent
-        logger.info("wandb records run %s (%s): %s", self.run.id, mode, place)
         if mode == "offline":
-            logger.info("once there is a server, bring it there: wandb sync %s", Path(self.run.dir).parent)
+            directory = Path(self.run.dir).parent
+            logger.info("wandb records offline; to bring that to a server later: wandb sync %s", directory)
+        else:
+            logger.info("wandb records at %s", self.run.url)
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Take a number."""

@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 import tpk
 from tpk.checkpoint import newest_complete
 from tpk_mlflow.delivery import Delivery
-from tpk_mlflow.parameters import as_parameters, read_config, source_tags
+from tpk_mlflow.parameters import as_parameters, defaults_of, read_config, source_tags
 from tpk_mlflow.store import MAX_BATCH, End, File, Picture, Run, Value, as_key, is_refusal
 
 logger = logging.getLogger(f"tpk.{__name__}")
@@ -25,8 +25,8 @@ logger = logging.getLogger(f"tpk.{__name__}")
 class MLflowMonitor(tpk.Monitor):
     """Records a training as a run in MLflow: parameters, scalars, images, files, and how it ended.
 
-    The parameters are what ``config.json`` in the `run_dir` says; the commit of Git is a tag. Histograms are left out:
-    MLflow has none.
+    The parameters are what ``config.json`` in the `run_dir` says, but for options that were left as they are by
+    default; versions and the commit of Git are tags. Histograms are left out: MLflow has none.
 
     When it runs: what is reported is handed to a thread, which sends it every `flush_secs` seconds and at the end of
     each epoch. A report costs the training some microseconds, whether the server answers or not. At the end the
@@ -127,7 +127,7 @@ class MLflowMonitor(tpk.Monitor):
             client,
             self._experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "Default",
             self._run_name or (None if run_dir is None else "/".join(Path(run_dir).resolve().parts[-2:])),
-            as_parameters(config),
+            as_parameters(config, defaults_of([trainer, *trainer.hooks.plugins.values()])),
             {**source_tags(config), **({} if run_dir is None else {"tpk.run_dir": str(run_dir)}), **self._tags},
             self._resumed_run_id,
         )

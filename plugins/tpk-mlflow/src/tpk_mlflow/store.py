@@ -30,8 +30,6 @@ _NOT_IN_NAMES = re.compile(r"[^\w/.\- ]", re.ASCII)
 # What `MlflowClient.log_image` calls the files, also that of former versions.
 _IMAGE_FILE = re.compile(r"images/(?P<key>.+)[+%]step[+%](?P<step>\d+)[+%]timestamp")
 _TRY_AGAIN = (408, 429)
-# Without it, MLflow's pages take an experiment for one of prompts and agents.
-_KIND_OF_EXPERIMENT = {"mlflow.experimentKind": "custom_model_development"}
 
 
 @attrs.frozen
@@ -191,7 +189,7 @@ class Run:
         experiment = self._client.get_experiment_by_name(self._experiment)
         if experiment is not None:
             return str(experiment.experiment_id)
-        return self._client.create_experiment(self._experiment, tags=_KIND_OF_EXPERIMENT)
+        return str(self._client.create_experiment(self._experiment))
 
     def _find_steps(self, run: Any) -> dict[tuple[type, str], int]:
         """Return the last step of each value and image of a run."""

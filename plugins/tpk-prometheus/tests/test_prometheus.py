@@ -104,6 +104,13 @@ def test_a_port_that_is_taken_ends_the_run_before_it_begins(run_steps):
             run_steps(Reporting(), 1, monitors=[PrometheusMonitor(port=port)])
 
 
+def test_the_log_of_tpk_says_where(run_steps, caplog):
+    caplog.set_level("INFO", logger="tpk")
+    monitor = PrometheusMonitor(port=0)
+    run_steps(Reporting(), 1, monitors=[monitor])
+    assert f"metrics for Prometheus are at http://127.0.0.1:{monitor.port}/metrics" in caplog.text
+
+
 def test_only_this_machine_can_reach_it_unless_told_otherwise(run_steps):
     monitor = PrometheusMonitor(port=0)
     addresses = set()

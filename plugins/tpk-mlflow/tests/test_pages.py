@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -200,3 +201,6 @@ def test_mlflow_shows_parameters_values_images_and_files(trained, server, show):
     with show(f"{run}/artifacts", "mlflow-files") as page:
         page.get_by_text("stats.jsonl").first.click()
         page.get_by_text("global_step").first.wait_for()
+        page.get_by_text("images", exact=True).first.click()
+        page.get_by_text(re.compile(r"pictures~image~0\+step\+15.*\.png")).first.click()
+        page.wait_for_function("() => [...document.images].some(image => image.naturalWidth === 6)")

@@ -101,10 +101,14 @@ def tests_tf1(session):
 
 @nox.session(python=NEWEST)
 def plugins(session):
-    """Every package under plugins/, with its own tests; Horovod is built for that, which takes four minutes of CPU."""
+    """Every package under plugins/, with its own tests; Horovod is built for that, which takes four minutes of CPU.
+
+    One of tpk-mlflow opens pages in Chromium, and is skipped where there is none; one of tpk-prometheus likewise starts
+    Debian's Pushgateway.
+    """
     session.install(".[test]")
     for package in sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml")):
-        session.install(str(package))
+        session.install(f"{package}[test]")
         environment = {}
         if package.name == "tpk-horovod":
             missing = [tool for tool in ("g++", "cmake", "make") if shutil.which(tool) is None]

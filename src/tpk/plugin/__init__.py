@@ -67,6 +67,9 @@ argument that is called ``…key``, ``…token``, ``…secret``, ``…password``
 ``config.toml``, too, in a form from which the plugin can be made again (`tpk.plugin.written`): numbers, texts, lists,
 mappings, importable functions and classes, and objects that are made of such.
 
+What a plugin logs goes into ``log.txt`` of the run, and to the terminal, if its logger is below tpk's:
+``logging.getLogger(f"tpk.{__name__}")``.
+
 **Always active** are the modules in the group ``tpk.plugins``, and those that ``TPK_PLUGINS`` names. Their
 hooks are functions decorated by `hookimpl`; besides those of a training they may implement
 ``tpk_configure(config)`` and ``tpk_default_callbacks(config)``:

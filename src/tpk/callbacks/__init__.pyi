@@ -36,6 +36,18 @@ from .inference.inferencers import (
 )
 from .inference.metrics import MetricInferencer as MetricInferencer
 from .inference.runner import InferenceRunner as InferenceRunner
+from .inspection.gradients import GradientHistogram as GradientHistogram
+from .inspection.images import (
+    DumpParamAsImage as DumpParamAsImage,
+    DumpTensorAsImage as DumpTensorAsImage,
+)
+from .inspection.numerics import CheckNumerics as CheckNumerics
+from .inspection.profiler import GraphProfiler as GraphProfiler
+from .inspection.tensors import (
+    DumpTensors as DumpTensors,
+    ProcessTensors as ProcessTensors,
+    TensorPrinter as TensorPrinter,
+)
 from .savers.best import (
     MaxSaver as MaxSaver,
     MinSaver as MinSaver,

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tpk.callbacks.inspection.steps import LooksAtSteps, check_period, file_in_run_dir, write_file
 from tpk.callbacks.run_companions import RunCompanions, RunTensor
 from tpk.errors import ConfigError, TowerError
+from tpk.graph.gradients import recorded_gradients
 from tpk.graph.variables import name_in_tower
 
 if TYPE_CHECKING:
@@ -66,7 +67,12 @@ class LooksAtTensors(LooksAtSteps):
 
     def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
         """Return what to fetch, each with the name that it is shown with."""
-        return [RunTensor(name, tensor) for name, tensor in find_tensors(self, trainer, self._wanted).items()]
+        gradients: dict[Any, list[Any]] = {}
+        for record in recorded_gradients(trainer.graph):
+            # A cost belongs to the run that minimizes it, whose gradients may not need the value of the cost itself.
+            gradients.setdefault(record.cost.ref(), []).append(record.gradient.op)
+        found = find_tensors(self, trainer, self._wanted)
+        return [RunTensor(name, each, gradients.get(each.ref(), [each.op])) for name, each in found.items()]
 
     def next_due(self, step: int) -> float:
         """Return the number of the first step to look at after `step`."""

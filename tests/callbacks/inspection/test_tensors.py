@@ -62,7 +62,9 @@ def test_a_tensor_that_no_update_needs_belongs_to_the_run_that_takes_its_data():
     np.testing.assert_array_equal([value for (value,) in seen.values], [row.max() for (row,) in data()[:6]])
 
 
-@pytest.mark.parametrize(("k", "steps_per_run", "expected"), [(1, 1, range(1, 13)), (5, 1, [5, 10]), (4, 3, [6, 9, 12])])
+@pytest.mark.parametrize(
+    ("k", "steps_per_run", "expected"), [(1, 1, range(1, 13)), (5, 1, [5, 10]), (4, 3, [6, 9, 12])]
+)
 def test_every_k_th_step_is_looked_at_or_the_run_that_passes_it(k, steps_per_run, expected):
     seen = Seen("x", every_k_steps=k)
     with tf.Graph().as_default():
@@ -76,7 +78,9 @@ def test_every_k_th_step_is_looked_at_or_the_run_that_passes_it(k, steps_per_run
 def test_nothing_is_fetched_in_other_steps():
     seen = Seen(["x", "cost"], every_k_steps=4)
     requests = []
-    spy = tpk.CallbackFactory(before_run=lambda self, run_context: requests.append(seen.callback.before_run(run_context)))
+    spy = tpk.CallbackFactory(
+        before_run=lambda self, run_context: requests.append(seen.callback.before_run(run_context))
+    )
     train(seen.callback, callbacks=[spy], epochs=2)
     assert [step for step, request in enumerate(requests, 1) if request is not None] == [4, 8, 12]
 
@@ -258,5 +262,7 @@ def test_wrong_options_are_told(make, message):
 
 
 def test_a_dump_needs_a_directory():
-    with pytest.raises(ConfigError, match=r"DumpTensors writes into the directory of the run.*Give the training a run_dir"):
+    with pytest.raises(
+        ConfigError, match=r"DumpTensors writes into the directory of the run.*Give the training a run_dir"
+    ):
         train(DumpTensors("x"))

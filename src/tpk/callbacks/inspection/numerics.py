@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.guards.nan_guard import NanGuard, refuse_loss_scale
-from tpk.callbacks.run_companions import RunTensor
+from tpk.callbacks.run_companions import NamedTensors, RunTensor
 from tpk.errors import ConfigError
+from tpk.graph.gradients import recorded_gradients
+from tpk.graph.optimizers.non_finite import check_each_finite
 from tpk.graph.step.fetches import ops_run_for
 
 if TYPE_CHECKING:
@@ -21,14 +23,14 @@ class CheckNumerics(NanGuard):
     """Finds the op in which a NaN or an infinity arises: checks all numbers that a step computes, and stops at a bad
     one.
 
-    It is a `NanGuard` that looks not only at the costs, but at every floating-point tensor which the train op needs, in
-    all towers: what `tf.compat.v1.add_check_numerics_ops` checks, and it says which of these comes first in the order
-    of computation. The error is a `NonFiniteError`; it names the op and its type, what it has, the step, the datapoints
-    where the input can tell, and the last good checkpoint.
+    It is a `NanGuard` that looks not only at the costs, but at every floating-point tensor that goes into the train op
+    or a cost, in all towers: what `tf.compat.v1.add_check_numerics_ops` checks, and it says which of these comes first
+    in the order of computation. The error is a `NonFiniteError`; it names the op and its type, what it has, the step,
+    the datapoints where the input can tell, and the last good checkpoint.
 
-    What is inside of a loop, a condition or a function is checked where it comes out; so is, with ``xla=True``, what is
-    compiled. Constants are taken for what is wanted. A model that has infinities by design, such as the mask of an
-    attention that is computed, stops at once: write ``-1e9`` there.
+    What is inside of a loop, a condition or a function is checked where it comes out. Constants are taken for what is
+    wanted. A model that has infinities by design, such as the mask of an attention that is computed, stops at once:
+    write ``-1e9`` there.
 
     - **When it runs**: along with each step, or those that `EnableCallbackIf` and `PeriodicCallback` choose.
     - **What it costs**: in these steps every tensor is read once more, none is freed before the end of the step, and
@@ -62,17 +64,32 @@ class CheckNumerics(NanGuard):
                 "train_op. Set it, or name tensors to a NanGuard."
             )
         refuse_loss_scale(trainer, "CheckNumerics", "Look for the op with precision='float32'.")
-        computed = [op for op in ops_run_for(trainer.train_ops) if op.type != "Const"]
+        gradients: dict[Any, list[Any]] = {}
+        for record in recorded_gradients(trainer.graph):
+            gradients.setdefault(record.cost.ref(), []).append(record.gradient.op)
+        # First the costs, so that each op comes before its gradient, which may be as bad. The run of a train op may not
+        # need the value of the cost: what only that needs belongs to the run all the same.
+        belongs_to: dict[Any, list[Any]] = {}
+        for cost, ops in gradients.items():
+            for op in ops_run_for(cost.deref()):
+                belongs_to.setdefault(op, []).extend(ops)
+        needed = ops_run_for(trainer.train_ops)
+        belongs_to |= {op: [op] for op in needed}
+        computed = [op for op in belongs_to if op.type != "Const"]
         # What is in a loop or a condition has no value outside of it.
         reachable = [op for op in computed if op._get_control_flow_context() is None]
         if len(reachable) < len(computed):
             logger.info(
-                "CheckNumerics: %d of %d ops are inside of loops, conditions, or what XLA compiles; what they compute "
-                "is checked where it comes out",
+                "CheckNumerics: %d of %d ops are inside of loops or conditions; what they compute is checked where it "
+                "comes out",
                 len(computed) - len(reachable),
                 len(computed),
             )
-        return [RunTensor(tensor.name, tensor) for op in reachable for tensor in _numbers_of(op)]
+        return [RunTensor(tensor.name, tensor, belongs_to[op]) for op in reachable for tensor in _numbers_of(op)]
+
+    def _check(self, named: NamedTensors, run: Sequence[Any], inputs: Sequence[Any]) -> Any:
+        """Return the op that checks `named`, which are many, along with a run that takes `inputs`."""
+        return check_each_finite(named, self.plugin_name, after=inputs) if named else None
 
     def explain(self, found: Mapping[str, str]) -> str:
         """Return which op it is, given the tensors in the order of computation."""

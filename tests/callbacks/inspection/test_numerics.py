@@ -101,13 +101,14 @@ def test_what_is_in_a_loop_is_checked_where_it_comes_out():
         train(CheckNumerics(), func=func)
 
 
-def test_what_is_in_a_loop_of_the_old_kind_is_left_out(caplog):
+def test_what_is_in_a_loop_of_the_old_kind_is_left_out(caplog, resource_variables):
     caplog.set_level(logging.INFO, "tpk")
 
     def func(x):
         w = v1.get_variable("w", initializer=1.0)
         return tf.math.log(w - tf.cast(v1.train.get_or_create_global_step(), tf.float32), name="log") * tf.reduce_sum(x)
 
+    was_new = v1.control_flow_v2_enabled()
     v1.disable_control_flow_v2()
     try:
 
@@ -118,7 +119,8 @@ def test_what_is_in_a_loop_of_the_old_kind_is_left_out(caplog):
         with pytest.raises(NonFiniteError, match=r"'log' \(Log\).*step 2 "):
             train(CheckNumerics(), func=with_loop, optimizer=still)
     finally:
-        v1.enable_control_flow_v2()
+        if was_new:
+            v1.enable_control_flow_v2()
     assert "ops are inside of loops" in caplog.text
 
 

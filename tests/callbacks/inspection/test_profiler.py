@@ -154,7 +154,7 @@ def test_a_run_that_fails_leaves_no_profiler_behind(tmp_path):
     def fails(x):
         w = v1.get_variable("w", initializer=1.0)
         with tf.control_dependencies([v1.debugging.Assert(x[0] < 0, ["bad data"])]):
-            return tf.reduce_sum(w * x)
+            return tf.reduce_sum(w * tf.identity(x))
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="bad data"):
         train(GraphProfiler(1), tmp_path, func=fails)

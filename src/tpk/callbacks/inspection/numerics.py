@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tensorflow.python.ops import control_flow_util
+
 from tpk.callbacks.guards.nan_guard import NanGuard, refuse_loss_scale
 from tpk.callbacks.run_companions import NamedTensors, RunTensor
 from tpk.errors import ConfigError
@@ -77,7 +79,7 @@ class CheckNumerics(NanGuard):
         belongs_to |= {op: [op] for op in needed}
         computed = [op for op in belongs_to if op.type != "Const"]
         # What is in a loop or a condition has no value outside of it.
-        reachable = [op for op in computed if op._get_control_flow_context() is None]
+        reachable = [op for op in computed if control_flow_util.GetOutputContext(op) is None]
         if len(reachable) < len(computed):
             logger.info(
                 "CheckNumerics: %d of %d ops are inside of loops or conditions; what they compute is checked where it "

@@ -90,6 +90,7 @@ class GraphProfiler(LooksAtSteps):
         self._wants_metadata = dump_tracing or dump_metadata or dump_event
         if not (self._wants_metadata or dump_profile):
             raise ConfigError("GraphProfiler: there is nothing to write. Set dump_tracing or dump_profile.")
+        self._fetches: Any = None
         self._request: Any = None
         # The step that is or was looked at, and the number of its run.
         self._step = 0
@@ -105,24 +106,26 @@ class GraphProfiler(LooksAtSteps):
         return self._steps[position] if position < len(self._steps) else math.inf
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Get ready to ask for the metadata of runs.
+        """Get ready to profile.
 
         Raises:
             ConfigError: if there is no directory to write to.
         """
         file_in_run_dir(self)
-        if self._wants_metadata:
-            level = RunOptions.SOFTWARE_TRACE if self._dump_profile else RunOptions.FULL_TRACE
+        if trainer.steps_per_run > 1:
             # Of a run that makes several steps, only the last one, from which something is fetched, has metadata.
-            fetches = None
-            if trainer.steps_per_run > 1:
-                with tf.device("/cpu:0"):
-                    fetches = tf.constant(0, name="profiled_step")
-            self._request = SessionRunArgs(fetches, options=RunOptions(trace_level=level))
+            with tf.device("/cpu:0"):
+                self._fetches = tf.constant(0, name="profiled_step")
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Find out which step is the first to look at."""
         super().before_train(trainer)
+        if self._wants_metadata:
+            # A full trace is an error while something else profiles, but for that of TensorFlow's servers, which have
+            # no other.
+            is_taken = self._dump_profile and not trainer.sess.sess_str
+            level = RunOptions.SOFTWARE_TRACE if is_taken else RunOptions.FULL_TRACE
+            self._request = SessionRunArgs(self._fetches, options=RunOptions(trace_level=level))
         if self.due_at == math.inf:
             logger.warning(
                 "GraphProfiler: none of the steps %s is still to come, after step %d", self._steps, trainer.global_step

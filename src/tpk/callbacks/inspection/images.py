@@ -122,11 +122,6 @@ class DumpParamAsImage(Callback):
         self._map_func = map_func
         self._max_images = max_images
 
-    @property
-    def state_key(self) -> str:
-        """What tells it from others of its kind."""
-        return self._wanted if isinstance(self._wanted, str) else variable_name(self._wanted)
-
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the variable, and where to write.
 

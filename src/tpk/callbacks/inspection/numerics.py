@@ -35,9 +35,9 @@ class CheckNumerics(NanGuard):
     write ``-1e9`` there.
 
     - **When it runs**: along with each step, or those that `EnableCallbackIf` and `PeriodicCallback` choose.
-    - **What it costs**: in these steps every tensor is read once more, none is freed before the end of the step, and
-      the graph has several times as many ops. It is for finding the cause, once a `NanGuard` has told that there is
-      one.
+    - **What it costs**: in these steps every tensor is read once more; the graph has an op more for each of them, so
+      that to set up the training takes several times as long. It is for finding the cause, once a `NanGuard` has told
+      that there is one.
     - **Where it works**: on every strategy, in every process. Of towers that do not wait for each other (``async``) it
       checks the first. Not with a `DynamicLossScaleOptimizer` (``precision="float16"``), under which gradients are
       infinite by design.

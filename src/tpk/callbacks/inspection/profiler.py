@@ -126,9 +126,11 @@ class GraphProfiler(LooksAtSteps):
             is_taken = self._dump_profile and not trainer.sess.sess_str
             level = RunOptions.SOFTWARE_TRACE if is_taken else RunOptions.FULL_TRACE
             self._request = SessionRunArgs(self._fetches, options=RunOptions(trace_level=level))
-        if self.due_at == math.inf:
+        if self._steps is not None and self.due_at == math.inf:
             logger.warning(
-                "GraphProfiler: none of the steps %s is still to come, after step %d", self._steps, trainer.global_step
+                "GraphProfiler: the last of its steps, %d, is over already: %d steps have completed",
+                self._steps[-1],
+                trainer.global_step,
             )
         if self._wants_metadata and self._dump_profile and _has_gpu(trainer.sess):
             logger.info(

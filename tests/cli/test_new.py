@@ -9,7 +9,7 @@ import pytest
 
 import tpk
 from tpk.cli.main import main
-from tpk.cli.new import TEMPLATE_KINDS
+from tpk.cli.plugins.command import TEMPLATE_KINDS
 
 SOURCES = Path(tpk.__file__).parents[1]
 

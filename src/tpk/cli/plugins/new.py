@@ -13,8 +13,6 @@ from tpk import __version__
 from tpk.errors import PluginError
 from tpk.plugin.entry import GROUPS
 
-TEMPLATE_KINDS = ("callback", "monitor", "strategy", "trainer")
-
 
 def write_package(name: str, kind: str, directory: Path) -> int:
     """Write the package `name` into a new directory of that name, and to stdout what to do next.
@@ -22,7 +20,7 @@ def write_package(name: str, kind: str, directory: Path) -> int:
     Args:
         name: the name of the directory and the distribution, such as ``cost-curve`` or ``tpk-cost-curve``; the plugin
             in it is named like that, too, but for ``tpk-``.
-        kind: one of `TEMPLATE_KINDS`.
+        kind: ``"callback"``, ``"monitor"``, ``"strategy"`` or ``"trainer"``.
         directory: where to make the new directory.
 
     Returns:

@@ -53,7 +53,7 @@ def _check_until_crash(entries: Sequence[CatalogEntry], timeout: float) -> Itera
     with (
         tempfile.TemporaryFile("w+", errors="replace") as errors,
         subprocess.Popen(
-            [sys.executable, "-m", "tpk.cli.check"],
+            [sys.executable, "-m", "tpk.cli.plugins.check"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

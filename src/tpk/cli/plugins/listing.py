@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from tpk.cli.check import check_imports
-from tpk.cli.table import as_table
+from tpk.cli.table import print_table
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.entry import GROUPS, CatalogEntry
 
@@ -29,6 +28,8 @@ def list_plugins(kind: str | None, *, check: bool, as_json: bool) -> int:
     entries = sorted(get_catalog().entries(kind), key=lambda entry: (list(GROUPS).index(entry.kind), entry.name))
     problems: list[str | None] = [None] * len(entries)
     if check:
+        from tpk.cli.plugins.check import check_imports  # which takes time to import
+
         unblocked = [position for position, entry in enumerate(entries) if entry.status != "blocked"]
         for position, problem in zip(unblocked, check_imports([entries[each] for each in unblocked]), strict=True):
             problems[position] = problem
@@ -37,7 +38,7 @@ def list_plugins(kind: str | None, *, check: bool, as_json: bool) -> int:
     if as_json:
         print(json.dumps(_as_data(entries, problems if check else None), indent=2))
     else:
-        print(as_table(COLUMNS, [[getattr(entry, column) for column in COLUMNS] for entry in entries]))
+        print_table(COLUMNS, [[getattr(entry, column) for column in COLUMNS] for entry in entries])
         for entry, problem in zip(entries, problems, strict=True):
             if problem:
                 print(f"\n{entry.kind} {entry.name}: {problem}")

@@ -105,7 +105,6 @@ CALLBACKS = {
     "HumanHyperParamSetter": Entry(lambda directory: tpk.HumanHyperParamSetter("learning_rate")),
     "InferenceRunner": Entry(lambda directory: evaluating()),
     "KerasSaver": Entry(lambda directory: tpk.KerasSaver(WithKeras.net, "net.weights.h5"), {"model": WithKeras}),
-    "LRFinder": Entry(lambda directory: tpk.LRFinder(steps=10)),
     "MaxSaver": Entry(lambda directory: tpk.MaxSaver("error", checkpoint_dir=directory / "best")),
     "MaxTime": Entry(lambda directory: tpk.MaxTime(3600)),
     "MinSaver": Entry(lambda directory: tpk.MinSaver("cost", checkpoint_dir=directory / "best")),
@@ -200,12 +199,16 @@ TRAINERS = {
     "SyncMultiGPUTrainerReplicated": Entry(lambda directory: tpk.SyncMultiGPUTrainerReplicated(2)),
 }
 
+NEEDS_GPU = "it is an error without a GPU"
+NEEDS_SERVER = "it needs a parameter server in another process, with which tests/processes trains"
+
 ELSEWHERE = {
-    "GPUUtilizationTracker",
-    "GPUMemoryTracker",
-    "distributed_replicated",
-    "distributed_parameter_server",
-    "DistributedReplicatedTrainer",
-    "DistributedParameterServerTrainer",
+    "LRFinder": "it is for a training of its own, and refuses checkpoints",
+    "GPUUtilizationTracker": NEEDS_GPU,
+    "GPUMemoryTracker": NEEDS_GPU,
+    "distributed_replicated": NEEDS_SERVER,
+    "distributed_parameter_server": NEEDS_SERVER,
+    "DistributedReplicatedTrainer": NEEDS_SERVER,
+    "DistributedParameterServerTrainer": NEEDS_SERVER,
 }
-"""What needs a GPU; and what needs parameter servers in processes of their own, with which `tests/processes` trains."""
+"""What cannot be checked in this way, and why."""

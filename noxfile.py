@@ -124,7 +124,7 @@ def examples(session):
     """The examples as a newcomer installs them, in a short form."""
     session.install(".[examples]")
     directory = session.create_tmp()
-    for run_dir in ("digits", "file", "repeated", "replicated", "collective", "keras", "gan", "resnet"):
+    for run_dir in ("digits", "file", "repeated", "replicated", "collective", "keras", "gan", "resnet", "language"):
         shutil.rmtree(Path(directory, run_dir), ignore_errors=True)
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", "--run-dir", f"{directory}/digits")
     replicated = ("--strategy", "replicated", "--devices", "2", "--run-dir", f"{directory}/replicated")
@@ -138,6 +138,8 @@ def examples(session):
     session.run("python", "examples/gan_digits.py", "--max-epoch", "2", "--run-dir", f"{directory}/gan")
     resnet = ("--image-size", "32", "--batch", "4", "--steps-per-epoch", "3", "--max-epoch", "1")
     session.run("python", "examples/resnet.py", *resnet, "--run-dir", f"{directory}/resnet")
+    language = ("--units", "32", "--steps-per-epoch", "20", "--max-epoch", "1")
+    session.run("python", "examples/char_language_model.py", *language, "--run-dir", f"{directory}/language")
     session.run("python", "examples/custom_trainer.py")
     session.run("python", "examples/any_loop.py")
 

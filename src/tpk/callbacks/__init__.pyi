@@ -15,9 +15,22 @@ from .graph_ops import (
     RunUpdateOps as RunUpdateOps,
 )
 from .guards.early_stopping import EarlyStopping as EarlyStopping
+from .guards.max_time import MaxTime as MaxTime
 from .guards.nan_guard import NanGuard as NanGuard
 from .guards.watchdog import Watchdog as Watchdog
+from .hyper_params.human import HumanHyperParamSetter as HumanHyperParamSetter
 from .hyper_params.learning_rate import LearningRateMonitor as LearningRateMonitor
+from .hyper_params.lr_finder import LRFinder as LRFinder
+from .hyper_params.schedules import (
+    CosineSchedule as CosineSchedule,
+    ExponentialSchedule as ExponentialSchedule,
+    JoinedSchedule as JoinedSchedule,
+    LinearSchedule as LinearSchedule,
+    OneCycleSchedule as OneCycleSchedule,
+    PolynomialSchedule as PolynomialSchedule,
+    Schedule as Schedule,
+    StepSchedule as StepSchedule,
+)
 from .hyper_params.setters import (
     GraphVarParam as GraphVarParam,
     HyperParam as HyperParam,

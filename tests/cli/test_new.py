@@ -30,7 +30,7 @@ def test_new_packages_pass_their_own_tests(tmp_path, capsys):
         text=True,
     )
     assert result.returncode == 0, result.stdout
-    assert "9 passed" in result.stdout
+    assert "11 passed" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tpk_prometheus import PrometheusMonitor
 
 import tpk
 from tpk.plugin import get_catalog
+from tpk.testing import check_monitor
 
 
 class Reporting(tpk.Callback):
@@ -137,6 +138,10 @@ def test_only_this_machine_can_reach_it_unless_told_otherwise(run_steps):
 def test_wrong_options_are_errors(options, message):
     with pytest.raises(tpk.ConfigError, match=message):
         PrometheusMonitor(**options)
+
+
+def test_keeps_the_rules_of_monitors():
+    check_monitor(lambda: PrometheusMonitor(port=0))
 
 
 def test_the_installed_package_is_found_by_name():

@@ -57,6 +57,18 @@ from .processes.companions import (
     StartProcOrThread as StartProcOrThread,
 )
 from .processes.send_stat import SendStat as SendStat
+from .inspection.gradients import GradientHistogram as GradientHistogram
+from .inspection.images import (
+    DumpParamAsImage as DumpParamAsImage,
+    DumpTensorAsImage as DumpTensorAsImage,
+)
+from .inspection.numerics import CheckNumerics as CheckNumerics
+from .inspection.profiler import GraphProfiler as GraphProfiler
+from .inspection.tensors import (
+    DumpTensors as DumpTensors,
+    ProcessTensors as ProcessTensors,
+    TensorPrinter as TensorPrinter,
+)
 from .savers.best import (
     MaxSaver as MaxSaver,
     MinSaver as MinSaver,

@@ -81,8 +81,10 @@ def tpk_default_callbacks(config):
 ```
 
 **Tools.** ``tpk plugins`` lists what is installed, ``--check`` finds slips in it without a training, ``tpk plugins new
-NAME`` writes a package to start from (``--kind`` callback, monitor, strategy or trainer), and `tpk.testing` has pytest
-fixtures to test it with. `tpk.plugin.environment` lists the environment variables that block, add and trace plugins.
+NAME`` writes a package to start from (``--kind`` callback, monitor, strategy or trainer). `tpk.testing` checks by one
+line, such as ``check_callback(lambda: CostCurve())``, that a plugin keeps the rules that tpk's own ones keep, and has
+pytest fixtures to test it with. `tpk.plugin.environment` lists the environment variables that block, add and trace
+plugins.
 
 **Hooks of your own.** Such a module may add hooks, by ``tpk_add_hookspecs(hooks)``; callbacks then implement them, and
 whoever has a trainer calls them, by ``trainer.hooks.hook.<name>(...)``.

@@ -1,18 +1,5 @@
 """pytest fixtures for whoever writes plugins.
 
-Name this module in a ``conftest.py`` (or in the test module, if it is the only one), and ask for fixtures by
-name:
-
-```python
-pytest_plugins = ["tpk.testing"]
-
-def test_my_callback(run_steps):
-    callback = MyCallback()
-    trainer = run_steps(callback, 3)
-    assert callback.number_of_steps == 3
-    assert trainer.monitors.get_latest("my-statistic") == 7
-```
-
 - `run_steps` trains a tiny model with one callback, or several, and returns the trainer.
 - `hook_recorder` makes callbacks that record what is called, and when.
 - `isolated_catalog` hides all plugins that happen to be installed, and all ``TPK_`` environment variables.
@@ -87,7 +74,7 @@ def run_steps() -> Callable[..., Trainer]:
     """Return a function that trains a tiny model with callbacks and returns the trainer.
 
     It takes a callback or a list of them, in any form that a trainer takes, and the number of steps; besides,
-    by keyword, `epochs` (of so many steps each) and `monitors`. The model has one variable ``w``, from 0 on,
+    by keyword, `epochs` (of so many steps each), `monitors` and `run_dir`. The model has one variable ``w``, from 0 on,
     and a tensor ``cost:0``, which is ``(w - 1)²``.
     """
     return _run_steps
@@ -153,7 +140,9 @@ def _ini(entry_points: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _run_steps(callbacks: Any, steps: int = 3, *, epochs: int = 1, monitors: Sequence[Any] = ()) -> Trainer:
+def _run_steps(
+    callbacks: Any, steps: int = 3, *, epochs: int = 1, monitors: Sequence[Any] = (), run_dir: Path | None = None
+) -> Trainer:
     import tensorflow as tf
 
     from tpk.train.trainer import Trainer
@@ -171,6 +160,7 @@ def _run_steps(callbacks: Any, steps: int = 3, *, epochs: int = 1, monitors: Seq
         trainer.train(
             callbacks=callbacks if isinstance(callbacks, (list, tuple)) else [callbacks],
             monitors=monitors,
+            run_dir=run_dir,
             steps_per_epoch=steps,
             max_epoch=epochs,
         )

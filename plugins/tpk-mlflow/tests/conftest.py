@@ -37,9 +37,12 @@ def descend():
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory):
     """MLflow's store in a SQLite file, which takes MLflow seconds to make."""
-    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments()
-    return path
+    directory = tmp_path_factory.mktemp("mlflow")
+    with pytest.MonkeyPatch.context() as elsewhere:
+        # The files of runs of the experiment that is there from the beginning go where it is made.
+        elsewhere.chdir(directory)
+        MlflowClient(f"sqlite:///{directory}/mlflow.db").search_experiments()
+    return directory / "mlflow.db"
 
 
 @pytest.fixture

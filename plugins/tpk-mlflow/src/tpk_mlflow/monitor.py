@@ -75,7 +75,7 @@ class MLflowMonitor(tpk.Monitor):
         experiment: str | None = None,
         run_name: str | None = None,
         tags: Mapping[str, str] | None = None,
-        artifacts: Sequence[str] = ("config.json", "stats.jsonl", "log.txt"),
+        artifacts: Sequence[str] = ("config.json", "config.toml", "stats.jsonl", "log.txt"),
         checkpoint: bool = False,
         timeout: float = 60.0,
         flush_secs: float = 10.0,

@@ -1,0 +1,1 @@
+"""tensorpack's `tfutils`: what knows TensorFlow."""

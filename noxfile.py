@@ -22,18 +22,20 @@ TEST_TOOLS = [
     "pytest-timeout",
     "pytest-xdist",
     "hypothesis",
+    "ipython",
     "pillow",
+    "nvidia-ml-py",
     "psutil",
     "scikit-learn",
     "tensorboard",
     "matplotlib",
 ]
-LIBRARIES = ["attrs", "cloudpickle", "lazy-loader", "packaging", "tqdm"]
+LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich", "tomli", "tomli-w", "tqdm"]
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
-ONCE = ["test_architecture.py", "test_readme.py", "faults", "processes/test_cut_link.py"]
+ONCE = ["test_architecture.py", "test_readme.py", "test_notebook.py", "faults", "processes/test_cut_link.py"]
 
 # What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.
 IN_TF1 = ["input_source", "predict", "callbacks", "session", "strategies", "train"]
@@ -99,10 +101,14 @@ def tests_tf1(session):
 
 @nox.session(python=NEWEST)
 def plugins(session):
-    """Every package under plugins/, with its own tests; Horovod is built for that, which takes four minutes of CPU."""
+    """Every package under plugins/, with its own tests; Horovod is built for that, which takes four minutes of CPU.
+
+    One of tpk-mlflow opens pages in Chromium, and is skipped where there is none; one of tpk-prometheus likewise starts
+    Debian's Pushgateway.
+    """
     session.install(".[test]")
     for package in sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml")):
-        session.install(str(package))
+        session.install(f"{package}[test]")
         environment = {}
         if package.name == "tpk-horovod":
             missing = [tool for tool in ("g++", "cmake", "make") if shutil.which(tool) is None]
@@ -124,17 +130,22 @@ def examples(session):
     """The examples as a newcomer installs them, in a short form."""
     session.install(".[examples]")
     directory = session.create_tmp()
-    for run_dir in ("digits", "replicated", "collective", "keras", "gan", "resnet"):
+    for run_dir in ("digits", "file", "repeated", "replicated", "collective", "keras", "gan", "resnet", "language"):
         shutil.rmtree(Path(directory, run_dir), ignore_errors=True)
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", "--run-dir", f"{directory}/digits")
     replicated = ("--strategy", "replicated", "--devices", "2", "--run-dir", f"{directory}/replicated")
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", *replicated)
     launched = ("tpk", "launch", "-n", "2", "examples/digits_convnet.py", "--strategy", "collective")
     session.run(*launched, "--max-epoch", "3", "--run-dir", f"{directory}/collective")
+    session.run("tpk", "train", "examples/digits.toml", "max_epoch=1", f"run_dir={directory}/file")
+    repeated = ("tpk", "launch", "-n", "2", "-m", "tpk", "train", f"{directory}/file/config.toml")
+    session.run(*repeated, "trainer=collective", f"run_dir={directory}/repeated")
     session.run("python", "examples/keras_model_digits.py", "--max-epoch", "3", "--run-dir", f"{directory}/keras")
     session.run("python", "examples/gan_digits.py", "--max-epoch", "2", "--run-dir", f"{directory}/gan")
     resnet = ("--image-size", "32", "--batch", "4", "--steps-per-epoch", "3", "--max-epoch", "1")
     session.run("python", "examples/resnet.py", *resnet, "--run-dir", f"{directory}/resnet")
+    language = ("--units", "32", "--steps-per-epoch", "20", "--max-epoch", "1")
+    session.run("python", "examples/char_language_model.py", *language, "--run-dir", f"{directory}/language")
     session.run("python", "examples/custom_trainer.py")
     session.run("python", "examples/any_loop.py")
 
@@ -171,7 +182,7 @@ def loaders(session):
 @nox.session(python=NEWEST)
 def bench(session):
     """The benchmarks, with what they compare; on a quiet machine."""
-    session.install("tensorflow==2.21.*", ".", "matplotlib")
+    session.install("tensorflow==2.21.*", ".[trackers]", "matplotlib")
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6", "grain")
@@ -185,7 +196,9 @@ def bench(session):
     session.run("python", "tests/benchmarks/evaluation.py")
     session.run("python", "tests/benchmarks/towers.py")
     session.run("python", "tests/benchmarks/steps_in_a_run.py")
+    session.run("python", "tests/benchmarks/callbacks_cost.py")
     session.run("python", "tests/benchmarks/precision.py")
     session.run("python", "tests/benchmarks/tf_cnn.py")
     session.run("python", "tests/benchmarks/processes.py")
+    session.run("python", "tests/benchmarks/profiler_overhead.py")
     session.run("python", "tests/benchmarks/step_overhead.py", "--png", "step_overhead.png", *session.posargs)

@@ -43,9 +43,17 @@ def load_data():
     train_x, test_x, train_y, test_y = train_test_split(
         images, labels.astype(np.int64), test_size=0.2, stratify=labels, random_state=0
     )
-    train = DataFromList(list(zip(train_x, train_y, strict=True)), shuffle=True, seed=0)
-    test = DataFromList(list(zip(test_x, test_y, strict=True)), shuffle=False)
-    return BatchData(train, 32), BatchData(test, 360, remainder=True)
+    return list(zip(train_x, train_y, strict=True)), list(zip(test_x, test_y, strict=True))
+
+
+def training_data(batch=32):
+    train, _ = load_data()
+    return BatchData(DataFromList(train, shuffle=True, seed=0), batch)
+
+
+def validation_data(batch=360):
+    _, test = load_data()
+    return BatchData(DataFromList(test, shuffle=False), batch, remainder=True)
 
 
 def main():
@@ -58,13 +66,14 @@ def main():
     parser.add_argument("--load", metavar="CHECKPOINT", help="start with the variables of this checkpoint")
     args = parser.parse_args()
 
-    train, test = load_data()
     config = tpk.TrainConfig(
         model=DigitsModel(),
-        dataflow=train,
+        dataflow=training_data(),
         callbacks=[
             tpk.ModelSaver(max_to_keep=3, asynchronous=True),
-            tpk.InferenceRunner(test, [tpk.ScalarStats("cost"), tpk.ClassificationError()], sanity_batches=2),
+            tpk.InferenceRunner(
+                validation_data(), [tpk.ScalarStats("cost"), tpk.ClassificationError()], sanity_batches=2
+            ),
             tpk.ScheduledHyperParamSetter("learning_rate", [(20, 2e-4)]),
         ],
         session_init=args.load,

@@ -1,4 +1,4 @@
-"""How long `import tpk` and `tpk plugins` take, and that neither imports TensorFlow.
+"""How long `import tpk`, `tpk plugins` and `tpk --help` take, and that none imports TensorFlow.
 
 python tests/benchmarks/start_up.py
 """
@@ -33,6 +33,7 @@ CASES = (
     Case("import tpk, less python -c pass", "import tpk", 0.060, less_interpreter=True),
     # What the console script does; the script itself may not be installed.
     Case("tpk plugins, whole process", "from tpk.cli.main import main; main(['plugins'])", 0.5),
+    Case("tpk --help, whole process", "from tpk.cli.main import main; main(['--help'])", 0.5),
 )
 THEN_LOOK = "; import sys; print('TensorFlow', 'is' if 'tensorflow' in sys.modules else 'is not', 'imported')"
 

@@ -24,7 +24,7 @@ def run(capsys, *arguments):
 def error_of(capsys, *arguments):
     """Run the command, which has to fail as all of them do; return the error."""
     status, written, error = run(capsys, *arguments)
-    assert (status, written) == (2, "")
+    assert (status, written) == (2 if arguments[0] == "diff" else 1, "")
     assert error.startswith("tpk: ") and error.count("\n") == 1
     return error
 
@@ -214,7 +214,7 @@ def test_ls_and_npz_files_need_no_tensorflow(run_dir, tmp_path):
         f"assert main(['checkpoint', 'ls', '--verify', {str(run_dir)!r}]) == 0;"
         f"assert main(['checkpoint', 'show', {str(tmp_path / 'x.npz')!r}]) == 0;"
         f"assert main(['checkpoint', 'diff', {str(tmp_path / 'x.npz')!r}, {str(tmp_path / 'x.npz')!r}]) == 0;"
-        f"assert main(['checkpoint', 'show', {str(tmp_path / 'nowhere')!r}]) == 2;"
+        f"assert main(['checkpoint', 'show', {str(tmp_path / 'nowhere')!r}]) == 1;"
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, stdout=subprocess.DEVNULL)
@@ -457,7 +457,5 @@ def test_what_cannot_be_read_is_an_error_that_names_it(tmp_path, capsys, argumen
 
 @pytest.mark.parametrize("arguments", [[], ["ls"], ["show"], ["diff", "a"], ["nothing"]])
 def test_arguments_that_are_missing_are_told(capsys, arguments):
-    with pytest.raises(SystemExit) as ended:
-        main(["checkpoint", *arguments])
-    assert ended.value.code == 2
-    assert "usage: tpk checkpoint" in capsys.readouterr().err
+    assert main(["checkpoint", *arguments]) == 2
+    assert "Usage: tpk checkpoint" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 
 import tpk
 from tpk.cli.main import main
-from tpk.cli.new import TEMPLATE_KINDS
+from tpk.cli.plugins.command import TEMPLATE_KINDS
 
 SOURCES = Path(tpk.__file__).parents[1]
 
@@ -30,7 +30,7 @@ def test_new_packages_pass_their_own_tests(tmp_path, capsys):
         text=True,
     )
     assert result.returncode == 0, result.stdout
-    assert "9 passed" in result.stdout
+    assert "11 passed" in result.stdout
 
 
 @pytest.mark.parametrize(

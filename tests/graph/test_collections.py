@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph import freeze_collection
+from tpk.graph import backup_collection, freeze_collection, restore_collection
 from tpk.graph.collections import check_can_be_collected
 
 v1 = tf.compat.v1
@@ -21,6 +21,34 @@ def test_what_is_added_to_a_frozen_collection_does_not_last():
         assert v1.get_collection("frozen") == ["before"]
         assert v1.get_collection("new") == []
         assert v1.get_collection("free") == ["inside"]
+
+
+def contents(*keys):
+    return [v1.get_collection(key) for key in keys]
+
+
+def test_collections_are_restored_to_what_they_held():
+    with tf.Graph().as_default():
+        for key in ("one", "two"):
+            v1.add_to_collection(key, "before")
+        some, everything = backup_collection(["one", "new"]), backup_collection()
+        for key in ("one", "two", "new"):
+            v1.add_to_collection(key, "since")
+        restore_collection(some)
+        assert contents("one", "two", "new") == [["before"], ["before", "since"], []]
+        restore_collection(everything)
+        assert contents("one", "two") == [["before"], ["before"]]
+        v1.add_to_collection("one", "later")
+        assert some["one"] == everything["one"] == ("before",)
+
+
+def test_what_is_no_list_of_names_and_no_backup_is_an_error():
+    with pytest.raises(ConfigError, match=r"backup_collection takes a list of names, got 'losses'. Write \['losses'\]"):
+        backup_collection("losses")
+    with pytest.raises(
+        ConfigError, match=r"restore_collection takes what backup_collection returned, got \['losses'\]"
+    ):
+        restore_collection(["losses"])
 
 
 def collect():

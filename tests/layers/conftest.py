@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 
 NAMES = (
-    *("average_pooling2d", "batch_normalization", "conv2d", "conv2d_transpose", "dense", "dropout"),
-    *("flatten", "max_pooling2d", "separable_conv2d"),
+    *("average_pooling1d", "average_pooling2d", "average_pooling3d", "batch_normalization", "conv1d", "conv2d"),
+    *("conv2d_transpose", "conv3d", "conv3d_transpose", "dense", "dropout", "flatten", "max_pooling1d"),
+    *("max_pooling2d", "max_pooling3d", "separable_conv1d", "separable_conv2d"),
 )
 
 

@@ -15,19 +15,53 @@ from tpk.errors import ConfigError
 
 v1 = tf.compat.v1
 
+
+def of_sequences(layer: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    return lambda x, **options: layer(x[:, 0], *arguments, **options)
+
+
+def of_volumes(layer: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    return lambda x, **options: layer(tf.stack([x] * 4, 1), *arguments, **options)
+
+
+def of_images(layer: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    return lambda x, **options: layer(x, *arguments, **options)
+
+
 APPLY: dict[str, Callable[..., Any]] = {
-    "average_pooling2d": lambda x, **options: layers.average_pooling2d(x, 2, 2, **options),
+    "average_pooling1d": of_sequences(layers.average_pooling1d, 2, 2),
+    "average_pooling2d": of_images(layers.average_pooling2d, 2, 2),
+    "average_pooling3d": of_volumes(layers.average_pooling3d, 2, 2),
     "batch_normalization": layers.batch_normalization,
-    "conv2d": lambda x, **options: layers.conv2d(x, 4, 3, **options),
-    "conv2d_transpose": lambda x, **options: layers.conv2d_transpose(x, 4, 3, **options),
-    "dense": lambda x, **options: layers.dense(x, 4, **options),
+    "conv1d": of_sequences(layers.conv1d, 4, 3),
+    "conv1d_transpose": of_sequences(layers.conv1d_transpose, 4, 3),
+    "conv2d": of_images(layers.conv2d, 4, 3),
+    "conv2d_transpose": of_images(layers.conv2d_transpose, 4, 3),
+    "conv3d": of_volumes(layers.conv3d, 4, 3),
+    "conv3d_transpose": of_volumes(layers.conv3d_transpose, 4, 3),
+    "dense": of_images(layers.dense, 4),
+    "depthwise_conv2d": of_images(layers.depthwise_conv2d, 3),
     "dropout": layers.dropout,
     "flatten": layers.flatten,
+    "global_average_pooling": layers.global_average_pooling,
+    "global_max_pooling": layers.global_max_pooling,
+    "group_normalization": of_images(layers.group_normalization, 3),
+    "instance_normalization": layers.instance_normalization,
     "layer_norm": layers.layer_norm,
-    "max_pooling2d": lambda x, **options: layers.max_pooling2d(x, 2, 2, **options),
-    "separable_conv2d": lambda x, **options: layers.separable_conv2d(x, 4, 3, **options),
+    "layer_normalization": layers.layer_normalization,
+    "max_pooling1d": of_sequences(layers.max_pooling1d, 2, 2),
+    "max_pooling2d": of_images(layers.max_pooling2d, 2, 2),
+    "max_pooling3d": of_volumes(layers.max_pooling3d, 2, 2),
+    "maxout": of_images(layers.maxout, 1),
+    "prelu": layers.prelu,
+    "separable_conv1d": of_sequences(layers.separable_conv1d, 4, 3),
+    "separable_conv2d": of_images(layers.separable_conv2d, 4, 3),
 }
-WITH_VARIABLES = ["batch_normalization", "conv2d", "conv2d_transpose", "dense", "layer_norm", "separable_conv2d"]
+WITH_VARIABLES = [
+    *("batch_normalization", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"),
+    *("dense", "depthwise_conv2d", "group_normalization", "instance_normalization", "layer_norm"),
+    *("layer_normalization", "prelu", "separable_conv1d", "separable_conv2d"),
+]
 
 
 @pytest.fixture
@@ -41,7 +75,7 @@ def names() -> list[str]:
 
 
 def test_every_layer_is_covered() -> None:
-    assert list(APPLY) == layers.__all__
+    assert list(APPLY) == [name for name in layers.__all__ if name != "rnn_cell"]
 
 
 @pytest.mark.parametrize("kind", APPLY)
@@ -207,7 +241,7 @@ def test_sparse_inputs_are_refused(kind: str) -> None:
         APPLY[kind](v1.sparse_placeholder(tf.float32, [2, 3]))
 
 
-@pytest.mark.parametrize("kind", ["batch_normalization", "conv2d", "dense", "dropout", "layer_norm"])
+@pytest.mark.parametrize("kind", [*WITH_VARIABLES, "dropout"])
 def test_integers_are_refused(images: Any, kind: str) -> None:
     with pytest.raises(ConfigError, match=r"the dtype of the inputs is 'int32', expected a floating-point type"):
         APPLY[kind](tf.cast(images, tf.int32))
@@ -244,6 +278,8 @@ v1.set_random_seed(0)
 x = v1.placeholder_with_default(tf.ones([2, 8, 8, 3]), [None, 8, 8, 3])
 x = layers.separable_conv2d(layers.conv2d_transpose(layers.conv2d(x, 2, 3), 2, 3), 2, 3)
 x = layers.average_pooling2d(layers.max_pooling2d(x, 2, 1), 2, 1)
+x = layers.prelu(layers.group_normalization(layers.instance_normalization(layers.depthwise_conv2d(x, 1)), 2))
+x = layers.conv1d(layers.separable_conv1d(tf.reshape(x, [-1, 16, 2]), 2, 3), 2, 3)
 training = v1.placeholder_with_default(True, [])
 x = layers.dropout(layers.layer_norm(layers.batch_normalization(x, training=training)), training=training)
 cost = tf.reduce_sum(layers.dense(layers.flatten(x), 2))

@@ -63,18 +63,19 @@ def control_flow_v1() -> Iterator[None]:
 ADDED = {"batch_normalization": ["sync"]}
 
 
-@pytest.mark.parametrize("name", [name for name in tpk_layers.__all__ if name != "layer_norm"])
-def test_signatures(tf_layers: SimpleNamespace, name: str) -> None:
-    ours = inspect.signature(getattr(tpk_layers, name)).parameters
-    theirs = inspect.signature(getattr(tf_layers, name)).parameters
-    # What tpk adds comes last, so it is in nobody's way.
-    assert list(ours) == [*theirs, *ADDED.get(name, [])]
-    for parameter, expected in zip(ours.values(), theirs.values(), strict=False):
-        assert parameter.kind == expected.kind
-        if callable(expected.default) and expected.default is not inspect.Parameter.empty:
-            assert type(parameter.default) is type(expected.default)
-        else:
-            assert parameter.default == expected.default
+def test_signatures(tf_layers: SimpleNamespace) -> None:
+    assert set(vars(tf_layers)) <= set(tpk_layers.__all__)
+    for name, layer in vars(tf_layers).items():
+        ours = inspect.signature(getattr(tpk_layers, name)).parameters
+        theirs = inspect.signature(layer).parameters
+        # What tpk adds comes last, so it is in nobody's way.
+        assert list(ours) == [*theirs, *ADDED.get(name, [])]
+        for parameter, expected in zip(ours.values(), theirs.values(), strict=False):
+            assert parameter.kind == expected.kind
+            if callable(expected.default) and expected.default is not inspect.Parameter.empty:
+                assert type(parameter.default) is type(expected.default)
+            else:
+                assert parameter.default == expected.default, (name, parameter)
 
 
 WINDOWS = [
@@ -138,6 +139,58 @@ def test_pooling_windows(tf_layers: SimpleNamespace, pool: str, data_format: str
         )
 
 
+SEQUENCES = [{"strides": 1}, {"strides": (2,)}, {"dilation_rate": 2}]
+
+
+@pytest.mark.parametrize("options", SEQUENCES, ids=str)
+@pytest.mark.parametrize("kind", ["conv1d", "separable_conv1d"])
+def test_convolutions_of_sequences(tf_layers: SimpleNamespace, kind: str, options: dict) -> None:
+    paddings, formats = ["valid", "SAME", "causal"], ["channels_last", "channels_first"]
+    for padding, data_format, use_bias in itertools.product(paddings, formats, [True, False]):
+
+        def model(
+            layers: Any, padding: str = padding, data_format: str = data_format, use_bias: bool = use_bias
+        ) -> Any:
+            x = images((9,), data_format=data_format)
+            x = getattr(layers, kind)(
+                x, 4, 3, padding=padding, data_format=data_format, use_bias=use_bias, activation=tf.nn.relu, **options
+            )
+            return layers.dense(x, 2)  # starts from a value that depends on the ops before it
+
+        assert_same_graph(tf_layers, model)
+
+
+VOLUMES = [{"strides": 2}, {"strides": (1, 2, 3), "padding": "same"}, {"dilation_rate": (1, 2, 1)}]
+
+
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+def test_convolutions_of_volumes(tf_layers: SimpleNamespace, data_format: str) -> None:
+    for options, size in itertools.product(VOLUMES, [(9, 8, 7), (None, None, 7)]):
+
+        def model(layers: Any, options: dict = options, size: Any = size) -> Any:
+            x = layers.conv3d(
+                images(size, data_format=data_format), 4, (3, 2, 3), data_format=data_format, name="a", **options
+            )
+            options = {key: value for key, value in options.items() if key != "dilation_rate"}
+            x = layers.conv3d_transpose(x, 4, (2, 1, 3), data_format=data_format, **options)
+            return layers.conv3d(x, 2, 1, data_format=data_format, activation="relu")
+
+        assert_same_graph(tf_layers, model)
+
+
+@pytest.mark.parametrize("spatial_rank", [1, 3])
+@pytest.mark.parametrize("pool", ["max", "average"])
+def test_pooling_of_sequences_and_volumes(tf_layers: SimpleNamespace, pool: str, spatial_rank: int) -> None:
+    formats = ["channels_last", "channels_first"]
+    for padding, strides, data_format in itertools.product(["valid", "same"], [1, 2], formats):
+        assert_same_graph(
+            tf_layers,
+            lambda layers, padding=padding, strides=strides, data_format=data_format: getattr(
+                layers, f"{pool}_pooling{spatial_rank}d"
+            )(images((9, 8, None)[-spatial_rank:], data_format=data_format), 3, strides, padding, data_format),
+        )
+
+
 def l1(weights: Any) -> Any:
     return 0.1 * tf.reduce_sum(tf.abs(weights))
 
@@ -182,7 +235,15 @@ def test_weights(tf_layers: SimpleNamespace, weights: dict) -> None:
         with v1.variable_scope("c"):
             x = layers.separable_conv2d(x, 3, 2, **separable)
         with v1.variable_scope("d"):
-            return layers.dense(x, 2, **weights)
+            x = layers.dense(x, 2, **weights)
+        with v1.variable_scope("e"):
+            x = layers.conv3d(tf.expand_dims(x, 3), 2, 1, **weights)
+        with v1.variable_scope("f"):
+            x = layers.conv3d_transpose(x, 3, 1, **weights)
+        with v1.variable_scope("g"):
+            x = layers.conv1d(tf.reshape(x, [-1, 6, 3]), 2, 3, **weights)
+        with v1.variable_scope("h"):
+            return layers.separable_conv1d(x, 2, 3, **separable)
 
     assert_same_graph(tf_layers, model)
 

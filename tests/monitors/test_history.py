@@ -121,3 +121,30 @@ def test_it_plots_each_scalar(history):
     matplotlib.pyplot.close(axes[0].figure)
     assert "data:image/png;base64," in history._repr_html_()
     assert not matplotlib.pyplot.get_fignums()
+
+
+def test_it_is_read_from_what_a_run_has_written(tmp_path):
+    rows = [
+        {"epoch_num": 1, "global_step": 10, "time": 1.5, "cost": 2.0, "scalar/time": 3},
+        {"epoch_num": 2, "global_step": 20, "time": 2.5, "cost": "NaN", "error": "-Infinity"},
+    ]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    (tmp_path / "stats.jsonl").write_text(lines + '{"epoch_num": 3, "glob')
+    for path in (tmp_path, tmp_path / "stats.jsonl"):
+        read = tpk.History.read(path)
+        assert list(read) == ["cost", "time", "error"]
+        np.testing.assert_array_equal(read["cost"], [2, np.nan])
+        assert read.steps("cost").tolist() == [10, 20] and read.epochs("error").tolist() == [2]
+        assert read["error"].tolist() == [-np.inf] and read["time"].tolist() == [3]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"epoch_num": 1, "global_step": 1, "cost": "high"}'])
+def test_what_no_monitor_has_written_is_an_error_that_names_the_line(tmp_path, line):
+    (tmp_path / "stats.jsonl").write_text(f'{{"epoch_num": 1, "global_step": 1, "cost": 1}}\n{line}\n')
+    with pytest.raises(tpk.ConfigError, match=r"line 2 of '.*stats.jsonl' is not what JSONWriter writes"):
+        tpk.History.read(tmp_path)
+
+
+def test_a_run_without_statistics_is_an_error_that_names_the_file(tmp_path):
+    with pytest.raises(tpk.ConfigError, match=r"stats.jsonl' cannot be read: No such file"):
+        tpk.History.read(tmp_path)

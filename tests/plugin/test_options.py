@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.plugin.options import described, options_of
+from tpk.plugin.options import described, leaves_of, options_of
 
 
 class Greeting(tpk.Callback):
@@ -169,3 +169,24 @@ def test_a_value_that_cannot_be_looked_at_has_its_type():
             raise OSError("closed")
 
     assert described(Closed()) == "Closed"
+
+
+def test_a_description_is_flat_by_the_names_of_plugins():
+    description = {
+        "callbacks": [described(Greeting("a")), described(Greeting("b")), "c"],
+        "devices": [1, 2],
+        "seed": None,
+    }
+    assert leaves_of(description) == {
+        "callbacks.Greeting": "Greeting",
+        "callbacks.Greeting.text": "a",
+        "callbacks.Greeting.others": [],
+        "callbacks.Greeting.times": 2,
+        "callbacks.Greeting#2": "Greeting",
+        "callbacks.Greeting#2.text": "b",
+        "callbacks.Greeting#2.others": [],
+        "callbacks.Greeting#2.times": 2,
+        "callbacks.c": "c",
+        "devices": [1, 2],
+        "seed": None,
+    }

@@ -81,6 +81,11 @@ def test_synchronized_batch_norm_has_the_statistics_of_all_towers_of_all_process
         np.testing.assert_allclose(first[variable], value, rtol=1e-4, atol=1e-5, err_msg=variable)
 
 
+def test_keeps_the_rules_of_strategies_in_one_process(processes):
+    (checked,) = processes.start("check_rules", count=1).results()
+    assert "towers-equal-one" in checked
+
+
 def test_many_steps_in_a_run_are_the_same_bits(many_ways):
     for results in many_ways:
         alone, many = results["momentum"], results["many steps in a run"]

@@ -16,6 +16,7 @@ from tpk_horovod.strategy import HorovodStrategy
 
 import tpk
 from tpk.errors import PeerError
+from tpk.testing import check_strategy
 
 v1 = tf.compat.v1
 
@@ -141,6 +142,11 @@ def train_many_ways():
     results["objectives"] = train_two_objectives(horovod(devices=2), points)
     results["files"] = sorted(os.listdir())
     return results
+
+
+def check_rules():
+    """Check the rules of strategies, with one process; return the names of the rules."""
+    return check_strategy(lambda: HorovodStrategy(devices=["/cpu:0", "/cpu:1"]), num_towers=2, optimizers=["momentum"])
 
 
 def train_two_objectives(strategy, points):

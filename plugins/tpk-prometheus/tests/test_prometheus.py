@@ -4,12 +4,14 @@ import socket
 import urllib.error
 import urllib.request
 
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tpk_prometheus import PrometheusMonitor
 
 import tpk
 from tpk.plugin import get_catalog
+from tpk.testing import check_monitor
 
 
 class Reporting(tpk.Callback):
@@ -103,13 +105,43 @@ def test_a_port_that_is_taken_ends_the_run_before_it_begins(run_steps):
             run_steps(Reporting(), 1, monitors=[PrometheusMonitor(port=port)])
 
 
+def test_the_log_of_tpk_says_where(run_steps, caplog):
+    caplog.set_level("INFO", logger="tpk")
+    monitor = PrometheusMonitor(port=0)
+    run_steps(Reporting(), 1, monitors=[monitor])
+    assert f"metrics for Prometheus are at http://127.0.0.1:{monitor.port}/metrics" in caplog.text
+
+
+def test_only_this_machine_can_reach_it_unless_told_otherwise(run_steps):
+    monitor = PrometheusMonitor(port=0)
+    addresses = set()
+
+    def look():
+        for connection in psutil.Process().net_connections("inet"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == monitor.port:
+                addresses.add(connection.laddr.ip)
+
+    run_steps(Reporting(look), 1, monitors=[monitor])
+    assert addresses == {"127.0.0.1"}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({}, "Give it a port, a textfile, or both"), ({"port": 0, "labels": {"name": "x"}}, "Call it differently")],
+    [
+        ({}, "Give it a port, a textfile, a pushgateway, or several"),
+        ({"port": 0, "labels": {"name": "x"}}, "Call it differently"),
+        ({"pushgateway": "gateway:9091"}, "expected an address as 'http://gateway:9091'"),
+        ({"pushgateway": "http://gateway", "job": ""}, r"job=''"),
+        ({"pushgateway": "http://gateway", "push_secs": 0}, "push_secs=0"),
+    ],
 )
 def test_wrong_options_are_errors(options, message):
     with pytest.raises(tpk.ConfigError, match=message):
         PrometheusMonitor(**options)
+
+
+def test_keeps_the_rules_of_monitors():
+    check_monitor(lambda: PrometheusMonitor(port=0))
 
 
 def test_the_installed_package_is_found_by_name():

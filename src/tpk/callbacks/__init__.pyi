@@ -10,14 +10,30 @@ from .composition.trigger import (
     PeriodicCallback as PeriodicCallback,
     PeriodicTrigger as PeriodicTrigger,
 )
+from .debugging.debug_run import DebugRun as DebugRun
+from .debugging.shell import InjectShell as InjectShell
 from .graph_ops import (
     RunOp as RunOp,
     RunUpdateOps as RunUpdateOps,
 )
 from .guards.early_stopping import EarlyStopping as EarlyStopping
+from .guards.max_time import MaxTime as MaxTime
 from .guards.nan_guard import NanGuard as NanGuard
+from .guards.session_timeout import SessionRunTimeout as SessionRunTimeout
 from .guards.watchdog import Watchdog as Watchdog
+from .hyper_params.human import HumanHyperParamSetter as HumanHyperParamSetter
 from .hyper_params.learning_rate import LearningRateMonitor as LearningRateMonitor
+from .hyper_params.lr_finder import LRFinder as LRFinder
+from .hyper_params.schedules import (
+    CosineSchedule as CosineSchedule,
+    ExponentialSchedule as ExponentialSchedule,
+    JoinedSchedule as JoinedSchedule,
+    LinearSchedule as LinearSchedule,
+    OneCycleSchedule as OneCycleSchedule,
+    PolynomialSchedule as PolynomialSchedule,
+    Schedule as Schedule,
+    StepSchedule as StepSchedule,
+)
 from .hyper_params.setters import (
     GraphVarParam as GraphVarParam,
     HyperParam as HyperParam,
@@ -36,6 +52,23 @@ from .inference.inferencers import (
 )
 from .inference.metrics import MetricInferencer as MetricInferencer
 from .inference.runner import InferenceRunner as InferenceRunner
+from .processes.companions import (
+    ShareSessionThread as ShareSessionThread,
+    StartProcOrThread as StartProcOrThread,
+)
+from .processes.send_stat import SendStat as SendStat
+from .inspection.gradients import GradientHistogram as GradientHistogram
+from .inspection.images import (
+    DumpParamAsImage as DumpParamAsImage,
+    DumpTensorAsImage as DumpTensorAsImage,
+)
+from .inspection.numerics import CheckNumerics as CheckNumerics
+from .inspection.profiler import GraphProfiler as GraphProfiler
+from .inspection.tensors import (
+    DumpTensors as DumpTensors,
+    ProcessTensors as ProcessTensors,
+    TensorPrinter as TensorPrinter,
+)
 from .savers.best import (
     MaxSaver as MaxSaver,
     MinSaver as MinSaver,
@@ -43,6 +76,11 @@ from .savers.best import (
 from .savers.keras import KerasSaver as KerasSaver
 from .savers.model import ModelSaver as ModelSaver
 from .statistics.epoch_means import EpochMeans as EpochMeans
+from .statistics.gpu import (
+    GPUMemoryTracker as GPUMemoryTracker,
+    GPUUtilizationTracker as GPUUtilizationTracker,
+)
+from .statistics.host_memory import HostMemoryTracker as HostMemoryTracker
 from .statistics.input_monitor import InputMonitor as InputMonitor
 from .statistics.progress import (
     EstimatedTimeLeft as EstimatedTimeLeft,

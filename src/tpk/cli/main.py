@@ -1,23 +1,55 @@
-"""The entry point of the ``tpk`` command, and its arguments."""
+"""The entry point of the ``tpk`` command, and the table of its subcommands."""
 
 from __future__ import annotations
 
-import argparse
 import os
+import select
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+
+import click
+from click.shell_completion import shell_complete
 
 from tpk import __version__
-from tpk.cli.checkpoint.command import add_checkpoint_command
-from tpk.cli.data_speed import add_data_speed_command
-from tpk.cli.export.command import add_export_command
-from tpk.cli.launch.command import add_launch_command
-from tpk.cli.listing import list_plugins
-from tpk.cli.new import TEMPLATE_KINDS, write_package
-from tpk.cli.show import show_plugin
+from tpk.cli.framework import COMPLETION_VARIABLE, SETTINGS, LazyGroup, examples
 from tpk.errors import TpkError
-from tpk.plugin.entry import GROUPS
+
+COMMANDS = {
+    "train": "tpk.cli.train:train",
+    "launch": "tpk.cli.launch.command:launch",
+    "runs": "tpk.cli.runs.command:runs",
+    "show": "tpk.cli.runs.command:show",
+    "plot": "tpk.cli.runs.command:plot",
+    "board": "tpk.cli.runs.command:board",
+    "checkpoint": "tpk.cli.checkpoint.command:checkpoint",
+    "export": "tpk.cli.export.command:export",
+    "data-speed": "tpk.cli.data_speed:data_speed",
+    "plugins": "tpk.cli.plugins.command:plugins",
+    "doctor": "tpk.cli.doctor.command:doctor",
+    "completion": "tpk.cli.completion:completion",
+}
+
+_INTERRUPTED = 130
+
+
+@click.group(
+    cls=LazyGroup,
+    targets=COMMANDS,
+    invoke_without_command=True,
+    context_settings=SETTINGS,
+    epilog=examples(
+        "tpk COMMAND --help                     # options, and examples",
+        'eval "$(tpk completion bash)"          # completion in this shell; zsh and fish, too',
+    )
+    + "\n\nThe exit status is 0 if all is well, 1 if something failed, and 2 if the command was called in a wrong way.",
+)
+@click.version_option(__version__, prog_name="tpk", message="%(prog)s %(version)s")
+@click.pass_context
+def tpk(context: click.Context) -> int:
+    """Train anything that runs in a loop."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,59 +59,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments after ``tpk``; by default those of the process.
 
     Returns:
-        The exit status: 0 if all is well, 1 after an error, which stands on stderr in one line; ``tpk checkpoint``
-        and ``tpk launch`` have exit statuses of their own.
+        The exit status: 0 if all is well; 1 after an error, which stands on stderr in one line; 2 if there is no such
+        command or option; 130 after Ctrl-C. ``tpk launch`` and ``tpk checkpoint diff`` have further ones.
     """
-    parser = _parser()
-    arguments = parser.parse_args(argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # Not by `Command.main`, which takes an EOFError or a broken pipe in the user's own code for those of a terminal.
     try:
-        if arguments.command is None:
-            parser.print_help()
-            status = 0
-        else:
-            status = arguments.run(arguments)
+        if COMPLETION_VARIABLE in os.environ:
+            return shell_complete(tpk, {}, "tpk", COMPLETION_VARIABLE, os.environ[COMPLETION_VARIABLE])
+        with tpk.make_context("tpk", arguments) as context:
+            status = tpk.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
     except TpkError as error:
         print("tpk:", " ".join(str(error).split()), file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("tpk: interrupted", file=sys.stderr)
+        return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough of it (`tpk plugins | head`); the interpreter must not flush it again.
+        if _has_reader():
+            raise
+        # Whoever read our output had enough of it (`tpk plugins | head`); the interpreter must not flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    return status
+    return int(status or 0)
 
 
-def _plugins(arguments: argparse.Namespace) -> int:
-    if arguments.action == "show":
-        return show_plugin(arguments.name, arguments.kind)
-    if arguments.action == "new":
-        return write_package(arguments.name, arguments.template, arguments.directory)
-    return list_plugins(arguments.kind, check=arguments.check, as_json=arguments.json)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tpk", description="Train anything that runs in a loop.")
-    parser.add_argument("--version", action="version", version=f"tpk {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    plugins = commands.add_parser(
-        "plugins",
-        help="list, show and create plugins",
-        description="Without ACTION: list the plugins that can be named, without importing any.",
-    )
-    plugins.set_defaults(run=_plugins)
-    plugins.add_argument("--kind", choices=GROUPS, help="only plugins of this kind")
-    plugins.add_argument("--check", action="store_true", help="import each of them, in a process of its own")
-    plugins.add_argument("--json", action="store_true", help="write JSON")
-    actions = plugins.add_subparsers(dest="action", metavar="ACTION")
-    show = actions.add_parser("show", help="import one plugin, and show what it is, takes and does")
-    show.add_argument("name", help='a name in the list, or "module:attr"')
-    show.add_argument("--kind", choices=GROUPS, default=argparse.SUPPRESS, help="needed if two kinds have the name")
-    new = actions.add_parser("new", help="write a package with a plugin to start from, and its tests")
-    new.add_argument("name", help="the name of the package, and of the plugin in it")
-    new.add_argument("--kind", dest="template", choices=TEMPLATE_KINDS, default="callback")
-    new.add_argument("--directory", type=Path, default=Path(), help="where to write it; by default here")
-    add_checkpoint_command(commands)
-    add_data_speed_command(commands)
-    add_launch_command(commands)
-    add_export_command(commands)
-    return parser
+def _has_reader() -> bool:
+    """Whether somebody still reads what is written to stdout, as far as this system can tell."""
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    return not poll.poll(0)

@@ -1,8 +1,52 @@
-"""Tables and sizes for people to read."""
+"""Tables, sizes and durations for people to read."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLES = {
+    "failed": "bold red",
+    "conflict": "bold red",
+    "killed": "red",
+    "warning": "yellow",
+    "interrupted": "yellow",
+    "blocked": "yellow",
+    "running": "bold green",
+    "ok": "green",
+    "finished": "green",
+}
+"""How a cell looks that begins with such a word, where there are colors."""
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: Console | None = None) -> None:
+    """Write `rows` under `header` to stdout: as wide as they are, or as a terminal is, if it is one.
+
+    Args:
+        header: the titles of the columns.
+        rows: the cells.
+        console: a terminal in place of stdout.
+    """
+    if console is None and not sys.stdout.isatty():
+        print(as_table(header, rows))
+        return
+    # Only here: it takes time to import.
+    from rich.console import Console as Terminal
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for title in header:
+        table.add_column(Text(title), overflow="fold")
+    for row in rows:
+        # As `Text`, in which brackets are no markup.
+        table.add_row(*(Text(cell, style=_STYLES.get(cell.partition(" ")[0].rstrip(":,"), "")) for cell in row))
+    (console or Terminal(highlight=False)).print(table)
 
 
 def as_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -22,3 +66,10 @@ def human_size(size: int | None) -> str:
     while value >= 1024 and len(units) > 1:
         value, units = value / 1024, units[1:]
     return f"{value:.1f} {units[0]}"
+
+
+def human_duration(seconds: float | None) -> str:
+    """Return a duration as people say it, such as ``1:02:03`` or ``42 s``; ``-`` if it is not known."""
+    if seconds is None:
+        return "-"
+    return f"{seconds:.3g} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))

@@ -2,10 +2,19 @@ from . import (
     determinism as determinism,
     random as random,
 )
-from .collections import freeze_collection as freeze_collection
+from .collections import (
+    backup_collection as backup_collection,
+    freeze_collection as freeze_collection,
+    restore_collection as restore_collection,
+)
 from .flops import (
     ModelFlops as ModelFlops,
     model_flops as model_flops,
+)
+from .getters import (
+    custom_getter_scope as custom_getter_scope,
+    freeze_variables as freeze_variables,
+    remap_variables as remap_variables,
 )
 from .objective import Objective as Objective
 from .optimizers.accumulation import AccumGradOptimizer as AccumGradOptimizer
@@ -15,6 +24,7 @@ from .optimizers.gradient_processors import (
     GlobalNormClip as GlobalNormClip,
     GradientProcessor as GradientProcessor,
     MapGradient as MapGradient,
+    PrintGradient as PrintGradient,
     ScaleGradient as ScaleGradient,
     SummaryGradient as SummaryGradient,
     apply_grad_processors as apply_grad_processors,
@@ -33,6 +43,18 @@ from .optimizers.weight_averages import (
 from .overview import (
     ModelOverview as ModelOverview,
     model_overview as model_overview,
+)
+from .regularization import (
+    l1_regularizer as l1_regularizer,
+    l2_regularizer as l2_regularizer,
+    regularize_cost as regularize_cost,
+    regularize_cost_from_collection as regularize_cost_from_collection,
+)
+from .scopes import (
+    auto_reuse_variable_scope as auto_reuse_variable_scope,
+    cached_name_scope as cached_name_scope,
+    under_name_scope as under_name_scope,
+    under_variable_scope as under_variable_scope,
 )
 from .step.global_step import get_global_step_var as get_global_step_var
 from .summaries import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,6 +56,47 @@ def freeze_collection(keys: Iterable[str]) -> Iterator[None]:
         yield
     finally:
         truncate(kept, sizes)
+
+
+def backup_collection(keys: Iterable[str] | None = None) -> dict[str, tuple[Any, ...]]:
+    """Return what collections of the default graph hold now, for `restore_collection`.
+
+    Args:
+        keys: names of collections; by default all that there are.
+
+    Raises:
+        ConfigError: if `keys` is one name, and no list.
+
+    Example:
+        ```python
+        kept = backup_collection([tf.compat.v1.GraphKeys.LOSSES])
+        build_auxiliary_graph()
+        restore_collection(kept)
+        ```
+    """
+    if isinstance(keys, str):
+        raise ConfigError(f"backup_collection takes a list of names, got {keys!r}. Write [{keys!r}].")
+    graph = tf.compat.v1.get_default_graph()
+    kept = graph.get_all_collection_keys() if keys is None else keys
+    return {key: tuple(graph.get_collection(key)) for key in kept}
+
+
+def restore_collection(backup: Mapping[str, Sequence[Any]]) -> None:
+    """Let collections of the default graph hold what they held at the time of a `backup_collection`, and nothing else.
+
+    Collections that are not in the backup stay as they are.
+
+    Args:
+        backup: what `backup_collection` returned.
+
+    Raises:
+        ConfigError: if it is something else.
+    """
+    if not isinstance(backup, Mapping):
+        raise ConfigError(f"restore_collection takes what backup_collection returned, got {backup!r}.")
+    graph = tf.compat.v1.get_default_graph()
+    for key, items in backup.items():
+        graph.get_collection_ref(key)[:] = items
 
 
 def check_can_be_collected(what: str, remedy: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.errors import CheckpointError
+from tpk.errors import CheckpointError, ConfigError
+
+logger = logging.getLogger(__name__)
 
 GraphKeys = tf.compat.v1.GraphKeys
 
@@ -29,6 +32,46 @@ def name_in_tower(name: str) -> str:
     """Return the name of a variable or tensor without that of the tower whose own it is."""
     # No scope of a model is called so; see the rules of tower functions.
     return re.sub(r"^tower\d+/", "", name)
+
+
+def tower_of(name: str) -> str:
+    """Return that of the tower whose own a variable of this name is, with the slash; empty if there is none."""
+    return name.removesuffix(name_in_tower(name))
+
+
+class NamePattern:
+    """A regular expression that matches the *whole* names of variables inside their tower.
+
+    Args:
+        regex: the regular expression.
+        user: what uses it, for messages.
+
+    Raises:
+        ConfigError: if it is invalid.
+    """
+
+    def __init__(self, regex: str, user: str) -> None:
+        self._user = user
+        try:
+            self._regex = re.compile(regex)
+        except (re.error, TypeError) as error:
+            raise ConfigError(f"{user}: {regex!r} is no regular expression: {error}.") from error
+
+    def matches(self, variable: Any) -> bool:
+        """Whether the name of `variable` matches."""
+        return self._regex.fullmatch(name_in_tower(variable_name(variable))) is not None
+
+    def warn_unless_any(self, variables: Iterable[Any]) -> None:
+        """Warn if none of `variables` matches; it names them."""
+        candidates = list(variables)
+        if not any(map(self.matches, candidates)):
+            names = ", ".join(name_in_tower(variable_name(each)) for each in candidates)
+            logger.warning(
+                "%s: %r matches the whole name of no variable (there are %s)",
+                self._user,
+                self._regex.pattern,
+                names or "none",
+            )
 
 
 def unique_name(name: str, taken: set[str]) -> str:

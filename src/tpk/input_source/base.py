@@ -121,6 +121,20 @@ class InputSource(RecordsOptions, ABC):
             "and the strategy shard_data=False."
         )
 
+    def keep_first(self, count: int) -> None:
+        """Deliver the first `count` datapoints that there are, again and again, always the same; before `setup`.
+
+        Args:
+            count: how many, at least 1; those of all processes together.
+
+        Raises:
+            ConfigError: the source cannot do that.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} does not know how to deliver its first {count} batches again and again. Give it "
+            "such data, or overfit on a dataflow or a tf.data.Dataset."
+        )
+
     def seed(self, seed: int) -> None:
         """Let the randomness of the data start from `seed`, where the user has chosen nothing else.
 
@@ -237,6 +251,10 @@ class FlowInput(InputSource):
         """Take only a share of the flow, as `tpk.dataflow.shard` makes it."""
         self._stream.shard(index, count)
 
+    def keep_first(self, count: int) -> None:
+        """Keep the first of a pass over the flow in memory."""
+        self._stream.keep_first(count)
+
     def seed(self, seed: int) -> None:
         """Seed every `RNGDataFlow` in the flow whose seed was not chosen."""
         seed_dataflow(self.flow, seed)
@@ -290,6 +308,10 @@ class ProxyInput(InputSource):
     def seed(self, seed: int) -> None:
         """Seed the source."""
         self.source.seed(seed)
+
+    def keep_first(self, count: int) -> None:
+        """Let the source keep them."""
+        self.source.keep_first(count)
 
     def shard(self, index: int, count: int) -> None:
         """Let the source deliver only a share."""

@@ -62,6 +62,10 @@ class BatchQueueInput(QueueInput):
         self.batch_size = batch_size
         self._per_take = batch_size
 
+    def keep_first(self, count: int) -> None:
+        """Keep the datapoints of so many batches."""
+        super().keep_first(count * self.batch_size)
+
     @property
     def size(self) -> int | None:
         """How many batches a pass over the flow makes, if its length is known; one that spans two passes is not one."""

@@ -71,6 +71,7 @@ class TFDatasetInput(InputSource):
             size = flow_length(dataset) if size is None else size
         self._size = size
         self._share = (0, 1)
+        self._first: int | None = None
         self._must_end = False
         self._loaded: Mapping[str, Any] | None = None
         self._counter: ConsumedCounter | None = None
@@ -102,6 +103,13 @@ class TFDatasetInput(InputSource):
         if self._size is not None:
             self._size = length_of_share(self._size, index, count)
         self._share = (index, count)
+
+    def keep_first(self, count: int) -> None:
+        """Keep the first elements in memory: of a dataset by its own `take` and `cache`."""
+        if self._stream is not None:
+            self._stream.keep_first(count)
+        self._size = count if self._size is None else min(self._size, count)
+        self._first = count
 
     def seed(self, seed: int) -> None:
         """Seed a dataflow; the seeds of a dataset are the user's."""
@@ -168,7 +176,7 @@ class TFDatasetInput(InputSource):
                 "TFDatasetInput: the dataset was made outside of the trainer's graph and cannot be used in "
                 "it; give a function that makes the dataset, as in TFDatasetInput(lambda: ...)"
             )
-        return dataset
+        return dataset if self._first is None else dataset.take(self._first).cache()
 
     def _dataset_of_flow(self, stream: DatapointStream) -> Any:
         stream.bind(self.signature)

@@ -19,6 +19,8 @@ from tpk.dataflow.base import (
     shard,
     why_empty,
 )
+from tpk.dataflow.cache import CacheData
+from tpk.dataflow.fixed_size import FixedSizeData
 from tpk.dataflow.memory import copy_array
 from tpk.dataflow.position import Position, PositionTrail
 from tpk.dataflow.undivided import tell_of_undivided
@@ -109,6 +111,11 @@ class DatapointStream:
         self.flow = shard(self.flow, index, count)
         if count > 1:
             tell_of_undivided(self.flow, self.owner, f"the {count} processes", logging.INFO)
+        self.position = Position(self.flow)
+
+    def keep_first(self, count: int) -> None:
+        """Deliver the first `count` datapoints in every pass; before anything was delivered."""
+        self.flow = CacheData(FixedSizeData(self.flow, count))
         self.position = Position(self.flow)
 
     def bind(self, signature: tuple[Any, ...]) -> None:

@@ -65,6 +65,9 @@ class DummyConstantInput(TensorInput):
         super().__init__(self._constants)
         self.shapes = shapes
 
+    def keep_first(self, count: int) -> None:
+        """Do nothing: all of its datapoints are the same."""
+
     def _constants(self) -> list[Any]:
         shapes = [spec.shape for spec in self.signature] if self.shapes is None else self.shapes
         if len(shapes) != len(self.signature):

@@ -21,10 +21,10 @@ What that means, precisely:
   without a seed takes one from the number of ops before it, so the layers create the same ops in the same
   order as `tf.compat.v1.layers` does: in TF1 behaviour the values are the same. In TF2 behaviour Keras draws
   default initial values by seeds of its own, which no graph seed reaches; initializers that are passed give
-  the same values there, too. There are two places where the ops differ: `conv2d_transpose` with channels
-  first, which Keras transposes on machines without a GPU, and a tensor as `training` with control flow v2,
-  where Keras makes `tf.cond` return all intermediate values. Layers after these start from other values,
-  unless they have a seed.
+  the same values there, too. There are three places where the ops differ: `conv2d_transpose` with channels
+  first, which Keras transposes on machines without a GPU; pooling of sequences with channels first, which it
+  does not transpose on machines with one; and a tensor as `training` with control flow v2, where Keras makes
+  `tf.cond` return all intermediate values. Layers after these start from other values, unless they have a seed.
 - **Collections.** Trainable variables are in ``TRAINABLE_VARIABLES``, losses of regularizers in
   ``REGULARIZATION_LOSSES``, and updates of moving averages in ``UPDATE_OPS``, which the training has to run;
   tpk's `RunUpdateOps` callback does.
@@ -34,7 +34,10 @@ What that means, precisely:
   of one's own get
   such sums by `sum_across_towers` of `tpk.layers.cross_tower`.
 
-`layer_norm` stands in for that of `tf.contrib.layers`.
+All 17 layers of `tf.compat.v1.layers` are here, and in the same style what it never had: `conv1d_transpose`,
+`depthwise_conv2d`, `layer_normalization`, `group_normalization` and `prelu`, with arguments and results as Keras has
+them; `instance_normalization`, `global_max_pooling` and `global_average_pooling`; `layer_norm` and `maxout`, which
+stand in for those of `tf.contrib.layers`. `tpk.layers.rnn_cell` has the cells of recurrent networks.
 """
 
 import lazy_loader

@@ -1,24 +1,77 @@
-"""Convolutions of images."""
+"""Convolutions of sequences, images and volumes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import tensorflow as tf
 
-from tpk.layers.geometry import ConvolutionGeometry, ImageLayout, require_window_fits
-from tpk.layers.layer_scope import ZEROS, Function, Pair, open_layer
+from tpk.layers.geometry import ConvolutionGeometry, require_window_fits
+from tpk.layers.layer_scope import ZEROS, Function, LayerScope, Sizes, open_layer
+
+
+def conv1d(
+    inputs: Any,
+    filters: int,
+    kernel_size: Sizes,
+    strides: Sizes = 1,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Sizes = 1,
+    activation: Function | str | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = ZEROS,
+    kernel_regularizer: Function | None = None,
+    bias_regularizer: Function | None = None,
+    activity_regularizer: Function | None = None,
+    kernel_constraint: Function | None = None,
+    bias_constraint: Function | None = None,
+    trainable: bool = True,
+    name: Any = None,
+    reuse: Any = None,
+) -> Any:
+    """Convolve sequences with a kernel (in fact a cross-correlation).
+
+    Variables: ``kernel`` of shape [length, channels, filters], and ``bias`` of shape [filters].
+
+    The inputs are of shape [batch, length, channels], or, with channels first, [batch, channels, length]. Sizes are one
+    integer, or a tuple of one. `padding` may also be ``"causal"``: zeros before the sequence only, so that an output
+    depends on no later input (van den Oord et al., 2016, https://arxiv.org/abs/1609.03499). The other arguments, the
+    result and the errors are those of `conv2d`; the default name is ``conv1d``.
+
+    Example:
+        ```python
+        x = conv1d(embedded_words, 64, 3, padding="causal", dilation_rate=2, activation=tf.nn.relu)
+        ```
+    """
+    with open_layer("conv1d", inputs, name, reuse) as layer:
+        geometry = ConvolutionGeometry.of(
+            layer, 1, kernel_size, strides, padding, data_format, dilation_rate, may_be_causal=True
+        )
+        filters = layer.count_of("filters", filters)
+        require_window_fits(layer, geometry.layout, geometry.window, geometry.padding)
+        kernel = layer.variable(
+            "kernel",
+            [*geometry.kernel_size, geometry.channels, filters],
+            initializer=kernel_initializer,
+            regularizer=kernel_regularizer,
+            constraint=kernel_constraint,
+            trainable=trainable,
+        )
+        bias = layer.bias(filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
+        outputs = _convolve(layer, geometry, kernel, filters)
+        return layer.finish(outputs, activation, activity_regularizer, bias, geometry.layout.tensor_format)
 
 
 def conv2d(
     inputs: Any,
     filters: int,
-    kernel_size: Pair,
-    strides: Pair = (1, 1),
+    kernel_size: Sizes,
+    strides: Sizes = (1, 1),
     padding: str = "valid",
     data_format: str = "channels_last",
-    dilation_rate: Pair = (1, 1),
+    dilation_rate: Sizes = (1, 1),
     activation: Function | str | None = None,
     use_bias: bool = True,
     kernel_initializer: Any = None,
@@ -73,38 +126,30 @@ def conv2d(
         ```
     """
     with open_layer("conv2d", inputs, name, reuse) as layer:
-        geometry = ConvolutionGeometry.of(layer, filters, kernel_size, strides, padding, data_format, dilation_rate)
+        geometry = ConvolutionGeometry.of(layer, 2, kernel_size, strides, padding, data_format, dilation_rate)
+        filters = layer.count_of("filters", filters)
         require_window_fits(layer, geometry.layout, geometry.window, geometry.padding)
         kernel = layer.variable(
             "kernel",
-            [*geometry.kernel_size, geometry.channels, geometry.filters],
+            [*geometry.kernel_size, geometry.channels, filters],
             initializer=kernel_initializer,
             regularizer=kernel_regularizer,
             constraint=kernel_constraint,
             trainable=trainable,
         )
-        bias = layer.bias(geometry.filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
-        outputs = tf.nn.convolution(
-            layer.inputs,
-            kernel,
-            strides=geometry.strides,
-            padding=geometry.padding,
-            data_format=geometry.layout.tensor_format,
-            dilations=geometry.dilation_rate,
-            name="Conv2D",
-        )
-        # A dilated convolution forgets a known height if the width is unknown, and the other way round.
-        outputs.set_shape(geometry.output_shape(layer.inputs))
+        bias = layer.bias(filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
+        outputs = _convolve(layer, geometry, kernel, filters)
         return layer.finish(outputs, activation, activity_regularizer, bias, geometry.layout.tensor_format)
 
 
-def conv2d_transpose(
+def conv3d(
     inputs: Any,
     filters: int,
-    kernel_size: Pair,
-    strides: Pair = (1, 1),
+    kernel_size: Sizes,
+    strides: Sizes = (1, 1, 1),
     padding: str = "valid",
     data_format: str = "channels_last",
+    dilation_rate: Sizes = (1, 1, 1),
     activation: Function | str | None = None,
     use_bias: bool = True,
     kernel_initializer: Any = None,
@@ -118,164 +163,47 @@ def conv2d_transpose(
     name: Any = None,
     reuse: Any = None,
 ) -> Any:
-    """Convolve images with the transpose of a convolution, which is its gradient: strides enlarge them.
+    """Convolve volumes with a kernel (in fact a cross-correlation).
 
-    Variables: ``kernel`` of shape [height, width, filters, channels], and ``bias`` of shape [filters].
+    Variables: ``kernel`` of shape [depth, height, width, channels, filters], and ``bias`` of shape [filters].
 
-    Args:
-        inputs: as for `conv2d`.
-        filters: how many channels the outputs have.
-        kernel_size: (height, width) of the kernel, or one integer for both.
-        strides: how far windows are apart in the outputs, by (height, width), or one integer for both.
-        padding: ``"same"`` makes the outputs `strides` times as large as the inputs, ``"valid"`` adds to
-            that what the kernel reaches over.
-        data_format: as for `conv2d`. On machines without a GPU, channels-first images are transposed, and the
-            outputs back, as `tf.compat.v1.layers` does.
-        activation: as for `conv2d`.
-        use_bias: as for `conv2d`.
-        kernel_initializer: as for `conv2d`.
-        bias_initializer: as for `conv2d`.
-        kernel_regularizer: as for `conv2d`.
-        bias_regularizer: as for `conv2d`.
-        activity_regularizer: as for `conv2d`.
-        kernel_constraint: as for `conv2d`.
-        bias_constraint: as for `conv2d`.
-        trainable: as for `conv2d`.
-        name: as for `conv2d`; None means ``conv2d_transpose``, made unique.
-        reuse: as for `conv2d`.
+    The inputs are of shape [batch, depth, height, width, channels], or, with channels first, [batch, channels, depth,
+    height, width]; TensorFlow has kernels for the latter on GPUs only. Sizes are (depth, height, width), or one integer
+    for all. The other arguments, the result and the errors are those of `conv2d`; the default name is ``conv3d``.
 
-    Returns:
-        The outputs, in the layout of the inputs.
-
-    Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
+    Example:
+        ```python
+        x = conv3d(video, 16, (3, 5, 5), strides=(1, 2, 2), padding="same")
+        ```
     """
-    with open_layer("conv2d_transpose", inputs, name, reuse) as layer:
-        geometry = ConvolutionGeometry.of(layer, filters, kernel_size, strides, padding, data_format)
+    with open_layer("conv3d", inputs, name, reuse) as layer:
+        geometry = ConvolutionGeometry.of(layer, 3, kernel_size, strides, padding, data_format, dilation_rate)
+        filters = layer.count_of("filters", filters)
+        require_window_fits(layer, geometry.layout, geometry.window, geometry.padding)
         kernel = layer.variable(
             "kernel",
-            [*geometry.kernel_size, geometry.filters, geometry.channels],
+            [*geometry.kernel_size, geometry.channels, filters],
             initializer=kernel_initializer,
             regularizer=kernel_regularizer,
             constraint=kernel_constraint,
             trainable=trainable,
         )
-        bias = layer.bias(geometry.filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
-        outputs = _convolve_transposed(layer.inputs, kernel, geometry)
+        bias = layer.bias(filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
+        outputs = _convolve(layer, geometry, kernel, filters)
         return layer.finish(outputs, activation, activity_regularizer, bias, geometry.layout.tensor_format)
 
 
-def separable_conv2d(
-    inputs: Any,
-    filters: int,
-    kernel_size: Pair,
-    strides: Pair = (1, 1),
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    dilation_rate: Pair = (1, 1),
-    depth_multiplier: int = 1,
-    activation: Function | str | None = None,
-    use_bias: bool = True,
-    depthwise_initializer: Any = None,
-    pointwise_initializer: Any = None,
-    bias_initializer: Any = ZEROS,
-    depthwise_regularizer: Function | None = None,
-    pointwise_regularizer: Function | None = None,
-    bias_regularizer: Function | None = None,
-    activity_regularizer: Function | None = None,
-    depthwise_constraint: Function | None = None,
-    pointwise_constraint: Function | None = None,
-    bias_constraint: Function | None = None,
-    trainable: bool = True,
-    name: Any = None,
-    reuse: Any = None,
-) -> Any:
-    """Convolve each channel by itself, then mix the channels of each pixel.
-
-    Variables: ``depthwise_kernel`` of shape [height, width, channels, depth_multiplier],
-    ``pointwise_kernel`` of shape [1, 1, channels * depth_multiplier, filters], and ``bias`` of shape
-    [filters].
-
-    Args:
-        inputs: as for `conv2d`.
-        filters: how many channels the outputs have.
-        kernel_size: (height, width) of the depthwise kernel, or one integer for both.
-        strides: as for `conv2d`, but TensorFlow's kernel wants the same for height and width.
-        padding: as for `conv2d`.
-        data_format: as for `conv2d`.
-        dilation_rate: as for `conv2d`, for the depthwise kernel.
-        depth_multiplier: how many outputs the depthwise convolution has for each channel.
-        activation: as for `conv2d`.
-        use_bias: as for `conv2d`.
-        depthwise_initializer: as `kernel_initializer` of `conv2d`, for the depthwise kernel.
-        pointwise_initializer: as `kernel_initializer` of `conv2d`, for the pointwise kernel.
-        bias_initializer: as for `conv2d`.
-        depthwise_regularizer: as `kernel_regularizer` of `conv2d`, for the depthwise kernel.
-        pointwise_regularizer: as `kernel_regularizer` of `conv2d`, for the pointwise kernel.
-        bias_regularizer: as for `conv2d`.
-        activity_regularizer: as for `conv2d`.
-        depthwise_constraint: as `kernel_constraint` of `conv2d`, for the depthwise kernel.
-        pointwise_constraint: as `kernel_constraint` of `conv2d`, for the pointwise kernel.
-        bias_constraint: as for `conv2d`.
-        trainable: as for `conv2d`.
-        name: as for `conv2d`; None means ``separable_conv2d``, made unique.
-        reuse: as for `conv2d`.
-
-    Returns:
-        The outputs, in the layout of the inputs.
-
-    Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
-    """
-    with open_layer("separable_conv2d", inputs, name, reuse) as layer:
-        geometry = ConvolutionGeometry.of(layer, filters, kernel_size, strides, padding, data_format, dilation_rate)
-        require_window_fits(layer, geometry.layout, geometry.window, geometry.padding)
-        depth_multiplier = layer.count_of("depth_multiplier", depth_multiplier)
-        depthwise_kernel = layer.variable(
-            "depthwise_kernel",
-            [*geometry.kernel_size, geometry.channels, depth_multiplier],
-            initializer=depthwise_initializer,
-            regularizer=depthwise_regularizer,
-            constraint=depthwise_constraint,
-            trainable=trainable,
-        )
-        pointwise_kernel = layer.variable(
-            "pointwise_kernel",
-            [1, 1, geometry.channels * depth_multiplier, geometry.filters],
-            initializer=pointwise_initializer,
-            regularizer=pointwise_regularizer,
-            constraint=pointwise_constraint,
-            trainable=trainable,
-        )
-        bias = layer.bias(geometry.filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
-        outputs = tf.nn.separable_conv2d(
-            layer.inputs,
-            depthwise_kernel,
-            pointwise_kernel,
-            geometry.layout.arrange(1, geometry.strides, 1),
-            padding=geometry.padding,
-            data_format=geometry.layout.tensor_format,
-            dilations=geometry.dilation_rate,
-        )
-        return layer.finish(outputs, activation, activity_regularizer, bias, geometry.layout.tensor_format)
-
-
-def _convolve_transposed(inputs: Any, kernel: Any, geometry: ConvolutionGeometry) -> Any:
-    if geometry.layout.channels_first and not tf.config.list_physical_devices("GPU"):
-        channels_last = attrs.evolve(geometry, layout=ImageLayout(channels_first=False))
-        outputs = _convolve_transposed(tf.transpose(inputs, [0, 2, 3, 1]), kernel, channels_last)
-        return tf.transpose(outputs, [0, 3, 1, 2])
-    output_shape = geometry.dynamic_transposed_output_shape(inputs)
-    # Nobody needs this slice, but `tf.compat.v1.layers` makes it, and ops without a seed of their own take
-    # the number of ops before them: without it, later layers would start from other values.
-    _ = output_shape[0]
-    outputs = tf.nn.conv2d_transpose(
+def _convolve(layer: LayerScope, geometry: ConvolutionGeometry, kernel: Any, filters: int) -> Any:
+    inputs, geometry = geometry.padded_causally(layer.inputs)
+    outputs = tf.nn.convolution(
         inputs,
         kernel,
-        output_shape,
-        geometry.layout.arrange(1, geometry.strides, 1),
+        strides=geometry.strides,
         padding=geometry.padding,
         data_format=geometry.layout.tensor_format,
+        dilations=geometry.dilation_rate,
+        name=f"Conv{geometry.layout.spatial_rank}D",
     )
-    outputs.set_shape(geometry.transposed_output_shape(inputs))
+    # A dilated convolution forgets a known size if another one is unknown.
+    outputs.set_shape(geometry.output_shape(inputs, filters))
     return outputs

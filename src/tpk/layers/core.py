@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.graph import random
-from tpk.layers.geometry import ImageLayout
 from tpk.layers.layer_scope import ZEROS, Function, TrainingFlag, open_layer
 
 
@@ -143,12 +142,12 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
         ConfigError: if `data_format` or the rank of the inputs cannot be; it names the layer.
     """
     with open_layer("flatten", inputs, default_name=name) as layer:
-        layout = ImageLayout.of(layer, data_format)
+        channels_first = layer.is_channels_first(data_format)
         rank = layer.known_rank(1, "(batch, ...)")
         inputs = layer.inputs
         if rank == 1:
             return tf.expand_dims(inputs, axis=1)
-        if layout.channels_first:
+        if channels_first:
             inputs = tf.transpose(inputs, [0, *range(2, rank), 1])
         batch_size, features = inputs.shape.as_list()[0], inputs.shape[1:].num_elements()
         if features is not None:

@@ -1,4 +1,4 @@
-"""The geometry of layers of images: which axis is what, and how large things are."""
+"""The geometry of layers of sequences, images and volumes: which axis is what, and how large things are."""
 
 from __future__ import annotations
 
@@ -8,52 +8,70 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.layers.layer_scope import LayerScope, Pair
+from tpk.layers.layer_scope import LayerScope, Sizes
+
+_SPATIAL_AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 @attrs.frozen
-class ImageLayout:
-    """Where the channels stand in a batch of images."""
+class SpatialLayout:
+    """Where the channels stand in a batch of sequences, images or volumes.
+
+    Attributes:
+        channels_first: whether they stand before the spatial axes, not after them.
+        spatial_rank: how many spatial axes there are: 1, 2 or 3.
+    """
 
     channels_first: bool
+    spatial_rank: int
 
     @classmethod
-    def of(cls, layer: LayerScope, data_format: str) -> ImageLayout:
-        """Take ``"channels_last"`` or ``"channels_first"``."""
-        known = ("channels_last", "channels_first")
-        return cls(layer.one_of("data_format", data_format, known) == "channels_first")
-
-    @classmethod
-    def of_images(cls, layer: LayerScope, data_format: str) -> ImageLayout:
-        """The same for a layer whose inputs must be images."""
-        layout = cls.of(layer, data_format)
-        layer.require_images(layout.arrange("batch", ("height", "width"), "channels"))
+    def of_inputs(cls, layer: LayerScope, data_format: str, spatial_rank: int) -> SpatialLayout:
+        """Take ``"channels_last"`` or ``"channels_first"``, and check the rank of the inputs."""
+        layout = cls(layer.is_channels_first(data_format), spatial_rank)
+        layer.require_rank(layout.arrange("batch", _SPATIAL_AXES[spatial_rank], "channels"))
         return layout
 
     @property
     def tensor_format(self) -> str:
         """TensorFlow's name of the layout."""
-        return "NCHW" if self.channels_first else "NHWC"
+        spatial = "DHW"[-self.spatial_rank :]
+        return f"NC{spatial}" if self.channels_first else f"N{spatial}C"
 
     @property
     def channel_axis(self) -> int:
         """The axis of the channels."""
-        return 1 if self.channels_first else 3
+        return 1 if self.channels_first else self.spatial_rank + 1
 
     @property
-    def spatial_axes(self) -> tuple[int, int]:
-        """The axes of height and width."""
-        return (2, 3) if self.channels_first else (1, 2)
+    def spatial_axes(self) -> list[int]:
+        """The axes that are neither batch nor channels."""
+        first = 2 if self.channels_first else 1
+        return list(range(first, first + self.spatial_rank))
+
+    @property
+    def axis_names(self) -> str:
+        """The names of the spatial axes, as errors name them."""
+        return f"({', '.join(_SPATIAL_AXES[self.spatial_rank])})"
 
     def arrange(self, batch: Any, spatial: Sequence[Any], channels: Any) -> list[Any]:
         """Put what belongs to the axes into their order."""
         return [batch, channels, *spatial] if self.channels_first else [batch, *spatial, channels]
 
-    def spatial_sizes(self, inputs: Any) -> tuple[int | None, int | None]:
-        """What is known of height and width of `inputs` when the graph is built."""
+    def spatial_sizes(self, inputs: Any) -> tuple[int | None, ...]:
+        """What is known of the spatial sizes of `inputs` when the graph is built."""
         shape = inputs.shape.as_list()
-        height, width = (shape[axis] for axis in self.spatial_axes)
-        return height, width
+        return tuple(shape[axis] for axis in self.spatial_axes)
+
+    def to_channels_last(self, values: Any) -> Any:
+        """Move the channels to the end, if they are not there."""
+        return tf.transpose(values, [0, *self.spatial_axes, 1]) if self.channels_first else values
+
+    def from_channels_last(self, values: Any) -> Any:
+        """Move the channels from the end to where this layout has them."""
+        if not self.channels_first:
+            return values
+        return tf.transpose(values, [0, self.spatial_rank + 1, *range(1, self.spatial_rank + 1)])
 
 
 def padding_of(layer: LayerScope, padding: str) -> str:
@@ -61,14 +79,14 @@ def padding_of(layer: LayerScope, padding: str) -> str:
     return layer.one_of("padding", padding, ("valid", "same")).upper()
 
 
-def require_window_fits(layer: LayerScope, layout: ImageLayout, window: tuple[int, int], padding: str) -> None:
-    """Refuse a window that is larger than the image if there is no padding: there would be no outputs."""
-    image = layout.spatial_sizes(layer.inputs)
-    fits = (size is None or size >= extent for size, extent in zip(image, window, strict=True))
+def require_window_fits(layer: LayerScope, layout: SpatialLayout, window: tuple[int, ...], padding: str) -> None:
+    """Refuse a window that is larger than the inputs if there is no padding: there would be no outputs."""
+    sizes = layout.spatial_sizes(layer.inputs)
+    fits = (size is None or size >= extent for size, extent in zip(sizes, window, strict=True))
     if padding == "VALID" and not all(fits):
         raise layer.error(
-            "(height, width) of the inputs",
-            image,
+            f"{layout.axis_names} of the inputs",
+            sizes,
             f"at least {window}, what the window covers, as padding is 'valid'",
             "Use padding='same', a smaller window, or less downsampling before this layer.",
         )
@@ -76,38 +94,48 @@ def require_window_fits(layer: LayerScope, layout: ImageLayout, window: tuple[in
 
 @attrs.frozen
 class ConvolutionGeometry:
-    """The sizes of a convolution, checked."""
+    """The sizes of a convolution, checked.
 
-    layout: ImageLayout
+    Attributes:
+        layout: where the channels stand.
+        channels: how many the inputs have.
+        kernel_size: the size of the kernel along each spatial axis.
+        strides: how far windows are apart.
+        dilation_rate: how far elements of the kernel are apart.
+        padding: ``"VALID"``, ``"SAME"`` or ``"CAUSAL"``.
+    """
+
+    layout: SpatialLayout
     channels: int
-    filters: int
-    kernel_size: tuple[int, int]
-    strides: tuple[int, int]
-    dilation_rate: tuple[int, int]
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation_rate: tuple[int, ...]
     padding: str
 
     @classmethod
     def of(
         cls,
         layer: LayerScope,
-        filters: int,
-        kernel_size: Pair,
-        strides: Pair,
+        spatial_rank: int,
+        kernel_size: Sizes,
+        strides: Sizes,
         padding: str,
         data_format: str,
-        dilation_rate: Pair = (1, 1),
+        dilation_rate: Sizes = 1,
+        *,
+        may_be_causal: bool = False,
     ) -> ConvolutionGeometry:
         """Take the arguments of a convolution, and check them and the inputs."""
-        layout = ImageLayout.of_images(layer, data_format)
+        layout = SpatialLayout.of_inputs(layer, data_format, spatial_rank)
         layer.require_floating()
+        paddings = ("valid", "same", "causal") if may_be_causal else ("valid", "same")
         geometry = cls(
             layout=layout,
             channels=layer.known_size(layout.channel_axis, "channels"),
-            filters=layer.count_of("filters", filters),
-            kernel_size=layer.pair_of("kernel_size", kernel_size),
-            strides=layer.pair_of("strides", strides),
-            dilation_rate=layer.pair_of("dilation_rate", dilation_rate),
-            padding=padding_of(layer, padding),
+            kernel_size=layer.sizes_of("kernel_size", kernel_size, spatial_rank),
+            strides=layer.sizes_of("strides", strides, spatial_rank),
+            dilation_rate=layer.sizes_of("dilation_rate", dilation_rate, spatial_rank),
+            padding=layer.one_of("padding", padding, paddings).upper(),
         )
         if max(geometry.strides) > 1 and max(geometry.dilation_rate) > 1:
             raise layer.error(
@@ -119,34 +147,33 @@ class ConvolutionGeometry:
         return geometry
 
     @property
-    def window(self) -> tuple[int, int]:
-        """(height, width) of what the dilated kernel covers."""
-        size, rate = self.kernel_size, self.dilation_rate
-        return (size[0] - 1) * rate[0] + 1, (size[1] - 1) * rate[1] + 1
+    def window(self) -> tuple[int, ...]:
+        """What the dilated kernel covers along each spatial axis."""
+        return tuple((size - 1) * rate + 1 for size, rate in zip(self.kernel_size, self.dilation_rate, strict=True))
 
-    def output_shape(self, inputs: Any) -> list[int | None]:
+    def padded_causally(self, inputs: Any) -> tuple[Any, ConvolutionGeometry]:
+        """Return sequences with what causal padding adds before them, and the geometry of what is left to do."""
+        if self.padding != "CAUSAL":
+            return inputs, self
+        before = [(extent - 1, 0) for extent in self.window]
+        padded = tf.pad(inputs, self.layout.arrange((0, 0), before, (0, 0)))
+        return padded, attrs.evolve(self, padding="VALID")
+
+    def output_shape(self, inputs: Any, filters: int) -> list[int | None]:
         """What is known of the shape of the outputs when the graph is built."""
         sizes: list[int | None] = []
         for size, window, stride in zip(self.layout.spatial_sizes(inputs), self.window, self.strides, strict=True):
             missing = window - 1 if self.padding == "VALID" else 0
             sizes.append(None if size is None else -(-(size - missing) // stride))
-        return self.layout.arrange(inputs.shape.as_list()[0], sizes, self.filters)
+        return self.layout.arrange(inputs.shape.as_list()[0], sizes, filters)
 
-    def transposed_output_shape(self, inputs: Any) -> list[int | None]:
+    def transposed_output_shape(self, inputs: Any, filters: int) -> list[int | None]:
         """The same for the transposed convolution."""
-        sizes = self._transposed_sizes(self.layout.spatial_sizes(inputs))
-        return self.layout.arrange(inputs.shape.as_list()[0], sizes, self.filters)
+        sizes = self.transposed_sizes(self.layout.spatial_sizes(inputs))
+        return self.layout.arrange(inputs.shape.as_list()[0], sizes, filters)
 
-    def dynamic_transposed_output_shape(self, inputs: Any) -> Any:
-        """The shape of the outputs of the transposed convolution, as a tensor."""
-        shape = tf.shape(inputs)
-        batch_size = shape[0]
-        static = inputs.shape.as_list()
-        sizes = [shape[axis] if static[axis] is None else static[axis] for axis in self.layout.spatial_axes]
-        return tf.stack(self.layout.arrange(batch_size, self._transposed_sizes(sizes), self.filters))
-
-    def _transposed_sizes(self, sizes: Sequence[Any]) -> list[Any]:
-        """Height and width of windows that are as many as the inputs, and `strides` apart."""
+    def transposed_sizes(self, sizes: Sequence[Any]) -> list[Any]:
+        """The spatial sizes of windows that are as many as the inputs, whose sizes these are, and `strides` apart."""
         outputs: list[Any] = []
         for size, window, stride in zip(sizes, self.window, self.strides, strict=True):
             overhang = max(window - stride, 0)

@@ -15,8 +15,8 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.collections import check_can_be_collected
 
-Pair = int | Sequence[int]
-"""(height, width), or one integer for both."""
+Sizes = int | Sequence[int]
+"""A size for each spatial axis, such as (height, width), or one integer for all of them."""
 
 Function = Callable[[Any], Any]
 """An activation, a regularizer or a constraint."""
@@ -195,7 +195,10 @@ class LayerScope:
         tensor_format: str | None = None,
     ) -> Any:
         """Add `bias`, apply `activation`, and collect the loss of `activity_regularizer`, divided by the batch size."""
-        if bias is not None:
+        if bias is not None and tensor_format == "NCW":
+            # `tf.compat.v1.layers` adds no other way to sequences with channels first, and so makes as many ops.
+            outputs += tf.reshape(bias, [1, bias.shape[0], 1])
+        elif bias is not None:
             outputs = tf.nn.bias_add(outputs, bias, data_format=tensor_format)
         activate = self.activation_of(activation)
         if activate:
@@ -216,17 +219,21 @@ class LayerScope:
             raise self.error(what, value, " or ".join(map(repr, known)), f"Pass e.g. {what}={known[0]!r}.")
         return choice
 
-    def pair_of(self, what: str, value: Pair) -> tuple[int, int]:
-        """Return (height, width) from two positive integers, or from one for both."""
+    def is_channels_first(self, data_format: str) -> bool:
+        """Take ``"channels_last"`` or ``"channels_first"``."""
+        return self.one_of("data_format", data_format, ("channels_last", "channels_first")) == "channels_first"
+
+    def sizes_of(self, what: str, value: Sizes, count: int) -> tuple[int, ...]:
+        """Return `count` positive integers, which may be given as one for all."""
         try:
-            pair = tuple(value) if isinstance(value, Sequence) else (value, value)
-            height, width = (operator.index(size) for size in pair)
+            sizes = tuple(map(operator.index, value if isinstance(value, Sequence) else [value] * count))
         except (TypeError, ValueError):
-            height = width = 0
-        if min(height, width) < 1:
-            expected = "a positive integer or a pair of them"
-            raise self.error(what, value, expected, f"Pass e.g. {what}=3 or {what}=(3, 3).")
-        return height, width
+            sizes = ()
+        if len(sizes) != count or min(sizes) < 1:
+            example = ", ".join(["3"] * count) + ("," if count == 1 else "")
+            expected = f"a positive integer or a {('tuple of one', 'pair of them', 'triple of them')[count - 1]}"
+            raise self.error(what, value, expected, f"Pass e.g. {what}=3 or {what}=({example}).")
+        return sizes
 
     def count_of(self, what: str, value: float) -> int:
         """Return a positive integer; a float can stand for it if nothing is lost, as 32.0 for 32."""
@@ -269,10 +276,25 @@ class LayerScope:
             raise self.error("the shape of the inputs", self.shape, expected, _SET_SHAPE)
         return size
 
-    def require_images(self, axes: Sequence[str]) -> None:
-        """Refuse inputs that are no batch of images; `axes` names the four axes in the error."""
-        if self.shape is None or len(self.shape) != 4:
-            expected = f"a shape of rank 4: ({', '.join(axes)})"
+    def axis_of(self, what: str, axis: Any) -> int:
+        """Return `axis`, which may count from the last one, as counted from the first."""
+        rank = self.known_rank(1, "(..., features)")
+        if not isinstance(axis, Integral) or not -rank <= int(axis) < rank:
+            remedy = f"The shape of the inputs is {self.shape}."
+            raise self.error(what, axis, f"an integer in [{-rank}, {rank})", remedy)
+        return int(axis) % rank
+
+    def axes_of(self, what: str, axes: int | Sequence[int]) -> list[int]:
+        """The same for one axis, or several different ones."""
+        found = [self.axis_of(what, axis) for axis in (axes if isinstance(axes, Sequence) else [axes])]
+        if not found or len(set(found)) < len(found):
+            raise self.error(what, axes, "one axis, or several different ones", f"Pass e.g. {what}=-1.")
+        return found
+
+    def require_rank(self, axes: Sequence[str]) -> None:
+        """Refuse inputs that do not have just these axes."""
+        if self.shape is None or len(self.shape) != len(axes):
+            expected = f"a shape of rank {len(axes)}: ({', '.join(axes)})"
             raise self.error("the shape of the inputs", self.shape, expected, _SET_SHAPE)
 
     def require_floating(self) -> None:

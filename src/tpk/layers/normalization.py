@@ -1,9 +1,8 @@
-"""Batch normalization and layer normalization."""
+"""Batch normalization."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import tensorflow as tf
@@ -110,7 +109,7 @@ def batch_normalization(
         if trainable and flag.static is not False:
             remedy = "Build the layer outside, or pass training=False or trainable=False."
             layer.check_can_be_collected("the update of its moving averages", remedy)
-        axes = _feature_axes(layer, axis)
+        axes = layer.axes_of("axis", axis)
         epsilon = layer.number_of("epsilon", epsilon, 0.001)
         shape = _parameter_shape(layer, axes)
         inputs_dtype = layer.inputs.dtype.base_dtype
@@ -158,86 +157,6 @@ def batch_normalization(
         return outputs
 
 
-def layer_norm(
-    inputs: Any,
-    center: bool = True,
-    scale: bool = True,
-    activation: Function | str | None = None,
-    begin_norm_axis: int = 1,
-    begin_params_axis: int = -1,
-    epsilon: float | None = None,
-    beta_initializer: Any = ZEROS,
-    gamma_initializer: Any = ONES,
-    beta_regularizer: Function | None = None,
-    gamma_regularizer: Function | None = None,
-    trainable: bool = True,
-    name: Any = None,
-    reuse: Any = None,
-) -> Any:
-    """Normalize each example by the mean and variance of its own (Ba et al., 2016, https://arxiv.org/abs/1607.06450).
-
-    It computes what `tf.contrib.layers.layer_norm` of TensorFlow 1 did, by the same variables, ``beta`` and
-    ``gamma``, in the same default scope, ``LayerNorm``, so checkpoints of it load. The names of arguments are
-    those of the other layers: `activation` was ``activation_fn``, and `name` was ``scope``.
-
-    Args:
-        inputs: a floating-point tensor of known rank, 2 or more.
-        center: whether there is a ``beta``, which is added.
-        scale: whether there is a ``gamma``, which is multiplied by.
-        activation: a function, or its name in `tf.nn`; None is linear.
-        begin_norm_axis: mean and variance are taken over this axis and all later ones.
-        begin_params_axis: the variables have the shape of the inputs from this axis on, which must be known.
-        epsilon: what is added to the variance; None means 1e-12, or 1e-3 for float16 and bfloat16.
-        beta_initializer: an initializer or its name.
-        gamma_initializer: an initializer or its name.
-        beta_regularizer: maps ``beta`` to a scalar loss, which is added to ``REGULARIZATION_LOSSES``.
-        gamma_regularizer: the same for ``gamma``.
-        trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
-        name: the variable scope of the layer; None means ``LayerNorm``, made unique.
-        reuse: whether to take existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
-
-    Returns:
-        A tensor like the inputs.
-
-    Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
-    """
-    with open_layer("layer_norm", inputs, name, reuse, default_name="LayerNorm") as layer:
-        layer.require_floating()
-        rank = layer.known_rank(2, "(batch, ...)")
-        norm_axes = range(_axis(layer, "begin_norm_axis", begin_norm_axis), rank)
-        params_axes = range(_axis(layer, "begin_params_axis", begin_params_axis), rank)
-        shape = [layer.known_size(axis, "parameters") for axis in params_axes]
-        beta = gamma = None
-        if center:
-            beta = layer.variable(
-                "beta",
-                shape,
-                initializer=beta_initializer,
-                regularizer=beta_regularizer,
-                trainable=trainable,
-            )
-        if scale:
-            gamma = layer.variable(
-                "gamma",
-                shape,
-                initializer=gamma_initializer,
-                regularizer=gamma_regularizer,
-                trainable=trainable,
-            )
-        if epsilon is None:
-            epsilon = 1e-3 if layer.inputs.dtype.base_dtype in HALF_PRECISION else 1e-12
-        epsilon = layer.number_of("epsilon", epsilon, 1e-12)
-        dtype = layer.inputs.dtype.base_dtype
-        # Sums of 16-bit numbers lose most of their digits.
-        work = tf.float32 if dtype in HALF_PRECISION else dtype
-        values, beta, gamma = (None if each is None else tf.cast(each, work) for each in (layer.inputs, beta, gamma))
-        mean, variance = tf.nn.moments(values, list(norm_axes), keepdims=True)
-        outputs = tf.cast(tf.nn.batch_normalization(values, mean, variance, beta, gamma, epsilon), dtype)
-        outputs.set_shape(layer.inputs.shape)
-        return layer.finish(outputs, activation)
-
-
 def _refuse(layer: LayerScope, what: str, got: object, supported: object) -> None:
     if got != supported:
         remedy = "tpk does not support more; leave it out, or build the normalization from tf.nn ops."
@@ -258,19 +177,3 @@ def _parameter_shape(layer: LayerScope, axes: list[int]) -> list[int]:
     if len(axes) == 1:
         return list(sizes.values())
     return [sizes.get(axis, 1) for axis in range(layer.known_rank(1, "(..., features)"))]
-
-
-def _feature_axes(layer: LayerScope, axis: int | Sequence[int]) -> list[int]:
-    axes = [_axis(layer, "axis", one) for one in (axis if isinstance(axis, Sequence) else [axis])]
-    if not axes or len(set(axes)) < len(axes):
-        raise layer.error("axis", axis, "one axis, or several different ones", "Pass e.g. axis=-1.")
-    return axes
-
-
-def _axis(layer: LayerScope, what: str, axis: Any) -> int:
-    """Return `axis`, which may count from the last one, as counted from the first."""
-    rank = layer.known_rank(1, "(..., features)")
-    if not isinstance(axis, Integral) or not -rank <= int(axis) < rank:
-        remedy = f"The shape of the inputs is {layer.shape}."
-        raise layer.error(what, axis, f"an integer in [{-rank}, {rank})", remedy)
-    return int(axis) % rank

@@ -7,16 +7,20 @@ import difflib
 import html
 import importlib.util
 import io
+import json
 import math
+import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tpk.errors import PluginImportError, UnknownScalarError
+from tpk.errors import ConfigError, PluginImportError, UnknownScalarError
 
 _COLUMNS_OF_PLOTS = 3
+_RENAMED = ("scalar/epoch_num", "scalar/global_step", "scalar/time")
 _PLOTS_IN_NOTEBOOK = 12
 
 
@@ -158,6 +162,47 @@ class History(Mapping[str, np.ndarray]):
         return self._values[name][position], self._epochs[name][position], self._steps[name][position]
 
     # How values come in, and survive a restart.
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> History:
+        """Return what `JSONWriter` has written.
+
+        Args:
+            path: the ``stats.jsonl`` of a run, or the directory of the run. A last line that is torn, as a run that was
+                killed may leave it, is left out.
+
+        Raises:
+            ConfigError: if there is no such file, or it is something else.
+
+        Example:
+            ```python
+            tpk.History.read("runs/digits").plot("cost")
+            ```
+        """
+        file = Path(path, "stats.jsonl") if Path(path).is_dir() else Path(path)
+        try:
+            lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+        except OSError as error:
+            raise ConfigError(
+                f"{str(file)!r} cannot be read: {error.strerror}. Name the directory of a run that has statistics."
+            ) from error
+        history = cls()
+        for number, line in enumerate(lines, 1):
+            try:
+                if line:
+                    history._add_row(json.loads(line))
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                if number < len(lines):
+                    raise ConfigError(
+                        f"line {number} of {str(file)!r} is not what JSONWriter writes: {error}."
+                    ) from error
+        return history
+
+    def _add_row(self, row: dict[str, Any]) -> None:
+        epoch, step = row.pop("epoch_num"), row.pop("global_step")
+        row.pop("time", None)
+        for name, value in row.items():
+            self.add(name.removeprefix("scalar/") if name in _RENAMED else name, epoch, step, float(value))
 
     @property
     def names(self) -> list[str]:

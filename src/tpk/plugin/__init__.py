@@ -42,6 +42,7 @@ what a plugin may use of a trainer is in `tpk.plugin.trainer`. What holds for al
 - A callback that wraps another one overrides `hook_implementations`, and returns those of what it wraps, as they are
   or wrapped with `functools.wraps`; `order_of` tells what place in the order they have. If it was given the other one
   by name, it turns that into a plugin in `resolve_plugins`, not before.
+- A callback that changes how long a training is, or where it keeps its files, overrides `configure_run`.
 
 **Monitors and strategies** are callbacks of another kind: `tpk.Monitor` takes reports (``process_scalar`` and the like)
 besides, `tpk.Strategy` builds the towers, and both may implement any hook. A monitor that fails is logged, and stops
@@ -62,7 +63,12 @@ callbacks = [tpk.use("cost-curve", tensor_name="total_cost:0")]
 ```
 
 What a constructor is given stands in ``config.json`` of the run, in few words (`tpk.plugin.options`); the value of an
-argument that is called ``…key``, ``…token``, ``…secret``, ``…password`` or ``…credentials`` does not.
+argument that is called ``…key``, ``…token``, ``…secret``, ``…password`` or ``…credentials`` does not. It stands in
+``config.toml``, too, in a form from which the plugin can be made again (`tpk.plugin.written`): numbers, texts, lists,
+mappings, importable functions and classes, and objects that are made of such.
+
+What a plugin logs goes into ``log.txt`` of the run, and to the terminal, if its logger is below tpk's:
+``logging.getLogger(f"tpk.{__name__}")``.
 
 **Always active** are the modules in the group ``tpk.plugins``, and those that ``TPK_PLUGINS`` names. Their
 hooks are functions decorated by `hookimpl`; besides those of a training they may implement
@@ -75,8 +81,10 @@ def tpk_default_callbacks(config):
 ```
 
 **Tools.** ``tpk plugins`` lists what is installed, ``--check`` finds slips in it without a training, ``tpk plugins new
-NAME`` writes a package to start from (``--kind`` callback, monitor, strategy or trainer), and `tpk.testing` has pytest
-fixtures to test it with. `tpk.plugin.environment` lists the environment variables that block, add and trace plugins.
+NAME`` writes a package to start from (``--kind`` callback, monitor, strategy or trainer). `tpk.testing` checks by one
+line, such as ``check_callback(lambda: CostCurve())``, that a plugin keeps the rules that tpk's own ones keep, and has
+pytest fixtures to test it with. `tpk.plugin.environment` lists the environment variables that block, add and trace
+plugins.
 
 **Hooks of your own.** Such a module may add hooks, by ``tpk_add_hookspecs(hooks)``; callbacks then implement them, and
 whoever has a trainer calls them, by ``trainer.hooks.hook.<name>(...)``.

@@ -9,6 +9,7 @@ from tpk.plugin.options import RecordsOptions
 from tpk.plugin.spec import HOOK_NAMES
 
 if TYPE_CHECKING:
+    from tpk.plugin.run_options import RunOptions
     from tpk.plugin.trainer import TrainerProtocol
 
 
@@ -116,6 +117,21 @@ class Callback(RecordsOptions):
         """Turn what the callback was given by name into plugins; called before the graph is built.
 
         What holds other callbacks overrides it; see `ProxyCallback`.
+        """
+
+    def configure_run(self, run: RunOptions) -> None:
+        """Change how long the training is, or where, before anything is built; called once by `Trainer.train`.
+
+        It is called in all processes of the training, whatever `chief_only` is, and must do the same in each of them.
+
+        Args:
+            run: the options, to be changed in place.
+
+        Example:
+            ```python
+            def configure_run(self, run):
+                run.max_epoch = min(run.max_epoch, 3)
+            ```
         """
 
     def trigger(self) -> None:

@@ -17,7 +17,7 @@ import attrs
 from tpk.errors import PluginError, PluginImportError, UnknownPluginError
 from tpk.plugin.builtins import BUILTINS, builtin_entries, not_installed
 from tpk.plugin.callback import Callback
-from tpk.plugin.creation import Use, create
+from tpk.plugin.creation import Ref, Use, create
 from tpk.plugin.entry import CatalogEntry, blocked_entries, installed_entries
 from tpk.plugin.environment import names_in
 
@@ -66,7 +66,7 @@ class Catalog:
             target = self.load(entry)
             if entry.distribution and kind != "plugin" and not callable(target):
                 raise PluginError(f"{entry} is {target!r}: an entry point of tpk.{kind}s leads to a class or a factory")
-            plugin, what = create(target, spec.options, str(entry)), str(entry)
+            plugin, what = create(target, self.make(spec.options), str(entry), spec.origin), str(entry)
         elif inspect.isclass(spec):
             what = f"{kind} {spec.__name__!r} ({spec.__module__}:{spec.__qualname__})"
             plugin = create(spec, {}, what)
@@ -76,6 +76,35 @@ class Catalog:
         if isinstance(plugin, Callback):
             plugin.resolve_plugins()
         return plugin
+
+    def make(self, value: Any) -> Any:
+        """Return a value, in which each ``use("module:attr", **options)`` has become the object that it stands for.
+
+        The name of a plugin is left to whoever expects a plugin.
+
+        Args:
+            value: such a description, or a list, tuple or mapping in which there may be some; anything else is returned
+                as it is.
+
+        Raises:
+            PluginImportError: the module cannot be imported, or lacks the attribute.
+            PluginError: the options are not those that it takes.
+        """
+        if isinstance(value, Ref):
+            return self.load(CatalogEntry("object", value.target, target=value.target))
+        if isinstance(value, Use) and ":" in value.name:
+            entry = CatalogEntry("object", value.name, target=value.name)
+            return create(self.load(entry), self.make(value.options), str(entry), value.origin)
+        if type(value) is dict:
+            made: Any = {name: self.make(item) for name, item in value.items()}
+            unchanged = all(made[name] is item for name, item in value.items())
+        elif type(value) in (list, tuple):
+            made = type(value)(map(self.make, value))
+            unchanged = all(new is old for new, old in zip(made, value, strict=True))
+        else:
+            return value
+        # The caller's own list stays that list.
+        return value if unchanged else made
 
     def find(self, kind: str, name: str) -> CatalogEntry:
         """Return what `name` stands for: ``"module:attr"`` itself, a built-in, or an installed plugin.

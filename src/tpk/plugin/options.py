@@ -8,31 +8,29 @@ import functools
 import inspect
 import itertools
 import os
-import re
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from typing import Any
 
 import attrs
 
-from tpk.plugin.creation import Use
+from tpk.plugin.creation import Ref, Use
+from tpk.plugin.written import is_secret, record_written
 
 _RECORDED = "_recorded_options"
 _MOST_ITEMS = 16
 _MOST_CHARACTERS = 1000
 _MOST_LEVELS = 8
 
-_SECRET = re.compile(
-    r"(^|_)((api|access|auth|private|secret)_?key|token|secret|password|passwd|credentials?)s?$", re.IGNORECASE
-)
-
 
 class RecordsOptions:
     """Base of what a run is made of: each object remembers the arguments that it was made with.
 
-    They are kept as `described` returns them, so that nothing is held alive by that. A subclass has nothing to do for
-    it, and its signature stays what it is.
+    They are kept as `described` and `tpk.plugin.written.written` return them, so that nothing is held alive by that. A
+    subclass has nothing to do for it, and its signature stays what it is.
     """
+
+    records_options = True
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have the constructor of a subclass, if it has one of its own, take note of its arguments."""
@@ -71,6 +69,34 @@ def described(value: Any) -> Any:
     return _described(value, _MOST_LEVELS)
 
 
+def leaves_of(description: Any, path: str = "") -> dict[str, Any]:
+    """Return the plain values in what `described` returns by their paths: plugins by names, whatever their places.
+
+    Args:
+        description: such as the content of a ``config.json``.
+        path: that of `description` itself.
+
+    Example:
+        ```python
+        leaves_of({"callbacks": [{"name": "ModelSaver", "options": {"max_to_keep": 3}}]})
+        # {"callbacks.ModelSaver": "ModelSaver", "callbacks.ModelSaver.max_to_keep": 3}
+        ```
+    """
+    parts: dict[str, Any] = {}
+    if isinstance(description, Mapping) and set(description) == {"name", "options"} and path:
+        return {path: description["name"], **leaves_of(description["options"], path)}
+    if isinstance(description, Mapping):
+        parts = {f"{path}.{name}" if path else str(name): each for name, each in description.items()}
+    elif isinstance(description, list) and any(isinstance(each, Mapping) for each in description):
+        for each in description:
+            name = f"{path}.{each.get('name') if isinstance(each, Mapping) else each}"
+            number = sum(key.partition("#")[0] == name for key in parts) + 1
+            parts[f"{name}#{number}" if number > 1 else name] = each
+    else:
+        return {path: description}
+    return {name: leaf for part, each in parts.items() for name, leaf in leaves_of(each, part).items()}
+
+
 def _recording(init: Callable[..., None]) -> Callable[..., None]:
     signature: inspect.Signature | None = None
 
@@ -82,6 +108,7 @@ def _recording(init: Callable[..., None]) -> Callable[..., None]:
             try:
                 signature = signature or inspect.signature(init)
                 bound = signature.bind(self, *args, **options)
+                record_written(self, bound)
                 bound.apply_defaults()
                 vars(self)[_RECORDED] = _described_options(_flat(bound))
             except Exception:  # The constructor itself says what is wrong with its arguments.
@@ -102,8 +129,7 @@ def _flat(bound: inspect.BoundArguments) -> dict[str, Any]:
 
 def _described_options(options: Mapping[str, Any], levels: int = _MOST_LEVELS) -> dict[str, Any]:
     return {
-        name: "(not told)" if _SECRET.search(name) and isinstance(value, str | bytes) else _described(value, levels)
-        for name, value in options.items()
+        name: "(not told)" if is_secret(name, value) else _described(value, levels) for name, value in options.items()
     }
 
 
@@ -114,6 +140,8 @@ def _described(value: Any, levels: int) -> Any:
         return value if len(value) <= _MOST_CHARACTERS else f"{value[:_MOST_CHARACTERS]}…"
     if not levels:
         return type(value).__name__
+    if isinstance(value, Ref):
+        return value.target
     if isinstance(value, Use):
         return {"name": value.name, "options": _described_options(value.options, levels - 1)}
     if isinstance(value, RecordsOptions) or attrs.has(type(value)) or _is_data(value):

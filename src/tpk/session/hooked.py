@@ -16,7 +16,7 @@ from tpk.graph.step.fetches import leaves, structure_key
 from tpk.graph.step.loop import as_of_originals
 from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.session.plan import Call, CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
-from tpk.session.request import Feed, RunContext, is_constant, merge_requests
+from tpk.session.request import Feed, RunContext, is_constant, merge_requests, merge_run_options
 from tpk.session.step_loops import StepLoops
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class HookedSession:
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
         self.steps_of_next_run = 0
+        self._timeout_in_ms = 0
         self._stop_requested = False
         self._original_args = SessionRunArgs(None)
         self._step_fn: Any = None
@@ -109,6 +110,22 @@ class HookedSession:
     def graph(self) -> Any:
         """The graph of the session."""
         return self.sess.graph
+
+    @property
+    def timeout_in_ms(self) -> int:
+        """How many milliseconds a run may take, but for one that has a timeout of its own by its options; 0: for ever.
+
+        It is compiled into the runs, so that it costs nothing; but on a TensorFlow server, runs with a timeout are made
+        by the ordinary `Session.run`. A run that takes longer is cancelled, and raises
+        `tf.errors.DeadlineExceededError`.
+        """
+        return self._timeout_in_ms
+
+    @timeout_in_ms.setter
+    def timeout_in_ms(self, timeout: int) -> None:
+        self._timeout_in_ms = self._loops.timeout_in_ms = timeout
+        for compiled in (self._constant_plans, self._plans, self._passed):
+            compiled.clear()
 
     def should_stop(self) -> bool:
         """Whether a hook has asked for the end by ``run_context.request_stop()``, or the session is closed."""
@@ -319,6 +336,8 @@ class HookedSession:
     def _run_session_once(self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any) -> list[Any]:
         with self.sess.graph.as_default():  # Tensors hash only within their graph's context.
             feed_dict = {feed.key: feed.value for feed in feeds}
+        if self._timeout_in_ms and not (options and options.timeout_in_ms):
+            options = merge_run_options([options, RunOptions(timeout_in_ms=self._timeout_in_ms)])
         try:
             merged = self.sess.run(plan.fetches, feed_dict, options, run_metadata)
         except tf.errors.OpError as error:
@@ -344,6 +363,10 @@ class HookedSession:
         except (TypeError, ValueError) as error:
             self._note_request(error, failing_request(self.sess, fetches))
             raise
+        if self._timeout_in_ms and plan.options is not None:
+            plan.options.run_options.timeout_in_ms = self._timeout_in_ms
+            if self.sess.sess_str:  # The callables of a TensorFlow server know no timeout.
+                plan.options = None
         if not plan.lasts:
             return plan
         if len(self._plans) < MAX_PLANS or key in self._passed:

@@ -27,7 +27,18 @@ class StepLoops:
     def __init__(self, sess: Any, xla: bool = False) -> None:
         self._sess = sess
         self._xla = xla
+        self._timeout_in_ms = 0
         self._runs: dict[tuple[Any, ...], Run] = {}
+
+    @property
+    def timeout_in_ms(self) -> int:
+        """How many milliseconds a run may take; 0: for ever. See `HookedSession.timeout_in_ms`."""
+        return self._timeout_in_ms
+
+    @timeout_in_ms.setter
+    def timeout_in_ms(self, timeout: int) -> None:
+        self._timeout_in_ms = timeout
+        self._runs.clear()
 
     def run(self, plan: RunPlan, steps: int, arrays: Sequence[Any]) -> None:
         """Run the work of a plan so many times, one after the other.
@@ -86,6 +97,18 @@ class StepLoops:
         return run
 
     def _callable(self, target: Any, feeds: Sequence[Any]) -> Callable[..., Any]:
+        if self._timeout_in_ms and self._sess.sess_str:  # The callables of a TensorFlow server know no timeout.
+            return self._with_timeout(target, feeds)
         options = config_pb2.CallableOptions(feed=[feed.name for feed in feeds], target=[target.name])
+        options.run_options.timeout_in_ms = self._timeout_in_ms
         call: Callable[..., Any] = self._sess._make_callable_from_options(options)
+        return call
+
+    def _with_timeout(self, target: Any, feeds: Sequence[Any]) -> Callable[..., Any]:
+        options = tf.compat.v1.RunOptions(timeout_in_ms=self._timeout_in_ms)
+
+        def call(*values: Any) -> None:
+            with self._sess.graph.as_default():  # Tensors hash only within their graph's context.
+                self._sess.run(target, dict(zip(feeds, values, strict=True)), options)
+
         return call

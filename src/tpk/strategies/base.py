@@ -18,7 +18,7 @@ from tpk.tower.tower_func import TowerFunc
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
 
-DEVICE_SPELLINGS = {"gpus": "devices", "nr_gpu": "devices", "tower": "devices", "nr_tower": "devices"}
+DEVICE_SPELLINGS: dict[str, str] = {"gpus": "devices", "nr_gpu": "devices", "tower": "devices", "nr_tower": "devices"}
 """What graph-mode users call the devices of a strategy or a trainer."""
 
 USE_NCCL = "write mode='nccl' for True, and mode='copy' for False; 'auto' takes NCCL on several GPUs."

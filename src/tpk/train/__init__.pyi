@@ -5,6 +5,7 @@ from .launch import (
 )
 from .model_desc import ModelDesc as ModelDesc
 from .multi_objective import MultiObjectiveTrainer as MultiObjectiveTrainer
+from .run_file.read import read_run_file as read_run_file
 from .tower_trainer import (
     SingleCostTrainer as SingleCostTrainer,
     TowerTrainer as TowerTrainer,
@@ -15,6 +16,7 @@ from .trainers import (
     CollectiveTrainer as CollectiveTrainer,
     DistributedParameterServerTrainer as DistributedParameterServerTrainer,
     DistributedReplicatedTrainer as DistributedReplicatedTrainer,
+    NoOpTrainer as NoOpTrainer,
     QueueInputTrainer as QueueInputTrainer,
     SimpleTrainer as SimpleTrainer,
     SyncMultiGPUTrainer as SyncMultiGPUTrainer,

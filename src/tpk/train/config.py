@@ -12,6 +12,7 @@ from attrs import validators
 from tpk.dataflow.base import check_iterable
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
+from tpk.plugin.creation import Use
 from tpk.plugin.spellings import also_spelled
 from tpk.session.creator import as_session_creator
 from tpk.train.epoch import as_count
@@ -41,7 +42,8 @@ def _optional_instance(kind: Any) -> Callable[..., None]:
 
 
 def _is_creator(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
-    as_session_creator(value)
+    if not isinstance(value, Use):
+        as_session_creator(value)
 
 
 def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -49,8 +51,25 @@ def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) 
         raise ConfigError(f"TrainConfig({attribute.name}={value!r}): expected a list, e.g. [{value!r}].")
 
 
+def _is_named(attribute: attrs.Attribute[Any], value: Any) -> bool:
+    """Whether a value is named by ``"module:attr"``, to be made when the run begins.
+
+    Raises:
+        ConfigError: if it is a name of another form.
+    """
+    name = value.name if isinstance(value, Use) else value
+    if not isinstance(name, str):
+        return False
+    if ":" not in name:
+        raise ConfigError(
+            f"TrainConfig({attribute.name}={value!r}): expected 'module:attr', such as 'my_model:Model', or "
+            "tpk.use('module:attr', option=value)."
+        )
+    return True
+
+
 def _model(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, ModelDesc):
+    if isinstance(value, ModelDesc) or _is_named(attribute, value):
         return
     if isinstance(value, type) and issubclass(value, ModelDesc):
         remedy = f"Write model={value.__name__}(), an instance of the class"
@@ -62,13 +81,15 @@ def _model(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> 
 
 
 def _dataflow(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if _is_named(attribute, value):
+        return
     if isinstance(value, InputSource):
         raise ConfigError(f"TrainConfig(dataflow=...): a {type(value).__name__} is an input source. Write data=... .")
     check_iterable(value, "TrainConfig(dataflow=...)")
 
 
 def _input_source(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, InputSource):
+    if not (isinstance(value, InputSource) or _is_named(attribute, value)):
         raise ConfigError(
             f"TrainConfig(data=...): expected a tpk.InputSource, not a {type(value).__name__}. Write dataflow=... for "
             "an iterable of datapoints, or data=tpk.QueueInput(...)."
@@ -91,6 +112,10 @@ def _as_steps_per_run(value: Any) -> int | None:
     return None if value is None else as_count(f"TrainConfig(steps_per_run={value!r})", value, 1)
 
 
+def _as_overfit_batches(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(overfit_batches={value!r})", value, 1)
+
+
 def _as_max_epoch(value: Any) -> int:
     return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
 
@@ -98,7 +123,7 @@ def _as_max_epoch(value: Any) -> int:
 _TO_THE_TRAINER = (
     "give it to the trainer, as in tpk.launch_train_with_config(config, tpk.use('replicated', devices=2))."
 )
-_SPELLINGS = {
+SPELLINGS = {
     **dict.fromkeys(("epochs", "max_epochs", "num_epochs", "nr_epoch", "n_epochs"), "write max_epoch=."),
     **dict.fromkeys(("steps", "step_per_epoch", "num_steps", "max_steps"), "write steps_per_epoch= and max_epoch=."),
     **dict.fromkeys(("dataset", "train_data", "inputs"), "write dataflow=, or data= for a tpk.InputSource."),
@@ -108,20 +133,24 @@ _SPELLINGS = {
         ("optimizer", "lr", "learning_rate", "loss"), "the methods of the model give it; see tpk.ModelDesc."
     ),
     **dict.fromkeys(STEPS_PER_RUN_SPELLINGS, "write steps_per_run=."),
+    **dict.fromkeys(("fast_dev_run", "debug"), "write callbacks=[..., 'DebugRun']."),
     "batch_size": "write dataflow=tpk.BatchData(flow, batch_size).",
     "initial_epoch": "write starting_epoch=, from 1 on.",
     "random_seed": "write seed=.",
     "trainer": "give it to the launcher, as in tpk.launch_train_with_config(config, 'SimpleTrainer').",
 }
+"""What other systems call things that a `TrainConfig` has, and what to write instead."""
 
 
-@also_spelled(**_SPELLINGS)
+@also_spelled(**SPELLINGS)
 @attrs.define(kw_only=True)
 class TrainConfig:
     """How a single-cost model is trained.
 
     Wherever a plugin is expected, it may be an instance, a class, a name, ``"module:attr"``, or
-    `tpk.use("name", **options)`.
+    `tpk.use("name", **options)`. The model and the data may be named, too, by ``"module:attr"`` or `tpk.use` of that:
+    what it leads to is called with the options, if it is a class or a function, each time a run begins. So a run can be
+    repeated from the ``config.toml`` that it leaves; see `read_run_file`.
 
     Attributes:
         model: the model.
@@ -145,6 +174,10 @@ class TrainConfig:
         max_epoch: the number of the last epoch.
         steps_per_run: how many steps one run of the session makes, for small models whose steps cost less than a call
             of TensorFlow; see `tpk.train.steps_per_run`. None leaves it to the trainer.
+        overfit_batches: train on the first so many batches of the data again and again, always the same: a model that
+            is right learns them by heart. They are the batches of all processes together, so it takes one for each
+            process at least. Evaluations have their own data. (With a trainer of your own, make it
+            ``tpk.CacheData(tpk.FixedSizeData(flow, k))``.)
         run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
         resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
             none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
@@ -169,9 +202,9 @@ class TrainConfig:
         ```
     """
 
-    model: ModelDesc = attrs.field(validator=_model)
-    dataflow: Iterable[Any] | None = attrs.field(default=None, validator=validators.optional(_dataflow))
-    data: InputSource | None = attrs.field(default=None, validator=validators.optional(_input_source))
+    model: ModelDesc | str | Use = attrs.field(validator=_model)
+    dataflow: Iterable[Any] | Use | None = attrs.field(default=None, validator=validators.optional(_dataflow))
+    data: InputSource | str | Use | None = attrs.field(default=None, validator=validators.optional(_input_source))
     callbacks: Plugins = attrs.field(default=(), converter=_plugins, validator=_sequence)
     extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
     monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
@@ -183,6 +216,7 @@ class TrainConfig:
     steps_per_epoch: int | None = attrs.field(default=None, converter=_as_steps_per_epoch)
     max_epoch: int = attrs.field(default=FOREVER, converter=_as_max_epoch)
     steps_per_run: int | None = attrs.field(default=None, converter=_as_steps_per_run)
+    overfit_batches: int | None = attrs.field(default=None, converter=_as_overfit_batches)
     run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
     resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
     seed: int | None = attrs.field(default=None, validator=_optional_instance(int))
@@ -200,5 +234,5 @@ class TrainConfig:
 
     def describe(self) -> dict[str, Any]:
         """Return what a trainer does not know of the run, for ``config.json``."""
-        names = ("model", "session_creator", "run_dir", "resume", "seed", "deterministic")
+        names = ("model", "session_creator", "run_dir", "resume", "seed", "deterministic", "overfit_batches")
         return {name: getattr(self, name) for name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpk.errors import Preempted, StopTraining
+from tpk.train.run_dir.names import RUN_FILE_NAME
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -58,7 +60,9 @@ def what_is_saved(trainer: TrainerProtocol, saved: Path | str | None) -> str:
 
 
 def how_to_resume(run_dir: Path, argv: Sequence[str]) -> str:
-    """Return the options by which a training goes on: those of its script, if that was given them, or of `train`."""
+    """Return what a training goes on by: a command, or the options of its script, or those of `train`."""
+    if list(argv[1:2]) == ["train"] and (Path(argv[0]).stem == "tpk" or Path(argv[0]).parts[-2:-1] == ("tpk",)):
+        return f"tpk train {shlex.quote(str(run_dir / RUN_FILE_NAME))} --resume"
     given = {argument.split("=")[0] for argument in argv}
     if given & {"--run-dir", "--resume"}:
         return f"--run-dir {run_dir} --resume auto"

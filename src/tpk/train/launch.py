@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import random
 from contextlib import nullcontext
+from contextvars import ContextVar
 from typing import Any
 
+import attrs
 import numpy as np
 import tensorflow as tf
 
@@ -18,8 +20,12 @@ from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
 from tpk.train.config import TrainConfig
 from tpk.train.epoch import steps_of_one_pass
+from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import DEFAULT_MONITORS, Trainer
+
+imported_for: ContextVar[str] = ContextVar("imported_for", default="")
+"""The run file whose modules are imported at the moment; empty if none is."""
 
 
 @explaining_missing_init()
@@ -47,18 +53,33 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         trainer.history.plot("cost")
         tpk.launch_train_with_config(config, tpk.use("single", devices=["/cpu:0"]))
         ```
+
+        In a notebook, make the trainer first: its history is there after an interruption, too.
+
+        ```python
+        trainer = tpk.make_trainer("SimpleTrainer")
+        tpk.launch_train_with_config(config, trainer)
+        ```
     """
     if not isinstance(config, TrainConfig):
         raise ConfigError(
             f"launch_train_with_config got a {type(config).__name__} in place of a tpk.TrainConfig. Write "
             "tpk.launch_train_with_config(tpk.TrainConfig(model=..., dataflow=...), 'SimpleTrainer')."
         )
+    if imported_for.get():
+        raise ConfigError(
+            f"this would train while it is imported, because {imported_for.get()} names something in it. Put what "
+            "trains under `if __name__ == '__main__':`."
+        )
+    data = run_data(config, trainer)  # As it was given: plugins may change it, and will do so when it is repeated.
     runner = _check_can_run(make_trainer(trainer))
     runner.hooks.autoload()
+    config = _made(config)
     runner.hooks.hook.tpk_configure(config=config)
     extra = runner.default_callbacks(config) if config.extra_callbacks is None else config.extra_callbacks
     monitors = DEFAULT_MONITORS if config.monitors is None else config.monitors
     callbacks, monitors = runner.resolve_plugins([*config.callbacks, *extra], [*monitors, *config.extra_monitors])
+    runner.run_file = run_file_text(data)
     if config.steps_per_run is not None:
         runner.steps_per_run = config.steps_per_run
     runner.join()
@@ -66,8 +87,10 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         return runner
     with runner.leaving_if_it_fails():
         # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
-        dataflow = () if config.dataflow is None else config.dataflow
-        source = config.data if config.data is not None else runner.default_input(dataflow)
+        dataflow: Any = () if config.dataflow is None else config.dataflow
+        source: Any = config.data if config.data is not None else runner.default_input(dataflow)
+        if config.overfit_batches is not None:
+            source.keep_first(config.overfit_batches)
         if config.seed is not None:
             _seed_everything(config.seed, runner, source)
         with deterministic_ops() if config.deterministic else nullcontext():
@@ -101,7 +124,7 @@ def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
         trainer = Use(named.name, {**named.options, **options})
     elif options:
         raise PluginError(f"{trainer!r} is a trainer already, and takes no options: {options}")
-    if isinstance(trainer, str | Use) and _names_strategy(trainer if isinstance(trainer, str) else trainer.name):
+    if isinstance(trainer, str | Use) and names_strategy(trainer if isinstance(trainer, str) else trainer.name):
         return SingleCostTrainer(strategy=trainer)
     return _check_trainer(get_catalog().resolve("trainer", trainer))
 
@@ -136,10 +159,24 @@ def _check_can_run(trainer: Trainer) -> TowerTrainer:
     return trainer
 
 
+def _made(config: TrainConfig) -> TrainConfig:
+    """Return a config in which what it names is made, but for plugins."""
+    catalog, made = get_catalog(), {}
+    for name in ("model", "dataflow", "data"):
+        value = getattr(config, name)
+        if isinstance(value, str | Use):
+            made[name] = catalog.make(Use(value) if isinstance(value, str) else value)
+    for name in ("session_creator", "session_init"):
+        value = getattr(config, name)
+        if isinstance(value, Use):
+            made[name] = catalog.make(value)
+    return attrs.evolve(config, **made) if made else config
+
+
 def _train(
     config: TrainConfig, runner: TowerTrainer, source: InputSource, callbacks: list[Any], monitors: list[Any]
 ) -> None:
-    model = config.model
+    model: Any = config.model
     runner.setup_graph(  # type: ignore[attr-defined]
         input_signature=model.get_input_signature(),
         input_source=source,
@@ -184,7 +221,12 @@ def _check_determinism(runner: TowerTrainer) -> None:
     check_updates_are_ordered(runner.train_ops)
 
 
-def _names_strategy(name: str) -> bool:
+def names_strategy(name: str) -> bool:
+    """Whether a name that stands where a trainer is expected is that of a strategy.
+
+    Raises:
+        UnknownPluginError: if it is that of neither.
+    """
     if ":" in name:
         return False
     known = get_catalog().entries()

@@ -26,6 +26,7 @@ from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.options import RecordsOptions, described
+from tpk.plugin.run_options import RunOptions
 from tpk.plugin.spec import HOOK_NAMES
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
@@ -40,9 +41,10 @@ from tpk.train.loop import run_loop
 from tpk.train.resume.checkpoints import Checkpoints
 from tpk.train.resume.preemption import Preemption
 from tpk.train.resume.resumption import Resumption
+from tpk.train.run_dir.attempts import AttemptRecord, attempt_recorded
 from tpk.train.run_dir.description import describe_run
 from tpk.train.run_dir.directory import check_resume, default_run_dir, open_run, set_checkpoints_aside
-from tpk.train.run_dir.outcome import outcome_logged
+from tpk.train.run_dir.outcome import known_directions, outcome_logged
 from tpk.train.steps_per_run import check_steps_per_run
 
 if TYPE_CHECKING:
@@ -95,6 +97,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         hooked_sess: the session whose `run` triggers the hooks of the step. Set by `initialize`.
         step_hooks: the hooks of the step, compiled. Set by `initialize`.
         run_dir: where the run keeps its files, or None.
+        run_file: the text of ``config.toml`` there, by which the run can be repeated; empty if it was not launched by a
+            config.
         steps_per_epoch, starting_epoch, max_epoch: those of the loop; 0, 1 and `FOREVER` until they are given.
         failure: in `after_train`, the error by which the training ends; None if it ends in good order.
         ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` by which it ends before its last epoch, if so.
@@ -122,6 +126,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         self.progress = Progress()
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
+        self.run_file = ""
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = 0, 1, FOREVER
         self.failure: BaseException | None = None
         self.ended_by: Exception | None = None
@@ -213,6 +218,11 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def checkpoints(self) -> Checkpoints:
         """Takes checkpoints when all callbacks have done their part; see `tpk.train.resume.checkpoints`."""
         return Checkpoints(self) if self.strategy.world_size == 1 else AgreedCheckpoints(self)
+
+    @property
+    def has_registered_callbacks(self) -> bool:
+        """Whether `register_callback` was called."""
+        return bool(self._callbacks)
 
     @property
     def history(self) -> History:
@@ -308,20 +318,24 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         self._set_counts(*counts)
         with self._resources:
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
-            self._resume = resume
+            run = self._configured(callbacks, *counts, run_dir, resume)
+            self._resume = run.resume
             description = {
                 **self.describe(callbacks, monitors),
                 "session_init": described(session_init),
                 "session_config": described(session_config),
                 **{name: described(value) for name, value in (describe or {}).items()},
             }
-            self._start_from = open_run(self, run_dir, resume, description, self._resources)
+            self._start_from = open_run(self, run.run_dir, run.resume, description, self._resources, self.run_file)
+            record = self._record_attempt()
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,
                 session_creator=session_creator or NewSessionCreator(config=session_config),
                 session_init=session_init,
             )
+            if record is not None:
+                record.take_directions(known_directions(self))
             self.main_loop(self.steps_per_epoch, self.starting_epoch, self.max_epoch)
 
     def train_with_defaults(
@@ -621,6 +635,37 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def _take_stop(self, stop: StopTraining) -> None:
         notes = "; ".join(getattr(stop, "__notes__", ()))
         self.request_stop(f"{stop}" or f"StopTraining was raised {notes}".rstrip())
+
+    def _record_attempt(self) -> AttemptRecord | None:
+        if self.run_dir is None:
+            return None
+        from_step = None if self._start_from is None else self._start_from.step
+        return self._resources.enter_context(attempt_recorded(self, self.run_dir, from_step))
+
+    def _configured(
+        self,
+        callbacks: Sequence[Any],
+        steps_per_epoch: int,
+        starting_epoch: int,
+        max_epoch: int,
+        run_dir: str | os.PathLike[str] | None,
+        resume: str,
+    ) -> RunOptions:
+        """Return what `train` was asked for, as the callbacks change it."""
+        run = RunOptions(
+            steps_per_epoch=steps_per_epoch,
+            starting_epoch=starting_epoch,
+            max_epoch=max_epoch,
+            run_dir=run_dir,
+            resume=resume,
+            resources=self._resources,
+        )
+        for callback in (*self._callbacks, *callbacks):
+            if isinstance(callback, Callback):
+                callback.configure_run(run)
+        check_resume(run.resume, run.run_dir)
+        self._set_counts(*as_counts(run.steps_per_epoch, run.starting_epoch, run.max_epoch))
+        return run
 
     def _set_counts(self, steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch

@@ -53,6 +53,30 @@ class QueueInputTrainer(SingleCostTrainer):
         super().__init__("single", precision, xla, steps_per_run)
 
 
+@_on_one_device
+class NoOpTrainer(QueueInputTrainer):
+    """Runs the callbacks alone: its graph is that of `QueueInputTrainer`, and its steps do nothing.
+
+    It evaluates, exports or times what a model or a checkpoint is, by the callbacks that a training has. A step counts
+    in ``global_step`` all the same, but takes no data (unless a callback fetches what needs some, or a `FeedInput`
+    feeds it) and changes no variable; for callbacks at the end of an epoch, ``steps_per_epoch=0`` will do. It makes
+    one step in a run, and has one device.
+
+    Example:
+        ```python
+        config = tpk.TrainConfig(
+            model=Model(), dataflow=flow, callbacks=[tpk.InferenceRunner(validation, tpk.ScalarStats("cost"))],
+            session_init="runs/digits", steps_per_epoch=0, max_epoch=1,
+        )
+        tpk.launch_train_with_config(config, "NoOpTrainer")
+        ```
+    """
+
+    def run_step(self) -> None:
+        """Run nothing but what callbacks ask for."""
+        self.hooked_sess.run([])
+
+
 @also_spelled(DEVICE_SPELLINGS, use_nccl=USE_NCCL, gpu_prefetch=GPU_PREFETCH)
 class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
     """Trains a whole replicate on each device; gradients are all-reduced. See `ReplicatedStrategy`.

@@ -224,6 +224,118 @@ def test_a_new_kind_of_setter_says_what_to_set():
     assert rates(Constant("learning_rate"), max_epoch=3) == pytest.approx([0.0, 0.1, 0.2])
 
 
+WARM = tpk.LinearSchedule(0.5, 0.0, 4).after_warmup(2, start=0.1)
+
+
+def test_a_schedule_that_is_a_value_sets_what_holds_after_each_epoch():
+    expected = [WARM(epoch) for epoch in range(8)]
+    assert rates(ScheduledHyperParamSetter("learning_rate", WARM), max_epoch=8) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("starting_epoch", [2, 4])
+def test_a_schedule_that_is_a_value_goes_on_in_the_middle(starting_epoch):
+    whole = rates(ScheduledHyperParamSetter("learning_rate", WARM))
+    assert (
+        rates(ScheduledHyperParamSetter("learning_rate", WARM), starting_epoch=starting_epoch)
+        == (whole[starting_epoch - 1 :])
+    )
+
+
+def test_a_schedule_that_is_a_value_may_count_steps():
+    expected = [WARM(step) for step in range(8)]
+    setter = ScheduledHyperParamSetter("learning_rate", WARM, step_based=True)
+    assert rates(setter, steps_per_epoch=4, max_epoch=2) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_schedule_of_epochs_may_be_looked_at_within_them():
+    schedule = WARM.then(tpk.StepSchedule([(0, 0.75), (0.3, 0.25)]), at=3)
+    setter = ScheduledHyperParamSetter("learning_rate", schedule, every_k_steps=2)
+    # While the value changes all the time, it is set after every second step; what changes at once, in the very step.
+    steps = [0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14]
+    expected = [schedule(step / 5) for step in steps] + [0.75, 0.75, 0.25, 0.25, 0.25]
+    assert rates(setter, steps_per_epoch=5, max_epoch=4) == pytest.approx(expected, abs=1e-6)
+
+
+def test_where_several_steps_make_a_run_the_value_holds_for_all_of_them():
+    trainer = tpk.SingleCostTrainer(steps_per_run=3)
+    seen = []
+
+    def cost(x):
+        return tf.reduce_mean(x * tf.compat.v1.get_variable("w", initializer=0.5))
+
+    def optimizer():
+        rate = tf.compat.v1.get_variable("learning_rate", initializer=1.0, trainable=False)
+        return tf.compat.v1.train.GradientDescentOptimizer(rate)
+
+    trainer.setup_graph([tf.TensorSpec([2], tf.float32, "x")], tpk.TensorInput(lambda: [tf.ones([2])]), cost, optimizer)
+    setter = ScheduledHyperParamSetter("learning_rate", tpk.LinearSchedule(1.0, 0.0, 10), step_based=True)
+    look = CallbackFactory(trigger_step=lambda self: seen.append((self.global_step, setter.param.get_value())))
+    trainer.train(callbacks=[setter, look], monitors=[], steps_per_epoch=7, max_epoch=1)
+    assert seen == [(step, pytest.approx(1 - step / 10)) for step in (3, 6, 7)]
+
+
+def test_a_schedule_may_be_given_as_plain_data():
+    data = {"name": "StepSchedule", "options": {"points": [[0, 0.5], [2, 0.25]]}}
+    assert rates(tpk.use("ScheduledHyperParamSetter", param="learning_rate", schedule=data), max_epoch=4) == (
+        [0.5, 0.5, 0.25, 0.25]
+    )
+
+
+def test_what_goes_by_itself_is_logged_where_it_ends(caplog):
+    schedule = tpk.LinearSchedule(0.5, 0.25, 3).then(tpk.StepSchedule([(0, 0.25), (2, 0.125)]))
+    with caplog.at_level(logging.INFO, "tpk.callbacks"):
+        rates(ScheduledHyperParamSetter("learning_rate", schedule, step_based=True), steps_per_epoch=4, max_epoch=2)
+    assert [line for line in caplog.messages if "is set" in line] == ["after step 5, learning_rate is set to 0.125"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"interp": "linear"}, "interp='linear' is for a list of points"),
+        ({"every_k_steps": 0}, "every_k_steps must be a positive int or None, but is 0"),
+        ({"every_k_steps": 1.5}, "every_k_steps must be a positive int or None, but is 1.5"),
+    ],
+)
+def test_bad_options_of_a_schedule_are_errors(options, message):
+    with pytest.raises(ConfigError, match=message):
+        ScheduledHyperParamSetter("learning_rate", WARM, **options)
+
+
+@pytest.mark.parametrize("stop_at", [4, 5, 8])
+@pytest.mark.parametrize(
+    "options", [{"step_based": True}, {"step_based": True, "every_k_steps": 3}, {"every_k_steps": 3}, {}], ids=str
+)
+def test_a_training_that_is_resumed_has_the_values_of_one_that_was_never_interrupted(tmp_path, stop_at, options):
+    schedule = tpk.CosineSchedule(0.5, 0.1, 9 if "step_based" in options else 2.5).after_warmup(1.5, start=0.25)
+
+    def train(*callbacks, resume="never"):
+        trainer, target, seen = WithLearningRate(), SimpleNamespace(epsilon=1.0), []
+        setters = [
+            ScheduledHyperParamSetter(each, schedule, **options)
+            for each in ("learning_rate", ObjAttrParam(target, "epsilon"))
+        ]
+        look = CallbackFactory(before_run=lambda self: seen.append(target.epsilon))
+        trainer.train(
+            callbacks=[*setters, look, *callbacks],
+            monitors=[],
+            steps_per_epoch=5,
+            max_epoch=3,
+            run_dir=tmp_path / "run" if callbacks else None,
+            resume=resume,
+        )
+        return trainer.rates, seen
+
+    def stop(self):
+        if self.global_step == stop_at:
+            raise tpk.StopTraining("here")
+
+    whole = train()
+    first = train("ModelSaver", CallbackFactory(trigger_step=stop))
+    rest = train("ModelSaver", resume="must")
+    assert len(first[0]) == stop_at
+    assert [begin + end for begin, end in zip(first, rest, strict=True)] == list(whole)
+
+
 class Statistic(tpk.Callback):
     """Writes one value of a statistic per epoch."""
 
@@ -327,7 +439,7 @@ def test_a_state_saved_before_the_last_trigger_catches_up():
 
 
 def test_what_another_callback_has_changed_stays_so_unless_the_schedule_says_something_new():
-    state = {"epoch": 2, "value": 0.0625, "scheduled": 0.5}
+    state = {"epoch": 2, "value": 0.0625, "scheduled": 0.5, "position": 2}
     same = ScheduledHyperParamSetter("learning_rate", [(0, 0.5), (4, 0.25)])
     same.load_state_dict(state)
     assert rates(same, starting_epoch=3, max_epoch=5) == [0.0625, 0.0625, 0.25]

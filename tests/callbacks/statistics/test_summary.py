@@ -152,6 +152,14 @@ def test_summaries_are_evaluated_alone(period, steps):
     assert values == {"variable": [(step, step) for step in steps]}
 
 
+def test_summaries_of_what_is_fed_cannot_be_evaluated_alone():
+    def build(count):
+        v1.summary.scalar("fed", v1.placeholder(tf.float32, []))
+
+    with pytest.raises(ConfigError, match="the summaries depend on what is fed with each step"):
+        train(Counting(build), MergeAllSummaries(run_alone=True))
+
+
 def test_only_the_hooks_that_are_needed_are_implemented():
     def hooks(**options):
         return set(MergeAllSummaries(**options).hook_implementations())

@@ -62,8 +62,9 @@ def test_where_inputs_do_not_tell_there_are_only_steps(shapes, sizes):
     assert speeds(shapes, sizes=sizes) == {"steps_per_second": [4]}
 
 
-def test_the_examples_of_a_step_can_be_given():
-    found = speeds([[]], lambda clock: ThroughputTracker(512, clock=clock), sizes=[[]])
+@pytest.mark.parametrize("name", ["examples_per_step", "samples_per_step"])
+def test_the_examples_of_a_step_can_be_given(name):
+    found = speeds([[]], lambda clock: ThroughputTracker(**{name: 512}, clock=clock), sizes=[[]])
     assert found == {"steps_per_second": [4], "examples_per_second": [2048]}
 
 

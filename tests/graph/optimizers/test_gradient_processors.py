@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tpk.graph.optimizers.gradient_processors import (
     GlobalNormClip,
     GradientProcessor,
     MapGradient,
+    PrintGradient,
     ScaleGradient,
     SummaryGradient,
     apply_grad_processors,
@@ -306,3 +308,47 @@ def test_a_processor_of_ones_own():
 
     (a,) = variables("a")
     np.testing.assert_array_equal(values_of(_Halve().process([(dense(*GRAD), a)]))["a"], np.array(GRAD) / 2)
+
+
+def printed(capfd):
+    return [line for line in capfd.readouterr().err.splitlines() if line.startswith("gradient of")]
+
+
+def test_gradients_are_printed_in_each_step_and_stay_what_they_are(capfd):
+    a, b, c = variables("a", "b", "c")
+    grads = [dense(*GRAD), sparse([[3.0, 4.0, 0.0]], [1]), dense(*GRAD)]
+    ours = PrintGradient("a|b").process(zip(grads, [a, b, c], strict=True))
+    assert isinstance(ours[1][0], tf.IndexedSlices)
+    assert ours[2][0] is grads[2]
+    with v1.Session() as sess:
+        for _ in range(2):
+            for one, other in zip(
+                *sess.run([tf.nest.flatten([g for g, _ in ours], True), tf.nest.flatten(grads, True)]), strict=True
+            ):
+                np.testing.assert_array_equal(one, other)
+    lines = [re.sub(r"(\.\d{4})\d+", r"\1", line) for line in printed(capfd)]
+    assert sorted(lines) == sorted(
+        2
+        * [
+            "gradient of a: shape [2 3] mean 1.8333 rms 3.0276 max 5",
+            "gradient of b: shape [1 3] mean 2.3333 rms 2.8867 max 4",
+        ]
+    )
+
+
+def test_gradients_of_other_towers_are_not_printed(capfd):
+    (a,) = variables("a")
+    (other,) = variables("tower1/a")
+    grad = dense(*GRAD)
+    processor = PrintGradient()
+    ((ours, _), (theirs, _)) = processor.process([(grad, a), (grad, other)])
+    ((again, _),) = processor.process([(grad, a)])
+    assert theirs is grad
+    assert again is grad
+    evaluate([ours, theirs, again])
+    assert len(printed(capfd)) == 1
+
+
+def test_a_bad_expression_of_what_is_printed_is_an_error():
+    with pytest.raises(ConfigError, match="PrintGradient: '\\(' is no regular expression"):
+        PrintGradient("(")

@@ -15,6 +15,7 @@ from tpk.graph.optimizers.non_finite import (
     SkipNonFiniteOptimizer,
     all_finite,
     check_all_finite,
+    check_each_finite,
     read_failure,
     skip_non_finite,
 )
@@ -56,25 +57,31 @@ def without_counts(values):
 # Checks.
 
 
-def run_check(values, **feeds):
+CHECKS = [check_all_finite, check_each_finite]
+
+
+def run_check(values, make_check=check_all_finite):
     with tf.Graph().as_default():
         tensors = [(name, tf.constant(value, dtype)) for name, value, dtype in values]
-        check = check_all_finite(tensors, "Guard")
+        check = make_check(tensors, "Guard")
         assert isinstance(check, tf.Operation)
         v1.Session().run(check)
 
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64])
-def test_a_check_tells_which_tensors_have_what(dtype):
+@pytest.mark.parametrize("make_check", CHECKS)
+def test_a_check_tells_which_tensors_have_what(dtype, make_check):
     values = [("fine", [1.0, 2.0], dtype), ("bad", [[np.nan, np.inf], [-np.inf, 1]], dtype), ("worse", np.nan, dtype)]
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        run_check(values)
+        run_check(values, make_check)
     assert read_failure(caught.value, "Guard") == {"bad": "1 NaN, 2 Inf of 4", "worse": "1 NaN, 0 Inf of 1"}
     assert read_failure(caught.value, "Guard#2") is None
 
 
-def test_a_check_of_finite_tensors_does_nothing():
-    run_check([("large", 3e38, tf.float32), ("empty", np.zeros((0, 3)), tf.float32), ("zero", 0.0, tf.bfloat16)])
+@pytest.mark.parametrize("make_check", CHECKS)
+def test_a_check_of_finite_tensors_does_nothing(make_check):
+    values = [("large", 3e38, tf.float32), ("empty", np.zeros((0, 3)), tf.float32), ("zero", 0.0, tf.bfloat16)]
+    run_check(values, make_check)
 
 
 def test_a_check_names_ten_of_many_and_long_names_in_full():

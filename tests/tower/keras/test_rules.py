@@ -44,6 +44,29 @@ def test_variables_that_keras_is_only_around_break_none(keras2, x):
     assert [variable.name for variable in v1.trainable_variables()] == ["scale:0"]
 
 
+def test_a_model_may_be_frozen(keras, x):
+    net = net_of(keras, lambda: keras.layers.Dense(2))
+
+    def tower(x):
+        with tpk.freeze_variables(stop_gradient=False, skip_collection=True):
+            return net(x)
+
+    call_in_tower(tower, x)
+    assert v1.trainable_variables() == []
+    assert len(v1.get_collection("model_variables")) == len(v1.global_variables()) == 2
+
+
+def test_what_keras_2_assigns_to_is_a_variable(keras2, x):
+    net = net_of(keras2, lambda: keras2.layers.Dense(2))
+
+    def tower(x):
+        with tpk.freeze_variables():
+            return net(x)
+
+    with pytest.raises(TowerError, match=r"for '.*kernel' a getter around it.* gave a tensor. Call the model outside"):
+        call_in_tower(tower, x)
+
+
 def test_a_model_that_was_built_before_is_explained(keras):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     with tf.Graph().as_default():

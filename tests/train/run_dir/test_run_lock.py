@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.train.run_dir import lock as module
-from tpk.train.run_dir.lock import LOCK_NAME, run_lock
+from tpk.train.run_dir.lock import LOCK_NAME, owner_of, run_lock
 
 OTHER = """
 import fcntl, os, sys
@@ -158,3 +158,33 @@ def test_the_lock_is_released_however_the_training_ends(tmp_path):
         with pytest.raises(ValueError), tf.Graph().as_default():
             Broken().train(steps_per_epoch=1, max_epoch=1, run_dir=tmp_path, resume=resume)
     assert not (tmp_path / LOCK_NAME).exists()
+
+
+def test_others_can_ask_who_trains_there(tmp_path, other_process):
+    assert owner_of(tmp_path) is None
+    with run_lock(tmp_path):
+        assert owner_of(tmp_path) == {"pid": os.getpid(), "host": socket.gethostname()}
+        assert owner_of(tmp_path)["pid"] == os.getpid()
+    assert owner_of(tmp_path) is None
+    process = other_process(owner())
+    assert owner_of(tmp_path)["pid"] == process.pid
+    process.kill()
+    process.wait(timeout=20)
+    # It has left the file, but not the lock.
+    assert (tmp_path / LOCK_NAME).exists() and owner_of(tmp_path) is None
+
+
+def test_a_worker_that_outlives_its_training_trains_nothing(tmp_path, other_process):
+    other_process(owner(dead_pid()))
+    assert owner_of(tmp_path) is None
+
+
+def test_who_owns_a_lock_is_told_by_the_file_where_there_are_no_locks(tmp_path, monkeypatch):
+    (tmp_path / LOCK_NAME).write_text(owner(os.getpid()))
+    assert owner_of(tmp_path) is None
+
+    def refuse(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(module.fcntl, "flock", refuse)
+    assert owner_of(tmp_path)["pid"] == os.getpid()

@@ -30,7 +30,7 @@ from tpk.cluster.spec import Cluster
 from tpk.cluster.timeouts import Timeouts
 from tpk.errors import PeerError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 _OF_HOROVODRUN = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 _OF_MPI = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")

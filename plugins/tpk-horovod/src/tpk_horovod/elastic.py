@@ -24,7 +24,7 @@ from tpk_horovod.library import load_horovod
 if TYPE_CHECKING:
     from tpk.train.trainer import Trainer
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 T = TypeVar("T")
 

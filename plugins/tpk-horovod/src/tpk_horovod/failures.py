@@ -20,7 +20,7 @@ from tpk.errors import MismatchError, PeerError
 from tpk.plugin import hookimpl
 from tpk_horovod.bootstrap import Board
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 _NO_REASONS = ("Graph execution error", "Detected at", "File ", "Node:", "[[", "(")
 

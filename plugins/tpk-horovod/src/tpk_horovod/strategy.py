@@ -29,7 +29,7 @@ from tpk_horovod.process_group import HorovodProcessGroup
 if TYPE_CHECKING:
     from tpk.graph.devices import Devices
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 _COMPRESSIONS = {None: "none", "fp16": "fp16"}
 

@@ -11,6 +11,7 @@ from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
 
 if TYPE_CHECKING:
+    from tpk.plugin.run_options import RunOptions
     from tpk.plugin.trainer import TrainerProtocol
 
 
@@ -87,6 +88,10 @@ class ProxyCallback(Callback):
     @chief_only.setter
     def chief_only(self, chief_only: bool) -> None:
         self.cb.chief_only = chief_only
+
+    def configure_run(self, run: RunOptions) -> None:
+        """Let the callback change the run."""
+        self.cb.configure_run(run)
 
     def trigger(self) -> None:
         """Trigger the callback."""

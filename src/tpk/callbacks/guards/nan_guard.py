@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tpk.callbacks.guards.nan_checks import find_tensors, tell_what_is_left_out
 from tpk.callbacks.hyper_params.setters import GraphVarParam
-from tpk.callbacks.run_companions import NamedTensors, RunCompanions
+from tpk.callbacks.run_companions import NamedTensors, RunCompanions, RunTensor
 from tpk.errors import ConfigError, NonFiniteError, add_note
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.optimizers.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
@@ -124,16 +124,24 @@ class NanGuard(Callback):
             )
         if self._on_nan == "skip":
             self._find_gates(trainer)
-        elif any(isinstance(each, str) and each == "gradients" for each in self._wanted):
-            _refuse_loss_scale(trainer)
         if self._on_nan == "rollback":
             self._get_ready_to_go_back(trainer)
         with tf.name_scope(f"{self.plugin_name.replace('#', '_')}/"):
-            wanted = find_tensors(trainer, self._wanted)
+            wanted = self.tensors_to_check(trainer)
             self._checks = RunCompanions(trainer, wanted, self._check)
             tell_what_is_left_out(wanted, self._checks.left_out)
             values = _values_of_variables(trainer.graph)
             self._variables_are_finite = check_all_finite(values, self.plugin_name) if values else tf.no_op()
+
+    def tensors_to_check(self, trainer: TrainerProtocol) -> list[RunTensor]:
+        """Return what is checked, in every tower.
+
+        Raises:
+            ConfigError: if there is no such thing.
+        """
+        if not self._gates and any(isinstance(each, str) and each == "gradients" for each in self._wanted):
+            refuse_loss_scale(trainer, "NanGuard(tensors='gradients')", "Check the cost, or use on_nan='skip'.")
+        return find_tensors(trainer, self._wanted)
 
     def before_run(self, run_context: Any) -> Any:
         """Return the check that belongs to what is run, to be run along with it."""
@@ -147,8 +155,15 @@ class NanGuard(Callback):
         found = read_failure(error, self.plugin_name)
         if found is None:
             return None
-        consequence = f"{self._max_skips} updates in a row were skipped" if self._gates else ""
-        return self._make_error(found, consequence, _datapoints_of_run(self.trainer, self._last[0]))
+        return self._make_error(found, self.explain(found), _datapoints_of_run(self.trainer, self._last[0]))
+
+    def explain(self, found: Mapping[str, str]) -> str:
+        """Return what is to be said before the tensors that a check along with a step has found; empty if nothing is.
+
+        Args:
+            found: the tensors that are not finite, and what they have.
+        """
+        return f"{self._max_skips} updates in a row were skipped" if self._gates else ""
 
     def recover(self, error: BaseException) -> bool | None:
         """Go back to the last good checkpoint after a step that has failed, if that is what is wanted and possible.
@@ -325,11 +340,16 @@ def _values_of_variables(graph: Any) -> NamedTensors:
     return named
 
 
-def _refuse_loss_scale(trainer: TrainerProtocol) -> None:
+def refuse_loss_scale(trainer: TrainerProtocol, what: str, remedy: str) -> None:
+    """See to it that gradients are not infinite by design.
+
+    Raises:
+        ConfigError: if they are; the message begins with `what`, and ends with `remedy`.
+    """
     if any(isinstance(gate, DynamicLossScaleOptimizer) for gate in trainer.graph.get_collection(GATES_KEY)):
         raise ConfigError(
-            "NanGuard(tensors='gradients'): with a DynamicLossScaleOptimizer some gradients are infinite by design, "
-            "and those steps are skipped. Check the cost, or use on_nan='skip'."
+            f"{what}: with a DynamicLossScaleOptimizer some gradients are infinite by design, and those steps are "
+            f"skipped. {remedy}"
         )
 
 

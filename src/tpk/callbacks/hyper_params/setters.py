@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import tensorflow as tf
 
+from tpk.callbacks.hyper_params.schedules import Schedule, as_schedule
 from tpk.callbacks.statistics.statistic import Statistic, StatisticFollower
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.variables import by_name
@@ -232,119 +234,156 @@ class HyperParamSetter(Callback, abc.ABC):
 
 
 class ScheduledHyperParamSetter(HyperParamSetter):
-    """Sets a hyperparameter by a schedule.
+    """Sets a hyperparameter by a schedule: a `Schedule`, or a list of points.
 
-    A training that starts in the middle of the schedule starts with the value that holds there: that of the
-    last point that lies behind.
+    It runs before the training and at the end of each epoch; or after steps, where the schedule counts them, or
+    `every_k_steps` says so. To set a variable is a run of the session, so a number that changes all the time costs one
+    in each step; `every_k_steps` makes that less. With ``steps_per_run=k``, what is set after a run holds for the k
+    steps of the next one. It works on all strategies: each process sets its own.
+
+    A training that starts in the middle of the schedule starts with the value that holds there, and one that is resumed
+    has the values of one that was never interrupted. What another callback makes of the value stays until the schedule
+    says something new.
 
     Args:
         param: a `HyperParam`, or the name of a variable.
-        schedule: pairs of an epoch and a value, which holds from the end of that epoch on; epoch 0 is the
-            beginning. So ``[(0, 0.1), (10, 0.01)]`` trains ten epochs with 0.1.
-        interp: how to go from one point to the next: None to stay at the former value until the latter point,
-            ``"linear"``, or a function that maps how much of the way is done (from 0 to 1) to how much of the
+        schedule: a schedule, such as a `CosineSchedule`, or its description as plain data (see
+            `tpk.callbacks.hyper_params.schedules.as_schedule`). Or pairs of an epoch and a value, which holds from the
+            end of that epoch on; epoch 0 is the beginning. So ``[(0, 0.1), (10, 0.01)]`` trains ten epochs with 0.1;
+            before its first point, such a list leaves the value alone.
+        interp: for a list, how to go from one point to the next: None to stay at the former value until the latter
+            point, ``"linear"``, or a function that maps how much of the way is done (from 0 to 1) to how much of the
             difference is, e.g. ``lambda done: (1 - math.cos(math.pi * done)) / 2``.
         step_based: the schedule counts steps (`global_step`) instead of epochs, and is looked at after each
-            step. With `interp`, the log does not tell each value; that of a learning rate at the end of each epoch is
-            reported by `LearningRateMonitor`.
+            step. Of a value that changes all the time, the log does not tell each; that of a learning rate at the end
+            of each epoch is reported by `LearningRateMonitor`.
+        every_k_steps: look at a value that changes all the time after so many steps; in a schedule of epochs, at
+            fractions of an epoch. A value that changes at once is set in the very step. By default 1 for a schedule of
+            steps, and at the ends of epochs for one of epochs.
 
     Raises:
         ConfigError: if the schedule is empty, or has a point twice, or one that is not a whole number from 0
-            on; or if `interp` is none of these.
+            on; or if another argument is none of these.
 
     Example:
         ```python
         ScheduledHyperParamSetter("learning_rate", [(0, 1e-3), (30, 1e-4), (45, 1e-5)])
+        ScheduledHyperParamSetter("learning_rate", tpk.CosineSchedule(0.1, 0.0, 85).after_warmup(5), every_k_steps=10)
+        epsilon = tpk.ObjAttrParam(agent, "epsilon")
+        ScheduledHyperParamSetter(epsilon, tpk.LinearSchedule(1.0, 0.1, 10_000), step_based=True)
         ```
     """
 
     def __init__(
         self,
         param: HyperParam | str,
-        schedule: Sequence[tuple[int, float]],
+        schedule: Schedule | Sequence[tuple[int, float]] | Mapping[str, Any],
         interp: str | Callable[[float], float] | None = None,
         step_based: bool = False,
+        every_k_steps: int | None = None,
     ) -> None:
         super().__init__(param)
-        self.schedule = _check_schedule(schedule)
         if interp not in (None, "linear") and not callable(interp):
             raise ConfigError(f"interp must be None, 'linear' or a function, but is {interp!r}.")
-        self._interp: Any = (lambda done: done) if interp == "linear" else interp
-        self._step_based = step_based
-        self._points = [point for point, _ in self.schedule]
-        self._set_last: tuple[int, float] | None = None
+        if isinstance(schedule, Schedule | Mapping):
+            if interp is not None:
+                raise ConfigError(f"interp={interp!r} is for a list of points; {schedule!r} knows its ways itself.")
+            self.schedule = as_schedule(schedule)
+        else:
+            self.schedule = _Points(tuple(_check_schedule(schedule)), interp)
+        is_count = isinstance(every_k_steps, int) and not isinstance(every_k_steps, bool) and every_k_steps > 0
+        if every_k_steps is not None and not is_count:
+            raise ConfigError(f"every_k_steps must be a positive int or None, but is {every_k_steps!r}.")
+        self._counts_steps = step_based
+        self._every_k_steps = 1 if step_based and every_k_steps is None else every_k_steps
+        # Where the schedule was looked at last, and what it said.
+        self._position: float | None = None
+        self._scheduled: float | None = None
         self._next_step: float = 0
+        self._glides = False
 
     def get_value_to_set(self) -> float | None:
         """Return the value that holds now, or None if it is set already or the schedule has not begun."""
-        scheduled = self._scheduled()
-        if scheduled is None or scheduled == self._set_last:
+        self._position = self._now
+        scheduled = self._at(self._position)
+        if scheduled is None or scheduled == self._scheduled:
             return None
-        self._set_last = scheduled
-        return scheduled[1]
+        self._scheduled = scheduled
+        return scheduled
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Set the value that holds where the training starts."""
         self._epoch_of_last_call = None
+        # A base's method, that is called below, sets it as well, but too late.
+        self.last_epoch = trainer.starting_epoch - 1
+        self._find_next_step()
         super().before_train(trainer)
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """Set the value, in a schedule of steps."""
+        """Set the value, if there may be a new one."""
         if trainer.global_step >= self._next_step:
-            self.trigger()
-            self._next_step = self._step_of_next_change()
+            self.last_epoch = trainer.epoch_num - (trainer.local_step + 1 < trainer.steps_per_epoch)
+            self._set_param()
+            self._find_next_step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the value, and that which the schedule gave last."""
-        return {**super().state_dict(), "scheduled": self._set_last[1] if self._set_last else None}
+        """Return the value, and what the schedule said last, and of where."""
+        return {**super().state_dict(), "scheduled": self._scheduled, "position": self._position}
 
     def _take_back(self, state: Mapping[str, Any]) -> None:
-        """Set the value of the state, or that of the schedule, if it has changed."""
+        """Set the value of the state, or that of the schedule, if that is another one than it was."""
         super()._take_back(state)
-        scheduled = self._scheduled()
+        position = state["position"]
         # What was scheduled before may have been changed since, by another callback; so it is set anew only if
         # the schedule now says something else than it did.
-        if scheduled is None or scheduled[1] == state["scheduled"]:
-            self._set_last = scheduled
+        if position is not None and self._at(position) == state["scheduled"]:
+            self._position, self._scheduled = position, state["scheduled"]
         else:
-            self._set_last = None
+            self._scheduled = None
             self._set_param()
+        self._find_next_step()
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks, for a schedule of epochs or of steps."""
+        """Return the hooks, for a schedule that is looked at after epochs or after steps."""
         hooks = super().hook_implementations()
-        del hooks["trigger_epoch" if self._step_based else "trigger_step"]
+        del hooks["trigger_step" if self._every_k_steps is None else "trigger_epoch"]
         return hooks
 
-    def _scheduled(self) -> tuple[int, float] | None:
-        """Return the index of the last point that lies behind, and the value that holds now."""
-        now = self._now
-        index = bisect.bisect_right(self._points, now) - 1
-        if index < 0:
+    def _at(self, position: float) -> float | None:
+        schedule = self.schedule
+        if isinstance(schedule, _Points) and position < schedule.points[0][0]:
             return None
-        point, value = self.schedule[index]
-        if self._interp is None or now == point or index + 1 == len(self.schedule):
-            return index, value
-        next_point, next_value = self.schedule[index + 1]
-        done = self._interp((now - point) / (next_point - point))
-        return index, value + (next_value - value) * done
+        return schedule(position)
 
-    def _step_of_next_change(self) -> float:
+    def _find_next_step(self) -> None:
+        """Find after which step to look at the schedule again."""
+        every, step = self._every_k_steps, self.trainer.global_step
+        if every is None:
+            return
         now = self._now
-        index = bisect.bisect_right(self._points, now)
-        if index == len(self._points):
-            return math.inf
-        return self._points[index] if self._interp is None or index == 0 else now + 1
+        self._glides = self.schedule.glides(now)
+        steps_per_position = 1 if self._counts_steps else max(self.trainer.steps_per_epoch, 1)
+        to_boundary = (self.schedule.next_boundary(now) - now) * steps_per_position
+        # Fractions of an epoch are sums of floating-point numbers.
+        boundary = step + max(math.ceil(to_boundary - 1e-6), 1) if math.isfinite(to_boundary) else math.inf
+        self._next_step = min(boundary, (step // every + 1) * every) if self._glides else boundary
 
     def _log(self, value: float) -> None:
-        if not self._step_based:
+        if self._every_k_steps is None:
             super()._log(value)
-        elif self._interp is None:  # Else it is another one after each step.
+        elif not self._glides:  # Else it is another one after each step.
             logger.info("after step %d, %s is set to %g", self.global_step, self.param.readable_name, value)
 
     @property
-    def _now(self) -> int:
-        return self.global_step if self._step_based else self.last_epoch
+    def _now(self) -> float:
+        if self._counts_steps:
+            return self.global_step
+        if self._every_k_steps is None:
+            return self.last_epoch
+        trainer = self.trainer
+        done = trainer.epoch_num - 1 + (trainer.local_step + 1) / max(trainer.steps_per_epoch, 1)
+        # Before the first epoch, none is under way.
+        return max(done, trainer.starting_epoch - 1)
 
 
 class HyperParamSetterWithFunc(HyperParamSetter):
@@ -476,3 +515,34 @@ def _check_schedule(schedule: Sequence[tuple[int, float]]) -> list[tuple[int, fl
     if len({point for point, _ in points}) < len(points):
         raise ConfigError(f"a schedule has each epoch or step once, but got {schedule!r}.")
     return points
+
+
+@attrs.frozen
+class _Points(Schedule):
+    """Points of a list, and how to go from one to the next."""
+
+    points: tuple[tuple[int, float], ...]
+    interp: str | Callable[[float], float] | None
+
+    @property
+    def length(self) -> float:  # type: ignore[override]
+        return self.points[-1][0]
+
+    def __call__(self, position: float) -> float:
+        index = max(self._index(position) - 1, 0)
+        point, value = self.points[index]
+        if self.interp is None or position <= point or index + 1 == len(self.points):
+            return value
+        next_point, next_value = self.points[index + 1]
+        done = (position - point) / (next_point - point)
+        return value + (next_value - value) * (self.interp(done) if callable(self.interp) else done)
+
+    def glides(self, position: float) -> bool:
+        return self.interp is not None and 0 < self._index(position) < len(self.points)
+
+    def next_boundary(self, position: float) -> float:
+        index = self._index(position)
+        return self.points[index][0] if index < len(self.points) else math.inf
+
+    def _index(self, position: float) -> int:
+        return bisect.bisect_right(self.points, position, key=lambda point: point[0])

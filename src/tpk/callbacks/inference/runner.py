@@ -52,6 +52,10 @@ class InferenceRunner(Callback):
         shard_data: whether each of several processes takes its share of the data; otherwise all that it is given, and
             the statistics are those of what the processes have together.
 
+    Attributes:
+        max_batches: at how many batches a pass is broken off, in each process; None for whole passes. `DebugRun` sets
+            it.
+
     Raises:
         ConfigError: if there is no inferencer, the data is empty, has no end, or can be iterated only once, or
             `tower_func` is none; when the training is set up, if neither the trainer nor the runner has a tower
@@ -98,6 +102,7 @@ class InferenceRunner(Callback):
         self._tower_name = tower_name
         self._device = device
         self._sanity_batches = sanity_batches
+        self.max_batches: int | None = None
         self._shard_data = shard_data
         self._is_shared = False
         self._fetches: Any = None
@@ -160,7 +165,7 @@ class InferenceRunner(Callback):
             PeerError: if the evaluation of another process failed.
         """
         # In each process: the monitors of all but the chief keep the history only, for callbacks that decide by it.
-        for name, value in self._evaluate(None).items():
+        for name, value in self._evaluate(self.max_batches).items():
             self.trainer.monitors.put_scalar(name, value)
 
     def after_train(self, trainer: Any) -> None:

@@ -142,9 +142,24 @@ class MergeAllSummaries(Callback):
         self.trigger()
 
     def trigger(self) -> None:
-        """Evaluate the summaries in a run of their own, and hand them to the monitors."""
-        if self._summary is not None:
-            self.trainer.monitors.put_summary(self.trainer.sess.run(self._summary))
+        """Evaluate the summaries in a run of their own, and hand them to the monitors.
+
+        Raises:
+            ConfigError: if they depend on what is fed.
+        """
+        if self._summary is None:
+            return
+        try:
+            summary = self.trainer.sess.run(self._summary)
+        except tf.errors.InvalidArgumentError as error:
+            if "must feed a value" not in str(error):
+                raise
+            raise ConfigError(
+                "MergeAllSummaries: the summaries depend on what is fed with each step, so they cannot be evaluated in "
+                "a run of their own, as run_alone=True and PeriodicTrigger do. Give MergeAllSummaries(period=k), or an "
+                "input that is in the graph, such as tpk.QueueInput(flow)."
+            ) from error
+        self.trainer.monitors.put_summary(summary)
 
     def _ends_period(self, step: int) -> bool:
         """Whether a period is over with the run whose last step that is."""

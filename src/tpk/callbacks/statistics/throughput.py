@@ -11,11 +11,13 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.step.fetches import FetchDependencies
 from tpk.plugin import Callback, hookimpl
+from tpk.plugin.spellings import also_spelled
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
+@also_spelled({"samples_per_step": "examples_per_step"})
 class ThroughputTracker(Callback):
     """Reports at the end of each epoch how fast its steps were: ``steps_per_second`` and ``examples_per_second``.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tpk.checkpoint.stored_values import StoredValues
 from tpk.cli.checkpoint.values import as_numbers, open_values
-from tpk.cli.table import as_table
+from tpk.cli.table import print_table
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ def diff_checkpoints(first: str, second: str, *, as_json: bool) -> int:
             )
             for each in differences
         ]
-        print(as_table(("difference", "name", "first", "second", "elements", "max abs"), rows))
+        print_table(("difference", "name", "first", "second", "elements", "max abs"), rows)
     print(f"{len(names):,} variables, {len(names) - len(differences):,} of them the same in both")
     return int(bool(differences))
 

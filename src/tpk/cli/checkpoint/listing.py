@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from tpk.checkpoint.files import Checkpoint, read_checkpoint, read_state
-from tpk.cli.table import as_table, human_size
+from tpk.cli.table import human_size, print_table
 from tpk.errors import CheckpointError
 
 _FILE = re.compile(r"(?P<name>.+)\.(?:index|data-(?P<shard>\d{5})-of-(?P<shards>\d{5}))")
@@ -88,7 +88,7 @@ def list_checkpoints(directory: Path, *, verify: bool, as_json: bool) -> int:
         )
         for each in found
     ]
-    print(as_table(("step", "name (* latest)", "time", "size", "state", "complete"), rows))
+    print_table(("step", "name (* latest)", "time", "size", "state", "complete"), rows)
     if not verify:
         print("The contents were not looked at; --verify does that.")
     return 0

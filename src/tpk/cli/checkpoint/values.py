@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tpk.checkpoint.stored_values import STORED_BFLOAT16, NpzReader, StoredValues
-from tpk.cli.table import as_table, human_size
+from tpk.cli.table import human_size, print_table
 from tpk.errors import CheckpointError
 
 
@@ -86,7 +86,7 @@ def show_variables(path: str, *, as_json: bool) -> int:
         print(json.dumps({"source": source, "variables": variables, "elements": elements, "size": total}, indent=2))
         return 0
     rows = [(name, str(spec.shape), spec.dtype_name, human_size(spec.num_bytes)) for name, spec in specs.items()]
-    print(as_table(("name", "shape", "dtype", "size"), rows))
+    print_table(("name", "shape", "dtype", "size"), rows)
     print(f"{source}: {len(specs):,} variables, {elements:,} elements, {human_size(total)}")
     return 0
 

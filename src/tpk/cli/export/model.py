@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tpk.checkpoint.reader import find_checkpoint
-from tpk.cli.table import as_table, human_size
+from tpk.cli.table import human_size, print_table
 from tpk.cli.target import find_object
 from tpk.errors import CheckpointError, ConfigError
 from tpk.predict.config import PredictConfig
@@ -151,7 +151,7 @@ def _show(to: str, out: Path, weights: str, signatures: Mapping[str, ExportedSig
             for kind, specs in (("input", signature.inputs), ("output", signature.outputs))
             for key, each in _as_data(specs).items()
         ]
-        print(as_table((name, "name", "dtype", "shape", "tensor"), rows))
+        print_table((name, "name", "dtype", "shape", "tensor"), rows)
 
 
 def _as_data(specs: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.machinery
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
-from tpk.cli.launch.cluster import reserved_cluster
+import click
+
+from tpk.cli.framework import examples
 from tpk.errors import ConfigError
 
-_DESCRIPTION = """\
-Start a script in several processes on this host. Each finds in the environment variable TF_CONFIG who it is and where
-the others listen; worker 0 is the chief. Strategies of several processes read it.
+_OTHER_LAUNCHERS = """
 
-Output is tagged by rank, with [0] for the chief and [ps0] for a parameter server. SIGINT (Ctrl-C), SIGTERM, SIGUSR1 and
-SIGHUP go to all workers. When a process fails, the others get SIGTERM, and SIGKILL after a while; its traceback comes
-last. When all workers are done, parameter servers are ended. No process is left, even if this one is killed. The exit
-status is that of the process that failed first, or 128 and the number of the signal that ended it."""
-
-_EPILOG = """\
+\b
 This is for one host. For several, use what starts processes there, which knows the hosts, and their queues:
   horovodrun -np 8 -H one:4,two:4 python train.py      horovod
   srun --ntasks=8 python train.py                      SLURM
@@ -31,79 +24,83 @@ This is for one host. For several, use what starts processes there, which knows 
 _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
 
-def add_launch_command(commands: Any) -> None:
-    """Add the arguments of ``tpk launch`` to `commands`, the subparsers of the command."""
-    parser = commands.add_parser(
-        "launch",
-        help="start a script in several processes on this host",
-        usage="tpk launch -n N [--ps M] [--threads K] [--grace SECONDS] (SCRIPT | -m MODULE) [ARGUMENT ...]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("-n", dest="workers", metavar="N", type=int, required=True, help="how many workers")
-    parser.add_argument("--ps", metavar="M", type=int, default=0, help="how many parameter servers; by default none")
-    parser.add_argument(
-        "--threads",
-        metavar="K",
-        type=int,
-        help="how many threads TensorFlow and OpenMP use in each process; by default as many as there are cores, so "
-        "that processes on one CPU are in each other's way",
-    )
-    parser.add_argument(
-        "--grace", metavar="SECONDS", type=float, default=30.0, help="the time between SIGTERM and SIGKILL; default 30"
-    )
-    parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is the name of a module")
-    parser.add_argument(
-        "script",
-        nargs=argparse.REMAINDER,
-        metavar="SCRIPT",
-        help="what to start, with its arguments; they have no stdin",
-    )
-    parser.set_defaults(run=_launch)
+def _not_negative(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    if not value >= 0:  # NaN is none, either
+        raise click.BadParameter(f"{value:g} must not be negative.")
+    return value
 
 
-def _launch(arguments: argparse.Namespace) -> int:
+@click.command(
+    options_metavar="-n N [OPTIONS]",
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        "tpk launch -n 2 train.py --strategy collective",
+        "tpk launch -n 2 --ps 1 --threads 2 train.py --strategy distributed_replicated",
+        "tpk launch -n 2 -m my_package.train --max-epoch 3",
+    )
+    + _OTHER_LAUNCHERS,
+)
+@click.option("-n", "workers", metavar="N", type=click.IntRange(min=1), required=True, help="How many workers.")
+@click.option(
+    "--ps", metavar="M", type=click.IntRange(min=0), default=0, help="How many parameter servers.  [default: none]"
+)
+@click.option(
+    "--threads",
+    metavar="K",
+    type=click.IntRange(min=1),
+    help="How many threads TensorFlow and OpenMP use in each process.  [default: as many as there are cores, so that "
+    "processes on one CPU are in each other's way]",
+)
+@click.option(
+    "--grace",
+    metavar="SECONDS",
+    type=float,
+    callback=_not_negative,
+    default=30.0,
+    show_default=True,
+    help="The time between SIGTERM and SIGKILL.",
+)
+@click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module.")
+@click.argument("script", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENT]...")
+def launch(workers: int, ps: int, threads: int | None, grace: float, is_module: bool, script: tuple[str, ...]) -> int:
+    """Start a script in several processes on this host.
+
+    Each finds in the environment variable TF_CONFIG who it is and where the others listen; worker 0 is the chief.
+    Strategies of several processes read it. The arguments after SCRIPT are its own; it has no stdin.
+
+    Output is tagged by rank, with [0] for the chief and [ps0] for a parameter server. SIGINT (Ctrl-C), SIGTERM, SIGUSR1
+    and SIGHUP go to all workers. When a process fails, the others get SIGTERM, and SIGKILL after a while; its traceback
+    comes last. When all workers are done, parameter servers are ended. No process is left, even if this one is killed.
+    The exit status is that of the process that failed first, or 128 and the number of the signal that ended it.
+    """
     if os.name != "posix":
         raise ConfigError("tpk launch needs Linux or macOS: it uses process groups.")
     # These need what other systems do not have.
+    from tpk.cli.launch.cluster import reserved_cluster
     from tpk.cli.launch.output import Console
     from tpk.cli.launch.processes import run_processes
 
-    _check(arguments)
+    _check(is_module, script[0])
     environment = {"PYTHONUNBUFFERED": "1", **os.environ}
-    if arguments.threads is not None:
-        environment.update(dict.fromkeys(_THREADS, str(arguments.threads)))
-    command = [sys.executable, *(["-m"] if arguments.is_module else []), *arguments.script]
-    with reserved_cluster(arguments.workers, arguments.ps) as cluster:
-        return run_processes(command, cluster, environment, arguments.grace, Console())
+    if threads is not None:
+        environment.update(dict.fromkeys(_THREADS, str(threads)))
+    command = [sys.executable, *(["-m"] if is_module else []), *script]
+    with reserved_cluster(workers, ps) as cluster:
+        return run_processes(command, cluster, environment, grace, Console())
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    """Check the arguments.
+def _check(is_module: bool, target: str) -> None:
+    """Check that there is something to launch, and that this is the place for it.
 
     Raises:
-        ConfigError: if one is wrong.
+        ConfigError: if not.
     """
-    if arguments.workers < 1:
-        raise ConfigError(f"-n must be at least 1, the number of workers, but is {arguments.workers}.")
-    if arguments.ps < 0:
-        raise ConfigError(f"--ps must not be negative, but is {arguments.ps}.")
-    if arguments.threads is not None and arguments.threads < 1:
-        raise ConfigError(f"--threads must be at least 1, but is {arguments.threads}.")
-    if not arguments.grace >= 0:
-        raise ConfigError(f"--grace must not be negative, but is {arguments.grace:g}.")
-    if arguments.script[:1] == ["--"]:
-        del arguments.script[0]
-    if not arguments.script:
-        raise ConfigError("which script? Give it after the options: tpk launch -n 2 train.py")
     if os.environ.get("TF_CONFIG"):
         raise ConfigError(
             "TF_CONFIG is set, so that this process is one of a cluster already: start the script itself with python, "
             "or unset TF_CONFIG to start another cluster on this host."
         )
-    target = arguments.script[0]
-    if arguments.is_module:
+    if is_module:
         package = target.partition(".")[0]
         if importlib.machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None:
             raise ConfigError(f"there is no module {target!r}, neither installed nor in {os.getcwd()!r}.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import inspect
 import logging
-import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from numbers import Real
@@ -24,7 +24,7 @@ from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.masked_update import masked
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.summaries import add_tensor_summary
-from tpk.graph.variables import name_in_tower, variable_name
+from tpk.graph.variables import NamePattern, name_in_tower, variable_name
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class MapGradient(GradientProcessor):
 
     def __init__(self, func: Callable[..., Any], regex: str = ".*") -> None:
         self._func = _with_two_arguments(func)
-        self._pattern = _NamePattern(regex, type(self).__name__)
+        self._pattern = NamePattern(regex, type(self).__name__)
 
     def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
         self._pattern.warn_unless_any(var for _, var in grads_and_vars)
@@ -222,6 +222,49 @@ class CheckGradient(MapGradient):
         super().__init__(_check_numerics, regex)
 
 
+class PrintGradient(MapGradient):
+    """Prints, in each step, how large gradients are: shape, mean, root mean square, and greatest magnitude.
+
+    It is for looking at a few steps: each gradient is summed up several times, and printed to the standard error, by
+    TensorFlow itself, in each step. It prints those of the main training tower, once for each variable, on any
+    strategy, and for each step of a run that makes several. XLA compiles no printing: leave it out with ``xla=True``.
+    Of a sparse gradient it prints the rows that it has.
+
+    Args:
+        regex: a regular expression that matches the whole name of a variable inside its tower.
+
+    Raises:
+        ConfigError: if `regex` is invalid.
+
+    Example:
+        ```python
+        tpk.apply_grad_processors(optimizer, [tpk.PrintGradient("logits/.*"), tpk.GlobalNormClip(1.0)])
+        ```
+    """
+
+    keeps_zeros = True
+
+    def __init__(self, regex: str = ".*") -> None:
+        super().__init__(self._print, regex)
+        self._printed: set[Any] = set()
+
+    def _print(self, grad: Any, var: Any) -> Any:
+        name = name_in_tower(variable_name(var))
+        if name != variable_name(var) or var.ref() in self._printed:
+            return grad
+        self._printed.add(var.ref())
+        values = values_of(grad)
+        numbers = {
+            "shape": tf.shape(values),
+            "mean": tf.reduce_mean(values),
+            "rms": tf.sqrt(tf.reduce_mean(tf.square(values))),
+            "max": tf.reduce_max(tf.abs(values)),
+        }
+        shown = [part for label, number in numbers.items() for part in (label, number)]
+        with tf.control_dependencies([tf.print(f"gradient of {name}:", *shown, output_stream=sys.stderr)]):
+            return _map_values(grad, tf.identity)
+
+
 class ScaleGradient(GradientProcessor):
     """Multiplies gradients, to give some variables a learning rate of their own, or to freeze them.
 
@@ -252,7 +295,7 @@ class ScaleGradient(GradientProcessor):
         wrong = [pair for pair in pairs if not _is_multiplier(pair)]
         if wrong:
             raise ConfigError(f"ScaleGradient takes pairs of a regular expression and a number, got {wrong[0]!r}.")
-        self._multipliers = [(_NamePattern(regex, "ScaleGradient"), float(multiplier)) for regex, multiplier in pairs]
+        self._multipliers = [(NamePattern(regex, "ScaleGradient"), float(multiplier)) for regex, multiplier in pairs]
         self._verbose = verbose
 
     def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
@@ -317,41 +360,6 @@ class _GradientProcessingOptimizer(ProxyOptimizer):
             names = ", ".join(type(processor).__name__ for processor in self._processors)
             raise ConfigError(f"the gradient processors ({names}) left no gradient, so there is nothing to train.")
         return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
-
-
-class _NamePattern:
-    """A regular expression that matches the *whole* names of variables inside their tower.
-
-    Args:
-        regex: the regular expression.
-        user: what uses it, for messages.
-
-    Raises:
-        ConfigError: if it is invalid.
-    """
-
-    def __init__(self, regex: str, user: str) -> None:
-        self._user = user
-        try:
-            self._regex = re.compile(regex)
-        except (re.error, TypeError) as error:
-            raise ConfigError(f"{user}: {regex!r} is no regular expression: {error}.") from error
-
-    def matches(self, variable: Any) -> bool:
-        """Whether the name of `variable` matches."""
-        return self._regex.fullmatch(name_in_tower(variable_name(variable))) is not None
-
-    def warn_unless_any(self, variables: Iterable[Any]) -> None:
-        """Warn if none of `variables` matches; it names them."""
-        candidates = list(variables)
-        if not any(map(self.matches, candidates)):
-            names = ", ".join(name_in_tower(variable_name(each)) for each in candidates)
-            logger.warning(
-                "%s: %r matches the whole name of no variable (there are %s)",
-                self._user,
-                self._regex.pattern,
-                names or "none",
-            )
 
 
 def _check_numerics(grad: Any, var: Any) -> Any:

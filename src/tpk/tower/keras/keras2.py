@@ -143,6 +143,12 @@ class _Variables:
                 )
         finally:
             self._is_making = False
+        if not hasattr(made, "initializer"):
+            raise TowerError(
+                f"a model of Keras 2 assigns to its variables, and for {own_name!r} a getter around it, such as "
+                "freeze_variables or remap_variables, gave a tensor. Call the model outside of it; to freeze a model, "
+                "take freeze_variables(stop_gradient=False, skip_collection=True)."
+            )
         self.made.append(made)
         return made
 

@@ -20,8 +20,10 @@ from tqdm import tqdm
 from tpk.checkpoint.durable_files import open_no_link, replace_file
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.errors import CheckpointError, ConfigError
+from tpk.plugin.options import leaves_of
 from tpk.train.resume.training_state import check_state
 from tpk.train.run_dir.lock import run_lock
+from tpk.train.run_dir.names import CONFIG_NAME, RUN_FILE_NAME
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -34,22 +36,35 @@ RESUME: tuple[str, ...] = ("auto", "must", "never", "keep")
 _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 _TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
 _TERMINAL_FORMAT_OF_WARNINGS = logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
-_CONFIG_NAME = "config.json"
 _OF_A_CHECKPOINT = re.compile(
     r"state-(?P<state>\d+)\.json|[\w.+-]+-(?P<step>\d+)(\.\d+)?\.(index|meta|data-\d+-of-\d+)"
 )
-_TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", _CONFIG_NAME)
+_TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", CONFIG_NAME)
 
 
-def default_run_dir() -> Path:
-    """Return ``runs/<script>/<timestamp>`` under the current directory, a path that does not exist yet."""
-    script = Path(sys.argv[0]).stem or "python"
-    base = Path("runs") / script / datetime.now().strftime("%Y%m%d-%H%M%S")
+def default_run_dir(runs: Path | None = None) -> Path:
+    """Return ``<runs>/<timestamp>``, a path that does not exist yet.
+
+    Args:
+        runs: the directory; by default ``runs/<script>`` under the current one.
+    """
+    runs = runs or Path("runs") / (Path(sys.argv[0]).stem or "python")
+    base = runs / datetime.now().strftime("%Y%m%d-%H%M%S")
     candidate, number = base, 1
     while candidate.exists():
         number += 1
         candidate = base.with_name(f"{base.name}-{number}")
     return candidate
+
+
+def run_of_file(file: Path) -> Path | None:
+    """Return the directory of the run that has left a run file; None if it was written by hand.
+
+    Args:
+        file: its path.
+    """
+    is_left = file.name == RUN_FILE_NAME and file.with_name(CONFIG_NAME).is_file()
+    return file.parent if is_left else None
 
 
 def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
@@ -73,6 +88,7 @@ def open_run(
     resume: str,
     config: Mapping[str, Any],
     resources: ExitStack,
+    run_file: str = "",
 ) -> Checkpoint | None:
     """Open the directory of a run and its log, if this process is the chief; return the checkpoint to go on from.
 
@@ -82,6 +98,7 @@ def open_run(
         resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``.
         config: plain data for ``config.json``.
         resources: what all is closed with.
+        run_file: the text of ``config.toml``; empty for none.
 
     Returns:
         The checkpoint that the chief finds, in all processes of the training; None to start afresh.
@@ -102,6 +119,7 @@ def open_run(
         if resume == "keep":
             _set_config_aside(trainer.run_dir)
         write_config(trainer.run_dir, config)
+        _write_run_file(trainer.run_dir, run_file)
     return start
 
 
@@ -202,9 +220,9 @@ def _pointed_to(pointer: Path) -> set[str]:
 
 
 def _set_config_aside(directory: Path) -> None:
-    path = directory / _CONFIG_NAME
-    if path.is_file() and not path.is_symlink():
-        path.rename(_free_name(directory, "config", ".json"))
+    for path in (directory / CONFIG_NAME, directory / RUN_FILE_NAME):
+        if path.is_file() and not path.is_symlink():
+            path.rename(_free_name(directory, path.stem, path.suffix))
 
 
 def _free_name(directory: Path, stem: str, suffix: str = "") -> Path:
@@ -221,10 +239,10 @@ def check_is_there(directory: Path) -> None:
         CheckpointError: if it was.
     """
     try:
-        os.stat(directory / _CONFIG_NAME)
+        os.stat(directory / CONFIG_NAME)
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
-            f"run_dir {str(directory)!r} was removed or moved while the training ran: {_CONFIG_NAME}, which was "
+            f"run_dir {str(directory)!r} was removed or moved while the training ran: {CONFIG_NAME}, which was "
             "written there at its start, is gone. With it go the log, the statistics and the checkpoints; "
             "start the training again, and leave the directory alone while it runs."
         ) from None
@@ -235,24 +253,22 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
 
     If the run was configured otherwise before, the differences are logged.
     """
-    path = directory / _CONFIG_NAME
+    path = directory / CONFIG_NAME
     text = json.dumps(config, indent=2)
-    before, now = _leaves(_read_config(path)), _leaves(json.loads(text))
+    before, now = leaves_of(_read_config(path)), leaves_of(json.loads(text))
     for name in sorted({*before, *now}) if before else ():
         if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
-    replace_file(path, f"{text}\n".encode(), path.with_name(f".{_CONFIG_NAME}.new"))
+    replace_file(path, f"{text}\n".encode(), path.with_name(f".{CONFIG_NAME}.new"))
 
 
-def _leaves(value: Any, path: str = "") -> dict[str, Any]:
-    """Return the plain values in a nested one by their paths, such as ``callbacks[0].options.max_to_keep``."""
-    if isinstance(value, dict):
-        parts = {f"{path}.{name}" if path else name: each for name, each in value.items()}
-    elif isinstance(value, list):
-        parts = {f"{path}[{index}]": each for index, each in enumerate(value)}
+def _write_run_file(directory: Path, text: str) -> None:
+    path = directory / RUN_FILE_NAME
+    if text:
+        replace_file(path, text.encode(), path.with_name(f".{RUN_FILE_NAME}.new"))
     else:
-        return {path: value}
-    return {name: leaf for part, each in parts.items() for name, leaf in _leaves(each, part).items()}
+        # That of another run, which this one goes on with, does not tell of this one.
+        path.unlink(missing_ok=True)
 
 
 def _read_config(path: Path) -> dict[str, Any]:

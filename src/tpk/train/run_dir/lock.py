@@ -56,6 +56,32 @@ def run_lock(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def owner_of(directory: Path) -> Mapping[str, Any] | None:
+    """Return ``pid`` and ``host`` of the process that trains in a directory; None if there is none.
+
+    Nothing is changed. Where the file system has no locks, the process id in the file decides; on Windows, where
+    nothing is locked, there is none.
+
+    Args:
+        directory: the `run_dir`.
+    """
+    try:
+        descriptor = open_no_link(directory / LOCK_NAME, os.O_RDONLY)
+    except (OSError, ConfigError):
+        return None
+    try:
+        owner = _read_owner(descriptor)
+        # First, since to try the lock is to hold it for a moment.
+        if owner is None or not _may_be_alive(owner) or fcntl is None:
+            return None
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        return owner
+    finally:
+        os.close(descriptor)
+
+
 def _acquire(path: Path) -> int:
     while True:
         try:

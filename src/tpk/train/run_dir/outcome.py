@@ -44,6 +44,17 @@ def outcome_logged(
     _log(trainer, clock() - started, first_step, resumed_from)
 
 
+def known_directions(trainer: TrainerProtocol) -> dict[str, bool]:
+    """Return of which statistics it is known whether they become better by growing (True), or by falling.
+
+    These are what a callback follows, which come first, since they matter most; and the costs.
+    """
+    plugins = list(trainer.hooks.plugins.values())
+    directions = {cost: False for each in plugins if isinstance(each, EpochMeans) for cost in each.costs}
+    directions |= {each.statistic.name: each.statistic.reverse for each in statistic_followers(plugins)}
+    return dict(reversed(directions.items()))
+
+
 def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from: Path | None) -> None:
     if not trainer.is_chief:
         return
@@ -55,7 +66,7 @@ def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from
         rate = f", {steps / seconds:.3g} steps/s" if steps and seconds > 0 else ""
         logger.info("%strained %d steps in %s%s", reason, steps, _duration(seconds), rate)
     followers = statistic_followers(list(trainer.hooks.plugins.values()))
-    for line in (_best_values(trainer, followers), _checkpoints(trainer, followers, resumed_from)):
+    for line in (_best_values(trainer), _checkpoints(trainer, followers, resumed_from)):
         if line:
             logger.info("%s", line)
     for follower in followers:
@@ -78,13 +89,10 @@ def _finished(trainer: TrainerProtocol, resumed_from: Path) -> str:
     return f"nothing to do: the run of {resumed_from} is finished, {reason}. To train longer, {remedy}."
 
 
-def _best_values(trainer: TrainerProtocol, followers: list[StatisticFollower]) -> str:
+def _best_values(trainer: TrainerProtocol) -> str:
     history = trainer.monitors.history
-    means = [each for each in trainer.hooks.plugins.values() if isinstance(each, EpochMeans)]
-    directions = {cost: False for each in means for cost in each.costs}
-    directions |= {each.statistic.name: each.statistic.reverse for each in followers}
-    # What is followed is what matters most.
-    found = {name: history.best(name, reverse) for name, reverse in reversed(directions.items()) if name in history}
+    directions = known_directions(trainer)
+    found = {name: history.best(name, reverse) for name, reverse in directions.items() if name in history}
     values = [
         f"{name} {best[0]:.5g} in epoch {best[1]} (step {best[2]})" for name, best in found.items() if best is not None
     ]

@@ -1,0 +1,7 @@
+"""Record tpk trainings with MLflow."""
+
+from __future__ import annotations
+
+from tpk_mlflow.monitor import MLflowMonitor
+
+__all__ = ["MLflowMonitor"]

@@ -1,0 +1,7 @@
+"""Record tpk trainings with Weights & Biases."""
+
+from __future__ import annotations
+
+from tpk_wandb.monitor import WandbMonitor
+
+__all__ = ["WandbMonitor"]

@@ -1,0 +1,31 @@
+"""Images and histograms of TensorBoard's kind as those of W&B."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import wandb
+
+
+def as_image(png: bytes) -> wandb.Image:
+    """Return an image that is encoded, as W&B takes it."""
+    with PIL.Image.open(io.BytesIO(png)) as image:
+        image.load()
+        return wandb.Image(image)
+
+
+def as_histogram(histogram: Any) -> wandb.Histogram:
+    """Return a `tf.compat.v1.HistogramProto` as W&B takes it, which has at most 512 bins.
+
+    Neighbours are joined if there are more. The outer edges, which TensorFlow may give as infinite, are the least and
+    the greatest value.
+    """
+    counts = np.asarray(histogram.bucket, np.float64)
+    edges = np.concatenate([[histogram.min], np.asarray(histogram.bucket_limit, np.float64)])
+    edges = np.clip(edges, histogram.min, histogram.max)
+    joined = -(-len(counts) // wandb.Histogram.MAX_LENGTH)
+    starts = np.arange(0, len(counts), joined)
+    return wandb.Histogram(np_histogram=(np.add.reduceat(counts, starts), np.append(edges[starts], edges[-1])))

@@ -1,0 +1,224 @@
+"""Runs, as the files in their directories tell of them. Needs no TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tpk.checkpoint.files import Checkpoint, checkpoint_steps, read_state
+from tpk.errors import CheckpointError, ConfigError, TpkError
+from tpk.monitors.history import History
+from tpk.plugin.builtins import BUILTINS
+from tpk.plugin.written import NOT_WRITTEN
+from tpk.train.run_dir.attempts import Attempt, read_attempts
+from tpk.train.run_dir.lock import owner_of
+from tpk.train.run_dir.names import ATTEMPTS_NAME, CONFIG_NAME, RUN_FILE_NAME
+from tpk.train.run_file.toml import TOMLDecodeError, loads
+
+_TRACES = ("stats.jsonl", "log.txt", ATTEMPTS_NAME)
+_NAMES_OF_STRATEGIES = {target.rpartition(":")[2]: name for name, target in BUILTINS["strategy"].items()}
+
+
+def find_runs(paths: Sequence[Path]) -> list[Run]:
+    """Return the runs in directories: each is that of a run, or has some below.
+
+    Args:
+        paths: where to look.
+
+    Raises:
+        ConfigError: if a directory is not there, or has none.
+    """
+    found: dict[str, Run] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise ConfigError(
+                f"there is no directory {str(path)!r}. Name the directory of a run, or one with runs below."
+            )
+        runs = [Run(directory) for directory in _run_dirs(path)]
+        if not runs:
+            raise ConfigError(
+                f"there is no run in {str(path)!r}, nor below it: none of the directories has a config.json and a log."
+            )
+        found.update((os.path.realpath(run.directory), run) for run in runs)
+    return list(found.values())
+
+
+def find_run(path: Path) -> Run:
+    """Return the run of a directory.
+
+    Raises:
+        ConfigError: if it is that of none; it names some that are below.
+    """
+    if path.is_dir() and _is_run(path):
+        return Run(path)
+    runs = find_runs([path])
+    names = ", ".join(run.name for run in runs[-5:])
+    raise ConfigError(f"{str(path)!r} is not the directory of a run, but of {len(runs)}: name one, such as {names}.")
+
+
+def _run_dirs(path: Path) -> Iterator[Path]:
+    if _is_run(path):
+        yield path
+        return
+    for directory, names, _ in os.walk(path):
+        names.sort()
+        here = [name for name in names if _is_run(Path(directory, name))]
+        names[:] = [name for name in names if name not in here and not name.startswith(".")]
+        yield from (Path(directory, name) for name in here)
+
+
+def _is_run(directory: Path) -> bool:
+    return (directory / CONFIG_NAME).is_file() and any((directory / name).is_file() for name in _TRACES)
+
+
+@attrs.frozen(slots=False)
+class Run:
+    """A run.
+
+    Attributes:
+        directory: its ``run_dir``.
+    """
+
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        """Its directory, as it was named."""
+        return str(self.directory)
+
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        """How it was configured.
+
+        Raises:
+            ConfigError: if it cannot be read.
+        """
+        path = self.directory / CONFIG_NAME
+        try:
+            config = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{str(path)!r} cannot be read: {error}.") from error
+        if not isinstance(config, dict):
+            raise ConfigError(f"{str(path)!r} holds no JSON object, so no run of tpk has written it.")
+        return config
+
+    @cached_property
+    def run_file(self) -> Path | None:
+        """The file by which `tpk train` repeats it; None if there is none, or not all of the run could be written."""
+        path = self.directory / RUN_FILE_NAME
+        try:
+            content = loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, TOMLDecodeError):
+            return None
+        return path if _is_whole(content) else None
+
+    @cached_property
+    def attempts(self) -> list[Attempt]:
+        """How often it was started, and how each time ended."""
+        return read_attempts(self.directory)
+
+    @cached_property
+    def history(self) -> History:
+        """Its statistics; empty if it has none."""
+        return History.read(self.directory) if (self.directory / "stats.jsonl").is_file() else History()
+
+    @cached_property
+    def owner(self) -> Mapping[str, Any] | None:
+        """The process that trains there now; None if none does."""
+        return owner_of(self.directory)
+
+    @property
+    def state(self) -> str:
+        """Running, finished, interrupted, failed, or killed; unknown if it was not recorded."""
+        if self.owner is not None:
+            return "running"
+        if not self.attempts:
+            return "unknown"
+        return self.attempts[-1].end or "killed"
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint that has all its files in the right size, from which it can go on; None if none."""
+        for step in checkpoint_steps(self.directory):
+            try:
+                found = read_state(self.directory, step)
+                if all((self.directory / name).stat().st_size == known["size"] for name, known in found.files.items()):
+                    return found
+            except (CheckpointError, OSError):
+                pass
+        return None
+
+    @property
+    def strategy(self) -> str:
+        """The name of its strategy, and over how many towers it went, such as ``replicated x 2``; ``-`` for none."""
+        found = self.config.get("strategy")
+        if not isinstance(found, dict):
+            return "-"
+        name = str(found.get("name"))
+        towers = (self.config.get("num_replicas") or 1) * (self.config.get("world_size") or 1)
+        return _NAMES_OF_STRATEGIES.get(name, name) + (f" x {towers}" if towers > 1 else "")
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """Of the statistics that callbacks follow, and of costs, whether ``"min"`` or ``"max"`` is better."""
+        return next((each.directions for each in reversed(self.attempts) if each.directions), {})
+
+    @property
+    def epoch(self) -> int | None:
+        """How far it came; None if nobody knows."""
+        told = [each.epoch for each in self.attempts if each.epoch is not None]
+        return max([*told, *self._last_reports(self.history.epochs)], default=None)
+
+    @property
+    def step(self) -> int | None:
+        """The global step up to which it came, or up to which it has told of; None if nobody knows."""
+        told = [self.attempts[-1].step] if self.attempts and self.attempts[-1].step is not None else []
+        return max([*told, *self._last_reports(self.history.steps)], default=None)
+
+    def _last_reports(self, positions: Any) -> list[int]:
+        return [int(positions(name)[-1]) for name in self.history]
+
+    def seconds(self, now: float) -> float | None:
+        """Return for how long it was trained: of one that was killed until its last sign of life.
+
+        Args:
+            now: seconds since 1970.
+        """
+        if not self.attempts:
+            return None
+        *former, last = self.attempts
+        # Of one that was killed, and resumed later, nothing is known but that it had ended by then.
+        known = sum(each.ended - each.began for each in former if each.ended is not None)
+        end = last.ended or (now if self.owner is not None else self._last_sign_of_life())
+        return known + max(end - last.began, 0)
+
+    def _last_sign_of_life(self) -> float:
+        times = [path.stat().st_mtime for name in _TRACES if (path := self.directory / name).is_file()]
+        return max(times, default=0)
+
+    def best(self, name: str) -> tuple[float, int, int] | None:
+        """Return the best value of a statistic, its epoch and its step; None if there is none, or no best one."""
+        if name not in self.history or name not in self.directions:
+            return None
+        return self.history.best(name, self.directions[name] == "max")
+
+    def problem(self) -> str | None:
+        """Return what keeps its files from being read; None if nothing does."""
+        try:
+            _ = self.config, self.attempts, self.history
+        except TpkError as error:
+            return str(error)
+        return None
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether nothing in what a run file holds says that it could not be written."""
+    if isinstance(value, dict):
+        return NOT_WRITTEN not in value and all(map(_is_whole, value.values()))
+    return not isinstance(value, list) or all(map(_is_whole, value))

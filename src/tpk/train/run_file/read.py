@@ -1,0 +1,231 @@
+"""Reading of run files: from TOML or JSON to a config and a trainer, with errors that name file and key."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import tensorflow as tf
+from google.protobuf import json_format
+
+from tpk.errors import ConfigError, PluginError, TpkError
+from tpk.plugin.catalog import get_catalog
+from tpk.plugin.creation import Ref, Use, check_options
+from tpk.plugin.entry import CatalogEntry
+from tpk.plugin.written import REF, USE
+from tpk.train.config import SPELLINGS, TrainConfig
+from tpk.train.launch import imported_for, names_strategy
+from tpk.train.run_file.overrides import apply_overrides
+from tpk.train.run_file.toml import TOMLDecodeError, loads
+from tpk.train.run_file.write import OBJECTS, PLUGINS, not_written
+
+_TRAINER, _PYTHONPATH = "trainer", "pythonpath"
+_KEYS = (_TRAINER, _PYTHONPATH, *(field.name for field in attrs.fields(TrainConfig)))
+_TO_THE_TRAINER = 'write trainer = "replicated", or with options trainer = {use = "replicated", devices = 2}.'
+_SPELLINGS = {
+    **{name: remedy.replace("write ", "write the key ").replace("=", "") for name, remedy in SPELLINGS.items()},
+    **dict.fromkeys(("gpus", "devices", "nr_tower", "tower", "strategy", "precision", "xla"), _TO_THE_TRAINER),
+    "batch_size": "it is an option of the data, as in dataflow = {use = 'my_data:train', batch_size = 32}.",
+    "optimizer": "the model gives it.",
+}
+
+
+def read_run_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> tuple[TrainConfig, Any]:
+    """Return the run that a file describes: what `launch_train_with_config` takes.
+
+    The file is TOML or JSON. Its keys are those of `TrainConfig`, and
+
+    - ``trainer``: who trains, or the name of a strategy; by default ``"SimpleTrainer"``;
+    - ``pythonpath``: the directories, besides that of the file, where its modules are; relative ones begin at the file.
+
+    A plugin is a name, or a table of the name as ``use`` and of its options. So are model and data, with
+    ``"module:attr"`` for a name: what it leads to is called with the options, if it is a class or a function. An option
+    may be such a table, too, and ``{ref = "module:attr"}`` is what the name leads to itself, not called: a function
+    that an option takes. ``session_config`` is a table of the fields of `tf.compat.v1.ConfigProto`. Other paths begin
+    at the current directory, as those of a script do.
+
+    The directories are put in front of ``sys.path``, as the directory of a script is, and the modules imported.
+
+    Args:
+        path: the file; each run that a config has launched leaves one, ``config.toml`` in its ``run_dir``.
+        overrides: changes, as ``"key=value"``: ``"max_epoch=3"``, ``"callbacks.ModelSaver.max_to_keep=3"`` (or the
+            number of the callback in place of the name), ``"trainer=replicated"``, ``"trainer.devices=2"``,
+            ``"seed=null"``. A value is one of TOML, or null; what is neither is a text.
+
+    Returns:
+        The config, and the trainer.
+
+    Raises:
+        ConfigError: if the file cannot be read, has a key that there is not, holds a value that it cannot have, or says
+            of something that it could not be written; it names file and key.
+
+    Example:
+        ```toml
+        model = "my_model:Model"
+        dataflow = {use = "my_data:train", batch_size = 32}
+        callbacks = ["ModelSaver", {use = "EarlyStopping", monitor_stat = "cost", patience = 3}]
+        max_epoch = 20
+        ```
+
+        ```python
+        config, trainer = tpk.read_run_file("config.toml", ["max_epoch=30"])
+        tpk.launch_train_with_config(config, trainer)
+        ```
+    """
+    file = Path(path)
+    data = _parsed(file)
+    apply_overrides(data, overrides, str(file))
+    _check_keys(data, str(file))
+    for key, why in not_written(data):
+        raise ConfigError(
+            f"{file}: {key} could not be written as data: {why}. Give it as {key}=..., or in the script, name what "
+            "makes it: a class or a function of a module, as in dataflow='my_data:train'."
+        )
+    _extend_path(file, data.pop(_PYTHONPATH, None) or [])
+    trainer = _named(data.pop(_TRAINER, None) or "SimpleTrainer", _TRAINER, str(file))
+    options = {key: _option(key, value, str(file)) for key, value in data.items() if value is not None}
+    token = imported_for.set(str(file))
+    try:
+        for key, kind, found in _uses({_TRAINER: trainer, **options}):
+            _check(kind, found, f"{file}: {key}")
+    finally:
+        imported_for.reset(token)
+    try:
+        return TrainConfig(**options), trainer
+    except TypeError as error:
+        missing = " and ".join(name for name in ("model",) if name not in options)
+        raise ConfigError(f"{file}: {f'{missing} is missing' if missing else error}.") from None
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{str(file)!r} cannot be read: {error}. Name a run file: TOML or JSON.") from None
+    if file.suffix not in (".toml", ".json"):
+        raise ConfigError(f"{str(file)!r}: expected a file called *.toml or *.json.")
+    try:
+        data = loads(text) if file.suffix == ".toml" else json.loads(text)
+    except (TOMLDecodeError, ValueError) as error:
+        raise ConfigError(f"{file}: it is no {file.suffix[1:].upper()}: {error}.") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f'{file}: expected a mapping of keys, such as {{"model": "my_model:Model"}}.')
+    if "argv" in data and "versions" in data:
+        raise ConfigError(f"{file} is for reading. What repeats the run is {file.with_suffix('.toml')}, beside it.")
+    return data
+
+
+def _check_keys(data: dict[str, Any], file: str) -> None:
+    for key in data:
+        if key in _KEYS:
+            continue
+        if key in _SPELLINGS:
+            raise ConfigError(f"{file}: there is no key {key!r}: {_SPELLINGS[key]}")
+        nearest = difflib.get_close_matches(key, _KEYS, n=1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        raise ConfigError(f"{file}: there is no key {key!r}.{hint} Known are: {', '.join(_KEYS)}.")
+
+
+def _extend_path(file: Path, directories: Any) -> None:
+    if not isinstance(directories, list) or not all(isinstance(each, str) for each in directories):
+        raise ConfigError(f"{file}: pythonpath: expected a list of directories, but it is {directories!r}.")
+    here = file.resolve().parent
+    for directory in reversed([here, *(here / each for each in directories)]):
+        if str(directory) not in sys.path:
+            sys.path.insert(0, str(directory))
+
+
+def _option(key: str, value: Any, file: str) -> Any:
+    if key in PLUGINS:
+        if not isinstance(value, list):
+            raise ConfigError(f"{file}: {key}: expected a list of plugins, but it is {value!r}.")
+        return [_named(each, f"{key}.{index}", file) for index, each in enumerate(value)]
+    if key in OBJECTS and not (key == "dataflow" and isinstance(value, list)):  # A list is a flow.
+        return _named(value, key, file)
+    if key == "session_config" and isinstance(value, dict) and not {USE, REF} & value.keys():
+        try:
+            return json_format.ParseDict(value, tf.compat.v1.ConfigProto())
+        except json_format.ParseError as error:
+            raise ConfigError(f"{file}: {key}: {error} Expected fields of tf.compat.v1.ConfigProto.") from None
+    return _value(value, key, file)
+
+
+def _named(value: Any, key: str, file: str) -> Use:
+    """Return what stands where a plugin or an object is expected."""
+    if isinstance(value, str):
+        value = {USE: value}
+    if not isinstance(value, dict) or not isinstance(value.get(USE), str):
+        raise ConfigError(
+            f"{file}: {key}: expected a name, or a table with {USE} = <name> and options, but it is {value!r}."
+        )
+    found: Use = _value(value, key, file)
+    if key in OBJECTS and ":" not in found.name:
+        raise ConfigError(f"{file}: {key}: expected module:attr, such as my_model:Model, but it is {found.name!r}.")
+    return found
+
+
+def _value(value: Any, key: str, file: str) -> Any:
+    """Return a value with what its tables stand for."""
+    if isinstance(value, list):
+        return [_value(item, f"{key}.{index}", file) for index, item in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    if REF in value:
+        if set(value) != {REF} or not isinstance(value[REF], str) or ":" not in value[REF].strip(":"):
+            raise ConfigError(
+                f"{file}: {key}: expected {{{REF} = 'module:attr'}} and nothing else, but it is {value!r}."
+            )
+        return Ref(value[REF])
+    items = {name: _value(item, f"{key}.{name}", file) for name, item in value.items()}
+    if USE not in items:
+        return items
+    name = items.pop(USE)
+    if not isinstance(name, str):
+        raise ConfigError(f"{file}: {key}.{USE}: expected a name, but it is {name!r}.")
+    return Use(name, items, origin=f"{file}: {key}")
+
+
+def _uses(value: Any, key: str = "", kind: str = "") -> Iterator[tuple[str, str, Use | Ref]]:
+    """Yield everything that is named, with its key and the kind of plugin that it must be, if it must be one."""
+    if isinstance(value, Ref):
+        yield key, "", value
+        return
+    if isinstance(value, Use):
+        yield key, kind, value
+        yield from _uses(value.options, key)
+        return
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        own = PLUGINS.get(name, "trainer" if name == _TRAINER else "") if not key and isinstance(name, str) else kind
+        yield from _uses(item, f"{key}.{name}" if key else str(name), own)
+
+
+def _check(kind: str, found: Use | Ref, where: str) -> None:
+    """Import what is named, and see whether it takes the options.
+
+    Raises:
+        ConfigError: if it is not there, or does not.
+    """
+    catalog = get_catalog()
+    name = found.target if isinstance(found, Ref) else found.name
+    if ":" not in name and not kind:
+        return  # A plugin in a plugin, which alone knows of what kind it is.
+    try:
+        if kind == "trainer" and names_strategy(name):
+            kind = "strategy"
+        entry = catalog.find(kind, name) if kind else CatalogEntry("object", name, target=name)
+        target = catalog.load(entry)
+        if isinstance(found, Use):
+            check_options(target, found.options, str(entry))
+    except PluginError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    except TpkError as error:
+        raise ConfigError(f"{where}: {error}") from None

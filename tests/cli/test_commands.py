@@ -1,0 +1,231 @@
+"""What all commands have in common."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+
+import click
+import pytest
+from rich.console import Console
+
+import tpk
+from tpk.cli.main import COMMANDS, main, tpk as tpk_command
+from tpk.cli.plugins.command import KINDS
+from tpk.cli.table import as_table, human_duration, human_size, print_table
+from tpk.plugin.entry import GROUPS
+
+
+def paths_of(command, path=()):
+    """The names of a command and all below it."""
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from paths_of(command.get_command(context, name), (*path, name))
+
+
+PATHS = sorted(paths_of(tpk_command))
+
+
+def test_everything_that_the_command_is_to_have_is_there():
+    expected = {"plugins", "runs", "plot", "show", "board", "checkpoint", "export", "launch", "data-speed", "doctor"}
+    assert expected <= set(COMMANDS)
+    assert {("plugins", "show"), ("plugins", "new"), ("checkpoint", "diff"), ("checkpoint", "to-npz")} <= set(PATHS)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_each_has_a_help_with_examples_that_fits_a_terminal(path, capsys):
+    assert main([*path, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(" ".join(["Usage: tpk", *path]))
+    _, examples = shown.split("Examples:\n")
+    assert examples.strip().startswith(" ".join(["tpk", *path[:1]]))
+    assert max(map(len, shown.splitlines())) <= 120
+    # A short form is the same.
+    assert main([*path, "-h"]) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path], ids=" ".join)
+def test_the_list_of_commands_says_in_a_line_what_each_is_for(path, capsys):
+    assert main([*path[:-1], "--help"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.partition("Commands:\n")[2].splitlines()]
+    (said,) = [line[1] for line in lines if line and line[0] == path[-1] and len(line) > 1][:1]
+    assert said[0].isupper() and not said.endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["plugin"], "there is no command 'plugin'. Did you mean 'plugins'?"),
+        (["xyz"], "there is no command 'xyz'. There are "),
+        (["--quiet"], "No such option"),
+        (["plugins", "--kind", "color"], "'color' is not one of 'callback', 'monitor'"),
+        (["plugins", "show"], "Missing argument 'NAME'"),
+        (["plugins", "--json", "show", "x"], "options of 'show' stand after it; these are of the list."),
+        (["checkpoint", "list"], "No such command 'list'"),
+        (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ],
+)
+def test_wrong_usage_has_status_2_and_says_where_the_help_is(arguments, told, capsys):
+    assert main(arguments) == 2
+    written, errors = capsys.readouterr()
+    assert written == ""
+    assert told in errors and "--help' for help." in errors
+
+
+def test_without_arguments_the_help_is_shown(capsys):
+    assert main([]) == 0
+    assert "Commands:" in capsys.readouterr().out
+
+
+def test_the_module_is_the_command():
+    """As in ``tpk launch -n 2 -m tpk``."""
+    shown = subprocess.run([sys.executable, "-m", "tpk", "--version"], capture_output=True, text=True, timeout=60)
+    assert shown.stdout == f"tpk {tpk.__version__}\n"
+
+
+def test_kinds_are_those_of_the_registry():
+    assert sorted(KINDS) == sorted(GROUPS)
+
+
+# What a command of the user's does is not taken for something else.
+
+
+@pytest.fixture
+def acting(monkeypatch):
+    """A command that does what it is told."""
+
+    def set_act(act):
+        module = sys.modules[__name__]
+        monkeypatch.setattr(module, "acting_command", click.Command("act", callback=act), raising=False)
+        monkeypatch.setitem(COMMANDS, "act", f"{__name__}:acting_command")
+
+    return set_act
+
+
+def raising(error):
+    def act():
+        raise error
+
+    return act
+
+
+def test_the_status_is_what_the_command_returns(acting):
+    acting(lambda: 7)
+    assert main(["act"]) == 7
+    acting(lambda: None)
+    assert main(["act"]) == 0
+
+
+def test_an_error_of_tpk_is_one_line(acting, capsys):
+    acting(raising(tpk.ConfigError("no\n  such thing")))
+    assert main(["act"]) == 1
+    assert capsys.readouterr().err == "tpk: no such thing\n"
+
+
+def test_ctrl_c_has_the_status_that_shells_give_it(acting, capsys):
+    acting(lambda: signal.raise_signal(signal.SIGINT))
+    assert main(["act"]) == 130
+    assert capsys.readouterr().err == "tpk: interrupted\n"
+
+
+@pytest.mark.parametrize("error", [EOFError("the end of a pickle"), ZeroDivisionError(), OSError(5, "broken")])
+def test_what_else_goes_wrong_comes_with_its_traceback(acting, error):
+    acting(raising(error))
+    with pytest.raises(type(error)):
+        main(["act"])
+
+
+def test_a_pipe_that_breaks_in_the_users_code_is_an_error(acting):
+    def act():
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            os.write(writer, b"x")
+        finally:
+            os.close(writer)
+
+    acting(act)
+    with pytest.raises(BrokenPipeError):
+        main(["act"])
+
+
+# Completion.
+
+
+def completed(monkeypatch, capsys, *words, shell="bash"):
+    monkeypatch.setenv("_TPK_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", " ".join(["tpk", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    assert main([]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["ch"], ["checkpoint"]),
+        (["checkpoint", "to"], ["to-npz"]),
+        (["runs", "--so"], ["--sort"]),
+        (["plugins", "--kind", "str"], ["strategy"]),
+        (["plugins", "show", "MinS"], ["MinSaver"]),
+    ],
+)
+def test_a_shell_completes_commands_options_values_and_names(monkeypatch, capsys, words, found):
+    assert [line.partition(",")[2] for line in completed(monkeypatch, capsys, *words).splitlines()] == found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_asks_the_command(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert f"_TPK_COMPLETE={shell}_complete" in script and "tpk" in script
+
+
+def test_bash_really_completes(tmp_path):
+    if subprocess.run(["bash", "-c", "((BASH_VERSINFO[0] > 4))"], check=False).returncode:
+        pytest.skip("there is no bash 5")
+    command = tmp_path / "tpk"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tpk "$@"\n')
+    command.chmod(0o755)
+    script = (
+        'eval "$(tpk completion bash)"; COMP_WORDS=(tpk checkpoint sh); COMP_CWORD=2; '
+        '_tpk_completion tpk; echo "${COMPREPLY[*]}"'
+    )
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    shown = subprocess.run(
+        ["bash", "-c", script], env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60
+    )
+    assert shown.stdout == "show\n", shown.stderr
+
+
+# Tables.
+
+ROWS = [["runs/a", "failed, resumable at 7", "[?, 3]"], ["runs/bc", "finished", "x" * 60]]
+
+
+def test_in_a_pipe_a_table_has_a_line_for_each_row(capsys):
+    print_table(("run", "state", "shape"), ROWS)
+    assert capsys.readouterr().out == as_table(("run", "state", "shape"), ROWS) + "\n"
+    assert as_table(("a", "b"), [["1", "22"], ["333", ""]]) == "a    b\n1    22\n333"
+
+
+def test_a_terminal_gets_a_table_that_fits_it():
+    file = io.StringIO()
+    print_table(("run", "state", "shape"), ROWS, Console(file=file, force_terminal=True, width=60, color_system="256"))
+    lines = file.getvalue().splitlines()
+    plain = [click.unstyle(line) for line in lines]
+    assert all(len(line) <= 60 for line in plain) and len(plain) > 3
+    # Nothing is cut off, and brackets are text.
+    assert sum(line.count("x") for line in plain) == 60 and "[?, 3]" in plain[1]
+    assert "\x1b[" in file.getvalue()
+
+
+def test_sizes_and_durations_are_said_as_people_say_them():
+    assert [human_size(size) for size in (None, 5, 1536, 3 << 20)] == ["-", "5 B", "1.5 KiB", "3.0 MiB"]
+    assert [human_duration(seconds) for seconds in (None, 1.25, 59, 3723)] == ["-", "1.25 s", "59 s", "1:02:03"]

@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+import tpk
+from tpk.cli.main import main
+from tpk.cli.runs.run import Run
+from tpk.train.run_dir.lock import run_lock
+
+
+class Counting(tpk.Trainer):
+    def __init__(self, rate=0.5):
+        super().__init__()
+        with self.graph.as_default():
+            self.count = tf.compat.v1.get_variable("count", initializer=0)
+            self.train_op = self.count.assign_add(1, read_value=False)
+        self.rate = rate
+
+    @property
+    def options(self):
+        return {"rate": self.rate}
+
+
+class Report(tpk.Callback):
+    """Reports a cost and a score, and does something in epoch 3."""
+
+    def __init__(self, costs, act=None):
+        self.costs = costs
+        self.act = act
+
+    def before_epoch(self, trainer):
+        if trainer.epoch_num == 3 and self.act:
+            self.act(trainer)
+
+    def trigger_epoch(self, trainer):
+        cost = self.costs[trainer.epoch_num - 1]
+        trainer.monitors.put_scalar("cost", cost)
+        trainer.monitors.put_scalar("score", 1 - cost)
+
+
+def train(run_dir, costs, act=None, callbacks=(), **options):
+    Counting(**options).train(
+        callbacks=[tpk.ModelSaver(), Report(costs, act), *callbacks],
+        monitors=["JSONWriter"],
+        steps_per_epoch=2,
+        max_epoch=3,
+        run_dir=run_dir,
+        resume="auto",
+    )
+
+
+def fail(trainer):
+    raise ValueError("boom")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A directory with a run that is finished, one that failed, and what a kill has left."""
+    directory = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        patch.setattr(sys, "argv", [__file__, "--run-dir", "runs/done", "--lr", "0.5"])
+        train("runs/done", [0.5, 0.25, 0.375], callbacks=[tpk.MinSaver("cost"), tpk.MaxSaver("score")])
+        patch.setattr(sys, "argv", [__file__, "--run-dir=runs/failed", "--lr", "0.1", "--fast"])
+        with pytest.raises(ValueError, match="boom"):
+            train("runs/failed", [0.75, 0.625], fail, callbacks=[tpk.MinSaver("cost")], rate=0.1)
+        copy = directory / "runs" / "deep" / "killed"
+        train("other", [0.5, 0.125, 1], lambda trainer: shutil.copytree(trainer.run_dir, copy))
+    return directory
+
+
+@pytest.fixture
+def runs(project, monkeypatch):
+    monkeypatch.chdir(project)
+
+
+def run(capsys, *arguments):
+    status = main(arguments)
+    written, errors = capsys.readouterr()
+    return status, written, errors
+
+
+def listed(capsys, *arguments):
+    status, written, errors = run(capsys, "runs", *arguments, "--json")
+    assert (status, errors) == (0, "")
+    return {each["run"]: each for each in json.loads(written)}
+
+
+# runs
+
+
+def test_runs_are_found_below_and_their_states_are_told(runs, capsys):
+    status, table, _ = run(capsys, "runs")
+    assert status == 0
+    header, *lines = table.splitlines()
+    assert header.split()[:7] == ["run", "state", "strategy", "epoch", "step", "began", "duration"]
+    assert [line.split("  ")[0] for line in lines] == ["runs/done", "runs/failed", "runs/deep/killed"]
+    done, failed, killed = (line.split() for line in lines)
+    assert done[1:5] == ["finished", "-", "3/3", "6"]
+    assert failed[1:8] == ["failed,", "resumable", "at", "4", "-", "3/3", "4"]
+    assert killed[1:8] == ["killed,", "resumable", "at", "4", "-", "2/3", "4"]
+
+
+def test_json_has_everything(runs, capsys):
+    found = listed(capsys)
+    done, failed, killed = found["runs/done"], found["runs/failed"], found["runs/deep/killed"]
+    assert done["best"] == {
+        "cost": {"value": 0.25, "epoch": 2, "step": 4},
+        "score": {"value": 0.75, "epoch": 2, "step": 4},
+    }
+    assert done["last"] == {"cost": 0.375, "score": 0.625}
+    assert done["reason"] == "max_epoch=3 is reached"
+    assert failed["reason"].startswith("ValueError: boom")
+    assert (failed["resumable"], failed["checkpoint"]) == (True, "runs/failed/model-4")
+    assert (killed["state"], killed["resumable"], killed["reason"]) == ("killed", True, "")
+    assert killed["seconds"] > 0 and killed["attempts"] == 1
+
+
+def test_a_run_is_running_as_long_as_its_directory_is_locked(project, capsys):
+    with run_lock(project / "runs" / "deep" / "killed"):
+        (found,) = listed(capsys, str(project / "runs" / "deep")).values()
+        assert (found["state"], found["resumable"]) == ("running", False)
+        _, text, _ = run(capsys, "show", str(project / "runs" / "deep" / "killed"))
+        assert f"killed: running, by process {os.getpid()} on " in text and "To go on: it is running." in text
+
+
+def test_in_what_configurations_differ_is_shown_by_names_of_plugins(runs, capsys):
+    found = listed(capsys, "runs/done", "runs/failed")
+    done, failed = found["runs/done"]["differs"], found["runs/failed"]["differs"]
+    assert (done["rate"], failed["rate"]) == (0.5, 0.1)
+    assert (done["callbacks.MaxSaver"], failed["callbacks.MaxSaver"]) == ("MaxSaver", "-")
+    assert (done["callbacks.MaxSaver.monitor_stat"], failed["callbacks.MaxSaver.monitor_stat"]) == ("score", "-")
+    # Without what says where each is.
+    assert (done["argv"], failed["argv"]) == ("--lr 0.5", "--lr 0.1 --fast")
+    assert not {"run_dir", "resume", "callbacks.ModelSaver"} & done.keys()
+    _, table, _ = run(capsys, "runs", "runs/done", "runs/failed")
+    assert "rate=0.5" in table and "argv=--lr 0.1 --fast" in table
+    assert listed(capsys, "runs/done")["runs/done"]["differs"] == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "order"),
+    [
+        (["--sort", "name"], ["deep/killed", "done", "failed"]),
+        (["--sort", "name", "--reverse"], ["failed", "done", "deep/killed"]),
+        (["--sort", "state"], ["failed", "deep/killed", "done"]),
+        # By the best; the one that was killed did not say that a cost is to fall, so its last counts.
+        (["--sort", "cost"], ["deep/killed", "done", "failed"]),
+        (["--sort", "score"], ["done", "failed", "deep/killed"]),
+        (["--sort", "step", "--reverse"], ["done", "failed", "deep/killed"]),
+    ],
+)
+def test_they_are_sorted_by_what_was_asked_for(runs, capsys, options, order):
+    assert [name.removeprefix("runs/") for name in listed(capsys, *options)] == order
+
+
+def test_the_statistics_of_the_table_are_those_that_callbacks_follow_or_that_are_named(runs, capsys):
+    _, table, _ = run(capsys, "runs", "runs/done")
+    header, line = table.splitlines()
+    assert header.split()[7:] == ["score", "best", "(epoch)", "cost", "best", "(epoch)"]
+    assert line.split()[-6:] == ["0.625", "0.75", "(2)", "0.375", "0.25", "(2)"]
+    _, table, _ = run(capsys, "runs", "runs/done", "runs/failed", "--stat", "cost", "--stat", "nothing")
+    assert "0.375  0.25 (2)      -        -" in table.splitlines()[1]
+
+
+def test_files_that_cannot_be_read_are_told_and_the_others_are_listed(runs, capsys, tmp_path):
+    shutil.copytree("runs/done", tmp_path / "runs" / "a")
+    shutil.copytree("runs/done", tmp_path / "runs" / "b")
+    (tmp_path / "runs" / "a" / "config.json").write_text("{")
+    status, table, _ = run(capsys, "runs", str(tmp_path))
+    assert status == 1
+    assert "runs/b  finished" in table and "runs/a: '" in table and "config.json' cannot be read" in table
+    status, text, _ = run(capsys, "runs", str(tmp_path), "--json")
+    assert (status, [each["state"] for each in json.loads(text)]) == (1, ["finished", "unreadable"])
+
+
+def test_a_run_that_was_recorded_by_nobody_is_unknown(runs, capsys, tmp_path):
+    shutil.copytree("runs/done", tmp_path / "run")
+    (tmp_path / "run" / "attempts.json").unlink()
+    (found,) = listed(capsys, str(tmp_path)).values()
+    assert (found["state"], found["seconds"], found["step"]) == ("unknown", None, 6)
+
+
+def test_a_torn_checkpoint_is_none_to_go_on_from(runs, tmp_path):
+    shutil.copytree("runs/failed", tmp_path / "run")
+    data = tmp_path / "run" / "model-4.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1])
+    assert Run(tmp_path / "run").checkpoint.name == "model-2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["runs", "nowhere"], "there is no directory 'nowhere'"),
+        (["runs", "."], None),
+        (["runs", "runs/done/none"], "there is no directory"),
+        (
+            ["runs", "--sort", "csot"],
+            "--sort csot: expected one of began, name, state, duration, step, or a statistic: ",
+        ),
+        (["show", "runs"], "'runs' is not the directory of a run, but of 3: name one, such as "),
+        (["plot", "runs", "-o", "x.bmp"], "'x.bmp': expected a file that ends in one of .html, .png, .svg, .pdf."),
+        (["plot", "runs", "-o", "nowhere/x.html"], "'nowhere/x.html' cannot be written: No such file or directory."),
+        (["plot", "runs", "-o", "x.html", "--stat", "csot"], "no run has a statistic 'csot'. Did you mean 'cost'?"),
+    ],
+)
+def test_what_is_not_there_is_told_in_one_line(runs, capsys, arguments, told):
+    status, _, errors = run(capsys, *arguments)
+    assert status == (0 if told is None else 1)
+    assert errors.startswith(f"tpk: {told}" if told else "") and errors.count("\n") == (told is not None)
+
+
+def test_a_directory_without_runs_is_told(tmp_path, capsys):
+    status, _, errors = run(capsys, "runs", str(tmp_path))
+    assert status == 1 and "there is no run in" in errors
+
+
+# show
+
+
+def test_show_tells_what_it_was_how_it_ended_and_how_to_go_on(runs, capsys):
+    status, text, _ = run(capsys, "show", "runs/failed")
+    assert status == 0
+    assert text.startswith("runs/failed: failed, resumable at 4: ValueError: boom; in callback 'Report', hook")
+    for part in (
+        "trainer:     Counting(rate=0.1)",
+        "epochs:      3 epochs of 2 steps",
+        "callbacks:   ModelSaver, Report, MinSaver",
+        "checkpoints: 2; the newest complete one is model-4",
+        "cost       2       0.625  0.625  2      4",
+        "score      2       0.375  -      -      -",
+    ):
+        assert part in text
+    cwd = os.getcwd()
+    assert f"To go on: cd {cwd} && python {__file__} --lr 0.1 --fast --run-dir runs/failed --resume auto\n" in text
+
+
+def test_to_go_on_is_said_for_each_state(runs, capsys, tmp_path):
+    data = json.loads(run(capsys, "show", "runs/done", "--json")[1])
+    assert data["state"] == "finished" and data["go_on"].endswith("--resume auto, with a greater max_epoch")
+    assert data["attempts"][0]["step"] == 6 and data["config"]["max_epoch"] == 3
+    shutil.copytree("runs/failed", tmp_path / "run")
+    for path in (tmp_path / "run").glob("state-*"):
+        path.unlink()
+    assert "there is no complete checkpoint" in run(capsys, "show", str(tmp_path / "run"))[1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "resume", "told"),
+    [
+        (None, "never", 'the same training, with run_dir="RUN", resume="auto"'),
+        (
+            ["train.py", "0.1"],
+            "never",
+            'cd /here && python train.py 0.1, in which the training gets run_dir="RUN"',
+        ),
+        (["train.py", "0.1"], "auto", "cd /here && python train.py 0.1"),
+        (["/usr/bin/tpk", "train", "x.toml"], "never", "cd /here && tpk train RUN/config.toml --resume"),
+    ],
+)
+def test_to_go_on_is_the_command_that_has_started_it(runs, capsys, tmp_path, argv, resume, told):
+    shutil.copytree("runs/failed", tmp_path / "run")
+    for name, change in (
+        ("attempts", {"argv": argv, "cwd": "/here"}),
+        ("config", {"resume": resume, "run_dir": str(tmp_path / "run")}),
+    ):
+        path = tmp_path / "run" / f"{name}.json"
+        content = json.loads(path.read_text())
+        (content["attempts"][0] if name == "attempts" else content).update(change)
+        path.write_text(json.dumps(content))
+    assert json.loads(run(capsys, "show", str(tmp_path / "run"), "--json")[1])["go_on"].startswith(
+        told.replace("RUN", str(tmp_path / "run"))
+    )
+
+
+@pytest.mark.parametrize("argv", [None, ["train.py", "0.1"], ["/src/tpk/__main__.py", "train", "x.toml"]])
+def test_to_go_on_and_to_repeat_is_the_run_file_where_it_has_everything(runs, capsys, tmp_path, argv):
+    shutil.copytree("runs/failed", tmp_path / "run")
+    path = tmp_path / "run" / "attempts.json"
+    content = json.loads(path.read_text())
+    content["attempts"][0]["argv"] = argv
+    path.write_text(json.dumps(content))
+    run_file = tmp_path / "run" / "config.toml"
+    run_file.write_text('model = "digits:Model"')
+    text = run(capsys, "show", str(tmp_path / "run"))[1]
+    assert text.endswith(f"To go on: tpk train {run_file} --resume\nTo repeat: tpk train {run_file}\n")
+    assert json.loads(run(capsys, "show", str(tmp_path / "run"), "--json")[1])["run_file"] == str(run_file)
+    # Torn, or without something that could not be written.
+    for content in ("model = ", 'callbacks = [{ use = "x", f = { not_written = "a lambda" } }]'):
+        run_file.write_text(content)
+        assert "To repeat" not in run(capsys, "show", str(tmp_path / "run"))[1]
+
+
+def test_a_run_that_was_moved_goes_on_where_it_is(runs, capsys, tmp_path):
+    """Its script would look for it where it was."""
+    shutil.copytree("runs/failed", tmp_path / "run")
+    for name, change in (
+        ("attempts", {"argv": ["train.py"]}),
+        ("config", {"resume": "auto", "run_dir": "runs/failed"}),
+    ):
+        path = tmp_path / "run" / f"{name}.json"
+        content = json.loads(path.read_text())
+        (content["attempts"][0] if name == "attempts" else content).update(change)
+        path.write_text(json.dumps(content))
+    assert f'gets run_dir="{tmp_path / "run"}", resume="auto"' in run(capsys, "show", str(tmp_path / "run"))[1]
+
+
+def test_to_go_on_is_said_of_several_processes(runs, capsys, tmp_path):
+    shutil.copytree("runs/failed", tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "world_size": 2}))
+    assert "To go on: in 2 processes, as before: cd " in run(capsys, "show", str(tmp_path / "run"))[1]
+
+
+@pytest.mark.parametrize("command", [["runs"], ["show", "runs/done"], ["plot", "runs", "-o", os.devnull + ".html"]])
+def test_seeing_imports_no_tensorflow(runs, command, tmp_path):
+    command = [str(tmp_path / "x.html") if each.startswith(os.devnull) else each for each in command]
+    script = (
+        f"import sys; from tpk.cli.main import main; status = main({command!r});"
+        "assert not {'tensorflow', 'keras', 'matplotlib', 'rich'} & set(sys.modules); sys.exit(status)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, stdout=subprocess.DEVNULL)

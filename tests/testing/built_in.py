@@ -1,0 +1,183 @@
+"""What makes the built-in plugins that need options; one without an entry here is made without any."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+
+import attrs
+import tensorflow as tf
+
+import tpk
+from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
+from tpk.testing.trainings import TinyModel, batches
+
+v1 = tf.compat.v1
+
+
+@attrs.frozen
+class Entry:
+    """How one plugin is checked.
+
+    Attributes:
+        make: takes a directory for files, and makes the plugin.
+        options: further ones of the check.
+        skip: the names of the rules that it does not have to keep, and the reasons.
+    """
+
+    make: Callable
+    options: dict = attrs.field(factory=dict)
+    skip: dict = attrs.field(factory=dict)
+
+
+class Averaged(TinyModel):
+    def optimizer(self):
+        return MovingAverageOptimizer(super().optimizer(), 0.5)
+
+
+class WithMovingSummary(TinyModel):
+    def build_graph(self, x, row, label):
+        cost = super().build_graph(x, row, label)
+        tpk.add_moving_summary(cost)
+        return cost
+
+
+class WithKeras(TinyModel):
+    net = tpk.KerasModel(
+        lambda: tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(2, kernel_initializer="ones")])
+    )
+
+    def build_graph(self, x, row, label):
+        outputs = self.net(x)
+        return super().build_graph(x, row, label) + tf.reduce_mean(outputs**2)
+
+
+class Counting(v1.train.SessionRunHook):
+    def before_run(self, run_context):
+        return v1.train.SessionRunArgs("cost:0")
+
+
+def evaluating():
+    return tpk.InferenceRunner(tpk.FeedInput(batches(2)), [tpk.ScalarStats("cost"), tpk.ClassificationError()])
+
+
+def decay():
+    w = next(variable for variable in v1.trainable_variables() if variable.op.name == "w")
+    return v1.assign(w, w * 0.99)
+
+
+def report_epoch(callback):
+    callback.trainer.monitors.put_scalar("epochs", callback.epoch_num)
+
+
+CALLBACKS = {
+    "CallbackFactory": Entry(lambda directory: tpk.CallbackFactory(trigger_epoch=report_epoch)),
+    "DataParallelInferenceRunner": Entry(
+        lambda directory: tpk.DataParallelInferenceRunner(batches(2), tpk.ScalarStats("cost"), devices=[0])
+    ),
+    "EarlyStopping": Entry(lambda directory: tpk.EarlyStopping("error", patience=2, reverse=True)),
+    "EnableCallbackIf": Entry(
+        lambda directory: tpk.EnableCallbackIf(tpk.MinSaver("cost", checkpoint_dir=directory / "best"), lambda _: True)
+    ),
+    "HookToCallback": Entry(lambda directory: tpk.HookToCallback(Counting())),
+    "HyperParamSetterWithFunc": Entry(
+        lambda directory: tpk.HyperParamSetterWithFunc("learning_rate", lambda epoch, value: value / 2)
+    ),
+    "InferenceRunner": Entry(lambda directory: evaluating()),
+    "KerasSaver": Entry(lambda directory: tpk.KerasSaver(WithKeras.net, "net.weights.h5"), {"model": WithKeras}),
+    "MaxSaver": Entry(lambda directory: tpk.MaxSaver("error", checkpoint_dir=directory / "best")),
+    "MinSaver": Entry(lambda directory: tpk.MinSaver("cost", checkpoint_dir=directory / "best")),
+    "ModelSaver": Entry(lambda directory: tpk.ModelSaver(checkpoint_dir=directory / "saved")),
+    "MovingAverageSummary": Entry(lambda directory: tpk.MovingAverageSummary(), {"model": WithMovingSummary}),
+    "PeriodicCallback": Entry(lambda directory: tpk.PeriodicCallback(evaluating(), every_k_epochs=2)),
+    "PeriodicTrigger": Entry(lambda directory: tpk.PeriodicTrigger(evaluating(), every_k_steps=5)),
+    "RunOp": Entry(lambda directory: tpk.RunOp(decay)),
+    "ScheduledHyperParamSetter": Entry(
+        lambda directory: tpk.ScheduledHyperParamSetter("learning_rate", [(1, 0.05), (3, 0.01)], interp="linear")
+    ),
+    "SimpleMovingAverage": Entry(lambda directory: tpk.SimpleMovingAverage(["cost"], 3)),
+    "StatMonitorParamSetter": Entry(
+        lambda directory: tpk.StatMonitorParamSetter(
+            "learning_rate", "cost", lambda value: value / 2, threshold=10, last_k=2
+        )
+    ),
+    "Watchdog": Entry(lambda directory: tpk.Watchdog(600)),
+    "WithAveragedWeights": Entry(lambda directory: tpk.WithAveragedWeights(evaluating()), {"model": Averaged}),
+}
+"""Name to how it is checked."""
+
+
+def events_in(run_dir):
+    return [
+        [event.step, [[value.tag, repr(value)] for value in event.summary.value]]
+        for path in sorted(run_dir.glob("events.out.tfevents.*"))
+        for event in v1.train.summary_iterator(str(path))
+        if event.HasField("summary")
+    ]
+
+
+def rows_of_json(run_dir):
+    rows = map(json.loads, (run_dir / "stats.jsonl").read_text().splitlines())
+    return [{name: value for name, value in row.items() if name != "time"} for row in rows]
+
+
+def rows_of_csv(run_dir):
+    with (run_dir / "stats.csv").open(newline="") as file:
+        return [{name: value for name, value in row.items() if name != "time"} for row in csv.DictReader(file)]
+
+
+MONITORS = {
+    "TFEventWriter": Entry(lambda directory: tpk.TFEventWriter(), {"read": events_in}),
+    "JSONWriter": Entry(lambda directory: tpk.JSONWriter(), {"read": rows_of_json}),
+    "CSVWriter": Entry(lambda directory: tpk.CSVWriter(), {"read": rows_of_csv}),
+}
+
+ALONE = tpk.Cluster(workers=["localhost:1"])
+"""A cluster of one process, which listens nowhere."""
+
+# What optimizers make of the gradients of each is tested in `tests/strategies/test_truth.py`.
+OF_TWO = {"num_towers": 2, "optimizers": ["adam"]}
+
+STRATEGIES = {
+    "replicated": Entry(lambda directory: tpk.ReplicatedStrategy(devices=2), OF_TWO),
+    "parameter_server": Entry(lambda directory: tpk.ParameterServerStrategy(devices=2), OF_TWO),
+    "async": Entry(lambda directory: tpk.AsyncStrategy(devices=2), OF_TWO),
+    "collective": Entry(lambda directory: tpk.CollectiveStrategy(devices=2, cluster=ALONE), OF_TWO),
+}
+
+
+def two_objectives(directory):
+    model = TinyModel()
+
+    def costs(*inputs):
+        cost = model.build_graph(*inputs)
+        return {"first": cost, "second": tf.multiply(2.0, cost)}
+
+    trainer = tpk.MultiObjectiveTrainer()
+    trainer.setup_graph(
+        model.get_input_signature(),
+        tpk.FeedInput(batches(50)),
+        costs,
+        [
+            tpk.Objective(model.get_optimizer, "first", variables="w"),
+            tpk.Objective(lambda: v1.train.AdamOptimizer(0.1), "second", variables="table", every=2),
+        ],
+    )
+    return trainer
+
+
+TRAINERS = {
+    "MultiObjectiveTrainer": Entry(two_objectives),
+    "AsyncMultiGPUTrainer": Entry(lambda directory: tpk.AsyncMultiGPUTrainer(2)),
+    "CollectiveTrainer": Entry(lambda directory: tpk.CollectiveTrainer(cluster=ALONE)),
+    "SyncMultiGPUTrainerReplicated": Entry(lambda directory: tpk.SyncMultiGPUTrainerReplicated(2)),
+}
+
+ELSEWHERE = {
+    "distributed_replicated",
+    "distributed_parameter_server",
+    "DistributedReplicatedTrainer",
+    "DistributedParameterServerTrainer",
+}
+"""What needs parameter servers, in processes of their own; `tests/processes` trains with these."""

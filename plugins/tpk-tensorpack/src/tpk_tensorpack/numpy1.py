@@ -12,7 +12,7 @@ from typing import Any
 import numpy as _numpy
 
 # Deprecated in NumPy 1.20, removed in 1.24 (https://numpy.org/doc/stable/release/1.20.0-notes.html), but for those that
-# NumPy 2 has as the names of its own scalar types (`bool`, `long`), which come out equal where scripts use them as dtypes.
+# NumPy 2 has as the names of its own scalar types (`bool`, `long`), which are equal where scripts use them as dtypes.
 _ALIASES: dict[str, Any] = {
     "bool": builtins.bool,
     "int": builtins.int,

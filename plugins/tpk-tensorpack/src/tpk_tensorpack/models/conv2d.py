@@ -102,9 +102,7 @@ def Conv2D(
     if channels is None:
         raise ValueError(f"Conv2D with split={split}: the number of channels of the input is unknown; set its shape")
     if channels % split or filters % split:
-        raise ValueError(
-            f"Conv2D with split={split}: it divides neither {channels} channels nor {filters} filters; it has to divide both"
-        )
+        raise ValueError(f"Conv2D: split={split} has to divide both {channels} channels and {filters} filters")
     kernel = v1.get_variable(
         "W",
         [*shape2d(kernel_size), channels // split, filters],

@@ -60,7 +60,7 @@ def InstanceNorm(
 ) -> Any:
     """Normalize each channel of each image by its mean and variance (Ulyanov et al., https://arxiv.org/abs/1607.08022).
 
-    Variables, arguments and outputs are those of `LayerNorm`; `use_affine`, of the past, is `center` and `scale` in one.
+    Variables, arguments and outputs are those of `LayerNorm`; `use_affine`, of the past, is `center` and `scale`.
     """
     if use_affine is not None:
         center = scale = use_affine

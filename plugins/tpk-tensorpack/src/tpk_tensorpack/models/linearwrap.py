@@ -50,7 +50,7 @@ class LinearWrap:
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(
-            f"LinearWrap has no layer {name!r}: it knows those that layer_register has registered, .tf.… for TensorFlow's "
+            f"LinearWrap has no layer {name!r}: it knows those of layer_register, .tf.… for TensorFlow's "
             "functions, and .apply(function, …) for all others"
         )
 
@@ -59,7 +59,7 @@ class LinearWrap:
         return LinearWrap(func(self._t, *args, **kwargs))
 
     def apply2(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> LinearWrap:
-        """Return what ``func(args[0], tensor, *args[1:], **kwargs)`` returns, wrapped: for layers called with a name."""
+        """Return what ``func(args[0], tensor, *args[1:], **kwargs)`` returns, wrapped: for layers with a name."""
         return LinearWrap(func(args[0], self._t, *args[1:], **kwargs))
 
     def __call__(self) -> Any:

@@ -134,8 +134,8 @@ class RewritingFinder(MetaPathFinder):
         if PathFinder.find_spec(fullname.partition(".")[0]) is None:
             where = "A module" if frame is None else frame.f_globals.get("__file__", "a module")
             raise ModuleNotFoundError(
-                f"No module named {fullname!r}. {where} imports it, and is not below the directory of the script. If it "
-                "is a part of the script, say so: python -m tpk_tensorpack --also DIRECTORY script.py",
+                f"No module named {fullname!r}. {where} imports it, and is not below the directory of the script. If "
+                "it is a part of the script, say so: python -m tpk_tensorpack --also DIRECTORY script.py",
                 name=fullname,
             )
 

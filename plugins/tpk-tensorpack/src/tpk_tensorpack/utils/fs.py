@@ -42,7 +42,7 @@ def download(url: str, dir: str, filename: str | None = None, expect_size: int |
         logger.warning("File %s exists. Will overwrite with a new download!", os.path.basename(path))
     try:
         with get_tqdm(unit="B", unit_scale=True, miniters=1, desc=os.path.basename(path)) as bar:
-            _, headers = urlretrieve(url, path, lambda blocks, size, total: bar.update(blocks * size - bar.n))
+            urlretrieve(url, path, lambda blocks, size, total: bar.update(blocks * size - bar.n))
     except OSError as error:
         raise OSError(f"Failed to download {url}: {error}") from error
     size = os.path.getsize(path)

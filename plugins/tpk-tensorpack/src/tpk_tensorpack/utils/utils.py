@@ -25,8 +25,8 @@ def humanize_time_delta(sec: float) -> str:
     """
     if sec < 0:
         raise ValueError(f"a duration of {sec} s; expected 0 or more")
-    if sec < 1:
-        return f"{sec:.3g} seconds" if sec else "0 second"
+    if sec < 60:
+        return f"{sec:.3g} second{'s' if sec not in (0, 1) else ''}"
     parts = []
     rest = int(sec)
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):

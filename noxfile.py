@@ -179,6 +179,17 @@ def loaders(session):
     session.run("pytest", "tests/dataflow/test_loaders.py", "tests/dataflow/test_loaders_train.py", *session.posargs)
 
 
+@nox.session(python=OLDEST)
+def port_oracle(session):
+    """Scripts with tensorpack 0.11, and with the package that runs them without it."""
+    session.install("tensorflow-cpu==2.15.1", "numpy==1.26.*", "pluggy==1.6.0", *LIBRARIES, *DATA_FORMATS, *TEST_TOOLS)
+    # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
+    session.install("tensorpack==0.11", "msgpack-numpy", "opencv-python-headless", "tabulate", "termcolor")
+    session.install("--no-deps", ".", "./plugins/tpk-tensorpack")
+    session.chdir("plugins/tpk-tensorpack")
+    session.run("pytest", "tests/oracle", *session.posargs)
+
+
 @nox.session(python=NEWEST)
 def bench(session):
     """The benchmarks, with what they compare; on a quiet machine."""

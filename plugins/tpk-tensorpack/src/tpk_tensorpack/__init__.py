@@ -1,0 +1,1 @@
+"""tensorpack's names, on tpk."""

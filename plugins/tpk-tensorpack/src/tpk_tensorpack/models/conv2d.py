@@ -1,0 +1,185 @@
+"""Convolutions of images."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk import layers
+from tpk.layers.layer_scope import ZEROS
+from tpk_tensorpack.models.common import old_arguments, rename_get_variable, with_variables
+from tpk_tensorpack.models.registry import layer_register
+from tpk_tensorpack.utils.argtools import get_data_format, shape2d, shape4d
+
+__all__ = ["Conv2D", "Conv2DTranspose", "Deconv2D"]
+
+v1 = tf.compat.v1
+
+Shape2D = int | Sequence[int]
+Function = Callable[[Any], Any]
+
+NAMES = {"kernel": "W", "bias": "b"}
+OLD_NAMES = {"out_channel": "filters", "kernel_shape": "kernel_size", "stride": "strides"}
+
+
+def he_normal_initializer() -> Any:
+    """Return the initializer that layers of weights have by default: He et al., https://arxiv.org/abs/1502.01852."""
+    return v1.variance_scaling_initializer(2.0, mode="fan_in", distribution="truncated_normal")
+
+
+@layer_register(log_shape=True)
+@old_arguments(["filters", "kernel_size"], OLD_NAMES)
+def Conv2D(
+    inputs: Any,
+    filters: int,
+    kernel_size: Shape2D,
+    strides: Shape2D = (1, 1),
+    padding: str = "same",
+    data_format: str = "channels_last",
+    dilation_rate: Shape2D = (1, 1),
+    activation: Function | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = ZEROS,
+    kernel_regularizer: Function | None = None,
+    bias_regularizer: Function | None = None,
+    activity_regularizer: Function | None = None,
+    split: int = 1,
+) -> Any:
+    """Convolve images, as `tf.layers.conv2d` does, with padding by default.
+
+    Variables: ``W`` and, with `use_bias`, ``b``.
+
+    Args:
+        inputs: images, of known number of channels.
+        filters: how many channels the outputs have.
+        kernel_size: of the kernel.
+        strides: how far windows are apart.
+        padding: ``"same"`` or ``"valid"``.
+        data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``).
+        dilation_rate: of the kernel.
+        activation: what is applied to the outputs.
+        use_bias: whether a bias is added.
+        kernel_initializer: by default He's.
+        bias_initializer: by default zeros.
+        kernel_regularizer: maps ``W`` to a loss.
+        bias_regularizer: maps ``b`` to a loss.
+        activity_regularizer: maps the outputs to a loss.
+        split: into how many groups the channels are split; each output channel sees those of its group.
+
+    Returns:
+        Images, named ``output``.
+    """
+    data_format = get_data_format(data_format)
+    kernel_initializer = kernel_initializer or he_normal_initializer()
+    scope = v1.get_variable_scope()
+    if split == 1:
+        with rename_get_variable(NAMES):
+            outputs = layers.conv2d(
+                inputs,
+                filters,
+                kernel_size,
+                strides=strides,
+                padding=padding,
+                data_format=data_format,
+                dilation_rate=dilation_rate,
+                activation=activation,
+                use_bias=use_bias,
+                kernel_initializer=kernel_initializer,
+                bias_initializer=bias_initializer,
+                kernel_regularizer=kernel_regularizer,
+                bias_regularizer=bias_regularizer,
+                activity_regularizer=activity_regularizer,
+                name=v1.get_variable_scope(),
+            )
+        return with_variables(tf.identity(outputs, name="output"), **variables_of(scope, use_bias))
+
+    layout = get_data_format(data_format, keras_mode=False)
+    channels = inputs.shape.as_list()[3 if layout == "NHWC" else 1]
+    if channels is None:
+        raise ValueError(f"Conv2D with split={split}: the number of channels of the input is unknown; set its shape")
+    if channels % split or filters % split:
+        raise ValueError(f"Conv2D: split={split} has to divide both {channels} channels and {filters} filters")
+    kernel = v1.get_variable(
+        "W",
+        [*shape2d(kernel_size), channels // split, filters],
+        initializer=kernel_initializer,
+        regularizer=kernel_regularizer,
+    )
+    convolve = functools.partial(
+        v1.nn.conv2d,
+        strides=shape4d(strides, layout),
+        padding=padding.upper(),
+        data_format=layout,
+        dilations=shape4d(dilation_rate, layout),
+    )
+    if tf.config.list_physical_devices("GPU"):
+        outputs = convolve(inputs, kernel)
+    else:
+        # TensorFlow has no gradients of grouped convolutions on CPUs.
+        axis = 3 if layout == "NHWC" else 1
+        parts = zip(tf.split(inputs, split, axis), tf.split(kernel, split, 3), strict=True)
+        outputs = tf.concat([convolve(part, own) for part, own in parts], axis)
+    bias = None
+    if use_bias:
+        bias = v1.get_variable("b", [filters], initializer=bias_initializer, regularizer=bias_regularizer)
+        outputs = tf.nn.bias_add(outputs, bias, data_format=layout)
+    if activation is not None:
+        outputs = activation(outputs)
+    if activity_regularizer is not None:
+        v1.add_to_collection(v1.GraphKeys.REGULARIZATION_LOSSES, activity_regularizer(outputs))
+    return with_variables(tf.identity(outputs, name="output"), W=kernel, b=bias)
+
+
+@layer_register(log_shape=True)
+@old_arguments(["filters", "kernel_size", "strides"], OLD_NAMES)
+def Conv2DTranspose(
+    inputs: Any,
+    filters: int,
+    kernel_size: Shape2D,
+    strides: Shape2D = (1, 1),
+    padding: str = "same",
+    data_format: str = "channels_last",
+    activation: Function | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = ZEROS,
+    kernel_regularizer: Function | None = None,
+    bias_regularizer: Function | None = None,
+    activity_regularizer: Function | None = None,
+) -> Any:
+    """Transposed convolution of images, as `tf.layers.conv2d_transpose` does it, with padding by default.
+
+    Variables, arguments and outputs are those of `Conv2D`.
+    """
+    scope = v1.get_variable_scope()
+    with rename_get_variable(NAMES):
+        outputs = layers.conv2d_transpose(
+            inputs,
+            filters,
+            kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=get_data_format(data_format),
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer or he_normal_initializer(),
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            name=v1.get_variable_scope(),
+        )
+    return with_variables(tf.identity(outputs, name="output"), **variables_of(scope, use_bias))
+
+
+Deconv2D = Conv2DTranspose
+
+
+def variables_of(scope: Any, use_bias: bool) -> dict[str, Any]:
+    """Return the variables of the layer that was built in this scope, as whoever reuses them gets them."""
+    with v1.variable_scope(scope, reuse=True, auxiliary_name_scope=False):
+        return {"W": v1.get_variable("W"), "b": v1.get_variable("b") if use_bias else None}

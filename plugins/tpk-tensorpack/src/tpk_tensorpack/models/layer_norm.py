@@ -1,0 +1,95 @@
+"""Normalization of each example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tpk.layers.layer_scope import ONES, ZEROS
+from tpk_tensorpack.models.common import with_variables
+from tpk_tensorpack.models.registry import layer_register
+from tpk_tensorpack.utils.argtools import get_data_format
+
+__all__ = ["InstanceNorm", "LayerNorm"]
+
+v1 = tf.compat.v1
+
+
+@layer_register()
+def LayerNorm(
+    x: Any,
+    epsilon: float = 1e-5,
+    *,
+    center: bool = True,
+    scale: bool = True,
+    gamma_initializer: Any = ONES,
+    data_format: str = "channels_last",
+) -> Any:
+    """Normalize each example by the mean and variance of all its numbers (Ba et al., https://arxiv.org/abs/1607.06450).
+
+    Variables: ``beta`` and ``gamma``, a number for each channel.
+
+    Args:
+        x: images, or vectors.
+        epsilon: what is added to the variance.
+        center: whether there is a ``beta``.
+        scale: whether there is a ``gamma``.
+        gamma_initializer: by default ones.
+        data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``), for images.
+
+    Returns:
+        A tensor like `x`, named ``output``.
+    """
+    rank = x.shape.rank
+    if rank not in (2, 4):
+        raise ValueError(f"LayerNorm: the input has the shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
+    return _normalized(x, list(range(1, rank)), data_format, epsilon, center, scale, gamma_initializer)
+
+
+@layer_register()
+def InstanceNorm(
+    x: Any,
+    epsilon: float = 1e-5,
+    *,
+    center: bool = True,
+    scale: bool = True,
+    gamma_initializer: Any = ONES,
+    data_format: str = "channels_last",
+    use_affine: bool | None = None,
+) -> Any:
+    """Normalize each channel of each image by its mean and variance (Ulyanov et al., https://arxiv.org/abs/1607.08022).
+
+    Variables, arguments and outputs are those of `LayerNorm`; `use_affine`, of the past, is `center` and `scale`.
+    """
+    if use_affine is not None:
+        center = scale = use_affine
+    if x.shape.rank != 4:
+        raise ValueError(f"InstanceNorm: the input has the shape {x.shape}; expected images (rank 4)")
+    axes = [1, 2] if get_data_format(data_format) == "channels_last" else [2, 3]
+    return _normalized(x, axes, data_format, epsilon, center, scale, gamma_initializer)
+
+
+def _normalized(
+    x: Any, axes: list[int], data_format: str, epsilon: float, center: bool, scale: bool, gamma_initializer: Any
+) -> Any:
+    rank = x.shape.rank
+    axis = 1 if rank == 4 and get_data_format(data_format) == "channels_first" else rank - 1
+    channels = x.shape.as_list()[axis]
+    if channels is None:
+        raise ValueError(f"the number of channels of the input, of shape {x.shape}, is unknown; set its shape")
+    mean, variance = tf.nn.moments(x, axes, keepdims=True)
+    broadcast = [1] * rank
+    broadcast[axis] = channels
+    beta = v1.get_variable("beta", [channels], initializer=ZEROS) if center else None
+    gamma = v1.get_variable("gamma", [channels], initializer=gamma_initializer) if scale else None
+    outputs = tf.nn.batch_normalization(
+        x,
+        mean,
+        variance,
+        None if beta is None else tf.reshape(beta, broadcast),
+        None if gamma is None else tf.reshape(gamma, broadcast),
+        epsilon,
+        name="output",
+    )
+    return with_variables(outputs, gamma=gamma, beta=beta)

@@ -1,0 +1,97 @@
+"""Pooling of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tpk import layers
+from tpk_tensorpack.models.common import old_arguments
+from tpk_tensorpack.models.registry import layer_register
+from tpk_tensorpack.utils.argtools import get_data_format, shape2d
+
+__all__ = ["AvgPooling", "FixedUnPooling", "GlobalAvgPooling", "MaxPooling"]
+
+Shape2D = int | Sequence[int]
+
+_OLD_NAMES = {"shape": "pool_size", "stride": "strides"}
+
+
+@layer_register(log_shape=True)
+@old_arguments(["pool_size", "strides"], _OLD_NAMES)
+def MaxPooling(
+    inputs: Any,
+    pool_size: Shape2D,
+    strides: Shape2D | None = None,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+) -> Any:
+    """Take the greatest of each window, as `tf.layers.max_pooling2d` does.
+
+    Args:
+        inputs: images.
+        pool_size: of a window.
+        strides: how far windows are apart; by default, as far as they are large.
+        padding: ``"same"`` or ``"valid"``.
+        data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``).
+
+    Returns:
+        Images, named ``output``.
+    """
+    strides = pool_size if strides is None else strides
+    pooled = layers.max_pooling2d(inputs, pool_size, strides, padding, get_data_format(data_format))
+    return tf.identity(pooled, name="output")
+
+
+@layer_register(log_shape=True)
+@old_arguments(["pool_size", "strides"], _OLD_NAMES)
+def AvgPooling(
+    inputs: Any,
+    pool_size: Shape2D,
+    strides: Shape2D | None = None,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+) -> Any:
+    """Take the mean of each window, as `tf.layers.average_pooling2d` does; arguments as for `MaxPooling`."""
+    strides = pool_size if strides is None else strides
+    pooled = layers.average_pooling2d(inputs, pool_size, strides, padding, get_data_format(data_format))
+    return tf.identity(pooled, name="output")
+
+
+@layer_register(log_shape=True)
+def GlobalAvgPooling(x: Any, data_format: str = "channels_last") -> Any:
+    """Return the mean of each channel over an image, of shape [batch, channels], named ``output``."""
+    axes = [1, 2] if get_data_format(data_format) == "channels_last" else [2, 3]
+    return tf.reduce_mean(x, axes, name="output")
+
+
+@layer_register(log_shape=True)
+def FixedUnPooling(x: Any, shape: Shape2D, unpool_mat: Any = None, data_format: str = "channels_last") -> Any:
+    """Make images larger: each pixel becomes a matrix, times the pixel.
+
+    Args:
+        x: images.
+        shape: of the matrix.
+        unpool_mat: the matrix; by default 1 in the upper left corner, 0 elsewhere.
+        data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``).
+
+    Returns:
+        Images that are `shape` times as large.
+    """
+    height, width = shape2d(shape)
+    if unpool_mat is None:
+        unpool_mat = np.zeros((height, width), np.float32)
+        unpool_mat[0, 0] = 1
+    matrix = tf.cast(tf.convert_to_tensor(unpool_mat), x.dtype)
+    matrix.shape.assert_is_compatible_with([height, width])
+    is_last = get_data_format(data_format) == "channels_last"
+    x = x if is_last else tf.transpose(x, [0, 2, 3, 1])
+    rows, columns, channels = x.shape.as_list()[1:]
+    dynamic = tf.shape(x)
+    large = x[:, :, None, :, None, :] * tf.reshape(matrix, [1, 1, height, 1, width, 1])
+    large = tf.reshape(large, tf.stack([dynamic[0], dynamic[1] * height, dynamic[2] * width, dynamic[3]]))
+    large.set_shape([None, rows and rows * height, columns and columns * width, channels])
+    return large if is_last else tf.transpose(large, [0, 3, 1, 2])

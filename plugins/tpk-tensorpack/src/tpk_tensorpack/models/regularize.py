@@ -1,0 +1,133 @@
+"""Regularization: costs of weights, and dropout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tpk import layers
+from tpk.tower import get_current_tower_context
+from tpk_tensorpack.models.registry import layer_register
+from tpk_tensorpack.utils import logger
+from tpk_tensorpack.utils.argtools import log_once
+
+__all__ = ["Dropout", "l1_regularizer", "l2_regularizer", "regularize_cost", "regularize_cost_from_collection"]
+
+v1 = tf.compat.v1
+
+
+def l2_regularizer(scale: float) -> Callable[[Any], Any]:
+    """Return what maps a tensor to `scale` times half the sum of its squares."""
+    return lambda x: tf.multiply(tf.cast(scale, x.dtype), tf.nn.l2_loss(x), name="l2_regularizer")
+
+
+def l1_regularizer(scale: float) -> Callable[[Any], Any]:
+    """Return what maps a tensor to `scale` times the sum of its absolute values."""
+    return lambda x: tf.multiply(tf.cast(scale, x.dtype), tf.reduce_sum(tf.abs(x)), name="l1_regularizer")
+
+
+def regularize_cost(regex: str, func: Callable[[Any], Any], name: str = "regularize_cost") -> Any:
+    """Return the sum of a cost over the trainable variables whose names match.
+
+    In a tower with variables of its own, these are the variables of that tower, and the names those within it. In a
+    tower that is not trained it is 0.
+
+    Args:
+        regex: searched for in the names, which end in ``:0``, such as ``"fc.*/W"``.
+        func: maps a variable to a cost, such as ``l2_regularizer(5e-4)``.
+        name: of the sum.
+
+    Returns:
+        A scalar; 0 if no variable matches, which is warned of.
+
+    Example:
+        ```python
+        cost = cost + regularize_cost("fc.*/W", l2_regularizer(5e-4))
+        ```
+    """
+    context = get_current_tower_context()
+    if context is None:
+        return _sum_of_costs(v1.trainable_variables(), "", regex, func, name)
+    if not context.is_training:
+        return tf.constant(0, tf.float32, name=f"empty_{name}")
+    prefix = ""
+    variables = v1.trainable_variables()
+    if context.has_own_variables and context.vs_name:
+        prefix = f"{context.vs_name}/"
+        variables = context.get_collection_in_tower(v1.GraphKeys.TRAINABLE_VARIABLES)
+    return _sum_of_costs(variables, prefix, regex, func, name)
+
+
+def _sum_of_costs(variables: Any, prefix: str, regex: str, func: Callable[[Any], Any], name: str) -> Any:
+    with tf.name_scope(f"{name}_internals"):
+        costs, names = [], []
+        for variable in variables:
+            within = variable.name.removeprefix(prefix)
+            if re.search(regex, within):
+                cost = func(variable)
+                if cost.dtype.base_dtype != tf.float32:
+                    cost = tf.cast(cost, tf.float32)
+                costs.append(cost)
+                names.append(within)
+    if not costs:
+        logger.warning("regularize_cost: no trainable variable matches %r; the cost is 0", regex)
+        return tf.constant(0, tf.float32, name=f"empty_{name}")
+    log_once(f"regularize_cost() found {len(names)} variables to regularize.")
+    log_once(f"The following tensors will be regularized: {', '.join(names)}")
+    return tf.add_n(costs, name=name)
+
+
+def regularize_cost_from_collection(name: str = "regularize_cost") -> Any:
+    """Return the sum of the regularization losses that the layers of this tower have collected.
+
+    In a tower that shares its variables it is that of the tower which has made them; in one that is not trained, 0.
+
+    Args:
+        name: of the sum.
+    """
+    context = get_current_tower_context()
+    if context is not None and not context.is_training:
+        return tf.constant(0, tf.float32, name=f"empty_{name}")
+    losses = v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)
+    if context is not None and context.has_own_variables:
+        losses = context.get_collection_in_tower(v1.GraphKeys.REGULARIZATION_LOSSES)
+    if not losses:
+        return tf.constant(0, tf.float32, name=f"empty_{name}")
+    log_once(f"regularize_cost_from_collection() found {len(losses)} regularizers in REGULARIZATION_LOSSES collection.")
+    return tf.add_n([tf.cast(loss, tf.float32) for loss in losses], name=name)
+
+
+@layer_register(use_scope=None)
+def Dropout(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Drop out, as `tf.layers.dropout` does, in training only.
+
+    Args:
+        x: a tensor.
+        args: the probability that a number is **kept**, as old scripts have it by position or as ``keep_prob``.
+        kwargs: arguments of `tf.layers.dropout`: ``rate``, the probability that one is dropped; ``noise_shape``,
+            ``seed``, ``training`` (by default whether this tower is trained).
+
+    Returns:
+        A tensor like `x`.
+    """
+    if "is_training" in kwargs:
+        kwargs["training"] = kwargs.pop("is_training")
+    if args:
+        if len(args) > 1:
+            raise ValueError(
+                "Dropout takes one argument by position after the tensor: the probability to keep a number"
+            )
+        kwargs["rate"] = 1 - args[0]
+    elif "keep_prob" in kwargs:
+        if "rate" in kwargs:
+            raise ValueError("Dropout got both keep_prob and rate; give rate")
+        kwargs["rate"] = 1 - kwargs.pop("keep_prob")
+    elif "rate" not in kwargs:
+        kwargs["rate"] = 0.5
+    if kwargs.get("training") is None:
+        context = get_current_tower_context()
+        kwargs["training"] = context is not None and context.is_training
+    return layers.dropout(x, **kwargs)

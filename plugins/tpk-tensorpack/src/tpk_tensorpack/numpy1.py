@@ -1,0 +1,90 @@
+"""NumPy with the aliases that it had when tensorpack's scripts were written, and dropped in 1.24 and 2.0.
+
+What a script imports as ``numpy`` is this module; all others have NumPy itself. Arrays, dtypes and functions are
+NumPy's own.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as _numpy
+
+# Deprecated in NumPy 1.20, removed in 1.24 (https://numpy.org/doc/stable/release/1.20.0-notes.html), but for those that
+# NumPy 2 has as the names of its own scalar types (`bool`, `long`), which are equal where scripts use them as dtypes.
+_ALIASES: dict[str, Any] = {
+    "bool": builtins.bool,
+    "int": builtins.int,
+    "float": builtins.float,
+    "complex": builtins.complex,
+    "object": builtins.object,
+    "str": builtins.str,
+    "long": builtins.int,
+    "unicode": builtins.str,
+}
+# Renamed in NumPy 2.0 (https://numpy.org/doc/stable/numpy_2_0_migration_guide.html).
+_RENAMED = {
+    "Inf": "inf",
+    "Infinity": "inf",
+    "infty": "inf",
+    "NINF": None,
+    "PINF": "inf",
+    "NaN": "nan",
+    "NZERO": None,
+    "PZERO": None,
+    "float_": "float64",
+    "complex_": "complex128",
+    "cfloat": "complex128",
+    "singlecomplex": "complex64",
+    "longfloat": "longdouble",
+    "longcomplex": "clongdouble",
+    "clongfloat": "clongdouble",
+    "string_": "bytes_",
+    "unicode_": "str_",
+    "alltrue": "all",
+    "sometrue": "any",
+    "cumproduct": "cumprod",
+    "product": "prod",
+    "round_": "round",
+    "in1d": "isin",
+    "row_stack": "vstack",
+    "trapz": "trapezoid",
+    "asfarray": None,
+    "find_common_type": None,
+    "msort": None,
+}
+
+
+def _asfarray(a: Any, dtype: Any = _numpy.float64) -> Any:
+    return _numpy.asarray(a, dtype if _numpy.issubdtype(dtype, _numpy.inexact) else _numpy.float64)
+
+
+_OWN: dict[str, Any] = {
+    "NINF": -_numpy.inf,
+    "NZERO": -0.0,
+    "PZERO": 0.0,
+    "asfarray": _asfarray,
+    "find_common_type": lambda array_types, scalar_types: _numpy.result_type(*array_types, *scalar_types),
+    "msort": lambda a: _numpy.sort(a, axis=0),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ALIASES:
+        return _ALIASES[name]
+    try:
+        return getattr(_numpy, name)
+    except AttributeError:
+        if name in _OWN:
+            return _OWN[name]
+        if _RENAMED.get(name):
+            return getattr(_numpy, _RENAMED[name])
+        raise
+
+
+def __dir__() -> list[str]:
+    return sorted({*dir(_numpy), *_ALIASES, *_RENAMED})
+
+
+__all__ = list(_numpy.__all__)

@@ -1,0 +1,15 @@
+"""`tf.compat`, of which ``v1`` is all of `tpk_tensorpack.tensorflow1`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as _tf
+
+from tpk_tensorpack import tensorflow1 as v1
+
+__all__ = ["v1"]
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_tf.compat, name)

@@ -1,0 +1,1 @@
+"""What was `tf.contrib`, as far as there is something that stands for it."""

@@ -1,0 +1,1 @@
+"""What was `tf.contrib.framework`."""

@@ -1,0 +1,148 @@
+"""Functions about arguments: memory of results, shapes, messages that come once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tpk_tensorpack.utils import logger
+
+__all__ = [
+    "graph_memoized",
+    "log_once",
+    "map_arg",
+    "memoized",
+    "memoized_ignoreargs",
+    "memoized_method",
+    "shape2d",
+    "shape4d",
+]
+
+Function = Callable[..., Any]
+
+memoized: Callable[[Function], Function] = functools.lru_cache(maxsize=None)
+"""Decorates a function that returns the result of the first call with the same (hashable) arguments."""
+
+_of_first_calls: dict[Function, Any] = {}
+_logged: set[tuple[str, str]] = set()
+
+
+def map_arg(**maps: Function) -> Callable[[Function], Function]:
+    """Return a decorator that applies a function to an argument, before the decorated one gets it."""
+
+    def decorate(func: Function) -> Function:
+        signature = inspect.signature(func)
+
+        @functools.wraps(func)
+        def mapped(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            for name, function in maps.items():
+                if name in bound.arguments:
+                    bound.arguments[name] = function(bound.arguments[name])
+            return func(*bound.args, **bound.kwargs)
+
+        return mapped
+
+    return decorate
+
+
+def graph_memoized(func: Function) -> Function:
+    """Decorate a function that is called once for each (default) graph and arguments."""
+
+    @memoized
+    def in_graph(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    @functools.wraps(func)
+    def remembered(*args: Any, **kwargs: Any) -> Any:
+        import tensorflow as tf
+
+        return in_graph(tf.compat.v1.get_default_graph(), *args, **kwargs)
+
+    return remembered
+
+
+def memoized_ignoreargs(func: Function) -> Function:
+    """Decorate a function that returns the result of its first call, whatever the arguments of the others are."""
+
+    @functools.wraps(func)
+    def remembered(*args: Any, **kwargs: Any) -> Any:
+        if func not in _of_first_calls:
+            _of_first_calls[func] = func(*args, **kwargs)
+        return _of_first_calls[func]
+
+    return remembered
+
+
+def memoized_method(func: Function) -> Function:
+    """Decorate a method that is called once for each object and arguments; what is remembered goes with the object."""
+
+    @functools.wraps(func)
+    def remembered(self: Any, *args: Any, **kwargs: Any) -> Any:
+        results = vars(self).setdefault("_results_of_methods", {})
+        key = (func.__qualname__, args, tuple(sorted(kwargs.items())))
+        if key not in results:
+            results[key] = func(self, *args, **kwargs)
+        return results[key]
+
+    return remembered
+
+
+def call_only_once(func: Function) -> Function:
+    """Decorate a method that is an error to call twice on one object."""
+
+    @functools.wraps(func)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        called = vars(self).setdefault("_methods_called_once", set())
+        if func.__name__ in called:
+            raise RuntimeError(f"{type(self).__name__}.{func.__name__} is called a second time; it can be called once")
+        called.add(func.__name__)
+        return func(self, *args, **kwargs)
+
+    return guarded
+
+
+def shape2d(a: int | Sequence[int]) -> list[int]:
+    """Return ``[a, a]`` for a number, and a list of the two of a pair.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(a, int):
+        return [a, a]
+    if isinstance(a, (list, tuple)) and len(a) == 2:
+        return list(a)
+    raise ValueError(f"the shape {a!r} is neither a number nor a pair of numbers")
+
+
+def shape4d(a: int | Sequence[int], data_format: str = "NHWC") -> list[int]:
+    """Return the shape of a kernel or stride with ones for batch and channels."""
+    two = shape2d(a)
+    return [1, *two, 1] if get_data_format(data_format, False) == "NHWC" else [1, 1, *two]
+
+
+def get_data_format(data_format: str, keras_mode: bool = True) -> str:
+    """Return a layout as Keras spells it (``"channels_last"``), or as TensorFlow's ops do (``"NHWC"``).
+
+    Raises:
+        ValueError: it is no layout of images.
+    """
+    spellings = {"NHWC": "channels_last", "NCHW": "channels_first"}
+    as_ops = {**{name: name for name in spellings}, **{keras: name for name, keras in spellings.items()}}
+    if data_format not in as_ops:
+        raise ValueError(f"data_format={data_format!r}: expected one of {', '.join(as_ops)}")
+    return spellings[as_ops[data_format]] if keras_mode else as_ops[data_format]
+
+
+def log_once(message: str, func: str = "info") -> None:
+    """Log a message, unless it has been logged this way before.
+
+    Args:
+        message: what to tell.
+        func: the function of `logger` that tells it.
+    """
+    if (message, func) not in _logged:
+        _logged.add((message, func))
+        getattr(logger, func)(message)

@@ -1,0 +1,227 @@
+"""Threads and processes that can be stopped."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import multiprocessing
+import platform
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import tensorflow as tf
+
+from tpk_tensorpack.utils import logger
+
+__all__ = ["LoopThread", "ShareSessionThread", "StoppableThread", "ensure_proc_terminate", "start_proc_mask_signal"]
+
+_PR_SET_PDEATHSIG = 1
+_POLL = 5.0
+"""Seconds for which a thread waits for a queue before it looks whether it is to stop."""
+
+
+class StoppableThread(threading.Thread):
+    """A thread that is asked to stop; what it runs has to look at `stopped`.
+
+    Args:
+        evt: the event that stops it; by default one of its own.
+    """
+
+    def __init__(self, evt: threading.Event | None = None) -> None:
+        super().__init__()
+        self._stop_evt = threading.Event() if evt is None else evt
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+        self._stop_evt.set()
+
+    def stopped(self) -> bool:
+        """Whether it has been asked."""
+        return self._stop_evt.is_set()
+
+    def queue_put_stoppable(self, q: Any, obj: Any) -> None:
+        """Put something into a queue, and wait for room until the thread is to stop."""
+        while not self.stopped():
+            with suppress(queue.Full):
+                q.put(obj, timeout=_POLL)
+                return
+
+    def queue_get_stoppable(self, q: Any) -> Any:
+        """Return the next of a queue, and wait for it until the thread is to stop; None then."""
+        while not self.stopped():
+            with suppress(queue.Empty):
+                return q.get(timeout=_POLL)
+        return None
+
+
+class LoopThread(StoppableThread):
+    """A thread that calls a function again and again; a daemon.
+
+    Args:
+        func: the function.
+        pausable: whether `pause` and `resume` may be called.
+    """
+
+    def __init__(self, func: Callable[[], Any], pausable: bool = True) -> None:
+        super().__init__()
+        self._func = func
+        self._may_run: threading.Lock | None = threading.Lock() if pausable else None
+        self.daemon = True
+
+    def run(self) -> None:
+        """Call the function until the thread is to stop."""
+        while not self.stopped():
+            if self._may_run is not None:
+                with self._may_run:
+                    pass
+            self._func()
+
+    def pause(self) -> None:
+        """Let it stand still after the call that it is in."""
+        self._lock().acquire()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._lock().release()
+
+    def _lock(self) -> threading.Lock:
+        if self._may_run is None:
+            raise RuntimeError("this LoopThread was made with pausable=False")
+        return self._may_run
+
+
+class ShareSessionThread(threading.Thread):
+    """A thread whose default session, and graph, is that of the thread that starts it.
+
+    Args:
+        th: a thread whose `run` is to be called; by default a subclass overrides `run`, and uses `default_sess` in it.
+    """
+
+    def __init__(self, th: threading.Thread | None = None) -> None:
+        if th is not None and not isinstance(th, threading.Thread):
+            raise TypeError(f"ShareSessionThread(th={th!r}): expected a threading.Thread")
+        super().__init__()
+        self._wrapped = th
+        self.daemon = True
+        if th is not None:
+            self.name = th.name
+            self.daemon = th.daemon
+
+    @contextmanager
+    def default_sess(self) -> Iterator[Any]:
+        """Within the context, the session is the default one."""
+        if self._sess is None:
+            logger.warning("ShareSessionThread %s wasn't under a default session!", self.name)
+            yield None
+        else:
+            with self._sess.as_default():
+                yield self._sess
+
+    def start(self) -> None:
+        """Start it, with the session of this moment."""
+        self._sess = tf.compat.v1.get_default_session()
+        super().start()
+
+    def run(self) -> None:
+        """Call `run` of the wrapped thread."""
+        if self._wrapped is None:
+            raise NotImplementedError("override run() of a ShareSessionThread, or give it a thread")
+        with self.default_sess():
+            self._wrapped.run()
+
+
+def ensure_proc_terminate(proc: Any) -> None:
+    """Have a process, or each of several, terminated when this one ends."""
+    if isinstance(proc, (list, tuple)):
+        for each in proc:
+            ensure_proc_terminate(each)
+        return
+    if not isinstance(proc, (multiprocessing.process.BaseProcess, subprocess.Popen)):
+        raise TypeError(f"ensure_proc_terminate({proc!r}): expected a process of multiprocessing or subprocess")
+    reference = weakref.ref(proc)
+
+    def end() -> None:
+        process = reference()
+        if process is None or not _is_alive(process):
+            return
+        process.terminate()
+        process.join() if isinstance(process, multiprocessing.process.BaseProcess) else process.wait()
+
+    atexit.register(end)
+
+
+def _is_alive(process: Any) -> bool:
+    if isinstance(process, subprocess.Popen):
+        return process.poll() is None
+    return process.pid is not None and process.is_alive()
+
+
+def enable_death_signal(_warn: bool = True) -> None:
+    """Let this process be terminated when the one that has started it ends, however that ends; on Linux.
+
+    Args:
+        _warn: whether to say so where it cannot be done.
+    """
+    if platform.system() != "Linux":
+        if _warn:
+            logger.warning(
+                "enable_death_signal works on Linux only: end processes of yours by hand if this one is killed"
+            )
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
+
+
+def is_main_thread() -> bool:
+    """Whether this is the main thread of a process."""
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def mask_sigint() -> Iterator[bool]:
+    """Within the context, and in processes started there, SIGINT is ignored; yields whether that could be done."""
+    if not is_main_thread():
+        yield False
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield True
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def start_proc_mask_signal(proc: Any | Sequence[Any]) -> None:
+    """Start a process, or several, that ignore SIGINT: Ctrl-C is for this process, which ends them."""
+    with mask_sigint():
+        for each in proc if isinstance(proc, (list, tuple)) else [proc]:
+            each.start()
+
+
+def subproc_call(cmd: str, timeout: float | None = None) -> tuple[bytes, int]:
+    """Run a command in a shell.
+
+    Args:
+        cmd: the command.
+        timeout: seconds that it may take.
+
+    Returns:
+        What it has written, and its exit status; -1 if it took too long, -2 if it could not be run.
+    """
+    try:
+        done = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, shell=True, timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        logger.warning("Command '%s' timeout!", cmd)
+        return error.output or b"", -1
+    except Exception:
+        logger.warning("Command '%s' failed to run: %s", cmd, sys.exc_info()[1])
+        return b"", -2
+    if done.returncode != 0:
+        logger.warning("Command '%s' failed, return code=%d", cmd, done.returncode)
+        logger.warning(done.stdout.decode("utf-8", "replace"))
+    return done.stdout, done.returncode

@@ -1,0 +1,171 @@
+"""The log of a script, and the directory that it logs to.
+
+``logger.info`` and its like write lines such as ``[0131 23:59:59 @train.py:12] message`` to standard error, and to
+``log.log`` in the directory that `set_logger_dir` or `auto_set_dir` has set. The trainers write to that directory, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "addFilter",
+    "auto_set_dir",
+    "critical",
+    "debug",
+    "error",
+    "exception",
+    "get_logger_dir",
+    "info",
+    "setLevel",
+    "set_logger_dir",
+    "warn",
+    "warning",
+]
+
+LOG_DIR: str | None = None
+_file_handler: logging.FileHandler | None = None
+
+_RED, _YELLOW, _GREEN, _CYAN, _PLAIN = "\033[31m", "\033[33m", "\033[32m", "\033[36m", "\033[0m"
+_TAGS = {logging.WARNING: ("WRN", _YELLOW), logging.ERROR: ("ERR", _RED), logging.CRITICAL: ("ERR", _RED)}
+
+
+class _Format(logging.Formatter):
+    """Lines with the time and place of the call, in colors where a terminal shows them."""
+
+    def __init__(self, in_colors: bool) -> None:
+        super().__init__(datefmt="%m%d %H:%M:%S")
+        self._in_colors = in_colors
+
+    def format(self, record: logging.LogRecord) -> str:
+        tag, color = _TAGS.get(record.levelno, ("DBG", _CYAN) if record.levelno < logging.INFO else ("", ""))
+        stamp = f"[{self.formatTime(record, self.datefmt)} @{record.filename}:{record.lineno}]"
+        if self._in_colors:
+            stamp = f"{_GREEN}{stamp}{_PLAIN}"
+            tag = f"{color}{tag}{_PLAIN}" if tag else ""
+        line = " ".join(filter(None, [stamp, tag, record.getMessage()]))
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _make_logger() -> logging.Logger:
+    log = logging.getLogger("tpk_tensorpack")
+    log.propagate = False
+    log.setLevel(logging.INFO)
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(_Format(in_colors=sys.stdout.isatty()))
+    log.addHandler(handler)
+    return log
+
+
+_logger = _make_logger()
+info, warning, error, critical = _logger.info, _logger.warning, _logger.error, _logger.critical
+exception, debug, setLevel, addFilter = _logger.exception, _logger.debug, _logger.setLevel, _logger.addFilter
+warn = _logger.warning
+
+
+def get_logger_dir() -> str | None:
+    """Return the directory that the script logs to, or None if none was set."""
+    return LOG_DIR
+
+
+def set_logger_dir(dirname: str, action: str | None = None) -> None:
+    """Have the script log to a directory, which is made; what trainers write goes there, too.
+
+    Args:
+        dirname: the directory.
+        action: what to do if it is there already: ``"d"`` deletes it, ``"b"`` moves it away (its name gets the time),
+            ``"n"`` takes another name (with the time), ``"k"`` keeps what is in it. By default the user is asked, if
+            there is a terminal to ask at.
+
+    Raises:
+        OSError: it is there, no `action` says what to do, and nobody can be asked.
+        ValueError: `action` is none of these.
+    """
+    global LOG_DIR, _file_handler
+    dirname = os.path.normpath(dirname)
+    if _file_handler is not None:
+        _logger.removeHandler(_file_handler)
+        _file_handler.close()
+        _file_handler = None
+    if os.path.isdir(dirname) and os.listdir(dirname):
+        dirname = _settled(dirname, action)
+    elif action not in (None, *_ACTIONS):
+        raise _no_action(action)
+    os.makedirs(dirname, exist_ok=True)
+    LOG_DIR = dirname
+    _file_handler = logging.FileHandler(os.path.join(dirname, "log.log"), encoding="utf-8")
+    _file_handler.setFormatter(_Format(in_colors=False))
+    _logger.addHandler(_file_handler)
+    info("Argv: %s", " ".join(sys.argv))
+
+
+def auto_set_dir(action: str | None = None, name: str | None = None) -> None:
+    """Have the script log to ``train_log/<name of the script>``.
+
+    Args:
+        action: as for `set_logger_dir`.
+        name: what to append to the name, after a colon.
+    """
+    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "interactive").stem
+    set_logger_dir(os.path.join("train_log", f"{script}:{name}" if name else script), action)
+
+
+def _settled(dirname: str, action: str | None) -> str:
+    """Do what `action` says with a directory that is there; return the directory to take."""
+    if action is None:
+        action = _asked(dirname)
+    if action not in _ACTIONS:
+        raise _no_action(action)
+    return _ACTIONS[action](dirname)
+
+
+def _asked(dirname: str) -> str:
+    if not sys.stdin.isatty():
+        raise OSError(
+            f"the log directory {dirname!r} exists, and nobody can be asked what to do. Say it by "
+            "set_logger_dir(…, action=) or auto_set_dir(action=): 'k' keeps it, 'd' deletes it, 'b' moves it away, 'n' "
+            "takes a new name"
+        )
+    warning(
+        f"Log directory {dirname} exists! Use 'd' to delete it. If you're resuming from a previous run, 'k' keeps it."
+    )
+    answer = ""
+    while answer not in {*_ACTIONS, "q"}:
+        answer = input("Select Action: k (keep) / d (delete) / b (backup) / n (new) / q (quit): ").strip().lower()
+    if answer == "q":
+        raise OSError(f"the log directory {dirname!r} exists; you chose to quit")
+    return answer
+
+
+def _with_time(dirname: str) -> str:
+    return f"{dirname}{datetime.now():_%m%d-%H%M%S}"
+
+
+def _delete(dirname: str) -> str:
+    shutil.rmtree(dirname)
+    return dirname
+
+
+def _back_up(dirname: str) -> str:
+    kept = _with_time(dirname)
+    shutil.move(dirname, kept)
+    info("The log directory %r was there; it is %r now.", dirname, kept)
+    return dirname
+
+
+def _keep(dirname: str) -> str:
+    return dirname
+
+
+_ACTIONS: dict[str, Callable[[str], str]] = {"b": _back_up, "d": _delete, "n": _with_time, "k": _keep}
+
+
+def _no_action(action: Any) -> ValueError:
+    return ValueError(f"action={action!r}: expected one of {', '.join(map(repr, _ACTIONS))}")

@@ -1,0 +1,53 @@
+"""A script from the command line, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+import numpy as np
+import tensorflow as tf
+from tensorpack.models import Conv2D, LinearWrap
+from tensorpack.tfutils import argscope
+from tensorpack.tfutils.tower import TowerContext
+import beside
+
+x = tf.placeholder(tf.float32, [None, 8, 8, 1])
+with TowerContext("", is_training=False), argscope(Conv2D, kernel_size=3, nl=tf.nn.relu):
+    y = LinearWrap(x).Conv2D("conv0", 4).MaxPooling("pool", 2).FullyConnected("fc", 2)()
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    out = session.run(y, {x: np.ones([3, 8, 8, 1], np.float)})
+print(__name__, sys.argv, out.shape, [v.name for v in tf.trainable_variables()], beside.TF is tf)
+"""
+
+
+def run(*arguments, directory):
+    return subprocess.run(
+        [sys.executable, "-m", "tpk_tensorpack", *arguments],
+        cwd=directory,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_script_runs_as_it_is_with_bare_names_of_tensorflow_1(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "beside.py").write_text("import tensorflow as TF\n")
+    done = run("train.py", "--gpu", "0", directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == (
+        "__main__ ['train.py', '--gpu', '0'] (3, 2) ['conv0/W:0', 'conv0/b:0', 'fc/W:0', 'fc/b:0'] True"
+    )
+
+
+def test_a_script_that_is_not_there_is_an_error_of_usage(tmp_path):
+    done = run("missing.py", directory=tmp_path)
+    assert done.returncode == 2
+    assert "there is no script 'missing.py'" in done.stderr
+    assert "--also gone: there is no such directory" in run("--also", "gone", "missing.py", directory=tmp_path).stderr

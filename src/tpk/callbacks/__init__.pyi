@@ -52,11 +52,6 @@ from .inference.inferencers import (
 )
 from .inference.metrics import MetricInferencer as MetricInferencer
 from .inference.runner import InferenceRunner as InferenceRunner
-from .processes.companions import (
-    ShareSessionThread as ShareSessionThread,
-    StartProcOrThread as StartProcOrThread,
-)
-from .processes.send_stat import SendStat as SendStat
 from .inspection.gradients import GradientHistogram as GradientHistogram
 from .inspection.images import (
     DumpParamAsImage as DumpParamAsImage,
@@ -69,6 +64,11 @@ from .inspection.tensors import (
     ProcessTensors as ProcessTensors,
     TensorPrinter as TensorPrinter,
 )
+from .processes.companions import (
+    ShareSessionThread as ShareSessionThread,
+    StartProcOrThread as StartProcOrThread,
+)
+from .processes.send_stat import SendStat as SendStat
 from .savers.best import (
     MaxSaver as MaxSaver,
     MinSaver as MinSaver,

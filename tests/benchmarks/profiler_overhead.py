@@ -1,7 +1,7 @@
 """What callbacks that look at some steps cost in the steps that they do not look at.
 
 python tests/benchmarks/profiler_overhead.py
-python tests/benchmarks/profiler_overhead.py --repeats 40
+python tests/benchmarks/profiler_overhead.py --repeats 50
 
 Each contender trains in a process of its own, and does a block of steps whenever it is its turn; see step_overhead.py.
 No step that is timed is looked at: the steps that would be come after the last one.
@@ -79,8 +79,8 @@ def contend(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=1000, help="steps in a block (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=20, help="timed blocks of each (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=200, help="steps in a block (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=250, help="timed blocks of each (default: %(default)s)")
     parser.add_argument("--show-output", action="store_true", help="let the contenders write here")
     args = parser.parse_args()
     load = os.getloadavg()[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import threading
 from collections.abc import Callable
 
 import attrs
@@ -58,6 +59,18 @@ class Counting(v1.train.SessionRunHook):
         return v1.train.SessionRunArgs("cost:0")
 
 
+class Waiting(threading.Thread):
+    def __init__(self):
+        super().__init__(name="waiting")
+        self.is_over = threading.Event()
+
+    def run(self):
+        self.is_over.wait()
+
+    def stop(self):
+        self.is_over.set()
+
+
 def evaluating():
     return tpk.InferenceRunner(tpk.FeedInput(batches(2)), [tpk.ScalarStats("cost"), tpk.ClassificationError()])
 
@@ -76,6 +89,11 @@ CALLBACKS = {
     "DataParallelInferenceRunner": Entry(
         lambda directory: tpk.DataParallelInferenceRunner(batches(2), tpk.ScalarStats("cost"), devices=[0])
     ),
+    "DumpParamAsImage": Entry(lambda directory: tpk.DumpParamAsImage("w")),
+    "DumpTensorAsImage": Entry(
+        lambda directory: tpk.DumpTensorAsImage("logits", map_func=lambda logits: logits[None, :, :, None])
+    ),
+    "DumpTensors": Entry(lambda directory: tpk.DumpTensors(["cost", "logits"])),
     "EarlyStopping": Entry(lambda directory: tpk.EarlyStopping("error", patience=2, reverse=True)),
     "EnableCallbackIf": Entry(
         lambda directory: tpk.EnableCallbackIf(tpk.MinSaver("cost", checkpoint_dir=directory / "best"), lambda _: True)
@@ -84,24 +102,32 @@ CALLBACKS = {
     "HyperParamSetterWithFunc": Entry(
         lambda directory: tpk.HyperParamSetterWithFunc("learning_rate", lambda epoch, value: value / 2)
     ),
+    "HumanHyperParamSetter": Entry(lambda directory: tpk.HumanHyperParamSetter("learning_rate")),
     "InferenceRunner": Entry(lambda directory: evaluating()),
     "KerasSaver": Entry(lambda directory: tpk.KerasSaver(WithKeras.net, "net.weights.h5"), {"model": WithKeras}),
+    "LRFinder": Entry(lambda directory: tpk.LRFinder(steps=10)),
     "MaxSaver": Entry(lambda directory: tpk.MaxSaver("error", checkpoint_dir=directory / "best")),
+    "MaxTime": Entry(lambda directory: tpk.MaxTime(3600)),
     "MinSaver": Entry(lambda directory: tpk.MinSaver("cost", checkpoint_dir=directory / "best")),
     "ModelSaver": Entry(lambda directory: tpk.ModelSaver(checkpoint_dir=directory / "saved")),
     "MovingAverageSummary": Entry(lambda directory: tpk.MovingAverageSummary(), {"model": WithMovingSummary}),
     "PeriodicCallback": Entry(lambda directory: tpk.PeriodicCallback(evaluating(), every_k_epochs=2)),
     "PeriodicTrigger": Entry(lambda directory: tpk.PeriodicTrigger(evaluating(), every_k_steps=5)),
+    "ProcessTensors": Entry(lambda directory: tpk.ProcessTensors(["cost"], lambda cost: None)),
     "RunOp": Entry(lambda directory: tpk.RunOp(decay)),
     "ScheduledHyperParamSetter": Entry(
         lambda directory: tpk.ScheduledHyperParamSetter("learning_rate", [(1, 0.05), (3, 0.01)], interp="linear")
     ),
+    "SendStat": Entry(lambda directory: tpk.SendStat("true {cost}")),
+    "SessionRunTimeout": Entry(lambda directory: tpk.SessionRunTimeout(60_000)),
     "SimpleMovingAverage": Entry(lambda directory: tpk.SimpleMovingAverage(["cost"], 3)),
+    "StartProcOrThread": Entry(lambda directory: tpk.StartProcOrThread(Waiting())),
     "StatMonitorParamSetter": Entry(
         lambda directory: tpk.StatMonitorParamSetter(
             "learning_rate", "cost", lambda value: value / 2, threshold=10, last_k=2
         )
     ),
+    "TensorPrinter": Entry(lambda directory: tpk.TensorPrinter(["cost"])),
     "Watchdog": Entry(lambda directory: tpk.Watchdog(600)),
     "WithAveragedWeights": Entry(lambda directory: tpk.WithAveragedWeights(evaluating()), {"model": Averaged}),
 }
@@ -175,9 +201,11 @@ TRAINERS = {
 }
 
 ELSEWHERE = {
+    "GPUUtilizationTracker",
+    "GPUMemoryTracker",
     "distributed_replicated",
     "distributed_parameter_server",
     "DistributedReplicatedTrainer",
     "DistributedParameterServerTrainer",
 }
-"""What needs parameter servers, in processes of their own; `tests/processes` trains with these."""
+"""What needs a GPU; and what needs parameter servers in processes of their own, with which `tests/processes` trains."""

@@ -15,7 +15,7 @@ def check(kind, name, entries, check_kind, directory):
     check_kind(lambda: entry.make(directory), **entry.options, skip=list(entry.skip))
 
 
-@pytest.mark.parametrize("name", BUILTINS["callback"])
+@pytest.mark.parametrize("name", [name for name in BUILTINS["callback"] if name not in ELSEWHERE])
 def test_callbacks(name, tmp_path):
     check("callback", name, CALLBACKS, check_callback, tmp_path)
 

@@ -1,3 +1,3 @@
-"""The ``tpk`` command: which plugins there are, what they take, and a package to start a new one from."""
+"""The ``tpk`` command: `tpk.cli.framework` says what a subcommand is, and `tpk.cli.main` lists them."""
 
 from __future__ import annotations

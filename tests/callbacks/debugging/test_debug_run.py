@@ -11,7 +11,6 @@ import tensorflow as tf
 import tpk
 from tpk.errors import ConfigError, TpkError
 
-pytest_plugins = ["tpk.testing"]
 v1 = tf.compat.v1
 STRATEGIES = ["single", tpk.use("replicated", devices=2)]
 

@@ -14,8 +14,6 @@ import pytest
 import tpk
 from tpk.errors import ConfigError, PluginImportError
 
-pytest_plugins = ["tpk.testing"]
-
 
 @pytest.fixture
 def terminal(monkeypatch):

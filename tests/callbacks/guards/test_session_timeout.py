@@ -11,7 +11,6 @@ from tpk.errors import ConfigError, HangError
 from tpk.plugin import StepHooks
 from tpk.session import HookedSession, Progress
 
-pytest_plugins = ["tpk.testing"]
 v1 = tf.compat.v1
 
 

@@ -11,7 +11,6 @@ import tensorflow as tf
 import tpk
 from tpk.errors import ConfigError, TrainerStateError
 
-pytest_plugins = ["tpk.testing"]
 SPAWN = multiprocessing.get_context("spawn")
 
 

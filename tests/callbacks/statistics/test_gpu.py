@@ -14,7 +14,6 @@ import tpk
 from tpk.callbacks.statistics.gpu import allocator_peaks
 from tpk.errors import ConfigError, PluginImportError
 
-pytest_plugins = ["tpk.testing"]
 TRACKERS = ["GPUUtilizationTracker", "GPUMemoryTracker"]
 
 # Two GPUs, which are busier and fuller each time that they are asked; `broken` makes the asking fail.

@@ -11,7 +11,6 @@ import tpk
 from tpk.callbacks.statistics.sampling import SampledStatistics
 from tpk.errors import ConfigError, PluginImportError
 
-pytest_plugins = ["tpk.testing"]
 GB = 2**30
 
 

@@ -34,9 +34,9 @@ LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich"
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
-# What depends on neither TensorFlow nor Python is tested once, on the newest of everything; and of what is tested in very
-# many combinations, the oldest runs some.
+# What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
 ONCE = ["test_architecture.py", "test_readme.py", "test_notebook.py", "faults", "testing", "processes/test_cut_link.py"]
+# Of what is tested in very many combinations, the oldest runs some.
 SOME = ["--cases-of-each", "3"]
 
 # What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.

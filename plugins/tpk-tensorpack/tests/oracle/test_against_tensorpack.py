@@ -17,14 +17,17 @@ HERE = Path(__file__).parent
 
 # tensorpack itself takes these from NumPy, which has dropped them.
 WITH_TENSORPACK = """
-import runpy, sys
+import sys
 import numpy
 numpy.bool, numpy.int, numpy.float, numpy.object = bool, int, float, object
 import tensorflow
 tensorflow.compat.v1.disable_v2_behavior()
 tensorflow.compat.v1.enable_resource_variables()
 del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
+# tensorpack has never run the bare names of TensorFlow 1 on 2.x: a script that has them imports the module that has.
+source = open(sys.argv[0]).read().replace("import tensorflow as tf", "import tensorflow.compat.v1 as tf")
+sys.path[0] = ""
+exec(compile(source, sys.argv[0], "exec"), {"__name__": "__main__", "__file__": sys.argv[0]})
 """
 
 pytest.importorskip("tensorpack", reason="the oracle, tensorpack 0.11, is not installed; nox -s port_oracle has it")

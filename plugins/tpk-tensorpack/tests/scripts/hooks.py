@@ -33,7 +33,7 @@ class Recorder(Callback):
         self.calls.append((name, self.epoch_num, self.local_step, self.global_step))
 
     def _setup_graph(self):
-        (self.cost,) = self.get_tensors_maybe_in_tower(["cost"])
+        (self.cost,) = self.get_tensors_maybe_in_tower(["cost:0"])
         self.double = tf.multiply(self.cost, 2, name="double")
         assert self.graph is tf.get_default_graph()
 
@@ -91,4 +91,4 @@ if __name__ == "__main__":
         steps_per_epoch=2,
         max_epoch=3,
     )
-    launch_train_with_config(config, QueueInputTrainer())
+    launch_train_with_config(config, SimpleTrainer())

@@ -23,8 +23,9 @@ class Callback(tpk.Callback):
     """Something that happens besides training: a class that overrides ``_setup_graph``, ``_before_train``, ….
 
     What is called, and when, is what `tpk.Callback` says of the hooks without underscore; ``_before_run`` and
-    ``_after_run`` take the context and the results, and the others nothing: the trainer is ``self.trainer``. A hook that is not overridden is not called, so that a callback costs what it does. The hooks may
-    be overridden without underscore, too, but then they are those of tpk.
+    ``_after_run`` take the context and the results, and the others nothing: the trainer is ``self.trainer``. A hook
+    that is not overridden is not called, so that a callback costs what it does. The hooks may be overridden without
+    underscore, too, but then they are those of tpk.
 
     The built-in callbacks of this package have it as their first base: each underscored hook does by default what the
     next class does in that hook, so that ``super()._trigger()`` in a subclass means what it says.

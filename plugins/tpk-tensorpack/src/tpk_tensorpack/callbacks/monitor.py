@@ -54,9 +54,9 @@ class TFEventWriter(Callback, tpk.monitors.TFEventWriter):
 class JSONWriter(MonitorBase):
     """Writes scalars to ``stats.json`` in the log directory: one list, with an object for each step that reports any.
 
-    Each has its scalars, and ``epoch_num`` and ``global_step``. The file is replaced as a whole at the end of each epoch.
-    Of a log directory that is kept, it goes on with the list if that ends with the epoch before the first one; otherwise
-    that file is moved away. NaN and the infinities, which JSON has not, are strings.
+    Each has its scalars, and ``epoch_num`` and ``global_step``. The file is replaced as a whole at the end of each
+    epoch. Of a log directory that is kept, it goes on with the list if that ends with the epoch before the first one;
+    otherwise that file is moved away. NaN and the infinities, which JSON has not, are strings.
     """
 
     FILENAME = "stats.json"

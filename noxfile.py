@@ -35,7 +35,9 @@ DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
-ONCE = ["test_architecture.py", "test_readme.py", "test_notebook.py", "faults", "processes/test_cut_link.py"]
+ONCE = ["test_architecture.py", "test_readme.py", "test_notebook.py", "faults", "testing", "processes/test_cut_link.py"]
+# Of what is tested in very many combinations, the oldest runs some.
+SOME = ["--cases-of-each", "3"]
 
 # What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.
 IN_TF1 = ["input_source", "predict", "callbacks", "session", "strategies", "train"]
@@ -75,12 +77,15 @@ def types(session):
 
 @nox.session(python=OLDEST)
 def tests_oldest(session):
-    """The tests, on the oldest of everything that is supported, with TensorFlow's CPU-only distribution."""
+    """The tests, on the oldest of everything that is supported, with TensorFlow's CPU-only distribution.
+
+    `nox -s tests_oldest -- --cases-of-each 1000` runs all of their cases there, too.
+    """
     session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", *LIBRARIES)
     session.install(*DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     once = [f"--ignore=tests/{path}" for path in ONCE]
-    session.run("pytest", *IN_PARALLEL, *once, *session.posargs)
+    session.run("pytest", *IN_PARALLEL, *once, *SOME, *session.posargs)
 
 
 @nox.session(python=NEWEST)

@@ -146,7 +146,34 @@ WAITING = ("processes", "faults")
 """Folders whose tests mostly wait for other processes."""
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption(
+        "--cases-of-each",
+        type=int,
+        metavar="N",
+        help="of each parametrized test run N cases at most, evenly spread: for a further version of what is tested",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    most = config.getoption("cases_of_each")
+    if most is not None:
+        config.hook.pytest_deselected(items=drop_cases(items, most))
+    alternate(items)
+
+
+def drop_cases(items, most):
+    """Drop all but `most` cases of each test function, evenly spread over them; return what is dropped."""
+    cases = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {each[number * len(each) // most] for each in cases.values() for number in range(most)}
+    dropped = [item for item in items if item not in kept]
+    items[:] = [item for item in items if item in kept]
+    return dropped
+
+
+def alternate(items):
     """Spread the files that wait among those that compute, so that workers that run side by side do both."""
     files = {}
     for item in items:

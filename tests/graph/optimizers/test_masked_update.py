@@ -91,12 +91,12 @@ class Session:
 
 @each_optimizer
 @each_wrapper
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_bad_step_changes_no_bit_and_the_others_train_as_the_optimizer_alone(make, wrap, bad):
+def test_a_bad_step_changes_no_bit_and_the_others_train_as_the_optimizer_alone(make, wrap):
     alone, skipping = Session(make), Session(lambda: wrap(make()))
     assert alone.bits().keys() == skipping.bits().keys()
     for number, gradient in enumerate(np.random.default_rng(0).normal(size=(5, 3))):
         before = skipping.bits()
+        bad = [np.nan, np.inf][number % 2]
         skipping.step([[bad, 1, 1], [1, 1, -bad], [bad, bad, bad]][number % 3])
         assert skipping.bits() == before, f"in step {number}"
         alone.step(gradient)

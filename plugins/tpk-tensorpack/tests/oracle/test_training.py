@@ -102,6 +102,16 @@ def test_digits_from_the_same_weights(tmp_path, both, with_tensorpack):
     assert not (ours / "model-20.index").exists()  # The directory was deleted before, as the script says.
 
 
+def test_a_residual_network_from_the_same_weights(tmp_path, both, with_tensorpack):
+    with_tensorpack(both.theirs, SCRIPTS / "residual.py", "--epochs", "1")
+    start = tmp_path / "start"
+    shutil.copytree(both.theirs / "train_log" / "residual", start)
+    both.run("residual.py", "--load", start / "model-15")
+    check_alike(
+        both.theirs / "train_log/residual", both.ours / "train_log/residual", ("QueueInput/queue_size", "learning_rate")
+    )
+
+
 def test_a_training_that_goes_on(both):
     both.run("resume.py")
     both.run("resume.py", "--load", "train_log/resume/checkpoint", "--from-epoch", "3")

@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
+from tpk.callbacks.inspection.steps import file_in_run_dir, write_file
+from tpk.graph.png import encode_png
 from tpk_tensorpack.callbacks.base import Callback
 
 __all__ = [
@@ -52,35 +54,40 @@ class ProcessTensors(Callback, tpk.ProcessTensors):
 
 
 class DumpTensors(Callback, tpk.DumpTensors):
-    """Writes the values of tensors in each step to ``DumpTensor-<step>.npz`` or so; see `tpk.DumpTensors`.
+    """Writes the values of tensors in each step to ``DumpTensor-<step>.npz``; see `tpk.DumpTensors`.
 
     Args:
-        names: names of tensors, or tensors.
+        names: names of tensors.
     """
 
-    def __init__(self, names: Sequence[Any]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         super().__init__(names)
+        self._given = [names] if isinstance(names, str) else list(names)
+
+    def look(self, values: dict[str, Any]) -> None:
+        """Write the values."""
+        super().look(dict(zip(self._given, values.values(), strict=True)))
 
 
 DumpTensor = DumpTensors
 
 
-def _scaled(map_func: Function[[Any], Any] | None, scale: float) -> Function[[Any], Any]:
-    def image(value: Any) -> Any:
-        mapped = value if map_func is None else map_func(value)
-        return np.clip(np.asarray(mapped) * scale, 0, 255).astype(np.uint8)
+class DumpParamAsImage(Callback):
+    """Writes a variable, or another tensor that needs no feeds, as images to the log directory, at each trigger.
 
-    return image
-
-
-class DumpTensorAsImage(Callback, tpk.DumpTensorAsImage):
-    """Writes a tensor as an image at each trigger; see `tpk.DumpTensorAsImage`.
+    The files are ``<prefix>-ep<epoch>.png``; of several images, the second one is ``<prefix>-ep<epoch>-1.png``. Slashes
+    in a name are dots in that of the file. It costs a run of the session, and works on all strategies.
 
     Args:
         tensor_name: its name.
-        prefix: of the file names.
-        map_func: makes an image, or a list of images, of the value.
-        scale: what pixels are multiplied by.
+        prefix: of the file names; by default that name.
+        map_func: makes an image, or images, of the value. An image has the shape (height, width), or (height, width,
+            channels), with blue, green and red, as OpenCV has them; several are a list, or an array of four dimensions.
+        scale: what pixels are multiplied by; then, they are from 0 to 255.
+
+    Raises:
+        ConfigError: the script logs to no directory.
+        ValueError: at a trigger: what is there is no image.
     """
 
     def __init__(
@@ -90,27 +97,38 @@ class DumpTensorAsImage(Callback, tpk.DumpTensorAsImage):
         map_func: Function[[Any], Any] | None = None,
         scale: float = 255,
     ) -> None:
-        super().__init__(tensor_name, prefix, _scaled(map_func, scale))
+        self.tensor_name = tensor_name if ":" in tensor_name else f"{tensor_name}:0"
+        self.prefix = prefix or tensor_name.partition(":")[0]
+        self._map_func = map_func
+        self._scale = scale
+        self._tensor: Any = None
+
+    def _setup_graph(self) -> None:
+        file_in_run_dir(self)
+        (self._tensor,) = self.get_tensors_maybe_in_tower([self.tensor_name])
+
+    def _trigger(self) -> None:
+        value = self.trainer.sess.run(self._tensor)
+        images = value if self._map_func is None else self._map_func(value)
+        several = isinstance(images, (list, tuple)) or np.ndim(images) == 4
+        pixels = [self._pixels(np.asarray(image)) for image in (images if several else [images])]
+        for number, image in enumerate(pixels):
+            name = f"{self.prefix.replace('/', '.')}-ep{self.epoch_num:03d}{f'-{number}' if number else ''}.png"
+            write_file(file_in_run_dir(self, name), encode_png(image))
+        if len({image.shape for image in pixels}) == 1:
+            self.trainer.monitors.put_image(self.prefix, np.stack(pixels))
+
+    def _pixels(self, image: Any) -> Any:
+        pixels = image[..., None] if image.ndim == 2 else image
+        if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3):
+            raise ValueError(
+                f"{type(self).__name__}: {self.tensor_name!r} is no image, but of the shape {image.shape}. Give a "
+                "map_func that makes one of it: (height, width), or (height, width, channels) with 1 or 3 channels"
+            )
+        return np.clip(pixels[..., ::-1] * self._scale, 0, 255).astype(np.uint8)
 
 
-class DumpParamAsImage(Callback, tpk.DumpParamAsImage):
-    """Writes a variable as an image at each trigger; see `tpk.DumpParamAsImage`.
-
-    Args:
-        tensor_name: the name of the variable.
-        prefix: of the file names.
-        map_func: makes an image, or a list of images, of the value.
-        scale: what pixels are multiplied by.
-    """
-
-    def __init__(
-        self,
-        tensor_name: str,
-        prefix: str | None = None,
-        map_func: Function[[Any], Any] | None = None,
-        scale: float = 255,
-    ) -> None:
-        super().__init__(tensor_name, prefix, _scaled(map_func, scale))
+DumpTensorAsImage = DumpParamAsImage
 
 
 class CheckNumerics(RunOp):

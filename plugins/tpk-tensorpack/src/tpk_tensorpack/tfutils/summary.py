@@ -61,9 +61,9 @@ def add_tensor_summary(
         types: some of ``"scalar"``, ``"histogram"``, ``"sparsity"``, ``"mean"`` and ``"rms"``.
         name: what to call it; by default its own name.
         collections: those to add the summaries to; by default that of the summaries.
-        main_tower_only: whether other towers than the main training tower have none.
+        main_tower_only: for tensorpack's scripts: towers other than the main training tower never have any here.
     """
-    if not (main_tower_only and _is_another_tower()):
+    if not _is_another_tower():
         summaries.add_tensor_summary(x, types, name, collections)
 
 

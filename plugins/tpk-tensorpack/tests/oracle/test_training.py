@@ -125,7 +125,7 @@ def test_a_training_that_goes_on(both):
 
 def test_hooks_and_costs(both):
     both.run("hooks.py")
-    theirs, ours = np.load(both.theirs / "calls.npz"), np.load(both.ours / "calls.npz")
+    theirs, ours = (dict(np.load(each / "calls.npz")) for each in (both.theirs, both.ours))
     # Between two epochs, tensorpack still has the step of the one that is over.
     for calls in (ours["calls"], theirs["calls"]):
         calls[calls[:, 0] == "before_epoch", 2] = "-1"

@@ -1,6 +1,6 @@
-"""A residual network on digits, for TensorFlow 1: batch normalization, pre-activation, summaries of activations, schedules."""
+"""A residual network on digits, for TensorFlow 1: batch normalization, summaries of activations, schedules."""
 
-# ruff: noqa: F403, F405
+# ruff: noqa: B905, E741, F403, F405, UP008, UP031
 
 import argparse
 
@@ -16,7 +16,7 @@ from tensorpack.tfutils.summary import *
 
 class Model(ModelDesc):
     def __init__(self, n):
-        super().__init__()
+        super(Model, self).__init__()
         self.n = n
 
     def inputs(self):
@@ -42,7 +42,7 @@ class Model(ModelDesc):
                 kernel_size=3,
                 kernel_initializer=tf.variance_scaling_initializer(scale=2.0, mode="fan_out"),
             ),
-            argscope([BatchNorm, BNReLU], momentum=0.8),
+            argscope(BatchNorm, momentum=0.8),
         ):
             l = Conv2D("conv0", image, 8, activation=BNReLU)
             for k in range(self.n):

@@ -106,7 +106,8 @@ def test_a_residual_network_from_the_same_weights(tmp_path, both, with_tensorpac
     with_tensorpack(both.theirs, SCRIPTS / "residual.py", "--epochs", "1")
     start = tmp_path / "start"
     shutil.copytree(both.theirs / "train_log" / "residual", start)
-    both.run("residual.py", "--load", start / "model-15")
+    # Within an epoch they differ by a last bit or so; later on, by what activations make of that which are about 0.
+    both.run("residual.py", "--load", start / "model-15", "--epochs", "1")
     check_alike(
         both.theirs / "train_log/residual", both.ours / "train_log/residual", ("QueueInput/queue_size", "learning_rate")
     )

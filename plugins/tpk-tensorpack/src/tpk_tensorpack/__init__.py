@@ -1,1 +1,56 @@
-"""tensorpack's names, on tpk."""
+"""tensorpack's names, on tpk.
+
+``from tpk_tensorpack import *`` has what tensorpack's packages export, its packages themselves, and its modules
+``logger``, ``summary``, ``optimizer``, ….  Nothing is imported until it is named.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+_ROOMS = ("callbacks", "dataflow", "graph_builder", "input_source", "models", "predict", "tfutils", "train", "utils")
+_MODULES = {
+    **{name: f"tfutils.{name}" for name in ("gradproc", "optimizer", "sesscreate", "sessinit", "summary", "tower")},
+    "varreplace": "tfutils.varreplace",
+    "logger": "utils.logger",
+    "compat": "compat",
+}
+# Names that tpk has with the same meaning, unless a package here exports them.
+_OF_TPK = ("SmartInit", "get_global_step_var")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return __dir__()
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name in _ROOMS or name in _MODULES:
+        found = _module(_MODULES.get(name, name))
+        if found is not None:
+            return found
+    elif name == "tfv1":
+        return importlib.import_module(f"{__name__}.tensorflow1")
+    else:
+        for room in _existing_rooms():
+            if name in room.__all__:
+                return getattr(room, name)
+        if name in _OF_TPK:
+            return getattr(importlib.import_module("tpk"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    names = {name for room in _existing_rooms() for name in room.__all__}
+    modules = {name for name in (*_ROOMS, *_MODULES) if _module(_MODULES.get(name, name)) is not None}
+    return sorted({*names, *modules, *_OF_TPK, "tfv1"})
+
+
+def _existing_rooms() -> list[Any]:
+    return [room for room in map(_module, _ROOMS) if room is not None]
+
+
+def _module(name: str) -> Any:
+    full = f"{__name__}.{name}"
+    return None if importlib.util.find_spec(full) is None else importlib.import_module(full)

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,40 +12,16 @@ import pytest
 
 HERE = Path(__file__).parent
 
-# tensorpack itself takes these from NumPy, which has dropped them.
-WITH_TENSORPACK = """
-import runpy, sys
-import numpy
-numpy.bool, numpy.int, numpy.float, numpy.object = bool, int, float, object
-import tensorflow
-tensorflow.compat.v1.disable_v2_behavior()
-tensorflow.compat.v1.enable_resource_variables()
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 pytest.importorskip("tensorpack", reason="the oracle, tensorpack 0.11, is not installed; nox -s port_oracle has it")
 
 
-def run(arguments, directory):
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=directory,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout[-5000:]
-
-
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(tmp_path_factory, with_tensorpack, with_tpk):
     """What `layers.py` has written, with tensorpack and here."""
     directory = tmp_path_factory.mktemp("layers")
-    run(["-c", WITH_TENSORPACK, HERE / "layers.py", "theirs.npz"], directory)
-    run(["-m", "tpk_tensorpack", HERE / "layers.py", "ours.npz"], directory)
+    with_tensorpack(directory, HERE / "layers.py", "theirs.npz")
+    with_tpk(directory, HERE / "layers.py", "ours.npz")
     return np.load(directory / "theirs.npz"), np.load(directory / "ours.npz")
 
 

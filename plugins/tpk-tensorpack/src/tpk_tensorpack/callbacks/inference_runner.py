@@ -1,0 +1,67 @@
+"""Evaluation during training: an inference tower beside the training towers, run over a data set of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tpk
+from tpk_tensorpack.callbacks.base import Callback
+from tpk_tensorpack.utils.gpu import get_num_gpu
+
+__all__ = ["DataParallelInferenceRunner", "InferenceRunner", "InferenceRunnerBase"]
+
+_DEFAULT = "InferenceTower"
+
+InferenceRunnerBase = tpk.InferenceRunner
+
+
+class InferenceRunner(Callback, tpk.InferenceRunner):
+    """Runs the model over a data set at each trigger, and reports statistics; see `tpk.InferenceRunner`.
+
+    Args:
+        input: a data flow, or an `InputSource`.
+        infs: one or more inferencers.
+        tower_name: the name scope of the tower; further runners by default have a number behind it.
+        tower_func: what builds the tower; by default that of the trainer.
+        device: the number of a GPU, or -1 for the CPU. Where there are no GPUs, TensorFlow places the tower.
+    """
+
+    def __init__(
+        self, input: Any, infs: Any, tower_name: str = _DEFAULT, tower_func: Any = None, device: int | str = 0
+    ) -> None:
+        super().__init__(input, infs, _name(tower_name), tower_func, _device(device))
+
+
+class DataParallelInferenceRunner(Callback, tpk.DataParallelInferenceRunner):
+    """Evaluates on several GPUs at once; see `tpk.DataParallelInferenceRunner`.
+
+    Args:
+        input: a data flow, or an `InputSource`.
+        infs: one or more inferencers.
+        gpus: the numbers of the GPUs, or how many.
+        tower_name: what the name scopes of the towers begin with.
+        tower_func: what builds a tower; by default that of the trainer.
+    """
+
+    def __init__(
+        self,
+        input: Any,
+        infs: Any,
+        gpus: int | Sequence[int],
+        tower_name: str = _DEFAULT,
+        tower_func: Any = None,
+    ) -> None:
+        super().__init__(input, infs, gpus if isinstance(gpus, int) else list(gpus), _name(tower_name), tower_func)
+
+
+def _name(tower_name: str) -> str | None:
+    return None if tower_name == _DEFAULT else tower_name
+
+
+def _device(device: int | str) -> str | None:
+    if isinstance(device, str):
+        return device
+    if device < 0:
+        return "/cpu:0"
+    return f"/gpu:{device}" if get_num_gpu() else None

@@ -1,0 +1,239 @@
+"""Monitors: what takes the statistics, summaries and images that a training reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import tpk
+import tpk.monitors
+from tpk.checkpoint.durable_files import replace_file
+from tpk.monitors.row_writer import in_run_dir
+from tpk.monitors.values import json_number
+from tpk_tensorpack.callbacks.base import Callback
+from tpk_tensorpack.utils import logger
+
+__all__ = [
+    "CometMLMonitor",
+    "JSONWriter",
+    "MonitorBase",
+    "Monitors",
+    "ScalarPrinter",
+    "SendMonitorData",
+    "TFEventWriter",
+]
+
+Monitors = tpk.monitors.Monitors
+
+
+class MonitorBase(Callback, tpk.monitors.Monitor):
+    """Takes what training reports: override ``process_scalar``, ``process_image``, ``process_summary``, ….
+
+    What it raises is logged, and does not end the training; see `tpk.monitors.Monitor`.
+    """
+
+
+class TFEventWriter(Callback, tpk.monitors.TFEventWriter):
+    """Writes summaries to an event file in the log directory, for TensorBoard; see `tpk.monitors.TFEventWriter`.
+
+    Args:
+        logdir: where, if not there.
+        max_queue: how many events wait at most.
+        flush_secs: how long one waits at most.
+        kwargs: further options of `tf.compat.v1.summary.FileWriter`, which mean nothing here.
+    """
+
+    def __init__(self, logdir: str | None = None, max_queue: int = 10, flush_secs: int = 120, **kwargs: Any) -> None:
+        super().__init__(logdir, max_queue, flush_secs)
+
+
+class JSONWriter(MonitorBase):
+    """Writes scalars to ``stats.json`` in the log directory: one list, with an object for each step that reports any.
+
+    Each has its scalars, and ``epoch_num`` and ``global_step``. The file is replaced as a whole at the end of each
+    epoch. Of a log directory that is kept, it goes on with the list if that ends with the epoch before the first one;
+    otherwise that file is moved away. NaN and the infinities, which JSON has not, are strings.
+    """
+
+    FILENAME = "stats.json"
+
+    def __init__(self) -> None:
+        self._stats: list[dict[str, Any]] = []
+        self._row: dict[str, Any] = {}
+        self._is_dirty = False
+
+    @staticmethod
+    def load_existing_json(dir: str | None = None) -> list[dict[str, Any]] | None:
+        """Return what ``stats.json`` holds; None if there is none.
+
+        Args:
+            dir: where; by default the log directory.
+        """
+        directory = logger.get_logger_dir() if dir is None else dir
+        path = None if directory is None else Path(directory) / JSONWriter.FILENAME
+        if path is None or not path.is_file():
+            return None
+        stats = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(stats, list):
+            raise ValueError(f"{path} holds no list, as a JSONWriter writes it")
+        return stats
+
+    @staticmethod
+    def load_existing_epoch_number(dir: str | None = None) -> int | None:
+        """Return the number of the last epoch in ``stats.json``; None if there is none."""
+        stats = JSONWriter.load_existing_json(dir)
+        return int(stats[-1]["epoch_num"]) if stats else None
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return in_run_dir(self, Path(self.FILENAME))
+
+    def _setup_graph(self) -> None:
+        _ = self.path  # It raises an error where there is no place for it.
+
+    def _before_train(self) -> None:
+        self._stats = self.load_existing_json(str(self.path.parent)) or []
+        if not self._stats:
+            return
+        last, first = int(self._stats[-1]["epoch_num"]), self.trainer.starting_epoch
+        if last + 1 == first:
+            logger.info("%s is there, and is gone on with.", self.path)
+            return
+        moved = self.path.with_name(f"{self.FILENAME}.{datetime.now():%m%d-%H%M%S}")
+        self.path.rename(moved)
+        logger.warning(
+            "%s ends with epoch %d, and this training begins with epoch %d; it is %s now. To go on, load the "
+            "checkpoint and give starting_epoch=%d, or use AutoResumeTrainConfig.",
+            self.path,
+            last,
+            first,
+            moved.name,
+            last + 1,
+        )
+        self._stats = []
+
+    def process_scalar(self, name: str, value: int | float) -> None:
+        """Take a value into the object of this step."""
+        if self._row and self._row["global_step"] != self.global_step:
+            self._end_row()
+        position = {"epoch_num": self.epoch_num, "global_step": self.global_step}
+        self._row = {**{key: each for key, each in self._row.items() if key not in position}, name: value, **position}
+
+    def flush(self) -> None:
+        """Write the file, if there is something new."""
+        self._end_row()
+        if self._is_dirty:
+            self._is_dirty = False
+            text = json.dumps(self._stats, allow_nan=False)
+            replace_file(self.path, text.encode(), self.path.with_name(f".{self.FILENAME}.new"))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what has been written, and what has not."""
+        return {"count": len(self._stats), "row": dict(self._row)}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on from there."""
+        self._stats = (self.load_existing_json(str(self.path.parent)) or [])[: state["count"]]
+        self._row = dict(state["row"])
+
+    def _end_row(self) -> None:
+        if self._row:
+            self._stats.append({name: json_number(value) for name, value in self._row.items()})
+            self._row, self._is_dirty = {}, True
+
+
+class ScalarPrinter(MonitorBase):
+    """Logs scalars, a line each, at the end of each epoch.
+
+    Args:
+        enable_step: after each step that reports any, too.
+        enable_epoch: at the end of each epoch.
+        whitelist: regular expressions: only scalars of which the name begins with a match of one are logged.
+        blacklist: regular expressions: those of which it does are not.
+    """
+
+    def __init__(
+        self,
+        enable_step: bool = False,
+        enable_epoch: bool = True,
+        whitelist: list[str] | None = None,
+        blacklist: list[str] | None = None,
+    ) -> None:
+        self._enable_step, self._enable_epoch = enable_step, enable_epoch
+        self._whitelist = None if whitelist is None else [re.compile(each) for each in whitelist]
+        self._blacklist = [re.compile(each) for each in blacklist or ()]
+        self._values: dict[str, float] = {}
+
+    def hook_implementations(self) -> dict[str, Any]:
+        """Return the hooks of those times at which something is logged."""
+        wanted = {"trigger_step": self._enable_step, "trigger_epoch": self._enable_epoch}
+        return {name: hook for name, hook in super().hook_implementations().items() if wanted.get(name, True)}
+
+    def process_scalar(self, name: str, value: int | float) -> None:
+        """Take a value, to be logged unless a later one comes first."""
+        self._values[name] = value
+
+    def _trigger_step(self) -> None:
+        # Those of the last step of an epoch are logged with the epoch.
+        if self.local_step != self.trainer.steps_per_epoch - 1 or not self._enable_epoch:
+            self._trigger()
+
+    def _trigger_epoch(self) -> None:
+        self._trigger()
+
+    def _trigger(self) -> None:
+        values, self._values = self._values, {}
+        if values:
+            logger.info("Epoch %d (global_step %d):", self.epoch_num, self.global_step)
+        for name, value in sorted(values.items()):
+            if self._is_wanted(name):
+                logger.info("%s: %.5g", name, value)
+
+    def _is_wanted(self, name: str) -> bool:
+        allowed = self._whitelist is None or any(each.match(name) for each in self._whitelist)
+        return allowed and not any(each.match(name) for each in self._blacklist)
+
+
+class SendMonitorData(MonitorBase):
+    """Runs a command with statistics in it, as soon as all of them have been reported.
+
+    Args:
+        command: the command, with ``{name}`` for each statistic.
+        names: the statistics.
+    """
+
+    def __init__(self, command: str, names: str | list[str]) -> None:
+        self.command = command
+        self.names = [names] if isinstance(names, str) else list(names)
+        self._values: dict[str, float] = {}
+
+    def process_scalar(self, name: str, value: int | float) -> None:
+        """Take a value."""
+        if name in self.names:
+            self._values[name] = value
+
+    def _trigger(self) -> None:
+        if all(name in self._values for name in self.names):
+            values, self._values = self._values, {}
+            status = os.system(self.command.format(**values))
+            if status:
+                logger.error("Command %r failed with status %d.", self.command, status)
+
+
+class CometMLMonitor:
+    """Reported to Comet: this raises an error that says what there is instead."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _no_comet()
+
+
+def _no_comet() -> NoReturn:
+    raise NotImplementedError(
+        "CometMLMonitor: there is none here. Use monitors=[..., 'mlflow'] or 'wandb' (pip install tpk-mlflow, "
+        "tpk-wandb), or derive from MonitorBase"
+    )

@@ -1,0 +1,152 @@
+"""Hyperparameters, and callbacks that set them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable as Function, Sequence
+from typing import Any
+
+import tpk
+from tpk_tensorpack.callbacks.base import Callback
+
+__all__ = [
+    "GraphVarParam",
+    "HumanHyperParamSetter",
+    "HyperParam",
+    "HyperParamSetter",
+    "HyperParamSetterWithFunc",
+    "ObjAttrParam",
+    "ScheduledHyperParamSetter",
+    "StatMonitorParamSetter",
+]
+
+
+class HyperParam(tpk.HyperParam):
+    """A number that influences the training: a class that overrides ``set_value`` and ``get_value``."""
+
+    _readable_name = ""
+
+    @property
+    def readable_name(self) -> str:
+        """The name that logs show."""
+        return self._readable_name
+
+
+class GraphVarParam(tpk.GraphVarParam):
+    """A variable of the graph; see `tpk.GraphVarParam`.
+
+    Args:
+        name: its name.
+        shape: its shape, which is that of the variable in any case.
+    """
+
+    def __init__(self, name: str, shape: Sequence[int] = ()) -> None:
+        super().__init__(name)
+
+
+class ObjAttrParam(tpk.ObjAttrParam):
+    """An attribute of an object; see `tpk.ObjAttrParam`."""
+
+    def __init__(self, obj: object, attrname: str, readable_name: str | None = None) -> None:
+        super().__init__(obj, attrname, readable_name)
+
+
+class HyperParamSetter(Callback, tpk.HyperParamSetter):
+    """Sets a hyperparameter before the training, and at each trigger, to what ``_get_value_to_set`` returns, if any.
+
+    Args:
+        param: a `HyperParam`, or the name of a variable.
+    """
+
+    _enable_before_train = True
+
+    def get_value_to_set(self) -> Any:
+        """Return the value to set, or None to leave it."""
+        return self._get_value_to_set()
+
+    def _get_value_to_set(self) -> Any:
+        return super().get_value_to_set()  # type: ignore[safe-super]
+
+    def get_current_value(self) -> Any:
+        """Return the value that the hyperparameter has."""
+        return self.param.get_value()
+
+    def before_train(self, trainer: Any) -> None:
+        """Called before the first epoch."""
+        if self._enable_before_train or self._is_underscored("before_train"):
+            super().before_train(trainer)
+        else:
+            self.last_epoch = trainer.starting_epoch - 1
+
+
+class HumanHyperParamSetter(HyperParamSetter, tpk.HumanHyperParamSetter):
+    """Sets a hyperparameter to what a file in the log directory says; see `tpk.HumanHyperParamSetter`.
+
+    Args:
+        param: a `HyperParam`, or the name of a variable.
+        file_name: the file, with lines such as ``learning_rate:0.001``.
+    """
+
+    def __init__(self, param: tpk.HyperParam | str, file_name: str = "hyper.txt") -> None:
+        super().__init__(param, file_name)  # type: ignore[call-arg]
+
+
+class ScheduledHyperParamSetter(HyperParamSetter, tpk.ScheduledHyperParamSetter):
+    """Sets a hyperparameter by a schedule; see `tpk.ScheduledHyperParamSetter`.
+
+    Args:
+        param: a `HyperParam`, or the name of a variable.
+        schedule: pairs of an epoch (or step) and the value that holds from its end on.
+        interp: None, or ``"linear"``.
+        step_based: the schedule counts steps.
+        set_at_beginning: set the value of the schedule for the first epoch, too.
+    """
+
+    def __init__(
+        self,
+        param: tpk.HyperParam | str,
+        schedule: Sequence[tuple[int, float]],
+        interp: str | None = None,
+        step_based: bool = False,
+        set_at_beginning: bool = True,
+    ) -> None:
+        super().__init__(param, schedule, interp, step_based)  # type: ignore[call-arg]
+        self._set_at_beginning = set_at_beginning
+        self._is_beginning = False
+
+    def before_train(self, trainer: Any) -> None:
+        """Called before the first epoch."""
+        self._is_beginning = True
+        super().before_train(trainer)
+        self._is_beginning = False
+
+    def get_value_to_set(self) -> Any:
+        """Return the value to set, or None to leave it."""
+        value = super().get_value_to_set()
+        return None if self._is_beginning and not self._set_at_beginning else value
+
+
+class HyperParamSetterWithFunc(HyperParamSetter, tpk.HyperParamSetterWithFunc):
+    """Sets a hyperparameter by a function of the epoch that is over and the value; see `tpk.HyperParamSetterWithFunc`.
+
+    Args:
+        param: a `HyperParam`, or the name of a variable.
+        func: takes both, and returns the new value, or None.
+    """
+
+    def __init__(self, param: tpk.HyperParam | str, func: Function[[int, Any], Any]) -> None:
+        super().__init__(param, func)  # type: ignore[call-arg]
+
+
+class StatMonitorParamSetter(HyperParamSetter, tpk.StatMonitorParamSetter):
+    """Changes a hyperparameter when a statistic has not improved of late; see `tpk.StatMonitorParamSetter`."""
+
+    def __init__(
+        self,
+        param: tpk.HyperParam | str,
+        stat_name: str,
+        value_func: Function[[Any], Any],
+        threshold: float,
+        last_k: int,
+        reverse: bool = False,
+    ) -> None:
+        super().__init__(param, stat_name, value_func, threshold, last_k, reverse)  # type: ignore[call-arg]

@@ -1,0 +1,37 @@
+"""Callbacks of steps: what they print, a bar, a time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tpk
+from tpk_tensorpack.callbacks.base import Callback
+
+__all__ = ["ProgressBar", "SessionRunTimeout", "TensorPrinter"]
+
+
+class TensorPrinter(Callback, tpk.TensorPrinter):
+    """Prints the values of tensors in each step; see `tpk.TensorPrinter`.
+
+    Args:
+        names: names of tensors, or tensors.
+    """
+
+    def __init__(self, names: Sequence[Any]) -> None:
+        super().__init__(names)
+
+
+class ProgressBar(Callback, tpk.ProgressBar):
+    """Shows how far the epoch is, and tensors of the main tower; see `tpk.ProgressBar`.
+
+    Args:
+        names: names of tensors, or tensors.
+    """
+
+    def __init__(self, names: Sequence[Any] = ()) -> None:
+        super().__init__(tuple(names))
+
+
+class SessionRunTimeout(Callback, tpk.SessionRunTimeout):
+    """Ends a step that takes too long by an error; see `tpk.SessionRunTimeout`."""

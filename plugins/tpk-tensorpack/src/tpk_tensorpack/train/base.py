@@ -1,0 +1,115 @@
+"""The base of all trainers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tpk
+from tpk import StopTraining
+from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, DEFAULT_MONITORS
+from tpk_tensorpack.utils import logger
+
+__all__ = ["StopTraining", "Trainer"]
+
+FOREVER = 9999999
+
+
+class Trainer(tpk.Trainer):
+    """Trains anything that runs in a loop: a class that sets ``train_op`` or overrides ``run_step``; see `tpk.Trainer`.
+
+    What it writes goes to the log directory of the script, beside what is there; without one it writes nothing.
+    """
+
+    def train(  # type: ignore[override]
+        self,
+        callbacks: Sequence[Any] | None = None,
+        monitors: Sequence[Any] | None = None,
+        session_creator: Any = None,
+        session_init: Any = None,
+        steps_per_epoch: int = 0,
+        starting_epoch: int = 1,
+        max_epoch: int = FOREVER,
+        **options: Any,
+    ) -> None:
+        """Train, with no callbacks and monitors but these; see `tpk.Trainer.train`.
+
+        Args:
+            callbacks: what happens besides.
+            monitors: what takes the statistics.
+            session_creator: where the session comes from.
+            session_init: what gives variables their values.
+            steps_per_epoch: how many steps an epoch has.
+            starting_epoch: the number of the first epoch.
+            max_epoch: the number of the last epoch.
+            options: further ones of `tpk.Trainer.train`.
+        """
+        directory = logger.get_logger_dir()
+        place = {} if directory is None else {"run_dir": directory, "resume": "keep"}
+        with logged_by_script():
+            super().train(
+                callbacks=[each for each in callbacks or () if each is not None],
+                monitors=monitors,
+                session_creator=session_creator,
+                session_init=session_init,
+                steps_per_epoch=steps_per_epoch,
+                starting_epoch=starting_epoch,
+                max_epoch=max_epoch,
+                **{**place, **options},
+            )
+
+    def train_with_defaults(  # type: ignore[override]
+        self,
+        _sentinel: Any = None,
+        callbacks: Sequence[Any] | None = None,
+        monitors: Sequence[Any] | None = None,
+        session_creator: Any = None,
+        session_init: Any = None,
+        steps_per_epoch: int = 0,
+        starting_epoch: int = 1,
+        max_epoch: int = FOREVER,
+        extra_callbacks: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """Train as `train` does, with the default monitors, and the default callbacks after the others.
+
+        Args:
+            _sentinel: nothing; the arguments go by their names.
+            callbacks: as for `train`.
+            monitors: by default `DEFAULT_MONITORS`.
+            session_creator: as for `train`.
+            session_init: as for `train`.
+            steps_per_epoch: as for `train`.
+            starting_epoch: as for `train`.
+            max_epoch: as for `train`.
+            extra_callbacks: by default `DEFAULT_CALLBACKS`.
+            options: as for `train`.
+        """
+        if _sentinel is not None:
+            raise TypeError("train_with_defaults takes its arguments by their names, such as callbacks=")
+        self.train(
+            [*(callbacks or ()), *(DEFAULT_CALLBACKS() if extra_callbacks is None else extra_callbacks)],
+            DEFAULT_MONITORS() if monitors is None else monitors,
+            session_creator,
+            session_init,
+            steps_per_epoch,
+            starting_epoch,
+            max_epoch,
+            **options,
+        )
+
+
+@contextmanager
+def logged_by_script() -> Iterator[None]:
+    """Within the context, what tpk logs goes where the script logs."""
+    log, of_script = logging.getLogger("tpk"), logging.getLogger("tpk_tensorpack")
+    added = [handler for handler in of_script.handlers if handler not in log.handlers]
+    for handler in added:
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in added:
+            log.removeHandler(handler)

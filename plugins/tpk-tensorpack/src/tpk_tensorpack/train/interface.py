@@ -1,0 +1,54 @@
+"""The launcher: a configuration and a trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tpk
+from tpk.errors import ConfigError
+from tpk_tensorpack.train.base import logged_by_script
+from tpk_tensorpack.train.config import TrainConfig
+
+__all__ = ["launch_train_with_config"]
+
+
+def launch_train_with_config(config: TrainConfig, trainer: Any) -> None:
+    """Train the model of a configuration.
+
+    Args:
+        config: the configuration.
+        trainer: a `SingleCostTrainer`, which has not trained yet.
+
+    Raises:
+        ConfigError: one of them is something else, or the configuration has no model.
+
+    Example:
+        ```python
+        launch_train_with_config(TrainConfig(model=Model(), data=QueueInput(flow), max_epoch=10), SimpleTrainer())
+        ```
+    """
+    if not isinstance(config, TrainConfig):
+        raise ConfigError(f"launch_train_with_config got {config!r}; expected a TrainConfig")
+    if not isinstance(trainer, tpk.SingleCostTrainer):
+        raise ConfigError(
+            f"launch_train_with_config got {trainer!r}; expected a trainer of models with one cost, such as "
+            "SimpleTrainer()"
+        )
+    if config.model is None:
+        raise ConfigError("launch_train_with_config: the TrainConfig has no model. Give it model=Model()")
+    with logged_by_script():
+        source = trainer.default_input(config.dataflow) if config.data is None else config.data
+        trainer.setup_graph(
+            config.model.get_input_signature(), source, config.model.build_graph, config.model.get_optimizer
+        )
+        trainer.train_with_defaults(
+            callbacks=config.callbacks,
+            monitors=config.monitors,
+            session_creator=config.session_creator,
+            session_config=config.session_config,
+            session_init=config.session_init,
+            steps_per_epoch=config.steps_per_epoch,
+            starting_epoch=config.starting_epoch,
+            max_epoch=config.max_epoch,
+            extra_callbacks=config.extra_callbacks,
+        )

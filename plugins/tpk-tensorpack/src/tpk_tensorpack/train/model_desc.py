@@ -1,0 +1,92 @@
+"""Models as classes: inputs, graph, optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+import tpk
+from tpk.errors import ConfigError
+from tpk_tensorpack.tfutils.tower import get_current_tower_context
+
+__all__ = ["ModelDesc", "ModelDescBase"]
+
+
+class ModelDescBase:
+    """A model: its inputs, and its graph.
+
+    Attributes:
+        input_names: the names of the inputs.
+        training: whether the tower that is being built is one that is trained.
+    """
+
+    def inputs(self) -> list[Any]:
+        """Return a `tf.TensorSpec`, or a placeholder, for each argument of `build_graph`."""
+        raise NotImplementedError(f"{type(self).__name__} has no inputs: define the method")
+
+    def build_graph(self, *args: Any) -> Any:
+        """Add one replicate of the model to the graph; return its cost, where a single-cost trainer trains it."""
+        raise NotImplementedError(f"{type(self).__name__} has no graph: define build_graph(*inputs)")
+
+    def get_input_signature(self) -> list[Any]:
+        """Return what `inputs` returns as `tf.TensorSpec`s; called once."""
+        signature: list[Any] | None = vars(self).get("_input_signature")
+        if signature is None:
+            # Placeholders belong to no training: their graph is thrown away.
+            with tf.Graph().as_default():
+                signature = [_spec(each) for each in self.inputs()]
+            vars(self)["_input_signature"] = signature
+        return signature
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the inputs."""
+        return [spec.name for spec in self.get_input_signature()]
+
+    @property
+    def training(self) -> bool:
+        """Whether the tower that is being built is one that is trained."""
+        tower = get_current_tower_context()
+        if tower is None:
+            raise RuntimeError("'training' is known only while a tower is built, within a TowerContext")
+        return bool(tower.is_training)
+
+
+class ModelDesc(ModelDescBase, tpk.ModelDesc):
+    """A model with one cost and one optimizer: a class with ``inputs``, ``build_graph`` and ``optimizer``.
+
+    Example:
+        ```python
+        class Model(ModelDesc):
+            def inputs(self):
+                return [tf.TensorSpec([None, 28, 28], tf.float32, "image"), tf.TensorSpec([None], tf.int32, "label")]
+
+            def build_graph(self, image, label):
+                logits = FullyConnected("fc", image, 10)
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(logits=logits, labels=label)
+                return tf.reduce_mean(losses, name="cost")
+
+            def optimizer(self):
+                return tf.train.AdamOptimizer(1e-3)
+        ```
+    """
+
+    def optimizer(self) -> Any:
+        """Return a new `tf.compat.v1.train.Optimizer`."""
+        raise NotImplementedError(f"{type(self).__name__} has no optimizer: define the method")
+
+    def get_optimizer(self) -> Any:
+        """Return what `optimizer` returned when it was called first."""
+        found = vars(self).get("_optimizer_of_model")
+        if found is None:
+            found = vars(self)["_optimizer_of_model"] = tpk.ModelDesc.get_optimizer(self)
+        return found
+
+
+def _spec(given: Any) -> Any:
+    if isinstance(given, tf.TensorSpec):
+        return given
+    if isinstance(given, tf.Tensor) and given.op.type == "Placeholder":
+        return tf.TensorSpec(given.shape, given.dtype, given.op.name)
+    raise ConfigError(f"inputs() returned {given!r}; expected tf.TensorSpec(shape, dtype, name), or a placeholder")

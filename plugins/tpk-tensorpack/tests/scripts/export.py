@@ -7,7 +7,7 @@ import os
 import numpy as np
 import tensorflow as tf
 from tensorpack.compat import tfv1
-from tensorpack.models import Conv2D, FullyConnected, LinearWrap, regularize_cost
+from tensorpack.models import LinearWrap, regularize_cost
 from tensorpack.predict import OfflinePredictor, PredictConfig
 from tensorpack.tfutils.export import ModelExporter
 from tensorpack.tfutils.sessinit import DictRestore

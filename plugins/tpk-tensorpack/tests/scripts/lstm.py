@@ -21,13 +21,17 @@ def build(inputs, keep_prob=1.0):
     batch = tf.shape(inputs)[0]
     cells = [rnn.DropoutWrapper(tf.nn.rnn_cell.BasicLSTMCell(SIZE), output_keep_prob=keep_prob) for _ in range(2)]
     cell = rnn.MultiRNNCell(cells, state_is_tuple=True)
-    embedding = tf.get_variable("embedding", [len(CHARACTERS), SIZE], initializer=tf.random_uniform_initializer(-0.1, 0.1))
+    embedding = tf.get_variable(
+        "embedding", [len(CHARACTERS), SIZE], initializer=tf.random_uniform_initializer(-0.1, 0.1)
+    )
     embedded = tf.nn.embedding_lookup(embedding, inputs)
-    outputs, state = rnn.static_rnn(
+    outputs, _ = rnn.static_rnn(
         cell, tf.unstack(embedded, num=STEPS, axis=1), initial_state=cell.zero_state(batch, tf.float32), scope="rnn"
     )
     flat = tf.reshape(tf.concat(outputs, axis=1), [-1, SIZE])
-    softmax_w = tf.get_variable("softmax_w", [SIZE, len(CHARACTERS)], initializer=tf.contrib.layers.xavier_initializer())
+    softmax_w = tf.get_variable(
+        "softmax_w", [SIZE, len(CHARACTERS)], initializer=tf.contrib.layers.xavier_initializer()
+    )
     softmax_b = tf.get_variable("softmax_b", [len(CHARACTERS)], initializer=tf.zeros_initializer())
     return tf.nn.xw_plus_b(flat, softmax_w, softmax_b, name="logits")
 
@@ -60,7 +64,7 @@ def train(path, steps):
             sess.run(tf.global_variables_initializer())
             costs = [sess.run([cost, train_op], {inputs: i, targets: t})[0] for i, t in batches(steps)]
             dump_session_params(path)
-    print("cost: %.3f -> %.3f" % (costs[0], costs[-1]))
+    print("cost:", costs[0], "->", costs[-1])
     assert costs[-1] < costs[0] - 0.5
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import tensorflow as tf
-from tensorpack.models import Conv2D, FullyConnected, GlobalAvgPooling, LinearWrap, MaxPooling
+from tensorpack.models import Conv2D, LinearWrap, MaxPooling
 from tensorpack.predict import OfflinePredictor, PredictConfig
 from tensorpack.tfutils import SmartInit, argscope
 from tensorpack.tfutils.varmanip import save_chkpt_vars
@@ -28,8 +28,10 @@ def guided_relu():
 
 def tower_func(image):
     x = image / 255.0 - 0.5
-    with guided_relu(), argscope(Conv2D, kernel_size=3, activation=tf.nn.relu), argscope(
-        [Conv2D, MaxPooling], data_format="channels_last"
+    with (
+        guided_relu(),
+        argscope(Conv2D, kernel_size=3, activation=tf.nn.relu),
+        argscope([Conv2D, MaxPooling], data_format="channels_last"),
     ):
         logits = (
             LinearWrap(tf.expand_dims(x, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.tfutils import gradproc, optimizer, sesscreate, sessinit, tower, varreplace
+from tpk_tensorpack.tfutils import gradproc, optimizer, sesscreate, sessinit, summary, tower, varreplace
 from tpk_tensorpack.tfutils.argscope import (
     argscope,
     enable_argscope_for_function,
@@ -52,6 +52,7 @@ __all__ = [
     "optimizer",
     "sesscreate",
     "sessinit",
+    "summary",
     "tower",
     "varreplace",
 ]

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 
 SCRIPT = """
 import sys
@@ -54,17 +51,3 @@ def test_a_script_that_is_not_there_is_an_error_of_usage(tmp_path):
     assert done.returncode == 2
     assert "there is no script 'missing.py'" in done.stderr
     assert "--also gone: there is no such directory" in run("--also", "gone", "missing.py", directory=tmp_path).stderr
-
-
-@pytest.mark.parametrize(
-    ("script", "files"),
-    [
-        ("lstm.py", {"lstm.npz"}),
-        ("saliency.py", {"checkpoint", "saliency-model.index", "saliency-model.data-00000-of-00001"}),
-        ("export.py", {"exported", "exported.pb"}),
-    ],
-)
-def test_scripts_in_the_style_of_the_documentation_run(script, files, tmp_path):
-    done = run(str(Path(__file__).parent / "scripts" / script), directory=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert {path.name for path in tmp_path.iterdir()} == files

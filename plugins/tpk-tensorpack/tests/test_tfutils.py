@@ -126,8 +126,8 @@ def test_values_are_dumped_and_loaded(sess, tmp_path):
     assert varmanip.load_chkpt_vars(str(tmp_path / "model-3.index"))["w"].tolist() == [1, 2]
     assert varmanip.get_checkpoint_path(str(tmp_path / "checkpoint")) == str(tmp_path / "model-3")
     assert varmanip.get_all_checkpoints(str(tmp_path)) == [
-        (str(tmp_path / "model-3"), 3),
-        (str(tmp_path / "model-20"), 20),
+        (str(tmp_path / "model-3.index"), 3),
+        (str(tmp_path / "model-20.index"), 20),
     ]
     with pytest.raises(ValueError, match="nothing to save"):
         varmanip.save_checkpoint_vars({}, str(tmp_path / "model-4"))
@@ -147,10 +147,12 @@ def test_values_of_a_session_are_updated_by_name(sess):
     w = make("w", [[0.0, 0.0]])
     start(sess)
     update = varmanip.SessionUpdate(sess, [w])
-    update.update({"w:0": np.float64([[1, 2]]), "none": 3})
+    update.update({"w:0": np.float64([[1, 2]])})
     assert sess.run(w).tolist() == [[1, 2]]
     with pytest.raises(ValueError, match=r"w has shape \(1, 2\), and the value \(2,\)"):
         update.update({"w": np.zeros(2)})
+    with pytest.raises(ValueError, match="none of the variables to update is called 'none'; those are w"):
+        update.update({"none": 3})
     relaxed = varmanip.SessionUpdate(sess, [w], ignore_mismatch=True)
     relaxed.update({"w": np.float32([3, 4])})
     relaxed.update({"w": np.float32([3, 4, 5])})

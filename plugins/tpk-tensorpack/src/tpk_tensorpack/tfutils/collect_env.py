@@ -15,7 +15,6 @@ __all__ = ["collect_env_info", "parse_TF_build_info"]
 _PACKAGES = (
     "tpk",
     "tpk-tensorpack",
-    "tensorflow",
     "numpy",
     "opencv-python",
     "opencv-python-headless",
@@ -39,6 +38,8 @@ def parse_TF_build_info() -> dict[str, str]:
 def _rows() -> Iterator[tuple[str, str]]:
     yield "sys.platform", sys.platform
     yield "Python", platform.python_version()
+    # Its distribution may be another one, such as tensorflow-cpu.
+    yield "TensorFlow", tf.__version__
     for package in _PACKAGES:
         try:
             yield package, importlib.metadata.version(package)

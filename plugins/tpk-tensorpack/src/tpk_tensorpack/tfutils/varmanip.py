@@ -74,17 +74,18 @@ class SessionUpdate:
         """Give the values.
 
         Args:
-            prms: values by name; a name that no variable has is left out with a warning.
+            prms: values by name, with or without ``:0``.
 
         Raises:
-            ValueError: a shape does not fit.
+            ValueError: none of the variables has a name, or a shape does not fit.
         """
         values = []
         for name, value in prms.items():
             variable = self.name_map.get(get_op_tensor_name(name)[0])
             if variable is None:
-                logger.warning("no variable is called %s, so its value is left out", name)
-                continue
+                raise ValueError(
+                    f"none of the variables to update is called {name!r}; those are {', '.join(sorted(self.name_map))}"
+                )
             fitting = self.relaxed_value_for_var(value, variable, self.ignore_mismatch)
             if fitting is not None:
                 values.append((variable, fitting))
@@ -178,7 +179,7 @@ def get_checkpoint_path(path: str) -> str:
 
 
 def get_all_checkpoints(dir: str, prefix: str = "model") -> list[tuple[str, int]]:
-    """Return all checkpoints in a directory, with their steps, in that order.
+    """Return all checkpoints in a directory, each as the path of its index and its step, in the order of steps.
 
     Args:
         dir: the directory.
@@ -189,5 +190,5 @@ def get_all_checkpoints(dir: str, prefix: str = "model") -> list[tuple[str, int]
         name = path.removesuffix(".index")
         step = name.rpartition("-")[2]
         if step.isdigit() and os.path.basename(name) == f"{prefix}-{step}":
-            found.append((name, int(step)))
+            found.append((path, int(step)))
     return sorted(found, key=lambda each: each[1])

@@ -35,7 +35,7 @@ def test_killed_and_resumed(tmp_path, chain, seed):
 
 @short_run
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", SEEDS[::2])
+@pytest.mark.parametrize("seed", (1, 2, 5))  # each input once, and both strategies
 def test_preempted_and_resumed(tmp_path, chain, seed):
     chain(tmp_path, seed, signal.SIGTERM, TERMINATIONS)
 

@@ -32,7 +32,7 @@ def directory(tmp_path_factory):
     """Where all of them have run."""
     directory = tmp_path_factory.mktemp("scripts")
     goes_on = "resume.py,--load,train_log/resume/checkpoint,--from-epoch,3"
-    runs = ["digits.py", "resume.py", goes_on, "hooks.py", "residual.py"]
+    runs = ["digits.py", "resume.py", goes_on, "hooks.py", "residual.py", "gan.py"]
     names = [f"{SCRIPTS}{os.sep}{run}" for run in runs]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run(
@@ -69,6 +69,13 @@ def test_a_residual_network_learns(directory):
     assert last["cross_entropy_loss"] < first["cross_entropy_loss"]
     assert {"validation_error", "activation-summary/last-rms", "QueueInput/queue_size"} <= set(last)
     assert (directory / "residual" / "min-validation_error.index").exists()
+
+
+def test_a_trainer_of_ones_own_trains(directory):
+    rows = stats(directory / "gan")
+    assert [row["global_step"] for row in rows] == [3, 6, 9, 12]
+    assert {"generated_mean", "GAN_loss/g_loss", "GAN_loss/d_loss", "QueueInput/queue_size"} <= set(rows[-1])
+    assert (directory / "gan" / "model-12.index").exists()
 
 
 def test_hooks_are_called(directory):

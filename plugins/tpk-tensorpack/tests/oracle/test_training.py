@@ -113,6 +113,11 @@ def test_a_residual_network_from_the_same_weights(tmp_path, both, with_tensorpac
     )
 
 
+def test_a_trainer_of_ones_own(both):
+    both.run("gan.py")
+    check_alike(both.theirs / "train_log/gan", both.ours / "train_log/gan")
+
+
 def test_a_training_that_goes_on(both):
     both.run("resume.py")
     both.run("resume.py", "--load", "train_log/resume/checkpoint", "--from-epoch", "3")

@@ -19,7 +19,7 @@ from tpk.checkpoint.files import newest_complete
 
 KINDS = list(product(("feed", "queue", "workers"), ("single", "replicated")))
 SEEDS = range(len(KINDS))
-KILLS, KILLS_IN_LONG_RUN, TERMINATIONS = 3, 12, 1
+KILLS, KILLS_IN_LONG_RUN, TERMINATIONS = 2, 12, 1
 ASKED_FOR = int(os.environ.get("TPK_FAULTS", "0"))
 
 short_run = pytest.mark.skipif(ASKED_FOR > 0, reason="TPK_FAULTS asks for the long run")
@@ -35,7 +35,7 @@ def test_killed_and_resumed(tmp_path, chain, seed):
 
 @short_run
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", (1, 2, 5))  # each input once, and both strategies
 def test_preempted_and_resumed(tmp_path, chain, seed):
     chain(tmp_path, seed, signal.SIGTERM, TERMINATIONS)
 

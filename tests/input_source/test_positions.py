@@ -192,6 +192,26 @@ def test_towers_that_run_by_themselves_are_counted(drive, specs):
         assert training.source.state_dict()["datapoints"] == 4
 
 
+def test_a_tower_that_goes_on_while_the_position_is_asked_for_does_not_lose_it(drive, specs):
+    class Overtaken(QueueInput):
+        """Once it has told its count, another tower takes more than the source remembers."""
+
+        @property
+        def consumed(self):
+            count = super().consumed
+            for _ in range(takes.pop() if takes else 0):
+                training.sess.run(training.fetches)
+            return count
+
+    takes = [100]
+    with drive(Overtaken(FLOWS["list"](), queue_size=1), specs("number")) as training:
+        state = through_json(training.source.state_dict())
+        expected = training.first_components(3)
+    assert state["datapoints"] == 100
+    with drive(Overtaken(FLOWS["list"](), queue_size=1), specs("number"), 1, state) as training:
+        assert training.first_components(3) == expected
+
+
 def test_a_run_that_needs_no_input_takes_none(drive, specs):
     class WithAnother(drive):
         def finish_graph(self):

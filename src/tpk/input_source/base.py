@@ -177,7 +177,15 @@ class InputSource(RecordsOptions, ABC):
         Args:
             ahead: how many of the datapoints that have left this source have not been used yet.
         """
-        return self.state_after(self.consumed - ahead)
+        consumed = self.consumed
+        while True:
+            try:
+                return self.state_after(consumed - ahead)
+            except InputError:
+                # Towers that do not wait for each other may have taken more since than the source remembers.
+                consumed, before = self.consumed, consumed
+                if consumed == before:
+                    raise
 
     def interrupt(self) -> None:
         """Let whoever waits in the graph for a datapoint fail, because the training is over."""

@@ -91,3 +91,20 @@ def test_hooks_are_called(directory):
     assert len(recorded["costs"]) == 6
     assert recorded["noises"].tolist() == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     assert [each["steps_so_far"] for each in stats(directory / "hooks")] == [2, 4, 6]
+
+
+def test_scripts_that_need_no_trainer_run_and_leave_their_files(tmp_path):
+    names = [f"{SCRIPTS}{os.sep}{name}" for name in ("lstm.py", "saliency.py", "export.py")]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *names], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "lstm.npz",
+        "checkpoint",
+        "saliency-model.index",
+        "saliency-model.data-00000-of-00001",
+        "exported",
+        "exported.pb",
+    }

@@ -119,6 +119,10 @@ class PredictConfig:
         if self.input_signature is not None:
             check_signature(self.input_signature)
 
+    def make_graph(self) -> Any:
+        """Return the graph in which the model is to be built: a new one. A subclass may have another."""
+        return tf.Graph()
+
     def make_tower_func(self) -> TowerFunc:
         """Return the model as a new tower function, in its precision."""
         if self.model is not None:
@@ -218,7 +222,7 @@ class PredictGraph:
 
     def __init__(self, config: PredictConfig) -> None:
         self.config = config
-        self.graph: Any = tf.Graph()
+        self.graph: Any = config.make_graph()
         self.towers: list[PredictTower] = []
         self._devices: list[str] = []
         with self.graph.as_default():

@@ -47,7 +47,7 @@ _RENAMED = {
     "cumproduct": "cumprod",
     "product": "prod",
     "round_": "round",
-    "in1d": "isin",
+    "in1d": None,
     "row_stack": "vstack",
     "trapz": "trapezoid",
     "asfarray": None,
@@ -65,6 +65,7 @@ _OWN: dict[str, Any] = {
     "NZERO": -0.0,
     "PZERO": 0.0,
     "asfarray": _asfarray,
+    "in1d": lambda ar1, ar2, **kwargs: _numpy.isin(_numpy.ravel(ar1), ar2, **kwargs),
     "find_common_type": lambda array_types, scalar_types: _numpy.result_type(*array_types, *scalar_types),
     "msort": lambda a: _numpy.sort(a, axis=0),
 }
@@ -73,14 +74,13 @@ _OWN: dict[str, Any] = {
 def __getattr__(name: str) -> Any:
     if name in _ALIASES:
         return _ALIASES[name]
-    try:
-        return getattr(_numpy, name)
-    except AttributeError:
-        if name in _OWN:
-            return _OWN[name]
-        if _RENAMED.get(name):
-            return getattr(_numpy, _RENAMED[name])
-        raise
+    if name in _OWN:
+        return _OWN[name]
+    renamed = _RENAMED.get(name)
+    # By its old name, NumPy warns of it for some time before it is gone.
+    if renamed is not None and hasattr(_numpy, renamed):
+        return getattr(_numpy, renamed)
+    return getattr(_numpy, name)
 
 
 def __dir__() -> list[str]:

@@ -16,17 +16,12 @@ HERE = Path(__file__).parent
 pytest.importorskip("tensorpack", reason="the oracle, tensorpack 0.11, is not installed; nox -s port_oracle has it")
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory, with_tensorpack, with_tpk):
-    """What `layers.py` has written, with tensorpack and here."""
-    directory = tmp_path_factory.mktemp("layers")
-    with_tensorpack(directory, HERE / "layers.py", "theirs.npz")
-    with_tpk(directory, HERE / "layers.py", "ours.npz")
-    return np.load(directory / "theirs.npz"), np.load(directory / "ours.npz")
-
-
-def test_layers_have_the_variables_outputs_gradients_and_updates_of_tensorpack(results):
-    theirs, ours = results
+@pytest.mark.parametrize("script", ["layers.py", "tools.py"])
+def test_results_are_those_of_tensorpack(script, tmp_path, with_tensorpack, with_tpk):
+    """Of layers: variables, outputs, gradients and updates. Of tools: values, predictions, pictures."""
+    with_tensorpack(tmp_path, HERE / script, "theirs.npz")
+    with_tpk(tmp_path, HERE / script, "ours.npz")
+    theirs, ours = np.load(tmp_path / "theirs.npz"), np.load(tmp_path / "ours.npz")
     assert set(ours) == set(theirs)
     for name in theirs:
         if theirs[name].dtype.kind == "U":

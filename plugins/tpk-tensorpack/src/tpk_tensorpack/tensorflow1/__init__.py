@@ -7,11 +7,12 @@ looked up here first (``layers``, ``nn.rnn_cell``, ``contrib``, which today's Te
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import Any
 
 import tensorflow as _tf
+
+from tpk_tensorpack.tensorflow1.missing import no_such_name
 
 _OWN = ("compat", "contrib", "layers", "nn")
 
@@ -24,12 +25,7 @@ def __getattr__(name: str) -> Any:
             return getattr(module, name)
         except AttributeError:
             pass
-    near = difflib.get_close_matches(name, dir(_tf.compat.v1), n=1)
-    raise AttributeError(
-        f"TensorFlow {_tf.__version__} has no {name!r}, and nothing here stands for it"
-        + (f"; the nearest that there is: tf.{near[0]}" if near else ""),
-        name=name,
-    )
+    raise no_such_name("tf", name, dir(_tf.compat.v1))
 
 
 def __dir__() -> list[str]:

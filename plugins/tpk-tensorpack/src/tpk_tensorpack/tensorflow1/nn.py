@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as _tf
 
+from tpk_tensorpack.tensorflow1.missing import no_such_name
+
 
 def __getattr__(name: str) -> Any:
     if name == "rnn_cell":
@@ -16,7 +18,7 @@ def __getattr__(name: str) -> Any:
             return getattr(module, name)
         except AttributeError:
             pass
-    raise AttributeError(f"TensorFlow {_tf.__version__} has no tf.nn.{name}, and nothing here stands for it", name=name)
+    raise no_such_name("tf.nn", name, __dir__())
 
 
 def __dir__() -> list[str]:

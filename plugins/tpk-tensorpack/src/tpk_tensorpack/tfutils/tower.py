@@ -5,9 +5,26 @@ from __future__ import annotations
 import tensorflow as tf
 
 import tpk.tower
-from tpk.tower import PredictTowerContext, TowerFunc, TrainTowerContext, get_current_tower_context
+from tpk.tower import (
+    PredictTowerContext,
+    TowerFunc,
+    TowerHandle as TowerTensorHandle,
+    TowerHandles as TowerTensorHandles,
+    TrainTowerContext,
+    get_current_tower_context,
+)
 
-__all__ = ["PredictTowerContext", "TowerContext", "TowerFunc", "TrainTowerContext", "get_current_tower_context"]
+__all__ = [
+    "BaseTowerContext",
+    "PredictTowerContext",
+    "TowerContext",
+    "TowerFunc",
+    "TowerFuncWrapper",
+    "TowerTensorHandle",
+    "TowerTensorHandles",
+    "TrainTowerContext",
+    "get_current_tower_context",
+]
 
 BaseTowerContext = tpk.tower.TowerContext
 TowerFuncWrapper = TowerFunc

@@ -1,1 +1,37 @@
 """What was `tf.contrib`, as far as there is something that stands for it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tpk_tensorpack.tensorflow1.missing import no_such_name
+
+_MODULES = ("framework", "layers", "opt", "rnn", "seq2seq", "slim")
+_INSTEAD = {
+    "cudnn_rnn": "tf.nn.rnn_cell.LSTMCell, with tf.nn.dynamic_rnn",
+    "data": "tf.data.experimental",
+    "distributions": "tensorflow_probability",
+    "graph_editor": "tf.graph_util",
+    "image": "tf.image",
+    "learn": "tensorpack's trainers",
+    "losses": "tf.losses",
+    "metrics": "tf.metrics",
+    "nccl": "tensorpack's SyncMultiGPUTrainerReplicated",
+    "quantize": "tensorflow_model_optimization",
+    "summary": "tf.summary",
+    "tensorboard": "tensorboard.plugins",
+    "training": "tf.train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise no_such_name("tf.contrib", name, _MODULES, _INSTEAD.get(name))
+
+
+def __dir__() -> list[str]:
+    return sorted(_MODULES)

@@ -1,1 +1,256 @@
-"""What was `tf.contrib.framework`."""
+"""What was `tf.contrib.framework`: checkpoints, collections of variables, the global step, argument scopes."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as _tf
+
+from tpk_tensorpack.tensorflow1.missing import finder_in
+
+__all__ = [
+    "add_arg_scope",
+    "add_model_variable",
+    "arg_scope",
+    "argsort",
+    "assign_from_checkpoint",
+    "assign_from_checkpoint_fn",
+    "create_global_step",
+    "filter_variables",
+    "get_global_step",
+    "get_model_variables",
+    "get_name_scope",
+    "get_or_create_global_step",
+    "get_trainable_variables",
+    "get_variables",
+    "get_variables_by_name",
+    "get_variables_by_suffix",
+    "get_variables_to_restore",
+    "init_from_checkpoint",
+    "is_tensor",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
+    "model_variable",
+    "nest",
+    "sort",
+    "variable",
+]
+
+v1 = _tf.compat.v1
+
+argsort = _tf.argsort
+sort = _tf.sort
+is_tensor = _tf.is_tensor
+nest = _tf.nest
+list_variables = _tf.train.list_variables
+load_variable = _tf.train.load_variable
+load_checkpoint = _tf.train.load_checkpoint
+init_from_checkpoint = v1.train.init_from_checkpoint
+get_global_step = v1.train.get_global_step
+get_or_create_global_step = v1.train.get_or_create_global_step
+create_global_step = v1.train.create_global_step
+
+Function = Callable[..., Any]
+
+_scopes: list[dict[str, dict[str, Any]]] = [{}]
+
+
+def add_arg_scope(func: Function) -> Function:
+    """Decorate a function so that `arg_scope` gives it default arguments."""
+    key = f"{func.__module__}.{func.__qualname__}"
+
+    @functools.wraps(func)
+    def scoped(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **{**_scopes[-1].get(key, {}), **kwargs})
+
+    scoped._arg_scope_key = key  # type: ignore[attr-defined]
+    return scoped
+
+
+@contextmanager
+def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[dict[str, dict[str, Any]]]:
+    """Return a context in which functions have other default arguments.
+
+    Args:
+        list_ops_or_scope: functions that `add_arg_scope` has decorated; or a scope, as the context of another gives it.
+        kwargs: the arguments.
+
+    Raises:
+        ValueError: a function is not decorated; or there are arguments for a scope, which has its own.
+
+    Example:
+        ```python
+        with arg_scope([conv2d, fully_connected], weights_regularizer=l2_regularizer(1e-4)):
+            x = conv2d(x, 32, 3)
+        ```
+    """
+    if isinstance(list_ops_or_scope, dict):
+        if kwargs:
+            raise ValueError("arg_scope of a scope takes no arguments besides: the scope has its own")
+        scope = list_ops_or_scope
+    else:
+        scope = {key: dict(value) for key, value in _scopes[-1].items()}
+        for func in list_ops_or_scope:
+            key = getattr(func, "_arg_scope_key", None)
+            if key is None:
+                raise ValueError(
+                    f"arg_scope: {func!r} has no default arguments of a scope: decorate it, @add_arg_scope"
+                )
+            scope[key] = {**scope.get(key, {}), **kwargs}
+    _scopes.append(scope)
+    try:
+        yield scope
+    finally:
+        _scopes.pop()
+
+
+def get_name_scope() -> str:
+    """Return the name scope of the default graph."""
+    return str(v1.get_default_graph().get_name_scope())
+
+
+def add_model_variable(var: Any) -> None:
+    """Add a variable to the collection ``MODEL_VARIABLES``."""
+    v1.add_to_collections([v1.GraphKeys.MODEL_VARIABLES], var)
+
+
+def variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    collections: Any = None,
+    device: Any = "",
+    **kwargs: Any,
+) -> Any:
+    """Return the variable of a name, which is made if there is none: see `tf.get_variable`."""
+    keys = None if collections is None else [*collections, v1.GraphKeys.GLOBAL_VARIABLES]
+    with _tf.device(device or ""):
+        return v1.get_variable(
+            name,
+            shape,
+            dtype=dtype,
+            initializer=initializer,
+            regularizer=regularizer,
+            trainable=trainable,
+            collections=None if keys is None else list(dict.fromkeys(keys)),
+            **kwargs,
+        )
+
+
+def model_variable(name: str, shape: Any = None, dtype: Any = _tf.float32, *args: Any, **kwargs: Any) -> Any:
+    """Return a variable as `variable` does, which is in the collection ``MODEL_VARIABLES``, too."""
+    made = variable(name, shape, dtype, *args, **kwargs)
+    if not any(made is each for each in v1.get_collection(v1.GraphKeys.MODEL_VARIABLES)):
+        add_model_variable(made)
+    return made
+
+
+def get_variables(
+    scope: Any = None, suffix: str | None = None, collection: str = v1.GraphKeys.GLOBAL_VARIABLES
+) -> list[Any]:
+    """Return variables of a collection, those in a scope, and whose names end so."""
+    name = getattr(scope, "name", scope)
+    pattern = None if name is None else re.compile(re.escape(name) + "/.*" if scope is not name else name)
+    return [
+        each
+        for each in v1.get_collection(collection)
+        if (pattern is None or pattern.match(each.op.name)) and (suffix is None or each.op.name.endswith(suffix))
+    ]
+
+
+def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """Return the variables in ``MODEL_VARIABLES``."""
+    return get_variables(scope, suffix, v1.GraphKeys.MODEL_VARIABLES)
+
+
+def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """Return the variables in ``TRAINABLE_VARIABLES``."""
+    return get_variables(scope, suffix, v1.GraphKeys.TRAINABLE_VARIABLES)
+
+
+def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
+    """Return the variables whose names end so."""
+    return get_variables(scope, suffix)
+
+
+def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
+    """Return the variables that are called so in their scope."""
+    return [each for each in get_variables(scope) if each.op.name.rpartition("/")[2] == given_name]
+
+
+def get_variables_to_restore(include: Sequence[str] | None = None, exclude: Sequence[str] | None = None) -> list[Any]:
+    """Return the variables in the scopes `include` (by default all) that are not in the scopes `exclude`."""
+    variables = get_variables()
+    chosen = variables if include is None else [each for scope in include for each in get_variables(scope)]
+    excluded = {each.name for scope in exclude or () for each in get_variables(scope)}
+    return list({each.name: each for each in chosen if each.name not in excluded}.values())
+
+
+def filter_variables(
+    var_list: Sequence[Any],
+    include_patterns: Sequence[str] | None = None,
+    exclude_patterns: Sequence[str] | None = None,
+    reg_search: bool = True,
+) -> list[Any]:
+    """Return the variables whose names some pattern in `include_patterns` finds, and none in `exclude_patterns`."""
+    finds = re.search if reg_search else re.match
+    return [
+        each
+        for each in var_list
+        if (include_patterns is None or any(finds(pattern, each.op.name) for pattern in include_patterns))
+        and not any(finds(pattern, each.op.name) for pattern in exclude_patterns or ())
+    ]
+
+
+def assign_from_checkpoint(model_path: str, var_list: Any, ignore_missing_vars: bool = False) -> tuple[Any, Any]:
+    """Return an op that gives variables the values of a checkpoint, and what is to be fed to it.
+
+    Args:
+        model_path: the prefix of the checkpoint.
+        var_list: variables, or a mapping of names in the checkpoint to them.
+        ignore_missing_vars: leave variables alone that the checkpoint has not.
+
+    Raises:
+        ValueError: the checkpoint lacks one.
+    """
+    reader = load_checkpoint(model_path)
+    by_name = var_list if isinstance(var_list, dict) else {each.op.name: each for each in var_list}
+    feeds, ops = {}, []
+    for name, each in by_name.items():
+        if not reader.has_tensor(name):
+            if ignore_missing_vars:
+                continue
+            raise ValueError(
+                f"the checkpoint {model_path!r} has no {name!r}; leave it out, or ignore_missing_vars=True"
+            )
+        value = v1.placeholder(each.dtype.base_dtype, each.shape)
+        feeds[value] = reader.get_tensor(name).reshape(each.shape.as_list())
+        ops.append(each.assign(value).op)
+    return _tf.group(*ops), feeds
+
+
+def assign_from_checkpoint_fn(
+    model_path: str, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
+) -> Function:
+    """Return a function of a session that gives variables the values of a checkpoint; see `assign_from_checkpoint`."""
+    if ignore_missing_vars:
+        reader = load_checkpoint(model_path)
+        by_name = var_list if isinstance(var_list, dict) else {each.op.name: each for each in var_list}
+        var_list = {name: each for name, each in by_name.items() if reader.has_tensor(name)}
+    saver = v1.train.Saver(var_list, reshape=reshape_variables)
+
+    def restore(session: Any) -> None:
+        saver.restore(session, model_path)
+
+    return restore
+
+
+__getattr__ = finder_in("tf.contrib.framework", __all__)

@@ -1,0 +1,23 @@
+"""tensorpack's `compat`: TensorFlow 1, whatever TensorFlow is installed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import tensorflow as tf
+
+from tpk_tensorpack.compat.tensor_spec import TensorSpec
+
+__all__ = ["TensorSpec", "is_tfv2", "tfv1"]
+
+
+def is_tfv2() -> bool:
+    """Whether TensorFlow behaves as TensorFlow 2 does in this process."""
+    return bool(tf.compat.v1.executing_eagerly_outside_functions())
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tfv1":
+        return importlib.import_module("tpk_tensorpack.tensorflow1")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

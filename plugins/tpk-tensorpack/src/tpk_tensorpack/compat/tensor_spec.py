@@ -1,0 +1,9 @@
+"""`tf.TensorSpec`, which TensorFlow has had since 1.14."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+TensorSpec = tf.TensorSpec
+
+__all__ = ["TensorSpec"]

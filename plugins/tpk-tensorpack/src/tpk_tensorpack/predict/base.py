@@ -1,0 +1,127 @@
+"""Predictors: functions of arrays."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import tpk.predict
+from tpk_tensorpack.predict.config import PredictConfig
+
+__all__ = ["OfflinePredictor", "OnlinePredictor", "PredictorBase"]
+
+
+class PredictorBase(abc.ABC):
+    """The base of what is a function of a datapoint's components.
+
+    Attributes:
+        return_input: whether a call returns the pair of its inputs and the outputs.
+    """
+
+    return_input = False
+
+    def __call__(self, *dp: Any) -> Any:
+        """Return the outputs for a datapoint, as a list; or the pair of the datapoint and them."""
+        output = self._do_call(dp)
+        return (dp, output) if self.return_input else output
+
+    @abc.abstractmethod
+    def _do_call(self, dp: Sequence[Any]) -> Any:
+        """Return the outputs for a datapoint."""
+
+
+class AsyncPredictorBase(PredictorBase):
+    """The base of predictors that return futures."""
+
+    @abc.abstractmethod
+    def put_task(self, dp: Sequence[Any], callback: Any = None) -> Any:
+        """Return the future of the outputs for a datapoint."""
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Start to work."""
+
+    def _do_call(self, dp: Sequence[Any]) -> Any:
+        return self.put_task(dp).result()
+
+
+class OnlinePredictor(PredictorBase):
+    """A function of arrays, computed in a session that exists.
+
+    Args:
+        input_tensors: the tensors that are fed.
+        output_tensors: the tensors that are returned.
+        return_input: whether a call returns the pair of its inputs and the outputs.
+        sess: the session; None for the default one at the time of a call.
+
+    Raises:
+        InputError: the outputs depend on placeholders that are not fed.
+    """
+
+    ACCEPT_OPTIONS = False
+
+    def __init__(
+        self, input_tensors: Sequence[Any], output_tensors: Sequence[Any], return_input: bool = False, sess: Any = None
+    ) -> None:
+        self.return_input = return_input
+        self.input_tensors = list(input_tensors)
+        self.output_tensors = list(output_tensors)
+        self.sess = sess
+        self._predict = tpk.predict.OnlinePredictor(self.input_tensors, self.output_tensors, self._session)
+
+    def _do_call(self, dp: Sequence[Any]) -> Any:
+        if len(dp) != len(self.input_tensors):
+            raise ValueError(
+                f"the predictor takes {len(self.input_tensors)} inputs "
+                f"({', '.join(tensor.op.name for tensor in self.input_tensors) or 'none'}), got {len(dp)}"
+            )
+        return self._predict(*map(_as_fed, dp, self.input_tensors))
+
+    def _session(self) -> Any:
+        return tf.compat.v1.get_default_session() if self.sess is None else self.sess
+
+    @property
+    def online_predictor(self) -> tpk.predict.OnlinePredictor:
+        """The same as `tpk` has it."""
+        return self._predict
+
+
+class OfflinePredictor(OnlinePredictor):
+    """A predictor with a graph and a session of its own.
+
+    Args:
+        config: the model, its values, inputs and outputs.
+
+    Raises:
+        CheckpointError: a value does not fit the model.
+        TowerError: the model has no tensor of a name.
+        InputError: the outputs depend on an input that is not fed.
+
+    Example:
+        ```python
+        predict = OfflinePredictor(PredictConfig(model=Model(), session_init=SmartInit(path), output_names=["prob"]))
+        (prob,) = predict(images, labels)
+        ```
+    """
+
+    def __init__(self, config: PredictConfig) -> None:
+        built = config.build_graph()
+        self.graph = built.graph
+        (tower,) = built.towers
+        sess = built.create_session()
+        super().__init__(list(tower.inputs.values()), list(tower.outputs.values()), config.return_input, sess)
+
+    def close(self) -> None:
+        """Close the session."""
+        self.sess.close()
+
+
+def _as_fed(value: Any, tensor: Any) -> Any:
+    """Return `value` as `Session.run` feeds it: cast to the dtype of the tensor, whatever that loses."""
+    if tensor.dtype == tf.string:
+        return value
+    return np.asarray(value, tensor.dtype.as_numpy_dtype)

@@ -1,0 +1,62 @@
+"""Asynchronous predictor: requests of many threads, computed in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import tpk.predict
+from tpk_tensorpack.predict.base import AsyncPredictorBase, OnlinePredictor
+
+__all__ = ["MultiThreadAsyncPredictor"]
+
+
+class MultiThreadAsyncPredictor(AsyncPredictorBase):
+    """Computes requests, each of one datapoint without the dimension of the batch, in batches.
+
+    Args:
+        predictors: each works in a thread of its own.
+        batch_size: how many requests are computed at once at most.
+
+    Raises:
+        ValueError: there is no predictor, or one returns its inputs.
+        ConfigError: an input or output has no batch dimension, or a number is out of range.
+
+    Example:
+        ```python
+        predictor = MultiThreadAsyncPredictor([OfflinePredictor(config)], batch_size=16)
+        predictor.start()
+        future = predictor.put_task([image])
+        (prob,) = future.result()
+        ```
+    """
+
+    def __init__(self, predictors: Sequence[OnlinePredictor], batch_size: int = 5) -> None:
+        if not predictors or any(predictor.return_input for predictor in predictors):
+            raise ValueError(
+                "MultiThreadAsyncPredictor takes one or more predictors that do not return their inputs: "
+                "return_input=False"
+            )
+        self._batched = tpk.predict.MultiThreadAsyncPredictor(
+            [predictor.online_predictor for predictor in predictors], max_batch=batch_size
+        )
+
+    def start(self) -> None:
+        """Do nothing: it works already."""
+
+    def put_task(self, dp: Sequence[Any], callback: Callable[[Future[Any]], Any] | None = None) -> Future[Any]:
+        """Return the future of the outputs for a datapoint.
+
+        Args:
+            dp: its components, without the dimension of the batch.
+            callback: is called with the future when it is done.
+        """
+        future: Future[Any] = self._batched.put_task(dp)
+        if callback is not None:
+            future.add_done_callback(callback)
+        return future
+
+    def close(self) -> None:
+        """End the threads."""
+        self._batched.close()

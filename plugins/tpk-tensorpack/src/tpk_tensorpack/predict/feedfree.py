@@ -1,0 +1,7 @@
+"""Predictor that takes its data from an input source."""
+
+from __future__ import annotations
+
+from tpk.predict import FeedfreePredictor
+
+__all__ = ["FeedfreePredictor"]

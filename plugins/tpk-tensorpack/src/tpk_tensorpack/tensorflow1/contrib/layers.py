@@ -1,0 +1,668 @@
+"""What was `tf.contrib.layers`: layers with a normalizer and an activation, initializers, regularizers.
+
+Names of variables are those of the past: ``fully_connected/weights``, ``Conv/biases``, ``BatchNorm/moving_mean``, ….
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from tpk import layers
+from tpk.layers.layer_scope import ZEROS
+from tpk_tensorpack.tensorflow1.contrib.framework import add_arg_scope
+from tpk_tensorpack.tensorflow1.missing import finder_in
+
+__all__ = [
+    "apply_regularization",
+    "avg_pool2d",
+    "batch_norm",
+    "bias_add",
+    "conv2d",
+    "conv2d_transpose",
+    "convolution",
+    "convolution2d",
+    "convolution2d_transpose",
+    "dropout",
+    "flatten",
+    "fully_connected",
+    "l1_l2_regularizer",
+    "l1_regularizer",
+    "l2_regularizer",
+    "layer_norm",
+    "linear",
+    "max_pool2d",
+    "one_hot_encoding",
+    "relu",
+    "repeat",
+    "separable_conv2d",
+    "separable_convolution2d",
+    "softmax",
+    "stack",
+    "sum_regularizer",
+    "unit_norm",
+    "variance_scaling_initializer",
+    "xavier_initializer",
+    "xavier_initializer_conv2d",
+]
+
+v1 = tf.compat.v1
+
+Function = Callable[..., Any]
+Shape2D = int | Sequence[int]
+
+# The deviation of a normal distribution that is cut off at two deviations: initializers here and in `tf` correct for
+# that by different factors.
+_OF_TRUNCATED = 1.3 * 0.87962566103423978**2
+
+
+def variance_scaling_initializer(
+    factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = tf.float32
+) -> Any:
+    """Return an initializer whose variance is `factor` divided by a number of inputs or outputs.
+
+    Args:
+        factor: 2 is that of He et al., https://arxiv.org/abs/1502.01852.
+        mode: ``"FAN_IN"``, ``"FAN_OUT"`` or ``"FAN_AVG"``.
+        uniform: whether it is uniform; else normal, cut off at two deviations.
+        seed: of the op.
+        dtype: of the values.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    if mode not in ("FAN_IN", "FAN_OUT", "FAN_AVG"):
+        raise ValueError(f"variance_scaling_initializer(mode={mode!r}): expected 'FAN_IN', 'FAN_OUT' or 'FAN_AVG'")
+    scale = factor if uniform else factor * _OF_TRUNCATED
+    distribution = "uniform" if uniform else "truncated_normal"
+    return v1.variance_scaling_initializer(scale, mode.lower(), distribution, seed=seed, dtype=dtype)
+
+
+def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = tf.float32) -> Any:
+    """Return the initializer of Glorot and Bengio, http://proceedings.mlr.press/v9/glorot10a.html."""
+    return variance_scaling_initializer(1.0, "FAN_AVG", uniform, seed, dtype)
+
+
+xavier_initializer_conv2d = xavier_initializer
+
+
+def l1_regularizer(scale: float, scope: str | None = None) -> Function:
+    """Return a function of weights: the sum of their magnitudes, times `scale`."""
+    return _regularizer(scale, scope or "l1_regularizer", lambda weights: tf.reduce_sum(tf.abs(weights)))
+
+
+def l2_regularizer(scale: float, scope: str | None = None) -> Function:
+    """Return a function of weights: half the sum of their squares, times `scale`."""
+    return _regularizer(scale, scope or "l2_regularizer", tf.nn.l2_loss)
+
+
+def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Function:
+    """Return the sum of `l1_regularizer` and `l2_regularizer`."""
+    return sum_regularizer([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope or "l1_l2_regularizer")
+
+
+def sum_regularizer(regularizer_list: Sequence[Function | None], scope: str | None = None) -> Function:
+    """Return the sum of regularizers, as a function of weights."""
+    regularizers = [each for each in regularizer_list if each is not None]
+
+    def regularize(weights: Any) -> Any:
+        with tf.name_scope(scope or "sum_regularizer"):
+            losses = [loss for loss in (each(weights) for each in regularizers) if loss is not None]
+            return tf.add_n(losses) if losses else None
+
+    return regularize
+
+
+def apply_regularization(regularizer: Function, weights_list: Sequence[Any] | None = None) -> Any:
+    """Return the sum of a regularizer over weights, by default those in the collection ``WEIGHTS``."""
+    weights = v1.get_collection(v1.GraphKeys.WEIGHTS) if weights_list is None else list(weights_list)
+    losses = [loss for loss in map(regularizer, weights) if loss is not None]
+    total = tf.add_n(losses) if losses else tf.constant(0.0)
+    v1.add_to_collection(v1.GraphKeys.REGULARIZATION_LOSSES, total)
+    return total
+
+
+@add_arg_scope
+def fully_connected(
+    inputs: Any,
+    num_outputs: int,
+    activation_fn: Function | None = tf.nn.relu,
+    normalizer_fn: Function | None = None,
+    normalizer_params: Mapping[str, Any] | None = None,
+    weights_initializer: Any = None,
+    weights_regularizer: Function | None = None,
+    biases_initializer: Any = ZEROS,
+    biases_regularizer: Function | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+) -> Any:
+    """Connect every unit with all features; then normalize, if there is a normalizer, and activate.
+
+    Args:
+        inputs: of shape [batch, …, features].
+        num_outputs: how many units there are.
+        activation_fn: None for a linear layer.
+        normalizer_fn: is applied in place of a bias, such as `batch_norm`.
+        normalizer_params: further arguments for it.
+        weights_initializer: by default `xavier_initializer`.
+        weights_regularizer: maps ``weights`` to a loss.
+        biases_initializer: None for no bias.
+        biases_regularizer: maps ``biases`` to a loss.
+        reuse: whether variables are those that are there.
+        variables_collections: further collections for all variables, or a mapping of their names to collections.
+        outputs_collections: a collection for the outputs, or several.
+        trainable: whether the variables are trained.
+        scope: the variable scope; by default ``fully_connected``, which gets a number.
+    """
+    has_bias = normalizer_fn is None and biases_initializer is not None
+    with _layer(scope, "fully_connected", reuse, variables_collections) as layer:
+        outputs = layers.dense(
+            inputs,
+            num_outputs,
+            use_bias=has_bias,
+            kernel_initializer=weights_initializer or xavier_initializer(),
+            bias_initializer=biases_initializer,
+            kernel_regularizer=weights_regularizer,
+            bias_regularizer=biases_regularizer,
+            trainable=trainable,
+            name=layer,
+        )
+        outputs = _finish(outputs, activation_fn, normalizer_fn, normalizer_params)
+    return _collected(outputs, outputs_collections)
+
+
+def linear(*args: Any, **kwargs: Any) -> Any:
+    """Return what `fully_connected` does, without an activation."""
+    return fully_connected(*args, **{"activation_fn": None, **kwargs})
+
+
+def relu(*args: Any, **kwargs: Any) -> Any:
+    """Return what `fully_connected` does, with a rectified activation."""
+    return fully_connected(*args, **{"activation_fn": tf.nn.relu, **kwargs})
+
+
+@add_arg_scope
+def conv2d(
+    inputs: Any,
+    num_outputs: int,
+    kernel_size: Shape2D,
+    stride: Shape2D = 1,
+    padding: str = "SAME",
+    data_format: str | None = None,
+    rate: Shape2D = 1,
+    activation_fn: Function | None = tf.nn.relu,
+    normalizer_fn: Function | None = None,
+    normalizer_params: Mapping[str, Any] | None = None,
+    weights_initializer: Any = None,
+    weights_regularizer: Function | None = None,
+    biases_initializer: Any = ZEROS,
+    biases_regularizer: Function | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+) -> Any:
+    """Convolve images; then normalize, if there is a normalizer, and activate.
+
+    Args:
+        inputs: images.
+        num_outputs: how many channels there are.
+        kernel_size: of the kernel.
+        stride: how far windows are apart.
+        padding: ``"SAME"`` or ``"VALID"``.
+        data_format: ``"NHWC"`` or ``"NCHW"``.
+        rate: by which the kernel is dilated.
+        activation_fn: see `fully_connected`, also of the arguments that follow.
+        normalizer_fn: see there.
+        normalizer_params: see there.
+        weights_initializer: see there.
+        weights_regularizer: see there.
+        biases_initializer: see there.
+        biases_regularizer: see there.
+        reuse: see there.
+        variables_collections: see there.
+        outputs_collections: see there.
+        trainable: see there.
+        scope: the variable scope; by default ``Conv``, which gets a number.
+    """
+    has_bias = normalizer_fn is None and biases_initializer is not None
+    with _layer(scope, "Conv", reuse, variables_collections) as layer:
+        outputs = layers.conv2d(
+            inputs,
+            num_outputs,
+            kernel_size,
+            strides=stride,
+            padding=padding,
+            data_format=_data_format(data_format),
+            dilation_rate=rate,
+            use_bias=has_bias,
+            kernel_initializer=weights_initializer or xavier_initializer(),
+            bias_initializer=biases_initializer,
+            kernel_regularizer=weights_regularizer,
+            bias_regularizer=biases_regularizer,
+            trainable=trainable,
+            name=layer,
+        )
+        outputs = _finish(outputs, activation_fn, normalizer_fn, normalizer_params)
+    return _collected(outputs, outputs_collections)
+
+
+convolution = convolution2d = conv2d
+
+
+@add_arg_scope
+def conv2d_transpose(
+    inputs: Any,
+    num_outputs: int,
+    kernel_size: Shape2D,
+    stride: Shape2D = 1,
+    padding: str = "SAME",
+    data_format: str = "NHWC",
+    activation_fn: Function | None = tf.nn.relu,
+    normalizer_fn: Function | None = None,
+    normalizer_params: Mapping[str, Any] | None = None,
+    weights_initializer: Any = None,
+    weights_regularizer: Function | None = None,
+    biases_initializer: Any = ZEROS,
+    biases_regularizer: Function | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+) -> Any:
+    """Transposed convolution of images: see `conv2d`, whose arguments it has. Its scope is ``Conv2d_transpose``."""
+    has_bias = normalizer_fn is None and biases_initializer is not None
+    with _layer(scope, "Conv2d_transpose", reuse, variables_collections) as layer:
+        outputs = layers.conv2d_transpose(
+            inputs,
+            num_outputs,
+            kernel_size,
+            strides=stride,
+            padding=padding,
+            data_format=_data_format(data_format),
+            use_bias=has_bias,
+            kernel_initializer=weights_initializer or xavier_initializer(),
+            bias_initializer=biases_initializer,
+            kernel_regularizer=weights_regularizer,
+            bias_regularizer=biases_regularizer,
+            trainable=trainable,
+            name=layer,
+        )
+        outputs = _finish(outputs, activation_fn, normalizer_fn, normalizer_params)
+    return _collected(outputs, outputs_collections)
+
+
+convolution2d_transpose = conv2d_transpose
+
+
+@add_arg_scope
+def separable_conv2d(
+    inputs: Any,
+    num_outputs: int | None,
+    kernel_size: Shape2D,
+    depth_multiplier: int = 1,
+    stride: Shape2D = 1,
+    padding: str = "SAME",
+    data_format: str = "NHWC",
+    rate: Shape2D = 1,
+    activation_fn: Function | None = tf.nn.relu,
+    normalizer_fn: Function | None = None,
+    normalizer_params: Mapping[str, Any] | None = None,
+    weights_initializer: Any = None,
+    weights_regularizer: Function | None = None,
+    biases_initializer: Any = ZEROS,
+    biases_regularizer: Function | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+) -> Any:
+    """Convolve each channel, then mix the channels: see `conv2d`. Without `num_outputs`, they are not mixed."""
+    has_bias = normalizer_fn is None and biases_initializer is not None
+    options: dict[str, Any] = {
+        "strides": stride,
+        "padding": padding,
+        "data_format": _data_format(data_format),
+        "dilation_rate": rate,
+        "depth_multiplier": depth_multiplier,
+        "use_bias": has_bias,
+        "depthwise_initializer": weights_initializer or xavier_initializer(),
+        "depthwise_regularizer": weights_regularizer,
+        "bias_initializer": biases_initializer,
+        "bias_regularizer": biases_regularizer,
+        "trainable": trainable,
+    }
+    with _layer(scope, "SeparableConv2d", reuse, variables_collections) as layer:
+        if num_outputs is None:
+            outputs = layers.depthwise_conv2d(inputs, kernel_size, name=layer, **options)
+        else:
+            outputs = layers.separable_conv2d(
+                inputs,
+                num_outputs,
+                kernel_size,
+                pointwise_initializer=weights_initializer or xavier_initializer(),
+                pointwise_regularizer=weights_regularizer,
+                name=layer,
+                **options,
+            )
+        outputs = _finish(outputs, activation_fn, normalizer_fn, normalizer_params)
+    return _collected(outputs, outputs_collections)
+
+
+separable_convolution2d = separable_conv2d
+
+
+@add_arg_scope
+def batch_norm(
+    inputs: Any,
+    decay: float = 0.999,
+    center: bool = True,
+    scale: bool = False,
+    epsilon: float = 0.001,
+    activation_fn: Function | None = None,
+    param_initializers: Mapping[str, Any] | None = None,
+    param_regularizers: Mapping[str, Any] | None = None,
+    updates_collections: Any = v1.GraphKeys.UPDATE_OPS,
+    is_training: Any = True,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    batch_weights: None = None,
+    fused: bool | None = None,
+    data_format: str = "NHWC",
+    zero_debias_moving_mean: bool = False,
+    scope: Any = None,
+    renorm: bool = False,
+    renorm_clipping: Any = None,
+    renorm_decay: float = 0.99,
+) -> Any:
+    """Normalize each feature by the statistics of the batch in training, and by their moving averages elsewhere.
+
+    Args:
+        inputs: of shape [batch, …, features], or images with channels first.
+        decay: the share of the averages that stays in each step.
+        center: whether there is a ``beta``.
+        scale: whether there is a ``gamma``.
+        epsilon: what is added to the variance.
+        activation_fn: what is applied to the outputs.
+        param_initializers: by the names of the variables.
+        param_regularizers: by their names.
+        updates_collections: where the updates of the averages go; None to make them whenever outputs are computed.
+        is_training: a boolean, or a boolean tensor.
+        reuse: whether variables are those that are there.
+        variables_collections: see `fully_connected`.
+        outputs_collections: see there.
+        trainable: whether the variables are trained.
+        batch_weights: must be None.
+        fused: whether one op does it all.
+        data_format: ``"NHWC"`` or ``"NCHW"``.
+        zero_debias_moving_mean: must be False.
+        scope: the variable scope; by default ``BatchNorm``, which gets a number.
+        renorm: see `tpk.layers.batch_normalization`.
+        renorm_clipping: see there.
+        renorm_decay: see there.
+
+    Raises:
+        ValueError: there are batch weights, or averages are to be debiased, which nothing here does.
+    """
+    if batch_weights is not None or zero_debias_moving_mean:
+        raise ValueError("tf.contrib.layers.batch_norm: batch_weights and zero_debias_moving_mean cannot be had here")
+    initializers, regularizers = dict(param_initializers or {}), dict(param_regularizers or {})
+    with _layer(scope, "BatchNorm", reuse, variables_collections) as layer:
+        updates = v1.get_collection_ref(v1.GraphKeys.UPDATE_OPS)
+        before = len(updates)
+        outputs = layers.batch_normalization(
+            inputs,
+            axis=1 if _data_format(data_format) == "channels_first" else -1,
+            momentum=decay,
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            beta_initializer=initializers.get("beta", v1.zeros_initializer()),
+            gamma_initializer=initializers.get("gamma", v1.ones_initializer()),
+            moving_mean_initializer=initializers.get("moving_mean", v1.zeros_initializer()),
+            moving_variance_initializer=initializers.get("moving_variance", v1.ones_initializer()),
+            beta_regularizer=regularizers.get("beta"),
+            gamma_regularizer=regularizers.get("gamma"),
+            trainable=trainable,
+            training=is_training,
+            renorm=renorm,
+            renorm_clipping=renorm_clipping,
+            renorm_momentum=renorm_decay,
+            fused=fused,
+            name=layer,
+        )
+        if updates_collections != v1.GraphKeys.UPDATE_OPS:
+            made = updates[before:]
+            del updates[before:]
+            if updates_collections is None:
+                with tf.control_dependencies(made):
+                    outputs = tf.identity(outputs)
+            else:
+                for update in made:
+                    v1.add_to_collections(updates_collections, update)
+        outputs = outputs if activation_fn is None else activation_fn(outputs)
+    return _collected(outputs, outputs_collections)
+
+
+@add_arg_scope
+def layer_norm(
+    inputs: Any,
+    center: bool = True,
+    scale: bool = True,
+    activation_fn: Function | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    begin_norm_axis: int = 1,
+    begin_params_axis: int = -1,
+    scope: Any = None,
+) -> Any:
+    """Normalize each example: see `tpk.layers.layer_norm`. Its scope is ``LayerNorm``, which gets a number."""
+    with _layer(scope, "LayerNorm", reuse, variables_collections) as layer:
+        outputs = layers.layer_norm(
+            inputs,
+            center=center,
+            scale=scale,
+            activation=activation_fn,
+            begin_norm_axis=begin_norm_axis,
+            begin_params_axis=begin_params_axis,
+            trainable=trainable,
+            name=layer,
+        )
+    return _collected(outputs, outputs_collections)
+
+
+@add_arg_scope
+def bias_add(
+    inputs: Any,
+    activation_fn: Function | None = None,
+    initializer: Any = ZEROS,
+    regularizer: Function | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    data_format: str = "NHWC",
+    scope: Any = None,
+) -> Any:
+    """Add a bias to each feature. Its scope is ``BiasAdd``, which gets a number."""
+    channels = inputs.shape.as_list()[1 if _data_format(data_format) == "channels_first" else -1]
+    with _layer(scope, "BiasAdd", reuse, variables_collections):
+        biases = v1.get_variable(
+            "biases", [channels], inputs.dtype, initializer, regularizer=regularizer, trainable=trainable
+        )
+        outputs = tf.nn.bias_add(inputs, biases, data_format=data_format)
+        outputs = outputs if activation_fn is None else activation_fn(outputs)
+    return _collected(outputs, outputs_collections)
+
+
+@add_arg_scope
+def dropout(
+    inputs: Any,
+    keep_prob: Any = 0.5,
+    noise_shape: Any = None,
+    is_training: Any = True,
+    outputs_collections: Any = None,
+    scope: str | None = None,
+    seed: int | None = None,
+) -> Any:
+    """Keep each input with a probability in training, and scale it; see `tpk.layers.dropout`."""
+    rate = 1 - keep_prob
+    outputs = layers.dropout(inputs, rate, noise_shape, seed, is_training, name=scope or "Dropout")
+    return _collected(outputs, outputs_collections)
+
+
+@add_arg_scope
+def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> Any:
+    """Flatten all axes but that of the batch."""
+    return _collected(layers.flatten(inputs, name=scope or "Flatten"), outputs_collections)
+
+
+@add_arg_scope
+def max_pool2d(
+    inputs: Any,
+    kernel_size: Shape2D,
+    stride: Shape2D = 2,
+    padding: str = "VALID",
+    data_format: str = "NHWC",
+    outputs_collections: Any = None,
+    scope: str | None = None,
+) -> Any:
+    """Take the largest of each window."""
+    layout = _data_format(data_format)
+    outputs = layers.max_pooling2d(inputs, kernel_size, stride, padding, layout, name=scope or "MaxPool2D")
+    return _collected(outputs, outputs_collections)
+
+
+@add_arg_scope
+def avg_pool2d(
+    inputs: Any,
+    kernel_size: Shape2D,
+    stride: Shape2D = 2,
+    padding: str = "VALID",
+    data_format: str = "NHWC",
+    outputs_collections: Any = None,
+    scope: str | None = None,
+) -> Any:
+    """Take the average of each window."""
+    layout = _data_format(data_format)
+    outputs = layers.average_pooling2d(inputs, kernel_size, stride, padding, layout, name=scope or "AvgPool2D")
+    return _collected(outputs, outputs_collections)
+
+
+@add_arg_scope
+def one_hot_encoding(
+    labels: Any,
+    num_classes: int,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    outputs_collections: Any = None,
+    scope: str | None = None,
+) -> Any:
+    """Return labels as vectors that are one at the label, and zero elsewhere."""
+    with tf.name_scope(scope or "OneHotEncoding"):
+        outputs = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value)
+    return _collected(outputs, outputs_collections)
+
+
+def softmax(logits: Any, scope: str | None = None) -> Any:
+    """Return the softmax of the last axis."""
+    return tf.nn.softmax(logits, name=scope or "softmax")
+
+
+def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: str | None = None) -> Any:
+    """Scale inputs to norm 1 along an axis."""
+    with tf.name_scope(scope or "UnitNorm"):
+        return inputs / tf.sqrt(epsilon + tf.reduce_sum(tf.square(inputs), dim, keepdims=True))
+
+
+def repeat(inputs: Any, repetitions: int, layer: Function, *args: Any, **kwargs: Any) -> Any:
+    """Apply a layer several times, in scopes ``<scope>/<scope>_1``, ``…_2``, …; by default `scope` is its name."""
+    scope = kwargs.pop("scope", None) or getattr(layer, "__name__", "repeat")
+    with v1.variable_scope(scope, "Repeat"):
+        for number in range(repetitions):
+            inputs = layer(inputs, *args, **{**kwargs, "scope": f"{scope}_{number + 1}"})
+    return inputs
+
+
+def stack(inputs: Any, layer: Function, stack_args: Sequence[Any], **kwargs: Any) -> Any:
+    """Apply a layer once for each of the arguments, in scopes ``<scope>/<scope>_1``, ``…_2``, …."""
+    scope = kwargs.pop("scope", None) or getattr(layer, "__name__", "stack")
+    with v1.variable_scope(scope, "Stack"):
+        for number, args in enumerate(stack_args):
+            given = args if isinstance(args, list | tuple) else [args]
+            inputs = layer(inputs, *given, **{**kwargs, "scope": f"{scope}_{number + 1}"})
+    return inputs
+
+
+__getattr__ = finder_in("tf.contrib.layers", __all__)
+
+_NAMES = {
+    "kernel": "weights",
+    "bias": "biases",
+    "depthwise_kernel": "depthwise_weights",
+    "pointwise_kernel": "pointwise_weights",
+}
+
+
+@contextmanager
+def _layer(scope: Any, default_name: str, reuse: Any, collections: Any) -> Iterator[Any]:
+    """Enter the variable scope of a layer, where variables are called as they were, and are those of the model."""
+    model_variables = v1.GraphKeys.MODEL_VARIABLES
+
+    def get_variable(getter: Function, name: str, *args: Any, **kwargs: Any) -> Any:
+        prefix, _, last = name.rpartition("/")
+        # A normalizer has a scope of its own, and gives the names itself.
+        last = _NAMES.get(last, last)
+        variable = getter(f"{prefix}/{last}" if prefix else last, *args, **kwargs)
+        further = collections.get(last, ()) if isinstance(collections, Mapping) else collections or ()
+        for key in [model_variables, *([further] if isinstance(further, str) else further)]:
+            if not any(variable is each for each in v1.get_collection_ref(key)):
+                v1.add_to_collection(key, variable)
+        return variable
+
+    with v1.variable_scope(scope, default_name, reuse=reuse, custom_getter=get_variable) as layer:
+        yield layer
+
+
+def _finish(outputs: Any, activation: Function | None, normalizer: Function | None, options: Any) -> Any:
+    if normalizer is not None:
+        outputs = normalizer(outputs, **(options or {}))
+    return outputs if activation is None else activation(outputs)
+
+
+def _collected(outputs: Any, collections: Any) -> Any:
+    if collections:
+        v1.add_to_collections(collections, outputs)
+    return outputs
+
+
+def _data_format(data_format: str | None) -> str:
+    if data_format not in (None, "NHWC", "NCHW"):
+        raise ValueError(f"data_format={data_format!r}: expected 'NHWC' or 'NCHW'")
+    return "channels_first" if data_format == "NCHW" else "channels_last"
+
+
+def _regularizer(scale: float, scope: str, function: Function) -> Function:
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or scale < 0:
+        raise ValueError(f"{scope}({scale!r}): expected a number that is not negative")
+
+    def regularize(weights: Any) -> Any:
+        if scale == 0:
+            return None
+        with tf.name_scope(scope):
+            return tf.multiply(tf.cast(scale, weights.dtype.base_dtype), function(weights))
+
+    return regularize

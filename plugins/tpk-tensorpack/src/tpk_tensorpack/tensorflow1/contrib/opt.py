@@ -1,0 +1,17 @@
+"""What was `tf.contrib.opt`: optimizers, of which few are left."""
+
+from __future__ import annotations
+
+from tpk_tensorpack.tensorflow1.missing import finder_in
+
+__getattr__ = finder_in(
+    "tf.contrib.opt",
+    (),
+    {
+        "MovingAverageOptimizer": "tpk.MovingAverageOptimizer, around the optimizer",
+        "AdamWOptimizer": "tf.train.AdamOptimizer, and regularize_cost",
+        "MomentumWOptimizer": "tf.train.MomentumOptimizer, and regularize_cost",
+        "NadamOptimizer": "tf.train.AdamOptimizer",
+        "LazyAdamOptimizer": "tf.train.AdamOptimizer",
+    },
+)

@@ -1,0 +1,710 @@
+"""`tf.layers`: its functions, which are those of `tpk.layers`, and its classes, whose objects share their variables."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from tpk import layers
+from tpk.layers import (
+    average_pooling1d,
+    average_pooling2d,
+    average_pooling3d,
+    batch_normalization,
+    conv1d,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+    dense,
+    dropout,
+    flatten,
+    max_pooling1d,
+    max_pooling2d,
+    max_pooling3d,
+    separable_conv1d,
+    separable_conv2d,
+)
+from tpk.layers.layer_scope import ONES, ZEROS
+
+__all__ = [
+    "AveragePooling1D",
+    "AveragePooling2D",
+    "AveragePooling3D",
+    "BatchNormalization",
+    "Conv1D",
+    "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
+    "Dense",
+    "Dropout",
+    "Flatten",
+    "Layer",
+    "MaxPooling1D",
+    "MaxPooling2D",
+    "MaxPooling3D",
+    "SeparableConv1D",
+    "SeparableConv2D",
+    "average_pooling1d",
+    "average_pooling2d",
+    "average_pooling3d",
+    "batch_normalization",
+    "conv1d",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "dense",
+    "dropout",
+    "flatten",
+    "max_pooling1d",
+    "max_pooling2d",
+    "max_pooling3d",
+    "separable_conv1d",
+    "separable_conv2d",
+]
+
+v1 = tf.compat.v1
+
+Sizes = int | Sequence[int]
+Function = Callable[[Any], Any]
+
+
+class Layer:
+    """A layer that may be called several times, always with the same variables: those of its first call.
+
+    A subclass makes its variables in `build`, and computes in `call`.
+
+    Args:
+        trainable: whether the variables that it makes are trained.
+        name: the name of its variable scope, which gets a number if there is one of the name; by default made of the
+            name of the class.
+        dtype: of what it is called with, if that is no tensor, and of variables; by default that of the inputs.
+        kwargs: `_reuse` and `_scope`, of the variables.
+
+    Example:
+        ```python
+        class Scale(tf.layers.Layer):
+            def build(self, input_shape):
+                self.scale = self.add_variable("scale", [input_shape[-1]])
+
+            def call(self, inputs):
+                return inputs * self.scale
+        ```
+    """
+
+    def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
+        self.trainable = trainable
+        self.built = False
+        self.graph: Any = None
+        self.losses: list[Any] = []
+        self.updates: list[Any] = []
+        self._base_name = name or _snake_case(type(self).__name__)
+        self._dtype = None if dtype is None else tf.as_dtype(dtype)
+        self._reuse = kwargs.pop("_reuse", None)
+        self._given_scope = kwargs.pop("_scope", None)
+        if kwargs:
+            raise TypeError(
+                f"{type(self).__name__} takes no argument {', '.join(map(repr, kwargs))}: what was for Keras's models "
+                "has no meaning here; leave it out"
+            )
+        self._scope: Any = None
+        self._by_name: dict[str, Any] = {}
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Apply the layer.
+
+        Args:
+            inputs: a tensor, or what `call` takes.
+            args: of `call`.
+            kwargs: of `call`; and ``scope``, the variable scope, if this is the first call.
+        """
+        graph = v1.get_default_graph()
+        if self.graph is not None and self.graph is not graph:
+            raise ValueError(
+                f"the layer {self.name!r} has its variables in another graph. Make a new one for this graph, such as "
+                "in the function that builds the model"
+            )
+        inputs = tf.nest.map_structure(lambda each: tf.convert_to_tensor(each, dtype=self._dtype), inputs)
+        scope = kwargs.pop("scope", None)
+        is_first = self._scope is None
+        if is_first:
+            self.graph = graph
+            given = scope if scope is not None else self._given_scope
+            if given is None and self._reuse:
+                given = self._base_name
+            with v1.variable_scope(
+                given, default_name=self._base_name, reuse=self._reuse, custom_getter=self._get_variable
+            ) as self._scope:
+                pass
+        before = _sizes(graph)
+        with (
+            v1.variable_scope(
+                self._scope, reuse=self._reuse if is_first or not self.built else True, auxiliary_name_scope=False
+            ),
+            tf.name_scope(self._scope.original_name_scope),
+        ):
+            if not self.built:
+                self.build(tf.nest.map_structure(lambda each: each.shape, inputs))
+                self.built = True
+            outputs = self.call(inputs, *args, **kwargs)
+        self.losses += graph.get_collection_ref(v1.GraphKeys.REGULARIZATION_LOSSES)[before[0] :]
+        self.updates += graph.get_collection_ref(v1.GraphKeys.UPDATE_OPS)[before[1] :]
+        return outputs
+
+    apply = __call__
+
+    def build(self, input_shape: Any) -> None:
+        """Make the variables; called before the first `call`, in the variable scope of the layer."""
+
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs, in the variable scope of the layer. A subclass overrides it."""
+        return inputs
+
+    def add_variable(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Function | None = None,
+        trainable: bool = True,
+        constraint: Function | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return a variable of the layer, by `tf.get_variable`."""
+        return v1.get_variable(
+            name,
+            tf.TensorShape(shape),
+            dtype=dtype or self._dtype or tf.float32,
+            initializer=initializer,
+            regularizer=regularizer,
+            trainable=trainable and self.trainable,
+            constraint=constraint,
+            **kwargs,
+        )
+
+    add_weight = add_variable
+
+    @property
+    def name(self) -> str:
+        """The name of the layer, without that of the scope around; `scope_name` is that of its variables."""
+        return self._base_name
+
+    @property
+    def scope_name(self) -> str:
+        """The name of its variable scope."""
+        if self._scope is None:
+            raise ValueError(f"the layer {self._base_name!r} has no scope before it is called")
+        return str(self._scope.name)
+
+    @property
+    def variables(self) -> list[Any]:
+        """All variables, those first that are trained."""
+        return [*self.trainable_variables, *self.non_trainable_variables]
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """The variables that are trained."""
+        return [each for each in self._by_name.values() if self.trainable and _is_trainable(each)]
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        """The variables that are not trained."""
+        return [each for each in self._by_name.values() if not (self.trainable and _is_trainable(each))]
+
+    weights = variables
+    trainable_weights = trainable_variables
+    non_trainable_weights = non_trainable_variables
+
+    def count_params(self) -> int:
+        """Return how many numbers its variables have."""
+        return sum(int(each.shape.num_elements()) for each in self._by_name.values())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._by_name:
+            return self._by_name[name]
+        known = sorted({*self._by_name, *(each for each in dir(type(self)) if not each.startswith("_"))})
+        near = difflib.get_close_matches(name, known, n=1)
+        if near:
+            hint = f"the nearest that there is: {near[0]}"
+        else:
+            hint = f"it has {', '.join(self._by_name) or 'no variables'}" + (
+                "" if self.built else ", as it is not built"
+            )
+        raise AttributeError(f"the layer {self.name!r} ({type(self).__name__}) has no {name!r}; {hint}", name=name)
+
+    def _get_variable(self, getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
+        variable = getter(name, *args, **kwargs)
+        self._by_name.setdefault(name.removeprefix(f"{self._scope.name}/"), variable)
+        return variable
+
+
+class _FunctionLayer(Layer):
+    """A layer that is a function of `tpk.layers`, and the arguments with which it is called."""
+
+    _function: ClassVar[Callable[..., Any]]
+    _makes_variables = True
+
+    def __init__(self, arguments: dict[str, Any], name: str | None, kwargs: dict[str, Any]) -> None:
+        del arguments["self"], arguments["kwargs"], arguments["name"], arguments["__class__"]
+        super().__init__(name=name, **{"trainable": arguments.get("trainable", True), **kwargs})
+        self._arguments = arguments
+        for argument, value in arguments.items():
+            setattr(self, argument, value)
+
+    def call(self, inputs: Any, **kwargs: Any) -> Any:
+        """Compute the outputs."""
+        # The scope that has been entered knows whether it reuses. What makes no variables takes a name scope only, and
+        # enters this one again, as its name ends with a slash.
+        name = v1.get_variable_scope() if self._makes_variables else self._scope.original_name_scope
+        return type(self)._function(inputs, **self._arguments, name=name, **kwargs)
+
+
+class Conv1D(_FunctionLayer):
+    """Convolves sequences, as `tpk.layers.conv1d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.conv1d)
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        dilation_rate: Sizes = 1,
+        activation: Function | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = ZEROS,
+        kernel_regularizer: Function | None = None,
+        bias_regularizer: Function | None = None,
+        activity_regularizer: Function | None = None,
+        kernel_constraint: Function | None = None,
+        bias_constraint: Function | None = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class Conv2D(_FunctionLayer):
+    """Convolves images, as `tpk.layers.conv2d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.conv2d)
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = (1, 1),
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        dilation_rate: Sizes = (1, 1),
+        activation: Function | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = ZEROS,
+        kernel_regularizer: Function | None = None,
+        bias_regularizer: Function | None = None,
+        activity_regularizer: Function | None = None,
+        kernel_constraint: Function | None = None,
+        bias_constraint: Function | None = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class Conv3D(_FunctionLayer):
+    """Convolves volumes, as `tpk.layers.conv3d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.conv3d)
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = (1, 1, 1),
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        dilation_rate: Sizes = (1, 1, 1),
+        activation: Function | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = ZEROS,
+        kernel_regularizer: Function | None = None,
+        bias_regularizer: Function | None = None,
+        activity_regularizer: Function | None = None,
+        kernel_constraint: Function | None = None,
+        bias_constraint: Function | None = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class Conv2DTranspose(_FunctionLayer):
+    """Convolves transposed images, as `tpk.layers.conv2d_transpose` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.conv2d_transpose)
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = (1, 1),
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        activation: Function | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = ZEROS,
+        kernel_regularizer: Function | None = None,
+        bias_regularizer: Function | None = None,
+        activity_regularizer: Function | None = None,
+        kernel_constraint: Function | None = None,
+        bias_constraint: Function | None = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class Conv3DTranspose(_FunctionLayer):
+    """Convolves transposed volumes, as `tpk.layers.conv3d_transpose` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.conv3d_transpose)
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = (1, 1, 1),
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        activation: Function | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = ZEROS,
+        kernel_regularizer: Function | None = None,
+        bias_regularizer: Function | None = None,
+        activity_regularizer: Function | None = None,
+        kernel_constraint: Function | None = None,
+        bias_constraint: Function | None = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class SeparableConv1D(_FunctionLayer):
+    """Convolves each channel, then mixes them, as `tpk.layers.separable_conv1d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.separable_conv1d)
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        dilation_rate: Sizes = 1,
+        depth_multiplier: int = 1,
+        activation: Function | None = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = None,
+        pointwise_initializer: Any = None,
+        bias_initializer: Any = ZEROS,
+        depthwise_regularizer: Function | None = None,
+        pointwise_regularizer: Function | None = None,
+        bias_regularizer: Function | None = None,
+        activity_regularizer: Function | None = None,
+        depthwise_constraint: Function | None = None,
+        pointwise_constraint: Function | None = None,
+        bias_constraint: Function | None = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class SeparableConv2D(_FunctionLayer):
+    """Convolves each channel, then mixes them, as `tpk.layers.separable_conv2d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.separable_conv2d)
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = (1, 1),
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        dilation_rate: Sizes = (1, 1),
+        depth_multiplier: int = 1,
+        activation: Function | None = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = None,
+        pointwise_initializer: Any = None,
+        bias_initializer: Any = ZEROS,
+        depthwise_regularizer: Function | None = None,
+        pointwise_regularizer: Function | None = None,
+        bias_regularizer: Function | None = None,
+        activity_regularizer: Function | None = None,
+        depthwise_constraint: Function | None = None,
+        pointwise_constraint: Function | None = None,
+        bias_constraint: Function | None = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class Dense(_FunctionLayer):
+    """Connects every unit with all features, as `tpk.layers.dense` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.dense)
+
+    def __init__(
+        self,
+        units: int,
+        activation: Function | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = ZEROS,
+        kernel_regularizer: Function | None = None,
+        bias_regularizer: Function | None = None,
+        activity_regularizer: Function | None = None,
+        kernel_constraint: Function | None = None,
+        bias_constraint: Function | None = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class BatchNormalization(_FunctionLayer):
+    """Normalizes each feature, as `tpk.layers.batch_normalization` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.batch_normalization)
+
+    def __init__(
+        self,
+        axis: int | Sequence[int] = -1,
+        momentum: Any = 0.99,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = ZEROS,
+        gamma_initializer: Any = ONES,
+        moving_mean_initializer: Any = ZEROS,
+        moving_variance_initializer: Any = ONES,
+        beta_regularizer: Function | None = None,
+        gamma_regularizer: Function | None = None,
+        beta_constraint: Function | None = None,
+        gamma_constraint: Function | None = None,
+        renorm: bool = False,
+        renorm_clipping: Any = None,
+        renorm_momentum: float = 0.99,
+        fused: bool | None = None,
+        trainable: bool = True,
+        virtual_batch_size: int | None = None,
+        adjustment: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+    def call(self, inputs: Any, training: Any = False) -> Any:
+        """Normalize `inputs`; `training` says by what."""
+        return super().call(inputs, training=training)
+
+
+class Dropout(_FunctionLayer):
+    """Sets random inputs to zero, as `tpk.layers.dropout` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.dropout)
+    _makes_variables = False
+
+    def __init__(
+        self,
+        rate: Any = 0.5,
+        noise_shape: Sequence[int | None] | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+    def call(self, inputs: Any, training: Any = False) -> Any:
+        """Drop some of `inputs`, if `training`."""
+        return super().call(inputs, training=training)
+
+
+class Flatten(_FunctionLayer):
+    """Flattens all axes but that of the batch, as `tpk.layers.flatten` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.flatten)
+    _makes_variables = False
+
+    def __init__(
+        self,
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class AveragePooling1D(_FunctionLayer):
+    """Takes the averages of windows, as `tpk.layers.average_pooling1d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.average_pooling1d)
+    _makes_variables = False
+
+    def __init__(
+        self,
+        pool_size: Sizes,
+        strides: Sizes,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class AveragePooling2D(_FunctionLayer):
+    """Takes the averages of windows, as `tpk.layers.average_pooling2d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.average_pooling2d)
+    _makes_variables = False
+
+    def __init__(
+        self,
+        pool_size: Sizes,
+        strides: Sizes,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class AveragePooling3D(_FunctionLayer):
+    """Takes the averages of windows, as `tpk.layers.average_pooling3d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.average_pooling3d)
+    _makes_variables = False
+
+    def __init__(
+        self,
+        pool_size: Sizes,
+        strides: Sizes,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class MaxPooling1D(_FunctionLayer):
+    """Takes the largest of windows, as `tpk.layers.max_pooling1d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.max_pooling1d)
+    _makes_variables = False
+
+    def __init__(
+        self,
+        pool_size: Sizes,
+        strides: Sizes,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class MaxPooling2D(_FunctionLayer):
+    """Takes the largest of windows, as `tpk.layers.max_pooling2d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.max_pooling2d)
+    _makes_variables = False
+
+    def __init__(
+        self,
+        pool_size: Sizes,
+        strides: Sizes,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+class MaxPooling3D(_FunctionLayer):
+    """Takes the largest of windows, as `tpk.layers.max_pooling3d` does, whose arguments it takes."""
+
+    _function = staticmethod(layers.max_pooling3d)
+    _makes_variables = False
+
+    def __init__(
+        self,
+        pool_size: Sizes,
+        strides: Sizes,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(locals(), name, kwargs)
+
+
+AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
+MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
+Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
+
+
+def __getattr__(name: str) -> Any:
+    near = difflib.get_close_matches(name, __all__, n=1)
+    raise AttributeError(
+        f"tf.layers has no {name!r}" + (f"; the nearest that there is: tf.layers.{near[0]}" if near else ""), name=name
+    )
+
+
+def _sizes(graph: Any) -> tuple[int, int]:
+    keys = v1.GraphKeys
+    return len(graph.get_collection_ref(keys.REGULARIZATION_LOSSES)), len(graph.get_collection_ref(keys.UPDATE_OPS))
+
+
+def _is_trainable(variable: Any) -> bool:
+    # What a custom getter makes of a variable may be a tensor.
+    return bool(getattr(variable, "trainable", True))
+
+
+def _snake_case(name: str) -> str:
+    words = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
+    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
+    return f"private{words}" if words.startswith("_") else words

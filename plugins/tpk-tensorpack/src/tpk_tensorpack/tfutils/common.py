@@ -1,0 +1,83 @@
+"""Sessions, the global step, and names of ops and tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+import tpk.graph
+from tpk_tensorpack.tfutils.collect_env import collect_env_info
+
+__all__ = [
+    "collect_env_info",
+    "get_default_sess_config",
+    "get_global_step_value",
+    "get_global_step_var",
+    "get_tf_version_tuple",
+]
+
+get_global_step_var = tpk.graph.get_global_step_var
+
+
+def get_default_sess_config(mem_fraction: float = 0.99) -> Any:
+    """Return the `tf.ConfigProto` that tensorpack uses: one thread for each op, GPU memory as it is needed.
+
+    Args:
+        mem_fraction: the largest share of a GPU's memory to take.
+    """
+    config = tf.compat.v1.ConfigProto(allow_soft_placement=True, intra_op_parallelism_threads=1)
+    config.gpu_options.per_process_gpu_memory_fraction = mem_fraction
+    config.gpu_options.allow_growth = True
+    return config
+
+
+def get_global_step_value() -> int:
+    """Return the global step in the default session.
+
+    Raises:
+        ValueError: there is no default session.
+    """
+    sess = tf.compat.v1.get_default_session()
+    if sess is None:
+        raise ValueError("get_global_step_value has no default session: call it in `with sess.as_default():`")
+    with sess.graph.as_default():
+        return int(tf.compat.v1.train.global_step(sess, get_global_step_var()))
+
+
+def get_op_tensor_name(name: str) -> tuple[str, str]:
+    """Return the names of the op and of the tensor that a name of either means: ``("a", "a:0")`` for ``"a"``."""
+    op, colon, index = name.rpartition(":")
+    return (op, name) if colon and index.isdigit() else (name, f"{name}:0")
+
+
+def get_tensors_by_names(names: Sequence[str]) -> list[Any]:
+    """Return the tensors of these names in the default graph."""
+    graph = tf.compat.v1.get_default_graph()
+    return [graph.get_tensor_by_name(get_op_tensor_name(name)[1]) for name in names]
+
+
+def get_op_or_tensor_by_name(name: str | Sequence[str]) -> Any:
+    """Return the op of a name, or the tensor of a name such as ``"a:0"``; of a list of names a list."""
+    graph = tf.compat.v1.get_default_graph()
+    if isinstance(name, list | tuple):
+        return [get_op_or_tensor_by_name(each) for each in name]
+    return graph.as_graph_element(name)
+
+
+def gpu_available_in_session() -> bool:
+    """Whether the default session has a GPU.
+
+    Raises:
+        ValueError: there is no default session.
+    """
+    sess = tf.compat.v1.get_default_session()
+    if sess is None:
+        raise ValueError("gpu_available_in_session has no default session: call it in `with sess.as_default():`")
+    return any(device.device_type == "GPU" for device in sess.list_devices())
+
+
+def get_tf_version_tuple() -> tuple[int, ...]:
+    """Return the first two numbers of TensorFlow's version, such as ``(2, 15)``."""
+    return tuple(int(number) for number in tf.__version__.split(".")[:2])

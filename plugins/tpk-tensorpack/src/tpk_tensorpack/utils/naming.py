@@ -1,0 +1,9 @@
+"""Names that tensorpack gives to ops and collections."""
+
+from __future__ import annotations
+
+from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
+
+__all__ = ["GLOBAL_STEP_INCR_OP_NAME", "MOVING_SUMMARY_OPS_KEY"]
+
+GLOBAL_STEP_INCR_OP_NAME = "global_step_incr"

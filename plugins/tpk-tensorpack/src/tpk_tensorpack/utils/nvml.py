@@ -1,0 +1,84 @@
+"""NVIDIA's management library: memory and utilization of GPUs. It needs the package nvidia-ml-py."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["NVMLContext"]
+
+
+class NvidiaDevice:
+    """A GPU.
+
+    Args:
+        nvml: the library.
+        handle: of the GPU.
+    """
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml = nvml
+        self._handle = handle
+
+    def memory(self) -> dict[str, int]:
+        """Return its memory in bytes: ``total``, ``free`` and ``used``."""
+        info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+        return {"total": int(info.total), "free": int(info.free), "used": int(info.used)}
+
+    def utilization(self) -> dict[str, int]:
+        """Return the share of the last second in which it worked, ``gpu`` and ``memory``, in percent."""
+        rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
+        return {"gpu": int(rates.gpu), "memory": int(rates.memory)}
+
+    def name(self) -> str:
+        """Return what it is called."""
+        name = self._nvml.nvmlDeviceGetName(self._handle)
+        return name.decode() if isinstance(name, bytes) else str(name)
+
+
+class NVMLContext:
+    """A context in which the library can be asked.
+
+    Example:
+        ```python
+        with NVMLContext() as context:
+            used = [device.memory()["used"] for device in context.devices()]
+        ```
+    """
+
+    def __enter__(self) -> NVMLContext:
+        """Load the library.
+
+        Raises:
+            ImportError: the package is not there.
+            Exception: that of the package: there is no NVIDIA driver.
+        """
+        try:
+            self._nvml: Any = importlib.import_module("pynvml")
+        except ImportError as error:
+            raise ImportError("NVMLContext needs NVIDIA's library: pip install nvidia-ml-py") from error
+        self._nvml.nvmlInit()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._nvml.nvmlShutdown()
+
+    def num_devices(self) -> int:
+        """Return how many GPUs there are."""
+        return int(self._nvml.nvmlDeviceGetCount())
+
+    def devices(self) -> Iterator[NvidiaDevice]:
+        """Return all of them."""
+        return (self.device(index) for index in range(self.num_devices()))
+
+    def device(self, idx: int) -> NvidiaDevice:
+        """Return one.
+
+        Raises:
+            ValueError: there is no such GPU.
+        """
+        count = self.num_devices()
+        if not 0 <= idx < count:
+            raise ValueError(f"there is no GPU {idx}: this host has {count}")
+        return NvidiaDevice(self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(idx))

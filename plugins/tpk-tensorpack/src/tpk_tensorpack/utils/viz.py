@@ -1,0 +1,373 @@
+"""Pictures of images: many on one canvas, boxes and intensities, and windows to look at them. OpenCV is needed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tpk.dataflow.base import reset_state
+from tpk_tensorpack.utils.fs import mkdir_p
+from tpk_tensorpack.utils.palette import PALETTE_RGB
+
+__all__ = [
+    "draw_boxes",
+    "draw_text",
+    "dump_dataflow_images",
+    "gen_stack_patches",
+    "intensity_to_rgb",
+    "interactive_imshow",
+    "stack_patches",
+]
+
+Image = np.ndarray[Any, Any]
+Color = int | Sequence[int]
+
+
+def interactive_imshow(
+    img: Image,
+    lclick_cb: Callable[[Image, int, int], Any] | None = None,
+    rclick_cb: Callable[[Image, int, int], Any] | None = None,
+    **kwargs: Callable[[Image], Any],
+) -> str:
+    """Show an image in a window, until a key is pressed; ``q`` ends the process.
+
+    Args:
+        img: the image, in the order of OpenCV: blue, green, red.
+        lclick_cb: is called with the image and the position when the left button is pressed.
+        rclick_cb: the same of the right button.
+        kwargs: ``key_cb_x=f`` calls ``f(img)`` when ``x`` is pressed.
+
+    Returns:
+        The key.
+
+    Raises:
+        ImportError: there is no OpenCV.
+        ValueError: a keyword is no ``key_cb_<key>``.
+    """
+    wrong = [name for name in kwargs if not (name.startswith("key_cb_") and len(name) == len("key_cb_") + 1)]
+    if wrong:
+        raise ValueError(f"interactive_imshow takes key_cb_<key>=function, such as key_cb_a, got {wrong[0]!r}")
+    cv2 = _cv2("interactive_imshow")
+    window = "viz"
+    cv2.imshow(window, img)
+    buttons = {cv2.EVENT_LBUTTONUP: lclick_cb, cv2.EVENT_RBUTTONUP: rclick_cb}
+
+    def clicked(event: int, x: int, y: int, *_: Any) -> None:
+        callback = buttons.get(event)
+        if callback is not None:
+            callback(img, x, y)
+
+    cv2.setMouseCallback(window, clicked)
+    while True:
+        key = chr(cv2.waitKey(-1) & 0xFF)
+        callback = kwargs.get(f"key_cb_{key}")
+        if callback is not None:
+            callback(img)
+        elif key == "q":
+            sys.exit()
+        elif key == "s":
+            cv2.imwrite("out.png", img)
+        else:
+            return key
+
+
+def stack_patches(
+    patch_list: Any,
+    nr_row: int,
+    nr_col: int,
+    border: int | None = None,
+    pad: bool = False,
+    bgcolor: Color = 255,
+    viz: bool = False,
+    lclick_cb: Callable[[Image, int], Any] | None = None,
+) -> Image:
+    """Return images side by side on one canvas, row by row.
+
+    Args:
+        patch_list: images of shape [height, width] or [height, width, channels], of one size; or an array of them.
+        nr_row: how many rows there are.
+        nr_col: how many columns there are.
+        border: how many pixels are between images; by default none.
+        pad: whether images may have different sizes: smaller ones are in the middle of their places.
+        bgcolor: of what is between images: an intensity, or one for each channel.
+        viz: whether to show it, by `interactive_imshow`.
+        lclick_cb: with `viz`: is called with the image that is clicked, and its number.
+
+    Returns:
+        An image of ``uint8``, with channels.
+
+    Raises:
+        ValueError: there are more images than places, or they differ in size and are not padded.
+    """
+    patches = _as_patches(patch_list, pad)
+    if len(patches) > nr_row * nr_col:
+        raise ValueError(f"stack_patches: {len(patches)} images do not fit in {nr_row} rows of {nr_col}")
+    canvas = _Canvas(patches, nr_row, nr_col, border, bgcolor)
+    image = canvas.draw(patches)
+    if viz:
+        _show(canvas, image, patches, lclick_cb, 0)
+    return image
+
+
+def gen_stack_patches(
+    patch_list: Any,
+    nr_row: int | None = None,
+    nr_col: int | None = None,
+    border: int | None = None,
+    max_width: int = 1000,
+    max_height: int = 1000,
+    bgcolor: Color = 255,
+    viz: bool = False,
+    lclick_cb: Callable[[Image, int], Any] | None = None,
+) -> Iterator[Image]:
+    """Return canvases of images side by side, as many as it takes; see `stack_patches`.
+
+    Args:
+        patch_list: images, padded to one size.
+        nr_row: how many rows a canvas has; by default as many as `max_height` has room for.
+        nr_col: how many columns it has; by default as many as `max_width` has room for.
+        border: how many pixels are between images; by default none.
+        max_width: of a canvas, in pixels.
+        max_height: of a canvas, in pixels.
+        bgcolor: of what is between images.
+        viz: whether to show each, by `interactive_imshow`.
+        lclick_cb: with `viz`: is called with the image that is clicked, and its number.
+
+    Raises:
+        ValueError: not even one image fits.
+    """
+    patches = _as_patches(patch_list, pad=True)
+    height, width = _largest(patches)
+    gap = int(border or 0)
+    rows = int(max_height + gap) // (height + gap) if nr_row is None else nr_row
+    columns = int(max_width + gap) // (width + gap) if nr_col is None else nr_col
+    if rows < 1 or columns < 1:
+        raise ValueError(f"gen_stack_patches: an image of {height}x{width} does not fit in {max_height}x{max_width}")
+    canvas = _Canvas(patches, rows, columns, border, bgcolor)
+    for start in range(0, len(patches), rows * columns):
+        some = patches[start : start + rows * columns]
+        image = canvas.draw(some)
+        if viz:
+            _show(canvas, image, some, lclick_cb, start)
+        yield image
+
+
+def dump_dataflow_images(
+    df: Iterable[Any],
+    index: int = 0,
+    batched: bool = True,
+    number: int = 1000,
+    output_dir: str | None = None,
+    scale: float = 1,
+    resize: int | Sequence[int] | None = None,
+    viz: int | Sequence[int] | None = None,
+    flipRGB: bool = False,
+) -> None:
+    """Write images of a data flow to files, or show them.
+
+    Args:
+        df: the data flow.
+        index: which component of a datapoint is the image.
+        batched: whether that is a batch of images.
+        number: how many datapoints to look at.
+        output_dir: where to write them to, as ``<number>-<number in the batch>.jpg``.
+        scale: what images are multiplied with.
+        resize: to which size: (height, width), or one number for both.
+        viz: show them, in so many rows and columns: a pair, or one number for both.
+        flipRGB: whether images are red, green, blue, and so have to be turned round for OpenCV.
+
+    Raises:
+        ImportError: there is no OpenCV.
+    """
+    cv2 = _cv2("dump_dataflow_images")
+    if output_dir:
+        mkdir_p(output_dir)
+    size = None if resize is None else _pair(resize)
+    grid = None if viz is None else _pair(viz)
+    waiting: list[Image] = []
+    reset_state(df)
+    for count, datapoint in zip(range(number), df, strict=False):
+        batch = datapoint[index] if batched else [datapoint[index]]
+        for position, image in enumerate(batch):
+            image = np.asarray(image) * scale
+            if flipRGB:
+                image = image[..., ::-1]
+            image = np.ascontiguousarray(np.clip(image, 0, 255).astype(np.uint8))
+            if size is not None:
+                image = cv2.resize(image, (size[1], size[0]))
+            if output_dir:
+                cv2.imwrite(os.path.join(output_dir, f"{count:03d}-{position}.jpg"), image)
+            if grid is not None:
+                waiting.append(image)
+                if len(waiting) == grid[0] * grid[1]:
+                    stack_patches(waiting, *grid, viz=True)
+                    waiting = []
+
+
+def intensity_to_rgb(intensity: Image, cmap: str = "cubehelix", normalize: bool = False) -> Image:
+    """Return intensities as colors.
+
+    Args:
+        intensity: of shape [height, width], from 0 to 255.
+        cmap: the name of a colormap of matplotlib.
+        normalize: stretch them from 0 to 255 first.
+
+    Returns:
+        An image of shape [height, width, 3], ``float32`` from 0 to 255: red, green, blue.
+
+    Raises:
+        ImportError: there is no matplotlib.
+        ValueError: the shape is another one.
+    """
+    values = np.asarray(intensity, np.float32)
+    if values.ndim != 2:
+        raise ValueError(f"intensity_to_rgb takes intensities of shape [height, width], got {values.shape}")
+    try:
+        colormaps = importlib.import_module("matplotlib").colormaps
+    except ImportError as error:
+        raise ImportError("intensity_to_rgb needs matplotlib: pip install matplotlib") from error
+    if normalize:
+        values = values - values.min()
+        values = values / max(float(values.max()), np.finfo(np.float32).tiny)
+    else:
+        values = values / 255
+    colors: Image = colormaps[cmap](values)[:, :, :3].astype(np.float32) * 255
+    return colors
+
+
+def draw_text(img: Image, pos: tuple[int, int], text: str, color: Sequence[int], font_scale: float = 0.4) -> Image:
+    """Return an image with a text on it, in white on a box of a color.
+
+    Args:
+        img: an image of shape [height, width, 3].
+        pos: where its lower left corner is: x and y.
+        text: the text.
+        color: of the box.
+        font_scale: how large it is.
+    """
+    cv2 = _cv2("draw_text")
+    image: Image = np.array(img, np.uint8)
+    font = cv2.FONT_HERSHEY_SIMPLEX
+    (width, height), baseline = cv2.getTextSize(text, font, font_scale, 1)
+    # It is moved into the image where it would stick out.
+    x = max(min(int(pos[0]), image.shape[1] - width), 0)
+    y = max(int(pos[1]), height + baseline)
+    cv2.rectangle(image, (x, y - height - baseline), (x + width, y), tuple(map(int, color)), cv2.FILLED)
+    cv2.putText(image, text, (x, y - baseline // 2 - 1), font, font_scale, (255, 255, 255), lineType=cv2.LINE_AA)
+    return image
+
+
+def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color: Sequence[int] | None = None) -> Image:
+    """Return an image with boxes on it, and their labels.
+
+    Args:
+        im: an image of shape [height, width] or [height, width, 3].
+        boxes: of shape [boxes, 4]: x and y of two corners, within the image.
+        labels: a text for each.
+        color: of all boxes; by default they are gray, or, with labels, each label has its own color.
+
+    Raises:
+        ImportError: there is no OpenCV.
+        ValueError: a box is outside of the image, or empty; or there are not as many labels.
+    """
+    cv2 = _cv2("draw_boxes")
+    corners = np.asarray(boxes, np.int32).reshape(-1, 4)
+    if labels is not None and len(labels) != len(corners):
+        raise ValueError(f"draw_boxes: {len(labels)} labels for {len(corners)} boxes; give one for each")
+    image: Image = np.array(im, np.uint8)
+    if image.ndim == 2 or image.shape[2] == 1:
+        image = np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2)
+    height, width = image.shape[:2]
+    x0, y0, x1, y1 = corners.T
+    if (corners < 0).any() or (x1 > width).any() or (y1 > height).any() or (x1 <= x0).any() or (y1 <= y0).any():
+        raise ValueError(f"draw_boxes: boxes are x0, y0, x1, y1 within the image of {height}x{width}, got {boxes}")
+    # Small boxes last, lest they be hidden.
+    colors = {text: PALETTE_RGB[number % len(PALETTE_RGB)] for number, text in enumerate(dict.fromkeys(labels or ()))}
+    for index in np.argsort(-(x1 - x0) * (y1 - y0), kind="stable"):
+        left, top, right, bottom = map(int, corners[index])
+        label = None if labels is None else labels[index]
+        chosen = color if color is not None else (218, 218, 218) if label is None else colors[label].tolist()
+        chosen = tuple(map(int, chosen))
+        if label is not None:
+            image = draw_text(image, (left, top), label, chosen)
+        cv2.rectangle(image, (left, top), (right, bottom), chosen, 1)
+    return image
+
+
+class _Canvas:
+    """Places for images, in rows and columns."""
+
+    def __init__(self, patches: Sequence[Image], nr_row: int, nr_col: int, border: int | None, bgcolor: Color) -> None:
+        self.height, self.width = _largest(patches)
+        self.columns = nr_col
+        self.gap = int(border or 0)
+        channels = max(patch.shape[2] for patch in patches)
+        size = (
+            nr_row * (self.height + self.gap) - self.gap,
+            nr_col * (self.width + self.gap) - self.gap,
+            channels,
+        )
+        self._empty = np.empty(size, np.uint8)
+        self._empty[:] = bgcolor
+
+    def draw(self, patches: Sequence[Image]) -> Image:
+        image = self._empty.copy()
+        for number, patch in enumerate(patches):
+            row, column = divmod(number, self.columns)
+            top = row * (self.height + self.gap) + (self.height - patch.shape[0]) // 2
+            left = column * (self.width + self.gap) + (self.width - patch.shape[1]) // 2
+            image[top : top + patch.shape[0], left : left + patch.shape[1]] = patch
+        return image
+
+    def number_at(self, x: int, y: int) -> int:
+        """Return the number of the place at a position."""
+        return y // (self.height + self.gap) * self.columns + x // (self.width + self.gap)
+
+
+def _show(
+    canvas: _Canvas,
+    image: Image,
+    patches: Sequence[Image],
+    lclick_cb: Callable[[Image, int], Any] | None,
+    start: int,
+) -> None:
+    def clicked(_: Image, x: int, y: int) -> None:
+        number = canvas.number_at(x, y)
+        if lclick_cb is not None and number < len(patches):
+            lclick_cb(patches[number], start + number)
+
+    interactive_imshow(image, lclick_cb=None if lclick_cb is None else clicked)
+
+
+def _as_patches(patch_list: Any, pad: bool) -> list[Image]:
+    patches = [np.asarray(patch) for patch in patch_list]
+    if not patches:
+        raise ValueError("there is no image to show")
+    patches = [patch[:, :, np.newaxis] if patch.ndim == 2 else patch for patch in patches]
+    wrong = [patch.shape for patch in patches if patch.ndim != 3]
+    if wrong:
+        raise ValueError(f"an image has shape {wrong[0]}; expected [height, width] or [height, width, channels]")
+    if not pad and len({patch.shape[:2] for patch in patches}) > 1:
+        raise ValueError("images have different sizes: pad=True puts each in the middle of its place")
+    return patches
+
+
+def _largest(patches: Sequence[Image]) -> tuple[int, int]:
+    return max(patch.shape[0] for patch in patches), max(patch.shape[1] for patch in patches)
+
+
+def _pair(value: int | Sequence[int]) -> tuple[int, int]:
+    first, second = value if isinstance(value, Sequence) else (value, value)
+    return first, second
+
+
+def _cv2(what: str) -> Any:
+    try:
+        return importlib.import_module("cv2")
+    except ImportError as error:
+        raise ImportError(f"{what} needs OpenCV: pip install 'tpk-tensorpack[images]'") from error

@@ -1,0 +1,400 @@
+"""The names and meanings of TensorFlow 1, and its layers."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow
+from tpk_tensorpack import tensorflow1 as tf
+from tpk_tensorpack.tensorflow1.contrib import framework, layers as contrib_layers, rnn, seq2seq, slim
+
+NAMES = """
+AUTO_REUSE ConfigProto DType Dimension FIFOQueue FixedLenFeature GPUOptions Graph GraphDef GraphKeys GraphOptions
+IndexedSlices InteractiveSession NodeDef Operation OptimizerOptions PaddingFIFOQueue Print RandomShuffleQueue
+RunMetadata RunOptions Session SessionLog SparseTensor Summary Tensor TensorShape TensorSpec VarLenFeature Variable
+VariableScope abs accumulate_n add add_check_numerics_ops add_n add_to_collection all_variables app.flags app.run
+arg_max argmax as_dtype assert_equal assert_greater assert_rank assert_variables_initialized assign assign_add
+assign_sub batch_to_space bincount boolean_mask bool broadcast_to case cast ceil check_numerics clip_by_global_norm
+clip_by_norm clip_by_value colocate_with compat.as_str complex64 concat cond confusion_matrix constant
+constant_initializer contrib control_dependencies convert_to_tensor cos count_nonzero cumsum data.Dataset decode_raw
+depth_to_space device diag distributions div div_no_nan dtypes.float32 dynamic_partition dynamic_stitch einsum equal
+errors.OutOfRangeError exp expand_dims eye fill flags.DEFINE_string flags.FLAGS float16 float32 floor floordiv
+gather gather_nd get_collection get_collection_ref get_default_graph get_default_session get_local_variable
+get_session_handle get_variable get_variable_scope gfile.GFile gfile.Exists global_norm global_variables
+global_variables_initializer glorot_uniform_initializer gradients graph_util.import_graph_def greater group
+histogram_fixed_width identity image.resize_bilinear image.resize_images image.resize_nearest_neighbor
+image.decode_jpeg import_graph_def initialize_all_variables initializers.variables int32 invert_permutation is_nan
+is_variable_initialized layers.conv2d less lin_space local_variables local_variables_initializer log log1p
+logging.info logging.set_verbosity logging.ERROR logical_and logical_not losses.softmax_cross_entropy
+losses.get_total_loss losses.mean_squared_error losses.get_regularization_loss make_template map_fn matmul
+matrix_inverse maximum metrics.accuracy metrics.mean minimum model_variables moving_average_variables multinomial
+multiply name_scope nn.batch_normalization nn.bias_add nn.bidirectional_dynamic_rnn nn.conv2d nn.conv2d_transpose
+nn.ctc_loss nn.depthwise_conv2d nn.dropout nn.dynamic_rnn nn.embedding_lookup nn.fused_batch_norm nn.in_top_k
+nn.l2_loss nn.l2_normalize nn.lrn nn.max_pool nn.moments nn.relu nn.rnn_cell.LSTMCell nn.sampled_softmax_loss
+nn.separable_conv2d nn.sigmoid_cross_entropy_with_logits nn.softmax nn.softmax_cross_entropy_with_logits
+nn.softmax_cross_entropy_with_logits_v2 nn.sparse_softmax_cross_entropy_with_logits nn.static_rnn nn.top_k
+nn.xw_plus_b nn.zero_fraction no_op no_regularizer not_equal one_hot ones ones_initializer ones_like
+orthogonal_initializer pad parallel_stack parse_single_example placeholder placeholder_with_default pow profiler
+py_func python_io.TFRecordWriter python_io.tf_record_iterator random_crop random_gamma random_normal
+random_normal_initializer random_shuffle random_uniform random_uniform_initializer range rank read_file real
+reduce_all reduce_any reduce_join reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_sum
+register_tensor_conversion_function report_uninitialized_variables reset_default_graph reshape resource_loader
+reverse reverse_sequence reverse_v2 round rsqrt saved_model.builder saved_model.loader scalar_mul scan scatter_add
+scatter_nd scatter_update sequence_mask set_random_seed setdiff1d shape sigmoid sign size slice space_to_depth
+sparse_placeholder sparse_tensor_dense_matmul sparse_tensor_to_dense spectral split sqrt square squared_difference
+squeeze stack stop_gradient strided_slice string string_split string_to_number substr subtract summary.FileWriter
+summary.histogram summary.image summary.merge_all summary.scalar summary.tensor_summary svd tables_initializer tanh
+tensordot test.TestCase test.is_gpu_available tile to_double to_float to_int32 to_int64 trace train.AdamOptimizer
+train.AdagradOptimizer train.ChiefSessionCreator train.Coordinator train.ExponentialMovingAverage
+train.GradientDescentOptimizer train.MomentumOptimizer train.MonitoredTrainingSession train.NewCheckpointReader
+train.Optimizer train.QueueRunner train.RMSPropOptimizer train.Saver train.Scaffold train.Server
+train.SessionRunHook train.SyncReplicasOptimizer train.batch train.cosine_decay train.exponential_decay
+train.get_checkpoint_state train.get_global_step train.get_or_create_global_step train.global_step
+train.latest_checkpoint train.piecewise_constant train.polynomial_decay train.start_queue_runners
+trainable_variables transpose truediv truncated_normal truncated_normal_initializer tuple uint8
+uniform_unit_scaling_initializer unique unstack variable_op_scope variable_scope variables_initializer
+variance_scaling_initializer verify_tensor_all_finite where while_loop write_file zeros zeros_initializer zeros_like
+"""
+
+
+@pytest.fixture
+def graph():
+    with tensorflow.Graph().as_default() as graph:
+        yield graph
+
+
+def run(fetches, feeds=None):
+    with tensorflow.compat.v1.Session() as sess:
+        sess.run(tensorflow.compat.v1.global_variables_initializer())
+        return sess.run(fetches, feeds)
+
+
+def names_of(variables):
+    return [variable.name for variable in variables]
+
+
+def test_the_names_of_tensorflow_1_are_there():
+    def is_missing(name):
+        value = tf
+        try:
+            for part in name.split("."):
+                value = getattr(value, part)
+        except AttributeError:
+            return True
+        return False
+
+    assert len(NAMES.split()) > 300
+    assert [name for name in NAMES.split() if is_missing(name)] == []
+
+
+def test_functions_have_the_arguments_of_tensorflow_1(graph):
+    predictions, targets = tf.constant([[0.1, 0.9, 0.0]]), tf.constant([1])
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    results = run(
+        {
+            "in_top_k": tf.nn.in_top_k(predictions, targets, 1),
+            "keep_dims": tf.reduce_sum(x, reduction_indices=1, keep_dims=True),
+            "dropout": tf.nn.dropout(x, keep_prob=1.0),
+            "softmax": tf.nn.softmax(x, dim=0),
+            "argmax": tf.argmax(x, dimension=1),
+            "to_float": tf.to_float(tf.constant(3)),
+            "expand_dims": tf.expand_dims(x, dim=0),
+            "random_normal": tf.random_normal([2]) + tf.random_uniform([2]) + tf.truncated_normal([2]),
+            "concat": tf.concat([x, x], axis=1),
+            "where": tf.where(tf.constant([True, False]), x, -x),
+            "split": tf.split(value=x, num_or_size_splits=2, axis=0),
+            "div": tf.div(7, 2),
+            "py_func": tf.py_func(lambda value: value * 2, [x], tf.float32),
+        }
+    )
+    assert results["in_top_k"].tolist() == [True]
+    assert results["keep_dims"].tolist() == [[3.0], [7.0]]
+    assert results["dropout"].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    np.testing.assert_allclose(results["softmax"].sum(axis=0), 1, rtol=1e-6)
+    assert results["argmax"].tolist() == [1, 1]
+    assert results["to_float"] == 3.0
+    assert results["expand_dims"].shape == (1, 2, 2)
+    assert results["random_normal"].shape == (2,)
+    assert results["concat"].shape == (2, 4)
+    assert results["where"].tolist() == [[1.0, 2.0], [-3.0, -4.0]]
+    assert len(results["split"]) == 2
+    assert results["div"] == 3
+    assert results["py_func"].tolist() == [[2.0, 4.0], [6.0, 8.0]]
+
+
+def test_summaries_are_those_of_tensorflow_1(graph):
+    tf.summary.scalar("cost", tf.constant(2.0))
+    summary = tf.Summary.FromString(run(tf.summary.merge_all()))
+    assert [(value.tag, value.simple_value) for value in summary.value] == [("cost", 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "message"),
+    [
+        (tf, "placeholdr", "nearest that there is: tf.placeholder"),
+        (tf.nn, "reluu", "no tf.nn.reluu.*nearest that there is: tf.nn.relu"),
+        (tf.nn.rnn_cell, "LSTMCel", "nearest that there is: tf.nn.rnn_cell.LSTMCell"),
+        (tf.layers, "Conv2DD", "nearest that there is: tf.layers.Conv2D"),
+        (tf.contrib, "cudnn_rnn", "write tf.nn.rnn_cell.LSTMCell"),
+        (tf.contrib, "layer", "nearest that there is: tf.contrib.layers"),
+        (rnn, "LSTMBlockCell", "nearest that there is: tf.contrib.rnn.*LSTMCell"),
+        (contrib_layers, "fully_conected", "nearest that there is: tf.contrib.layers.fully_connected"),
+        (framework, "list_variable", "nearest that there is: tf.contrib.framework.list_variables"),
+        (tf.contrib.opt, "AdamWOptimizer", "write tf.train.AdamOptimizer"),
+    ],
+)
+def test_what_is_gone_is_an_error_that_names_the_nearest(module, name, message):
+    with pytest.raises(AttributeError, match=message):
+        getattr(module, name)
+
+
+def test_slim_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tf_slim", None)
+    with pytest.raises(ImportError, match=r"pip install 'tpk-tensorpack\[slim\]'"):
+        slim.conv2d  # noqa: B018
+    assert not hasattr(slim, "__path__")
+
+
+def test_an_object_of_a_layer_shares_its_variables(graph):
+    x = tf.constant(np.arange(12, dtype=np.float32).reshape(3, 4))
+    with tf.variable_scope("scope"):
+        dense = tf.layers.Dense(2, activation=tf.nn.relu, kernel_regularizer=tf.nn.l2_loss)
+        first, second = dense(x), dense.apply(x)
+    assert names_of(tf.global_variables()) == ["scope/dense/kernel:0", "scope/dense/bias:0"]
+    assert dense.variables == dense.trainable_variables == [dense.kernel, dense.bias]
+    assert dense.weights == dense.variables
+    assert dense.non_trainable_variables == []
+    assert dense.count_params() == 10
+    assert (dense.name, dense.scope_name, dense.units, dense.built) == ("dense", "scope/dense", 2, True)
+    assert dense.losses == tf.losses.get_regularization_losses()
+    assert len(dense.losses) == 1
+    values = run([first, second])
+    np.testing.assert_array_equal(*values)
+
+
+def test_objects_of_one_name_have_variables_of_their_own(graph):
+    x = tf.zeros([2, 6, 6, 3])
+    for _ in range(2):
+        tf.layers.Conv2D(4, 3, name="conv")(x)
+    batch_norm = tf.layers.BatchNormalization()
+    batch_norm(x, training=True)
+    frozen = tf.layers.BatchNormalization(trainable=False)
+    frozen(x)
+    assert names_of(tf.global_variables())[:4] == ["conv/kernel:0", "conv/bias:0", "conv_1/kernel:0", "conv_1/bias:0"]
+    assert batch_norm.trainable_variables == [batch_norm.gamma, batch_norm.beta]
+    assert batch_norm.non_trainable_variables == [batch_norm.moving_mean, batch_norm.moving_variance]
+    assert frozen.non_trainable_variables == [frozen.gamma, frozen.beta, frozen.moving_mean, frozen.moving_variance]
+    assert batch_norm.updates == tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+    assert len(batch_norm.updates) == 2
+
+
+def test_an_object_can_take_variables_that_are_there(graph):
+    x = tf.zeros([2, 3])
+    made = tf.layers.dense(x, 4, name="shared")
+    shared = tf.layers.Dense(4, name="shared", _reuse=True)
+    shared(x)
+    assert names_of(shared.variables) == names_of(tf.global_variables()) == ["shared/kernel:0", "shared/bias:0"]
+    np.testing.assert_array_equal(*run([made, shared(x)]))
+
+
+def test_layers_without_variables(graph):
+    x = tf.constant(np.arange(32, dtype=np.float32).reshape(2, 4, 4, 1))
+    layers = [
+        tf.layers.MaxPooling2D(2, 2),
+        tf.layers.AveragePooling2D(2, 2),
+        tf.layers.Flatten(),
+        tf.layers.Dropout(0.5),
+    ]
+    largest, average, flat, same = run([layer(x) for layer in layers])
+    assert largest[0, :, :, 0].tolist() == [[5.0, 7.0], [13.0, 15.0]]
+    assert average[0, :, :, 0].tolist() == [[2.5, 4.5], [10.5, 12.5]]
+    assert flat.shape == (2, 16)
+    assert same.shape == (2, 4, 4, 1)
+    assert layers[0].variables == []
+
+
+class Scale(tf.layers.Layer):
+    def build(self, input_shape):
+        self.scale = self.add_variable("scale", [input_shape[-1]], initializer=tf.constant_initializer(3.0))
+
+    def call(self, inputs):
+        return inputs * self.scale
+
+
+def test_a_layer_of_ones_own(graph):
+    layer = Scale()
+    outputs = layer(tf.constant([[1.0, 2.0]])), layer(np.float32([[2.0, 3.0]]))
+    assert names_of(layer.variables) == ["scale/scale:0"]
+    assert [value.tolist() for value in run(outputs)] == [[[3.0, 6.0]], [[6.0, 9.0]]]
+
+
+def test_a_layer_says_what_it_has(graph):
+    layer = tf.layers.Dense(2)
+    with pytest.raises(AttributeError, match=r"no 'kernel'.*as it is not built"):
+        layer.kernel  # noqa: B018
+    layer(tf.zeros([1, 2]))
+    with pytest.raises(AttributeError, match=r"no 'kernal'; the nearest that there is: kernel"):
+        layer.kernal  # noqa: B018
+    with pytest.raises(TypeError, match="no argument 'input_shape'"):
+        tf.layers.Dense(2, input_shape=(3,))
+    with pytest.raises(ValueError, match="has no scope before it is called"):
+        tf.layers.Dense(2).scope_name  # noqa: B018
+    with tensorflow.Graph().as_default(), pytest.raises(ValueError, match="variables in another graph"):
+        layer(tf.zeros([1, 2]))
+
+
+@pytest.mark.skipif(tensorflow.__version__ >= "2.16", reason="TensorFlow has its own tf.layers up to 2.15")
+def test_layers_are_those_of_tensorflow():
+    def build(layers):
+        with tensorflow.Graph().as_default():
+            tf.set_random_seed(1)
+            inputs = {1: tf.ones([2, 9, 4]), 2: tf.ones([2, 8, 8, 4]), 3: tf.ones([2, 5, 5, 5, 2])}
+            outputs, variables = [], []
+            for kind, rank, arguments in [
+                ("Conv1D", 1, (3, 3)),
+                ("Conv2D", 2, (3, 3)),
+                ("Conv3D", 3, (3, 3)),
+                ("Conv2DTranspose", 2, (3, 3, 2)),
+                ("Conv3DTranspose", 3, (3, 3)),
+                ("SeparableConv1D", 1, (6, 3)),
+                ("SeparableConv2D", 2, (6, 3)),
+                ("Dense", 2, (5,)),
+                ("BatchNormalization", 2, ()),
+                ("Dropout", 2, ()),
+                ("Flatten", 2, ()),
+                *((f"MaxPooling{rank}D", rank, (2, 2)) for rank in inputs),
+                *((f"AveragePooling{rank}D", rank, (2, 1, "same")) for rank in inputs),
+            ]:
+                layer = getattr(layers, kind)(*arguments, trainable=kind != "Conv1D")
+                outputs += [layer(inputs[rank]), layer.apply(inputs[rank])]
+                variables.append([names_of(layer.variables), names_of(layer.trainable_variables)])
+            return variables, names_of(outputs), names_of(tf.global_variables())
+
+    assert build(tf.layers) == build(tensorflow.compat.v1.layers)
+
+
+def test_layers_of_contrib_have_the_variables_of_the_past(graph):
+    x = tf.ones([2, 8, 8, 3])
+    with framework.arg_scope([contrib_layers.conv2d], weights_regularizer=contrib_layers.l2_regularizer(0.5)):
+        x = contrib_layers.conv2d(x, 4, 3, normalizer_fn=contrib_layers.batch_norm, normalizer_params={"scale": True})
+        x = contrib_layers.repeat(x, 2, contrib_layers.conv2d, 4, 3, scope="block")
+    x = contrib_layers.max_pool2d(x, 2)
+    x = contrib_layers.conv2d_transpose(x, 4, 3, stride=2)
+    x = contrib_layers.separable_conv2d(x, 5, 3)
+    x = contrib_layers.flatten(contrib_layers.layer_norm(x))
+    x = contrib_layers.fully_connected(contrib_layers.dropout(x, is_training=False), 2, activation_fn=None)
+    assert names_of(tf.global_variables()) == [
+        "Conv/weights:0",
+        "Conv/BatchNorm/gamma:0",
+        "Conv/BatchNorm/beta:0",
+        "Conv/BatchNorm/moving_mean:0",
+        "Conv/BatchNorm/moving_variance:0",
+        "block/block_1/weights:0",
+        "block/block_1/biases:0",
+        "block/block_2/weights:0",
+        "block/block_2/biases:0",
+        "Conv2d_transpose/weights:0",
+        "Conv2d_transpose/biases:0",
+        "SeparableConv2d/depthwise_weights:0",
+        "SeparableConv2d/pointwise_weights:0",
+        "SeparableConv2d/biases:0",
+        "LayerNorm/beta:0",
+        "LayerNorm/gamma:0",
+        "fully_connected/weights:0",
+        "fully_connected/biases:0",
+    ]
+    assert framework.get_model_variables() == tf.global_variables()
+    assert len(tf.losses.get_regularization_losses()) == 3
+    assert len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)) == 2
+    assert run(x).shape == (2, 2)
+
+
+def test_batch_norm_of_contrib_can_update_at_once(graph):
+    x = tf.constant([[1.0], [3.0]])
+    y = contrib_layers.batch_norm(x, decay=0.5, updates_collections=None)
+    (mean,) = framework.get_variables_by_name("moving_mean")
+    with tf.control_dependencies([y]):
+        after = mean.read_value()
+    assert tf.get_collection(tf.GraphKeys.UPDATE_OPS) == []
+    assert run(after).tolist() == [1.0]
+    with pytest.raises(ValueError, match="batch_weights"):
+        contrib_layers.batch_norm(x, batch_weights=x)
+
+
+def test_initializers_and_regularizers_of_contrib(graph):
+    shape = [400, 300]
+    drawn = run(
+        [
+            contrib_layers.xavier_initializer(seed=1)(shape),
+            contrib_layers.xavier_initializer(uniform=False, seed=1)(shape),
+            contrib_layers.variance_scaling_initializer(seed=1)(shape),
+        ]
+    )
+    np.testing.assert_allclose([values.std() for values in drawn], np.sqrt([2 / 700, 2 / 700, 2 / 400]), rtol=0.02)
+    assert np.abs(drawn[0]).max() <= np.sqrt(6 / 700)
+    with pytest.raises(ValueError, match="expected 'FAN_IN', 'FAN_OUT' or 'FAN_AVG'"):
+        contrib_layers.variance_scaling_initializer(mode="fan")
+    weights = tf.constant([3.0, -4.0])
+    both = contrib_layers.l1_l2_regularizer(2.0, 0.5)
+    assert run([contrib_layers.l2_regularizer(2.0)(weights), both(weights)]) == [25.0, 20.25]
+    assert contrib_layers.l1_regularizer(0.0)(weights) is None
+    with pytest.raises(ValueError, match="not negative"):
+        contrib_layers.l2_regularizer(-1.0)
+
+
+def test_framework_finds_variables_and_restores_them(graph, tmp_path):
+    with tf.variable_scope("a"):
+        first = framework.variable("w", [2], initializer=tf.ones_initializer())
+    second = framework.model_variable("b/w", [2], initializer=tf.zeros_initializer())
+    assert framework.get_variables("a") == framework.get_variables_to_restore(exclude=["b"]) == [first]
+    assert framework.get_variables_by_name("w") == [first, second]
+    assert framework.filter_variables([first, second], ["b"]) == framework.get_model_variables() == [second]
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        path = tf.train.Saver([first]).save(sess, str(tmp_path / "model"))
+        assert framework.list_variables(path) == [("a/w", [2])]
+        op, feeds = framework.assign_from_checkpoint(path, {"a/w": second})
+        sess.run(op, feeds)
+        assert sess.run(second).tolist() == [1.0, 1.0]
+        sess.run(first.assign([5.0, 5.0]))
+        framework.assign_from_checkpoint_fn(path, [first, second], ignore_missing_vars=True)(sess)
+        assert sess.run(first).tolist() == [1.0, 1.0]
+    with pytest.raises(ValueError, match="has no 'b/w'"):
+        framework.assign_from_checkpoint(path, [second])
+    with pytest.raises(ValueError, match="decorate it, @add_arg_scope"), framework.arg_scope([len]):
+        pass
+
+
+def test_cells_run_over_sequences(graph):
+    words = tf.ones([2, 5, 3])
+    with tf.variable_scope("dynamic"):
+        cell = rnn.MultiRNNCell([tf.nn.rnn_cell.LSTMCell(4), rnn.GRUCell(4)])
+        outputs, _ = tf.nn.dynamic_rnn(cell, words, dtype=tf.float32)
+    with tf.variable_scope("static"):
+        cell = rnn.DropoutWrapper(rnn.BasicLSTMCell(4), output_keep_prob=1.0)
+        steps, state = rnn.static_rnn(cell, tf.unstack(words, axis=1), cell.zero_state(2, tf.float32))
+    assert names_of(tf.global_variables())[:2] == [
+        "dynamic/rnn/multi_rnn_cell/cell_0/lstm_cell/kernel:0",
+        "dynamic/rnn/multi_rnn_cell/cell_0/lstm_cell/bias:0",
+    ]
+    outputs, steps, state = run([outputs, steps, state])
+    assert outputs.shape == (2, 5, 4)
+    np.testing.assert_array_equal(steps[-1], state.h)
+
+
+def test_the_loss_of_sequences_is_a_weighted_mean(graph):
+    logits = tf.zeros([2, 3, 4])
+    targets = tf.zeros([2, 3], tf.int32)
+    weights = tf.constant([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    mean, of_times, of_words = run(
+        [
+            seq2seq.sequence_loss(logits, targets, weights),
+            seq2seq.sequence_loss(logits, targets, weights, average_across_timesteps=False),
+            seq2seq.sequence_loss(logits, targets, weights, False, False),
+        ]
+    )
+    np.testing.assert_allclose(mean, np.log(4), rtol=1e-6)
+    np.testing.assert_allclose(of_times, np.log(4) * np.array([1, 1, 0]), rtol=1e-6)
+    assert of_words.shape == (2, 3)

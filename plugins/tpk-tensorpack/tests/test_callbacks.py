@@ -309,7 +309,7 @@ def test_images_are_written(log_dir):
     assert np.unique(images["inner.grey-ep001.png"]).tolist() == [50]
     assert images["b-ep001.png"][0, 0].tolist() == [0, 0, 255]
     assert seen == pytest.approx(costs_of(2), rel=1e-5)
-    dumped = np.load(log_dir / "DumpTensor-1.npz")
-    assert sorted(dumped) == ["cost:0", "inner/grey:0"]
+    with np.load(log_dir / "DumpTensor-1.npz") as dumped:
+        assert sorted(dumped) == ["cost:0", "inner/grey:0"]
     with pytest.raises(ValueError, match="'inner/row:0' is no image, but of the shape"):
         train([tp.DumpTensorAsImage("inner/row")], model=WithImages(), **QUIET)

@@ -81,7 +81,8 @@ def test_a_trainer_of_ones_own_trains(directory):
 def test_hooks_are_called(directory):
     import numpy as np
 
-    recorded = np.load(directory.parent / "calls.npz")
+    with np.load(directory.parent / "calls.npz") as file:
+        recorded = dict(file)
     assert recorded["calls"][:3].tolist() == [
         ["before_train", "0", "-1", "0"],
         ["before_epoch", "1", "-1", "0"],

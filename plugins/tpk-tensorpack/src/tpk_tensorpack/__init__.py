@@ -17,8 +17,6 @@ _MODULES = {
     "logger": "utils.logger",
     "compat": "compat",
 }
-# Names that tpk has with the same meaning, unless a package here exports them.
-_OF_TPK = ("SmartInit", "get_global_step_var")
 
 
 def __getattr__(name: str) -> Any:
@@ -36,15 +34,13 @@ def __getattr__(name: str) -> Any:
         for room in _existing_rooms():
             if name in room.__all__:
                 return getattr(room, name)
-        if name in _OF_TPK:
-            return getattr(importlib.import_module("tpk"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def __dir__() -> list[str]:
     names = {name for room in _existing_rooms() for name in room.__all__}
     modules = {name for name in (*_ROOMS, *_MODULES) if _module(_MODULES.get(name, name)) is not None}
-    return sorted({*names, *modules, *_OF_TPK, "tfv1"})
+    return sorted({*names, *modules, "tfv1"})
 
 
 def _existing_rooms() -> list[Any]:

@@ -57,6 +57,11 @@ def collection(directory, name):
     return found
 
 
+def calls_of(directory):
+    with np.load(directory / "calls.npz") as file:
+        return dict(file)
+
+
 def tags(directory):
     """What the event files hold: the kinds of values, and the steps, of each tag."""
     found = {}
@@ -131,7 +136,7 @@ def test_a_training_that_goes_on(both):
 
 def test_hooks_and_costs(both):
     both.run("hooks.py")
-    theirs, ours = (dict(np.load(each / "calls.npz")) for each in (both.theirs, both.ours))
+    theirs, ours = calls_of(both.theirs), calls_of(both.ours)
     # Between two epochs, tensorpack still has the step of the one that is over.
     for calls in (ours["calls"], theirs["calls"]):
         calls[calls[:, 0] == "before_epoch", 2] = "-1"

@@ -3,8 +3,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import pytest
 from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
@@ -185,6 +187,40 @@ def test_ctrl_c_ends_a_process_at_once(moment, tmp_path):
     assert errors.rstrip().endswith(b"KeyboardInterrupt")
     assert process.returncode == -signal.SIGINT
     assert not (tmp_path / "socket").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_signal_that_does_not_wake_the_waiting_is_seen_all_the_same(tmp_path):
+    """As one that comes just before it begins; here, another thread gets it."""
+
+    class Arrived(BaseException):
+        pass
+
+    def arrive(signum, frame):
+        raise Arrived
+
+    def flow():
+        yield [0]
+        thread.start()
+        yield [1]
+
+    def signal_here():
+        status = Path(f"/proc/self/task/{os.getpid()}/stat")
+        while not (
+            "zmq" in sys._current_frames()[threading.main_thread().ident].f_code.co_filename
+            and status.read_text().rpartition(")")[2].split()[0] == "S"
+        ):
+            pass
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    thread = threading.Thread(target=signal_here)
+    before = signal.signal(signal.SIGUSR1, arrive)
+    try:
+        with pytest.raises(Arrived):
+            send_dataflow_zmq(flow(), f"ipc://{tmp_path}/socket", hwm=1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        thread.join(10)
 
 
 def test_an_interrupted_sender_says_so_to_the_receiver():

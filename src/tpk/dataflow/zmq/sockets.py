@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 _ADDRESS = re.compile(r"tcp://.+:(\d+|\*)|ipc://.+")
 _DOMAIN = "tpk"
 
+_SIGNALS_EVERY = 1.0
+"""Seconds for which nobody looks for signals: one that comes just before the waiting begins does not end it."""
+
 
 def check_addresses(address: str | Sequence[str], owner: str) -> tuple[str, ...]:
     """Return the addresses.
@@ -104,7 +107,8 @@ class Sockets:
             poller.register(monitor, self._zmq.POLLIN)
         end = time.monotonic() + seconds
         while True:
-            found = [one for one, _ in poller.poll(max(round((end - time.monotonic()) * 1000), 0))]
+            left = min(max(end - time.monotonic(), 0), _SIGNALS_EVERY)
+            found = [one for one, _ in poller.poll(round(left * 1000))]
             ready = [one for one in found if one not in self._monitors]
             for one in found:
                 if one in self._monitors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -29,7 +30,6 @@ from tpk.layers import (
     separable_conv1d,
     separable_conv2d,
 )
-from tpk.layers.layer_scope import ONES, ZEROS
 
 __all__ = [
     "AveragePooling1D",
@@ -71,8 +71,16 @@ __all__ = [
 
 v1 = tf.compat.v1
 
-Sizes = int | Sequence[int]
 Function = Callable[[Any], Any]
+
+
+_OF_A_CALL = ("inputs", "training", "reuse", "sync")
+"""Arguments of functions that are none of the objects."""
+
+_LAST = ("trainable", "virtual_batch_size", "adjustment", "name")
+"""What classes take last, wherever the functions have it."""
+
+_FURTHER = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
 
 
 class Layer:
@@ -252,12 +260,27 @@ class _FunctionLayer(Layer):
 
     _function: ClassVar[Callable[..., Any]]
     _makes_variables = True
+    _signature: ClassVar[inspect.Signature]
 
-    def __init__(self, arguments: dict[str, Any], name: str | None, kwargs: dict[str, Any]) -> None:
-        del arguments["self"], arguments["kwargs"], arguments["name"], arguments["__class__"]
-        super().__init__(name=name, **{"trainable": arguments.get("trainable", True), **kwargs})
-        self._arguments = arguments
-        for argument, value in arguments.items():
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        parameters = dict(inspect.signature(cls._function).parameters)
+        for name in _OF_A_CALL:
+            parameters.pop(name, None)
+        last = [parameters.pop(name) for name in _LAST if name in parameters]
+        cls._signature = inspect.Signature([*parameters.values(), *last, _FURTHER])
+        cls.__signature__ = cls._signature  # type: ignore[attr-defined]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}: {error}") from None
+        bound.apply_defaults()
+        self._arguments = dict(bound.arguments)
+        further, name = self._arguments.pop("kwargs"), self._arguments.pop("name")
+        super().__init__(name=name, **{"trainable": self._arguments.get("trainable", True), **further})
+        for argument, value in self._arguments.items():
             setattr(self, argument, value)
 
     def call(self, inputs: Any, **kwargs: Any) -> Any:
@@ -273,57 +296,11 @@ class Conv1D(_FunctionLayer):
 
     _function = staticmethod(layers.conv1d)
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes,
-        strides: Sizes = 1,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        dilation_rate: Sizes = 1,
-        activation: Function | None = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        kernel_regularizer: Function | None = None,
-        bias_regularizer: Function | None = None,
-        activity_regularizer: Function | None = None,
-        kernel_constraint: Function | None = None,
-        bias_constraint: Function | None = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
 
 class Conv2D(_FunctionLayer):
     """Convolves images, as `tpk.layers.conv2d` does, whose arguments it takes."""
 
     _function = staticmethod(layers.conv2d)
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes,
-        strides: Sizes = (1, 1),
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        dilation_rate: Sizes = (1, 1),
-        activation: Function | None = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        kernel_regularizer: Function | None = None,
-        bias_regularizer: Function | None = None,
-        activity_regularizer: Function | None = None,
-        kernel_constraint: Function | None = None,
-        bias_constraint: Function | None = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
 
 
 class Conv3D(_FunctionLayer):
@@ -331,56 +308,11 @@ class Conv3D(_FunctionLayer):
 
     _function = staticmethod(layers.conv3d)
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes,
-        strides: Sizes = (1, 1, 1),
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        dilation_rate: Sizes = (1, 1, 1),
-        activation: Function | None = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        kernel_regularizer: Function | None = None,
-        bias_regularizer: Function | None = None,
-        activity_regularizer: Function | None = None,
-        kernel_constraint: Function | None = None,
-        bias_constraint: Function | None = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
 
 class Conv2DTranspose(_FunctionLayer):
     """Convolves transposed images, as `tpk.layers.conv2d_transpose` does, whose arguments it takes."""
 
     _function = staticmethod(layers.conv2d_transpose)
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes,
-        strides: Sizes = (1, 1),
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        activation: Function | None = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        kernel_regularizer: Function | None = None,
-        bias_regularizer: Function | None = None,
-        activity_regularizer: Function | None = None,
-        kernel_constraint: Function | None = None,
-        bias_constraint: Function | None = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
 
 
 class Conv3DTranspose(_FunctionLayer):
@@ -388,60 +320,11 @@ class Conv3DTranspose(_FunctionLayer):
 
     _function = staticmethod(layers.conv3d_transpose)
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes,
-        strides: Sizes = (1, 1, 1),
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        activation: Function | None = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        kernel_regularizer: Function | None = None,
-        bias_regularizer: Function | None = None,
-        activity_regularizer: Function | None = None,
-        kernel_constraint: Function | None = None,
-        bias_constraint: Function | None = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
 
 class SeparableConv1D(_FunctionLayer):
     """Convolves each channel, then mixes them, as `tpk.layers.separable_conv1d` does, whose arguments it takes."""
 
     _function = staticmethod(layers.separable_conv1d)
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes,
-        strides: Sizes = 1,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        dilation_rate: Sizes = 1,
-        depth_multiplier: int = 1,
-        activation: Function | None = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = None,
-        pointwise_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        depthwise_regularizer: Function | None = None,
-        pointwise_regularizer: Function | None = None,
-        bias_regularizer: Function | None = None,
-        activity_regularizer: Function | None = None,
-        depthwise_constraint: Function | None = None,
-        pointwise_constraint: Function | None = None,
-        bias_constraint: Function | None = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
 
 
 class SeparableConv2D(_FunctionLayer):
@@ -449,89 +332,17 @@ class SeparableConv2D(_FunctionLayer):
 
     _function = staticmethod(layers.separable_conv2d)
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes,
-        strides: Sizes = (1, 1),
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        dilation_rate: Sizes = (1, 1),
-        depth_multiplier: int = 1,
-        activation: Function | None = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = None,
-        pointwise_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        depthwise_regularizer: Function | None = None,
-        pointwise_regularizer: Function | None = None,
-        bias_regularizer: Function | None = None,
-        activity_regularizer: Function | None = None,
-        depthwise_constraint: Function | None = None,
-        pointwise_constraint: Function | None = None,
-        bias_constraint: Function | None = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
 
 class Dense(_FunctionLayer):
     """Connects every unit with all features, as `tpk.layers.dense` does, whose arguments it takes."""
 
     _function = staticmethod(layers.dense)
 
-    def __init__(
-        self,
-        units: int,
-        activation: Function | None = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = ZEROS,
-        kernel_regularizer: Function | None = None,
-        bias_regularizer: Function | None = None,
-        activity_regularizer: Function | None = None,
-        kernel_constraint: Function | None = None,
-        bias_constraint: Function | None = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
 
 class BatchNormalization(_FunctionLayer):
     """Normalizes each feature, as `tpk.layers.batch_normalization` does, whose arguments it takes."""
 
     _function = staticmethod(layers.batch_normalization)
-
-    def __init__(
-        self,
-        axis: int | Sequence[int] = -1,
-        momentum: Any = 0.99,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = ZEROS,
-        gamma_initializer: Any = ONES,
-        moving_mean_initializer: Any = ZEROS,
-        moving_variance_initializer: Any = ONES,
-        beta_regularizer: Function | None = None,
-        gamma_regularizer: Function | None = None,
-        beta_constraint: Function | None = None,
-        gamma_constraint: Function | None = None,
-        renorm: bool = False,
-        renorm_clipping: Any = None,
-        renorm_momentum: float = 0.99,
-        fused: bool | None = None,
-        trainable: bool = True,
-        virtual_batch_size: int | None = None,
-        adjustment: Any = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
 
     def call(self, inputs: Any, training: Any = False) -> Any:
         """Normalize `inputs`; `training` says by what."""
@@ -544,16 +355,6 @@ class Dropout(_FunctionLayer):
     _function = staticmethod(layers.dropout)
     _makes_variables = False
 
-    def __init__(
-        self,
-        rate: Any = 0.5,
-        noise_shape: Sequence[int | None] | None = None,
-        seed: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
     def call(self, inputs: Any, training: Any = False) -> Any:
         """Drop some of `inputs`, if `training`."""
         return super().call(inputs, training=training)
@@ -565,31 +366,12 @@ class Flatten(_FunctionLayer):
     _function = staticmethod(layers.flatten)
     _makes_variables = False
 
-    def __init__(
-        self,
-        data_format: str = "channels_last",
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
 
 class AveragePooling1D(_FunctionLayer):
     """Takes the averages of windows, as `tpk.layers.average_pooling1d` does, whose arguments it takes."""
 
     _function = staticmethod(layers.average_pooling1d)
     _makes_variables = False
-
-    def __init__(
-        self,
-        pool_size: Sizes,
-        strides: Sizes,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
 
 
 class AveragePooling2D(_FunctionLayer):
@@ -598,34 +380,12 @@ class AveragePooling2D(_FunctionLayer):
     _function = staticmethod(layers.average_pooling2d)
     _makes_variables = False
 
-    def __init__(
-        self,
-        pool_size: Sizes,
-        strides: Sizes,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
 
 class AveragePooling3D(_FunctionLayer):
     """Takes the averages of windows, as `tpk.layers.average_pooling3d` does, whose arguments it takes."""
 
     _function = staticmethod(layers.average_pooling3d)
     _makes_variables = False
-
-    def __init__(
-        self,
-        pool_size: Sizes,
-        strides: Sizes,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
 
 
 class MaxPooling1D(_FunctionLayer):
@@ -634,17 +394,6 @@ class MaxPooling1D(_FunctionLayer):
     _function = staticmethod(layers.max_pooling1d)
     _makes_variables = False
 
-    def __init__(
-        self,
-        pool_size: Sizes,
-        strides: Sizes,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
 
 class MaxPooling2D(_FunctionLayer):
     """Takes the largest of windows, as `tpk.layers.max_pooling2d` does, whose arguments it takes."""
@@ -652,34 +401,12 @@ class MaxPooling2D(_FunctionLayer):
     _function = staticmethod(layers.max_pooling2d)
     _makes_variables = False
 
-    def __init__(
-        self,
-        pool_size: Sizes,
-        strides: Sizes,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
-
 
 class MaxPooling3D(_FunctionLayer):
     """Takes the largest of windows, as `tpk.layers.max_pooling3d` does, whose arguments it takes."""
 
     _function = staticmethod(layers.max_pooling3d)
     _makes_variables = False
-
-    def __init__(
-        self,
-        pool_size: Sizes,
-        strides: Sizes,
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(locals(), name, kwargs)
 
 
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D

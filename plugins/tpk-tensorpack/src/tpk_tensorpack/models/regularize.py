@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
+from tpk.graph import l1_regularizer, l2_regularizer
 from tpk.tower import get_current_tower_context
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.utils import logger
@@ -17,16 +18,6 @@ from tpk_tensorpack.utils.argtools import log_once
 __all__ = ["Dropout", "l1_regularizer", "l2_regularizer", "regularize_cost", "regularize_cost_from_collection"]
 
 v1 = tf.compat.v1
-
-
-def l2_regularizer(scale: float) -> Callable[[Any], Any]:
-    """Return what maps a tensor to `scale` times half the sum of its squares."""
-    return lambda x: tf.multiply(tf.cast(scale, x.dtype), tf.nn.l2_loss(x), name="l2_regularizer")
-
-
-def l1_regularizer(scale: float) -> Callable[[Any], Any]:
-    """Return what maps a tensor to `scale` times the sum of its absolute values."""
-    return lambda x: tf.multiply(tf.cast(scale, x.dtype), tf.reduce_sum(tf.abs(x)), name="l1_regularizer")
 
 
 def regularize_cost(regex: str, func: Callable[[Any], Any], name: str = "regularize_cost") -> Any:

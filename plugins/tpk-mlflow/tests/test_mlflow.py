@@ -11,6 +11,7 @@ from tpk_mlflow.store import as_key
 
 import tpk
 from tpk.plugin import get_catalog
+from tpk.testing import check_monitor
 
 
 class Reporting(tpk.Callback):
@@ -178,6 +179,12 @@ def test_names_are_such_as_mlflow_takes(name, key):
 def test_wrong_options_are_errors(options, message):
     with pytest.raises(tpk.ConfigError, match=message):
         MLflowMonitor(**options)
+
+
+def test_keeps_the_rules_of_monitors(store):
+    uri, _ = store
+    # MLflow itself keeps the connection to its store for the process.
+    check_monitor(lambda: MLflowMonitor(tracking_uri=uri), skip=["leaves-nothing-behind"])
 
 
 def test_the_installed_package_is_found_by_name():

@@ -10,6 +10,7 @@ from tpk_wandb.media import as_histogram
 
 import tpk
 from tpk.plugin import get_catalog
+from tpk.testing import check_monitor
 
 
 class Reporting(tpk.Callback):
@@ -130,6 +131,11 @@ def test_histograms_of_the_graph_have_finite_edges_and_few_bins():
     assert sum(histogram.histogram) == 5000
     assert (histogram.bins[0], histogram.bins[-1]) == (values.min(), values.max())
     assert np.all(np.diff(histogram.bins) >= 0)
+
+
+def test_keeps_the_rules_of_monitors():
+    # W&B itself keeps its service for the process.
+    check_monitor(lambda: WandbMonitor(mode="offline"), skip=["leaves-nothing-behind"])
 
 
 def test_the_installed_package_is_found_by_name():

@@ -29,7 +29,7 @@ class MLflowMonitor(tpk.Monitor):
     default; versions and the commit of Git are tags. Histograms are left out: MLflow has none.
 
     When it runs: what is reported is handed to a thread, which sends it every `flush_secs` seconds and at the end of
-    each epoch. A report costs the training some ten microseconds, whether the server answers or not. At the end the
+    each epoch. A report waits for no server, whether it answers or not. At the end the
     training waits for what is left, see `timeout`. It works on every strategy; only the chief records.
 
     A training that is resumed goes on in the same run, whose id is in the checkpoint. Steps that it repeats are not

@@ -26,7 +26,7 @@ class WandbMonitor(tpk.Monitor):
     that is reported twice in one step, the last value counts.
 
     When it runs: what is reported in one step is handed, when the next step reports or the epoch ends, to W&B's own
-    process, which costs the training about a millisecond, and does not wait for a server. The training waits for
+    process, which takes milliseconds where the machine is busy, and does not wait for a server. The training waits for
     W&B at its beginning and its end, see `timeout`. It works on every strategy; only the chief records.
 
     A training that is resumed goes on in the same run, whose id is in the checkpoint. Steps that it repeats, and that

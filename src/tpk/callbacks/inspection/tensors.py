@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import logging
 import zipfile
@@ -14,7 +13,8 @@ import tensorflow as tf
 
 from tpk.callbacks.inspection.steps import LooksAtSteps, check_period, file_in_run_dir, write_file
 from tpk.callbacks.run_companions import RunCompanions, RunTensor
-from tpk.errors import ConfigError, TowerError
+from tpk.callbacks.tensor_names import find_tensor
+from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.variables import name_in_tower
 
@@ -289,12 +289,12 @@ def find_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any])
 
     Raises:
         ConfigError: if something is neither, or is a variable.
-        TowerError: if there is no tensor of a name; the message has the nearest names.
+        TowerError, ConfigError: if there is no tensor of a name, see `tpk.callbacks.tensor_names.find_tensor`.
     """
     found = {}
     for each in wanted:
         if isinstance(each, str):
-            tensor, name = _find_by_name(trainer, each), each
+            tensor, name = find_tensor(trainer, each), each
         elif isinstance(each, tf.Tensor) and each.graph is trainer.graph:
             tensor, name = each, name_in_tower(each.name)
         else:
@@ -310,21 +310,3 @@ def find_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any])
             )
         found[name.removesuffix(":0")] = tensor
     return found
-
-
-def _find_by_name(trainer: TrainerProtocol, name: str) -> Any:
-    towers = getattr(trainer, "towers", None)
-    main_tower = next(iter(towers.training()), None) if towers is not None else None
-    missing: TowerError | None = None
-    if main_tower is not None:
-        try:
-            return main_tower.get_tensor(name)
-        except ValueError as error:  # A `TowerError` is one; so is what TensorFlow says of what can be no name.
-            missing = error if isinstance(error, TowerError) else None
-    try:
-        return trainer.graph.get_tensor_by_name(name if ":" in name else f"{name}:0")
-    except (KeyError, ValueError):
-        names = [op.name for op in trainer.graph.get_operations() if op.outputs]
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"Nearest: {', '.join(near)}." if near else "Give it a name with tf.identity(…, name=…)."
-        raise missing or TowerError(f"the graph has no tensor {name!r}. {hint}") from None

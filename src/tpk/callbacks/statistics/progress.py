@@ -18,12 +18,12 @@ import tensorflow as tf
 from tqdm.std import tqdm
 
 from tpk.callbacks.statistics.epoch_means import EpochMeans
-from tpk.errors import ConfigError, TowerError
+from tpk.callbacks.tensor_names import find_tensor
+from tpk.errors import ConfigError
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
-    from tpk.tower.handle import TowerHandle
 
 logger = logging.getLogger(__name__)
 
@@ -269,27 +269,14 @@ def _find_tensors(names: Sequence[Any] | None, trainer: TrainerProtocol) -> dict
         return {"cost": cost} if isinstance(cost, tf.Tensor) and cost.shape.rank == 0 else {}
     tensors = []
     for name in names:
-        if not isinstance(name, str):
-            tensors.append(name)
-        else:
-            tensors.append(_find_tensor(name, main_tower, trainer.graph))
+        try:
+            tensors.append(find_tensor(trainer, name) if isinstance(name, str) else name)
+        except ConfigError as error:
+            raise ConfigError(f"ProgressBar should show {name!r}, but {error}") from None
     full = [tensor.name.removesuffix(":0") for tensor in tensors]
     short = [name.rsplit("/", 1)[-1] for name in full]
     labels = [last if short.count(last) == 1 else name for name, last in zip(full, short, strict=True)]
     return dict(zip(labels, tensors, strict=True))
-
-
-def _find_tensor(name: str, main_tower: TowerHandle | None, graph: Any) -> Any:
-    missing: Exception = ConfigError(f"ProgressBar should show {name!r}, but the graph has no such tensor.")
-    if main_tower is not None:
-        try:
-            return main_tower.get_tensor(name)
-        except TowerError as error:
-            missing = error
-    try:
-        return graph.get_tensor_by_name(name if ":" in name else name + ":0")
-    except KeyError:
-        raise missing from None
 
 
 def _format(labels: Sequence[str], values: Sequence[Any]) -> str:

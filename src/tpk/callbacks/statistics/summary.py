@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from tpk.callbacks.tensor_names import find_tensor
 from tpk.errors import ConfigError
 from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.plugin import Callback
@@ -205,7 +206,7 @@ class SimpleMovingAverage(Callback):
         Raises:
             ConfigError: if one of them is missing or not a scalar.
         """
-        fetches = [_find_tensor(trainer, tensor) for tensor in self._tensors]
+        fetches = [find_tensor(trainer, each) if isinstance(each, str) else each for each in self._tensors]
         for fetch in fetches:
             if fetch.shape.rank != 0:
                 raise ConfigError(f"SimpleMovingAverage takes scalars, but {fetch.name!r} has the shape {fetch.shape}.")
@@ -236,16 +237,3 @@ class SimpleMovingAverage(Callback):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned."""
         self._window = [[float(value) for value in values] for values in state["window"]]
-
-
-def _find_tensor(trainer: Any, tensor: Any) -> Any:
-    """Return the tensor of this name in the first training tower, or in the graph if there are no towers."""
-    if not isinstance(tensor, str):
-        return tensor
-    towers = getattr(trainer, "towers", None)
-    if towers:
-        return towers.training()[0].get_tensor(tensor)
-    try:
-        return trainer.graph.get_tensor_by_name(tensor if ":" in tensor else f"{tensor}:0")
-    except (KeyError, ValueError) as error:
-        raise ConfigError(f"SimpleMovingAverage: the graph has no tensor {tensor!r}.") from error

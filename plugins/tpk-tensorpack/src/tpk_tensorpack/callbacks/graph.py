@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable as Function, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -149,11 +149,7 @@ class TFLocalCLIDebugHook(Callback):
     """TensorFlow 2 has no debugger of sessions any more: this raises an error that says what there is instead."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _no_debugger()
-
-
-def _no_debugger() -> NoReturn:
-    raise NotImplementedError(
-        "TFLocalCLIDebugHook: the debugger `tfdbg` left TensorFlow with version 2. Look at tensors by TensorPrinter or "
-        "DumpTensors, find what is not finite by CheckNumerics, and get a shell by InjectShell"
-    )
+        raise NotImplementedError(
+            "TFLocalCLIDebugHook: the debugger `tfdbg` left TensorFlow with version 2. Look at tensors by "
+            "TensorPrinter or DumpTensors, find what is not finite by CheckNumerics, and get a shell by InjectShell"
+        )

@@ -7,7 +7,7 @@ import os
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import tpk
 import tpk.monitors
@@ -229,11 +229,7 @@ class CometMLMonitor:
     """Reported to Comet: this raises an error that says what there is instead."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _no_comet()
-
-
-def _no_comet() -> NoReturn:
-    raise NotImplementedError(
-        "CometMLMonitor: there is none here. Use monitors=[..., 'mlflow'] or 'wandb' (pip install tpk-mlflow, "
-        "tpk-wandb), or derive from MonitorBase"
-    )
+        raise NotImplementedError(
+            "CometMLMonitor: there is none here. Use monitors=[..., 'mlflow'] or 'wandb' (pip install tpk-mlflow, "
+            "tpk-wandb), or derive from MonitorBase"
+        )

@@ -9,7 +9,6 @@ import platform
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -218,8 +217,8 @@ def subproc_call(cmd: str, timeout: float | None = None) -> tuple[bytes, int]:
     except subprocess.TimeoutExpired as error:
         logger.warning("Command '%s' timeout!", cmd)
         return error.output or b"", -1
-    except Exception:
-        logger.warning("Command '%s' failed to run: %s", cmd, sys.exc_info()[1])
+    except OSError as error:
+        logger.warning("Command '%s' failed to run: %s", cmd, error)
         return b"", -2
     if done.returncode != 0:
         logger.warning("Command '%s' failed, return code=%d", cmd, done.returncode)

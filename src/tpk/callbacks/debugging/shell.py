@@ -37,8 +37,8 @@ class InjectShell(Callback):
     Where nobody could type, because standard input is no terminal, it opens none, and a line in the log says so.
     Without the file, it never asks for anything.
 
-    When it runs: at the end of each epoch, or `when` it shall, it looks whether the file is there, which takes some
-    microseconds. It works on every strategy, in the chief; the other processes wait for it. A `Watchdog` counts the
+    When it runs: at the end of each epoch, or `when` it shall, it looks whether the file is there, and does nothing
+    else. It works on every strategy, in the chief; the other processes wait for it. A `Watchdog` counts the
     time in the shell as any other.
 
     Args:

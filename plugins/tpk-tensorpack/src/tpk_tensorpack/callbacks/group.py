@@ -8,7 +8,7 @@ __all__ = ["Callbacks"]
 
 
 class Callbacks(list[Any]):
-    """Callbacks, in the order in which they are called: a list, which a trainer takes as one."""
+    """Callbacks, in the order in which they are called: a list, to be given where a list of callbacks is expected."""
 
     @property
     def cbs(self) -> list[Any]:

@@ -22,7 +22,7 @@ class PrometheusMonitor(tpk.Monitor):
     The metrics are ``tpk_scalar``, with the scalar's name as its label ``name``, ``tpk_global_step`` and
     ``tpk_epoch_num``.
 
-    When it runs: a report costs the training some microseconds; serving and pushing are done by threads. It works on
+    When it runs: with each report; serving and pushing are done by threads, and no report waits for them. It works on
     every strategy; only the chief reports.
 
     Args:

@@ -102,7 +102,6 @@ tensorpack.utils.viz: draw_boxes intensity_to_rgb interactive_imshow stack_patch
 
 # What is not here yet: this list can only become shorter.
 MISSING = """
-tensorpack.contrib.keras: KerasModel KerasPhaseCallback
 tensorpack.dataflow: dataset imgaug
 tensorpack.dataflow.dataset.bsds500: BSDS500
 tensorpack.dataflow.dataset.cifar: Cifar10 Cifar100

@@ -102,7 +102,6 @@ tensorpack.utils.viz: draw_boxes intensity_to_rgb interactive_imshow stack_patch
 
 # What is not here yet: this list can only become shorter.
 MISSING = """
-tensorpack.contrib.keras: KerasModel KerasPhaseCallback
 tensorpack.dataflow: imgaug
 tensorpack.dataflow.image: AugmentImageComponent AugmentImageComponents ImageFromFile
 tensorpack.dataflow.imgaug.base: AugmentorList ImageAugmentor

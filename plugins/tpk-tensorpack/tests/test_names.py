@@ -117,9 +117,6 @@ tensorpack.dataflow.imgaug.transform: CropTransform ResizeTransform
 tensorpack.dataflow.parallel: MultiProcessRunner MultiProcessRunnerZMQ
 tensorpack.dataflow.parallel_map: MultiProcessMapData MultiThreadMapData
 tensorpack.dataflow.serialize: LMDBSerializer
-tensorpack.graph_builder.training: DataParallelBuilder
-tensorpack.train.trainers: AsyncMultiGPUTrainer HorovodTrainer SyncMultiGPUTrainer
-    SyncMultiGPUTrainerParameterServer SyncMultiGPUTrainerReplicated
 """
 
 

@@ -267,8 +267,8 @@ def _build_towers(
     owns = [False] * len(gpus) if use_vs is None else list(use_vs)
     if not len(gpus) == len(places) == len(owns):
         raise tpk.ConfigError(
-            f"call_for_each_tower: {len(gpus)} towers, {len(places)} devices and {len(owns)} values of use_vs: expected "
-            "as many of each"
+            f"call_for_each_tower: {len(gpus)} towers, {len(places)} devices and {len(owns)} values of use_vs: "
+            "expected as many of each"
         )
     names = [f"tower{index}" for index in range(len(gpus))]
     vs_names = [name if own else "" for name, own in zip(names, owns, strict=True)]

@@ -6,8 +6,8 @@ from typing import Any
 
 import tpk
 from tpk.errors import ConfigError
-from tpk_tensorpack.train.base import logged_by_script
 from tpk_tensorpack.input_source import StagingInput
+from tpk_tensorpack.train.base import logged_by_script
 from tpk_tensorpack.train.config import TrainConfig
 from tpk_tensorpack.train.tower import SingleCostTrainer
 from tpk_tensorpack.utils import logger

@@ -48,5 +48,6 @@ if __name__ == "__main__":
         steps_per_epoch=10,
         max_epoch=2,
     )
-    launch_train_with_config(config, AsyncMultiGPUTrainer(2, scale_gradient=True))
-    assert np.isfinite(config.callbacks[0].trainer.monitors.get_latest("cost"))
+    trainer = AsyncMultiGPUTrainer(2, scale_gradient=True)
+    launch_train_with_config(config, trainer)
+    assert np.isfinite(trainer.monitors.get_latest("cost"))

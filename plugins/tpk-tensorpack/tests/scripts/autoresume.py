@@ -42,7 +42,7 @@ class Model(ModelDesc):
 
 class CountRuns(RunOp):
     def __init__(self):
-        super().__init__(lambda: tf.assign_add(self.variable(), 1, name="count"), run_before=True, run_as_trigger=False)
+        super().__init__(lambda: tf.assign_add(self.variable(), 1).op, run_before=True, run_as_trigger=False)
 
     def variable(self):
         return tf.get_variable("runs", initializer=0, trainable=False)
@@ -61,7 +61,7 @@ if __name__ == "__main__":
         data=QueueInput(BatchData(DataFromList(points, shuffle=False), 4)),
         callbacks=[
             # Before the saver: it is the saver's business to keep what it has set.
-            HyperParamSetterWithFunc("learning_rate", lambda epoch, old: 0.1 / epoch),
+            HyperParamSetterWithFunc("learning_rate", lambda epoch, old: 0.1 / max(epoch, 1)),
             CountRuns(),
             ModelSaver(max_to_keep=3),
             MinSaver("cost"),

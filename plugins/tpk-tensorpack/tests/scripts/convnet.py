@@ -92,5 +92,6 @@ if __name__ == "__main__":
         steps_per_epoch=10,
         max_epoch=2,
     )
-    launch_train_with_config(config, SimpleTrainer())
-    assert np.isfinite(config.callbacks[1].trainer.monitors.get_latest("validation_error"))
+    trainer = SimpleTrainer()
+    launch_train_with_config(config, trainer)
+    assert np.isfinite(trainer.monitors.get_latest("validation_error"))

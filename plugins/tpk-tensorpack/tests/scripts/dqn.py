@@ -90,7 +90,7 @@ class DQNTrainer(TowerTrainer):
 
     def update_target_op(self):
         online, target = (
-            tf.get_collection(tf.GraphKeys.GLOBAL_VARIABLES, scope + "/fc") for scope in ("online", "target")
+            tf.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES, scope) for scope in ("online", "target")
         )
         return tf.group(
             *[old.assign(new) for old, new in zip(target, online, strict=True)], name="update_target_network"
@@ -117,7 +117,7 @@ class Explore(Callback):
         trainer.q_input = tf.placeholder(tf.float32, [None, STATES], "play_state")
         with tf.variable_scope("online", reuse=True), TowerContext("play", is_training=False):
             trainer.q = tf.identity(trainer.network(trainer.q_input), name="play_q")
-        self.predict = trainer.get_predictor(["state"], ["Qvalue"])
+        self.predict = trainer.get_predictor(["state"], ["online/Qvalue"])
 
     def _trigger_epoch(self):
         (q,) = self.predict(np.eye(STATES, dtype="float32"))

@@ -14,7 +14,7 @@ from tensorpack import (
     logger,
 )
 from tensorpack.compat import tfv1 as tf
-from tensorpack.dataflow import DataFromGenerator
+from tensorpack.dataflow import RNGDataFlow
 from tensorpack.graph_builder import DataParallelBuilder, LeastLoadedDeviceSetter
 from tensorpack.tfutils.summary import add_moving_summary
 from tensorpack.tfutils.tower import TowerFunc, get_current_tower_context
@@ -83,10 +83,11 @@ class MultiGPUGANTrainer(TowerTrainer):
         self.train_op = g_min
 
 
-def points():
-    rng = np.random.RandomState(0)
-    while True:
-        yield [rng.randn(2).astype("float32") * 0.3 + 2, rng.rand(2).astype("float32")]
+class Points(RNGDataFlow):
+    def __iter__(self):
+        rng = np.random.RandomState(0)
+        while True:
+            yield [rng.randn(2).astype("float32") * 0.3 + 2, rng.rand(2).astype("float32")]
 
 
 if __name__ == "__main__":
@@ -94,7 +95,7 @@ if __name__ == "__main__":
     parser.add_argument("--towers", type=int, default=2)
     args = parser.parse_args()
     logger.auto_set_dir("d")
-    trainer = MultiGPUGANTrainer(args.towers, QueueInput(BatchData(DataFromGenerator(points()), 8)), GANModel())
+    trainer = MultiGPUGANTrainer(args.towers, QueueInput(BatchData(Points(), 8)), GANModel())
     assert len(trainer.towers.training()) == args.towers
     trainer.train_with_defaults(callbacks=[ModelSaver()], steps_per_epoch=10, max_epoch=2)
     assert trainer.get_predictor(["noise"], ["GAN_loss/g_loss"], device=1) is not None

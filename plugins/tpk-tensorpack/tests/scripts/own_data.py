@@ -50,7 +50,6 @@ def get_data(number, batch):
     ds = Shapes(12, number)
     ds = MultiThreadMapData(ds, num_thread=2, map_func=to_float, buffer_size=8, strict=True)
     ds = MapData(ds, only_large)
-    ds = LocallyShuffleData(ds, 10)
     return BatchData(ds, batch)
 
 
@@ -79,12 +78,12 @@ if __name__ == "__main__":
     assert [each.shape for each in batches[0]] == [(8, 12, 12), (8,)], batches[0]
     assert batches[0][1].dtype == np.int32
     TestDataSpeed(get_data(40, 8), size=20, warmup=2).start()
-    joined = JoinData([SelectComponent(Shapes(4, 6, shuffle=False), [1]), CacheData(Shapes(4, 6, shuffle=False))])
+    joined = JoinData([SelectComponent(Shapes(8, 6, shuffle=False), [1]), CacheData(Shapes(8, 6, shuffle=False))])
     joined = ConcatData([FixedSizeData(joined, 4), RepeatedDataPoint(joined, 2)])
     joined.reset_state()
     labels = [point[0] for point in joined]
     assert labels == [0, 1, 0, 1] + [0, 0, 1, 1] * 3 or len(labels) == 16, labels
-    train = RepeatedData(get_data(64, 8), -1)
+    train = LocallyShuffleData(get_data(64, 8), 4)
     launch_train_with_config(
         TrainConfig(model=Model(), data=QueueInput(train), callbacks=[ModelSaver()], steps_per_epoch=10, max_epoch=2),
         SimpleTrainer(),

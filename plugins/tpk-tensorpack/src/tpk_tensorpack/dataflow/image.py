@@ -262,6 +262,7 @@ def _coordinates(owner: Any, coords: Any, is_copied: bool) -> Any:
     if not is_array or coords.ndim != 2 or coords.shape[1] != 2 or not np.issubdtype(coords.dtype, np.floating):
         what = f"{coords.dtype} of shape {coords.shape}" if is_array else type(coords).__name__
         raise InputError(
-            f"{type(owner).__name__} got {what} in place of coordinates; expected floating-point numbers of shape [n, 2]"
+            f"{type(owner).__name__} got {what} in place of coordinates; expected floating-point numbers of shape "
+            "[n, 2]"
         )
     return coords.copy() if is_copied else coords

@@ -17,7 +17,9 @@ class _OpenCV:
         try:
             found = getattr(importlib.import_module("cv2"), name)
         except ImportError as error:
-            raise ImportError(f"cv2.{name} is used, but there is no OpenCV: pip install 'tpk-tensorpack[images]'") from error
+            raise ImportError(
+                f"cv2.{name} is used, but there is no OpenCV: pip install 'tpk-tensorpack[images]'"
+            ) from error
         setattr(self, name, found)  # Next time it is an attribute like any other.
         return found
 

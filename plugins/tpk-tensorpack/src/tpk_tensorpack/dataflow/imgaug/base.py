@@ -102,7 +102,9 @@ class ImageAugmentor:
                 f"{kind.__name__} has no get_transform, which an augmentor must have: define one that returns an "
                 "imgaug.Transform"
             )
-        log_once(f"{kind.__name__} has _augment, which is tensorpack's older way: define get_transform instead", "warning")
+        log_once(
+            f"{kind.__name__} has _augment, which is tensorpack's older way: define get_transform instead", "warning"
+        )
         params = self._get_augment_params(img)
         return TransformFactory(
             name=From(self, "LegacyConversion -- "),
@@ -219,7 +221,9 @@ def check_image(img: Any) -> None:
     if not isinstance(img, np.ndarray):
         raise InputError(f"an augmentor got a {type(img).__name__} in place of an image; expected a NumPy array")
     if img.ndim not in (2, 3):
-        raise InputError(f"an augmentor got an array of shape {img.shape}; expected [height, width] or [height, width, channels]")
+        raise InputError(
+            f"an augmentor got an array of shape {img.shape}; expected [height, width] or [height, width, channels]"
+        )
 
 
 def check_augmentors(owner: str, augmentors: Any) -> None:
@@ -232,7 +236,9 @@ def check_augmentors(owner: str, augmentors: Any) -> None:
         raise ConfigError(f"{owner} got {augmentors!r}; expected a list of augmentors")
     for each in augmentors:
         if not (hasattr(each, "get_transform") and hasattr(each, "reset_state")):
-            raise ConfigError(f"{owner} got {each!r}, which is no imgaug.ImageAugmentor; imgaug.MapImage makes one of a function")
+            raise ConfigError(
+                f"{owner} got {each!r}, which is no imgaug.ImageAugmentor; imgaug.MapImage makes one of a function"
+            )
 
 
 def clipped(img: Array, dtype: Any, clip: bool) -> Array:

@@ -172,7 +172,9 @@ class RandomCutout(ImageAugmentor):
         _check_fits(self, img, height, width)
         x0 = self.rng.randint(0, img.shape[1] - width + 1)
         y0 = self.rng.randint(0, img.shape[0] - height + 1)
-        return PhotometricTransform(partial(_paint, rows=(y0, y0 + height), columns=(x0, x0 + width), fill=self.fill), "cutout")
+        return PhotometricTransform(
+            partial(_paint, rows=(y0, y0 + height), columns=(x0, x0 + width), fill=self.fill), "cutout"
+        )
 
     def _size(self, given: int | Sequence[int]) -> int:
         return given if isinstance(given, int) else self.rng.randint(*given)
@@ -186,6 +188,6 @@ def _paint(img: Array, rows: tuple[int, int], columns: tuple[int, int], fill: fl
 def _check_fits(augmentor: ImageAugmentor, img: Array, height: int, width: int) -> None:
     if img.shape[0] < height or img.shape[1] < width:
         raise InputError(
-            f"{augmentor!r} got an image of shape {img.shape}, which is smaller than {height} x {width}: resize it before, "
-            "such as by imgaug.ResizeShortestEdge"
+            f"{augmentor!r} got an image of shape {img.shape}, which is smaller than {height} x {width}: resize it "
+            "before, such as by imgaug.ResizeShortestEdge"
         )

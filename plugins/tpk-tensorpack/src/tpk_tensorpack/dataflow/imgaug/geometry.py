@@ -208,8 +208,8 @@ def _check_steps(owner: str, max_deg: float, step_deg: float | None) -> None:
 
 
 def _draw_shift(augmentor: Any, w: int, h: int, horiz: float, vert: float) -> tuple[float, float]:
-    dx = 0 if horiz == 0 else np.round(augmentor._rand_range(-horiz * w, horiz * w))
-    dy = 0 if vert == 0 else np.round(augmentor._rand_range(-vert * h, vert * h))
+    dx = np.round(augmentor._rand_range(-horiz * w, horiz * w))
+    dy = np.round(augmentor._rand_range(-vert * h, vert * h))
     return float(dx), float(dy)
 
 

@@ -121,15 +121,16 @@ class Contrast(PhotometricAugmentor):
         if self.rgb is None:
             mean = np.mean(values, axis=(0, 1), keepdims=True)
         else:
-            gray = cv2.cvtColor(img, _RGB2GRAY if self.rgb else _BGR2GRAY)
+            gray = cv2.cvtColor(values, _RGB2GRAY if self.rgb else _BGR2GRAY)
             mean = np.mean(gray[:, :, np.newaxis], axis=(0, 1), keepdims=True)
-        return clipped(values * factor + mean * (1 - factor), img.dtype, self.clip)
+        return clipped((values - mean) * factor + mean, img.dtype, self.clip)
 
 
 class MeanVarianceNormalize(PhotometricAugmentor):
     """Gives an image the mean 0 and the standard deviation 1, as ``float32``.
 
-    A standard deviation less than ``1 / sqrt(number of values)`` counts as that, as in `tf.image.per_image_standardization`.
+    A standard deviation less than ``1 / sqrt(number of values)`` counts as that, as in
+    `tf.image.per_image_standardization`.
 
     Args:
         all_channel: whether all channels have one mean and deviation together; otherwise each has its own.
@@ -289,7 +290,9 @@ class Lighting(PhotometricAugmentor):
         super().__init__()
         eigval, eigvec = np.asarray(eigval, np.float32), np.asarray(eigvec, np.float32)
         if eigval.shape != (3,) or eigvec.shape != (3, 3):
-            raise ConfigError(f"Lighting: eigval of shape {eigval.shape}, eigvec {eigvec.shape}: expected [3] and [3, 3]")
+            raise ConfigError(
+                f"Lighting: eigval of shape {eigval.shape}, eigvec {eigvec.shape}: expected [3] and [3, 3]"
+            )
         self._init({"std": std, "eigval": eigval, "eigvec": eigvec, "clip": clip})
 
     def _get_augment_params(self, img: Array) -> Any:

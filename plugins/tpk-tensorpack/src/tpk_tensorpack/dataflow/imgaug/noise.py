@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.imgaug.base import PhotometricAugmentor, clipped
 from tpk_tensorpack.dataflow.imgaug.transform import Array
@@ -68,7 +66,9 @@ class SaltPepperNoise(PhotometricAugmentor):
     def __init__(self, white_prob: float = 0.05, black_prob: float = 0.05) -> None:
         super().__init__()
         if white_prob + black_prob > 1:
-            raise ConfigError(f"SaltPepperNoise({white_prob}, {black_prob}): expected probabilities of 1 together at most")
+            raise ConfigError(
+                f"SaltPepperNoise({white_prob}, {black_prob}): expected probabilities of 1 together at most"
+            )
         self._init(locals())
 
     def _get_augment_params(self, img: Array) -> Any:

@@ -57,7 +57,9 @@ class CenterPaste(ImageAugmentor):
         InputError: an image is larger than the canvas.
     """
 
-    def __init__(self, background_shape: int | Sequence[int], background_filler: BackgroundFiller | None = None) -> None:
+    def __init__(
+        self, background_shape: int | Sequence[int], background_filler: BackgroundFiller | None = None
+    ) -> None:
         super().__init__()
         filler = ConstantBackgroundFiller(0) if background_filler is None else background_filler
         self._init({"background_shape": tuple(shape2d(background_shape)), "background_filler": filler})

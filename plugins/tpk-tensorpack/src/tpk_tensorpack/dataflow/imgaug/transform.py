@@ -55,7 +55,7 @@ def with_channels_of(image: Array, result: Array) -> Array:
 
 
 class From:
-    """Reads ``from <augmentor>``, once somebody reads it: to say it for each image would cost more than to augment it."""
+    """Reads ``from <augmentor>``, once somebody reads it: to say it for each image costs more than to augment some."""
 
     def __init__(self, augmentor: Any, prefix: str = "from ") -> None:
         self.augmentor = augmentor
@@ -295,7 +295,9 @@ class TransformFactory(Transform):
         super().__init__()
         for key, function in kwargs.items():
             if not key.startswith("apply_"):
-                raise ConfigError(f"TransformFactory got {key!r}; expected functions as apply_image=, apply_coords=, ...")
+                raise ConfigError(
+                    f"TransformFactory got {key!r}; expected functions as apply_image=, apply_coords=, ..."
+                )
             setattr(self, key, function)
         self._name = name
 
@@ -374,7 +376,8 @@ class LazyTransform(BaseTransform):
     def _apply(self, x: Any, meth: str) -> Any:
         if self._transform is None:
             raise InputError(
-                f"{meth} of a transform that depends on the image was called before apply_image: apply it to the image first"
+                f"{meth} of a transform that depends on the image was called before apply_image: apply it to the image "
+                "first"
             )
         return getattr(self._transform, meth)(x)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tpk_tensorpack.dataflow import dataset, imgaug
 from tpk_tensorpack.dataflow.base import (
     DataFlow,
     DataFlowTerminated,
@@ -26,6 +27,12 @@ from tpk_tensorpack.dataflow.common import (
     SelectComponent,
     TestDataSpeed,
 )
+from tpk_tensorpack.dataflow.image import (
+    AugmentImageComponent,
+    AugmentImageComponents,
+    AugmentImageCoordinates,
+    ImageFromFile,
+)
 from tpk_tensorpack.dataflow.raw import (
     DataFromGenerator,
     DataFromIterable,
@@ -35,6 +42,9 @@ from tpk_tensorpack.dataflow.raw import (
 )
 
 __all__ = [
+    "AugmentImageComponent",
+    "AugmentImageComponents",
+    "AugmentImageCoordinates",
     "BatchData",
     "BatchDataByShape",
     "CacheData",
@@ -47,6 +57,7 @@ __all__ = [
     "DataFromQueue",
     "FakeData",
     "FixedSizeData",
+    "ImageFromFile",
     "JoinData",
     "LocallyShuffleData",
     "MapData",
@@ -60,4 +71,6 @@ __all__ = [
     "RepeatedDataPoint",
     "SelectComponent",
     "TestDataSpeed",
+    "dataset",
+    "imgaug",
 ]

@@ -49,6 +49,9 @@ def replacement(module: str) -> str | None:
         rest = rest.removeprefix("compat.v1").removeprefix(".")
         if not rest:
             return TENSORFLOW
+        if rest.removeprefix("python.").partition(".")[0] == "keras":
+            # Of the Kerases within TensorFlow, one is that of `tf.keras`.
+            return f"tensorflow.{rest.removeprefix('python.')}"
         is_ours = rest.partition(".")[0] == "contrib" or _exists(f"{TENSORFLOW}.{rest}")
         return f"{TENSORFLOW}.{rest}" if is_ours else None
     return None if rest else STANDS_FOR.get(package)

@@ -102,9 +102,6 @@ tensorpack.utils.viz: draw_boxes intensity_to_rgb interactive_imshow stack_patch
 
 # What is not here yet: this list can only become shorter.
 MISSING = """
-tensorpack.dataflow.parallel: MultiProcessRunner MultiProcessRunnerZMQ
-tensorpack.dataflow.parallel_map: MultiProcessMapData MultiThreadMapData
-tensorpack.dataflow.serialize: LMDBSerializer
 """
 
 

@@ -24,7 +24,8 @@ class LengthUnknownError(NotImplementedError, TypeError):
 class DataFlow(tpk.dataflow.DataFlow):
     """Base of the data flows: an iterable of lists or dicts, which can be iterated again and again.
 
-    A subclass defines `__iter__` (or `get_data`, as in the tensorpack of before 2019), and `__len__` if it has a length.
+    A subclass defines `__iter__` (or `get_data`, as in the tensorpack of before 2019), and `__len__` if it has a
+    length.
     Whoever iterates it calls `reset_state` first, once in the process that iterates.
     """
 

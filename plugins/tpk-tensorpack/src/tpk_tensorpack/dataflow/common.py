@@ -229,8 +229,8 @@ class _Stack(Stack):
             return np.array(values, dtype)
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(
-                f"{self.owner}: component {component!r} is {values[0]!r} in the first datapoint of a batch, so it is of "
-                f"{np.dtype(dtype)}, which not all others are ({error}); give it the dtype that you want by "
+                f"{self.owner}: component {component!r} is {values[0]!r} in the first datapoint of a batch, so it "
+                f"is of {np.dtype(dtype)}, which not all others are ({error}); give it the dtype that you want by "
                 "numpy.asarray, or batch with use_list=True"
             ) from error
 
@@ -419,9 +419,7 @@ def _distinct(flows: Sequence[Any]) -> list[Any]:
         check_distinct(bare, "")
     except ConfigError:
         counted = [_Counted(flow) for flow in bare]
-        return [
-            (one, *flow[1:]) if isinstance(flow, tuple) else one for one, flow in zip(counted, flows, strict=True)
-        ]
+        return [(one, *flow[1:]) if isinstance(flow, tuple) else one for one, flow in zip(counted, flows, strict=True)]
     return flows
 
 

@@ -26,6 +26,15 @@ _MESSAGES = {
         "shape": (7, "BlobShape", False),
         "double_data": (8, "DOUBLE", True),
     },
+    "Datum": {
+        "channels": (1, "INT32", False),
+        "height": (2, "INT32", False),
+        "width": (3, "INT32", False),
+        "data": (4, "BYTES", False),
+        "label": (5, "INT32", False),
+        "float_data": (6, "FLOAT", True),
+        "encoded": (7, "BOOL", False),
+    },
     "LayerParameter": {
         "name": (1, "STRING", False),
         "type": (2, "STRING", False),
@@ -165,10 +174,10 @@ def _array(blob: Any) -> np.ndarray:
 
 @cache
 def get_caffe_pb() -> Any:
-    """Return Caffe's messages, as far as weights and mean images need them.
+    """Return Caffe's messages, as far as weights, mean images and data sets need them.
 
     Returns:
-        An object whose attributes are the classes `BlobProto`, `BlobShape`, `NetParameter`, `LayerParameter` and
+        An object whose attributes are the classes `BlobProto`, `BlobShape`, `Datum`, `NetParameter`, `LayerParameter` and
         `V1LayerParameter`, and the exception `DecodeError`.
     """
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

@@ -265,7 +265,7 @@ def test_what_is_no_datum_is_told(tmp_path):
 
     with lmdb.open(str(tmp_path)) as environment, environment.begin(write=True) as transaction:
         transaction.put(b"a", b"\xff\xff")
-    with pytest.raises(InputError, match="under the key b'a' is no caffe.Datum"):
+    with pytest.raises(InputError, match=r"under the key b'a' is no caffe\.Datum"):
         numbers(CaffeLMDB(str(tmp_path), shuffle=False))
 
 

@@ -118,26 +118,28 @@ def write(directory):
     HDF5Serializer.save(flow, f"{directory}/points.h5", ["x", "y"])
 
 
+def flows_of(directory, shuffle):
+    return {
+        "LMDB": lambda: LMDBSerializer.load(f"{directory}/points.lmdb", shuffle=shuffle),
+        "NumPy": lambda: NumpySerializer.load(f"{directory}/points.npz", shuffle=shuffle),
+        "HDF5": lambda: HDF5Serializer.load(f"{directory}/points.h5", ["x", "y"], shuffle=shuffle),
+        "HDF5Data": lambda: HDF5Data(f"{directory}/points.h5", ["y"], shuffle=shuffle),
+        "SVMLight": lambda: SVMLightData(f"{directory}/../points.svm", shuffle=shuffle),
+        "Caffe": lambda: CaffeLMDB(f"{directory}/../caffe-{shuffle}", shuffle=shuffle, keys="{:0>8d}"),
+        "decoded": lambda: LMDBDataDecoder(
+            LMDBData(f"{directory}/../raw-{shuffle}", shuffle=shuffle), lambda k, v: [len(k), len(v)] if v else None
+        ),
+    }
+
+
 def read(directory, path):
     results = {}
     for shuffle in (False, True):
-        flows = {
-            "LMDB": lambda: LMDBSerializer.load(f"{directory}/points.lmdb", shuffle=shuffle),
-            "NumPy": lambda: NumpySerializer.load(f"{directory}/points.npz", shuffle=shuffle),
-            "HDF5": lambda: HDF5Serializer.load(f"{directory}/points.h5", ["x", "y"], shuffle=shuffle),
-            "HDF5Data": lambda: HDF5Data(f"{directory}/points.h5", ["y"], shuffle=shuffle),
-            "SVMLight": lambda: SVMLightData(f"{directory}/../points.svm", shuffle=shuffle),
-            "Caffe": lambda: CaffeLMDB(f"{directory}/../caffe-{shuffle}", shuffle=shuffle, keys="{:0>8d}"),
-            "decoded": lambda: LMDBDataDecoder(
-                LMDBData(f"{directory}/../raw-{shuffle}", shuffle=shuffle), lambda k, v: [len(k), len(v)] if v else None
-            ),
-        }
-        for name, make in flows.items():
+        for name, make in flows_of(directory, shuffle).items():
             # tensorpack opens an LMDB once in a process.
-            if name == "LMDB" and not shuffle:
-                continue
-            fix_rng_seed(7)
-            keep(results, f"{name}, {shuffle}", make())
+            if name != "LMDB" or shuffle:
+                fix_rng_seed(7)
+                keep(results, f"{name}, {shuffle}", make())
     keep(results, "TFRecord", TFRecordSerializer.load(f"{directory}/points.tfrecord", len(pairs)), passes=1)
     np.savez(path, **results)
 

@@ -177,8 +177,8 @@ def get_caffe_pb() -> Any:
     """Return Caffe's messages, as far as weights, mean images and data sets need them.
 
     Returns:
-        An object whose attributes are the classes `BlobProto`, `BlobShape`, `Datum`, `NetParameter`, `LayerParameter` and
-        `V1LayerParameter`, and the exception `DecodeError`.
+        An object whose attributes are the classes `BlobProto`, `BlobShape`, `Datum`, `NetParameter`, `LayerParameter`
+        and `V1LayerParameter`, and the exception `DecodeError`.
     """
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     from google.protobuf.message import DecodeError

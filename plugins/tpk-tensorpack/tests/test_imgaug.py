@@ -109,6 +109,13 @@ class Invert(imgaug.ImageAugmentor):
         return imgaug.TransformFactory(name="invert", apply_image=lambda img: self.top - img)
 
 
+class Foreign:
+    """What an augmentor of the library imgaug has."""
+
+    def to_deterministic(self):
+        return self
+
+
 class Older(imgaug.ImageAugmentor):
     """One as users wrote it before."""
 
@@ -172,6 +179,8 @@ def test_augmentors_travel_to_workers():
         (lambda: imgaug.AugmentorList([lambda image: image]), ConfigError, "MapImage makes one of a function"),
         (lambda: imgaug.TransformFactory(image=3), ConfigError, "expected functions as apply_image="),
         (lambda: imgaug.Grayscale(keepdims=False, keepshape=True), ConfigError, "needs keepdims=True"),
+        (lambda: imgaug.IAAugmentor(Invert()), ConfigError, "pip install imgaug"),
+        (lambda: imgaug.Albumentations(Invert()), ConfigError, "pip install albumentations"),
     ],
 )
 def test_wrong_options_are_told(make, error, message):
@@ -187,12 +196,23 @@ def test_wrong_options_are_told(make, error, message):
         (imgaug.Lighting(1, [1, 1, 1], np.eye(3)), np.zeros([8, 8], np.uint8), "expected \\[height, width, 3\\]"),
         (imgaug.AugmentorList([Invert()]), [[1]], "got a list in place of an image"),
         (imgaug.AugmentorList([Invert()]), np.zeros([3]), "of shape \\(3,\\)"),
-        (imgaug.IAAugmentor(None), np.zeros([3, 3]), "takes uint8"),
+        (imgaug.IAAugmentor(Foreign()), np.zeros([3, 3]), "takes uint8"),
     ],
 )
 def test_what_does_not_fit_is_told(augmentor, image, message):
     with pytest.raises(InputError, match=message):
         augmentor.augment(image)
+
+
+def test_a_deformation_moves_a_point_as_it_was_drawn():
+    rows = np.repeat(np.arange(40.0)[:, np.newaxis, np.newaxis], 20, axis=1)
+    augmentor = seeded(imgaug.deform.GaussianDeform([(0.5, 0.5)], (40, 20), 0.1, randrange=3), 1)
+    moved = augmentor.augment(rows)
+    down = (np.random.RandomState(1).rand() - 0.5) * 6
+    assert moved[20, 10, 0] == pytest.approx(20 + down)
+    np.testing.assert_allclose(moved[0], 0)
+    with pytest.raises(InputError, match="resize it before"):
+        augmentor.augment(rows[:5])
 
 
 def test_a_transform_of_one_size_refuses_others():
@@ -239,8 +259,9 @@ class TestComponents:
         source = [[self.image]] * 3 + [[np.zeros([2, 2])]] * 101
         flow = AugmentImageComponent(DataFromList(source, shuffle=False), [imgaug.CenterCrop(3)], catch_exceptions=True)
         assert len(self.points(flow)) == 3
-        assert "101 datapoints could not be augmented" in caplog.text
-        assert "100 datapoints could not be augmented" not in caplog.text
+        counts = [record.args[1] for record in caplog.records if "could not be augmented" in record.msg]
+        assert counts == [*range(1, 10), 100]
+        assert "smaller than 3 x 3" in caplog.text  # the traceback
         with pytest.raises(InputError, match="smaller than 3 x 3"):
             self.points(AugmentImageComponent(DataFromList(source), [imgaug.CenterCrop(3)]))
 
@@ -279,7 +300,7 @@ def test_images_come_from_files(tmp_path):
     flow = ImageFromFile(paths)
     flow.reset_state()
     assert len(flow) == 2
-    np.testing.assert_array_equal(next(iter(flow))[0], image)
+    np.testing.assert_array_equal(next(iter(flow))[0], image[:, :, ::-1])  # RGB, of OpenCV's BGR
     for options, shape in [
         ({"channel": 1}, (6, 8, 1)),
         ({"resize": (3, 4)}, (3, 4, 3)),

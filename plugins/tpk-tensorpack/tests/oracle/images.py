@@ -8,7 +8,7 @@ import sys
 
 import cv2
 import numpy as np
-from tensorpack.dataflow import imgaug
+from tensorpack.dataflow import ImageFromFile, imgaug
 
 # tensorpack gives OpenCV numbers that it does not take any longer.
 rotation_matrix = cv2.getRotationMatrix2D
@@ -131,4 +131,12 @@ for name, make in AUGMENTORS.items():
                 results[f"{name}: transform"] = (
                     repr(transform).replace(" ", "").replace("\n", "").replace("-0.,", "0.,")
                 )
+
+cv2.imwrite("color.png", color)
+cv2.imwrite("gray.png", color[:, :, 0])
+for name, options in {"": {}, " gray": {"channel": 1}, " resized": {"resize": (10, 12)}}.items():
+    flow = ImageFromFile(["color.png", "gray.png"], **options)
+    flow.reset_state()
+    for number, (image,) in enumerate(flow):
+        results[f"ImageFromFile{name} {number}"] = image
 np.savez(sys.argv[1], **results)

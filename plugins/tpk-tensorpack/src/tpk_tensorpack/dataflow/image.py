@@ -17,12 +17,9 @@ from tpk_tensorpack.utils.opencv import cv2
 
 __all__ = ["AugmentImageComponent", "AugmentImageComponents", "AugmentImageCoordinates", "ImageFromFile"]
 
-_TOLERATED = 100
-"""How many datapoints may fail before the log says so, with `catch_exceptions`."""
-
 
 class ImageFromFile(RNGDataFlow):
-    """Images that are read from files: one component, of shape ``[height, width, channels]``, ``uint8``, in BGR.
+    """Images that are read from files: one component, of shape ``[height, width, channels]``, ``uint8``, in RGB.
 
     Args:
         files: their paths.
@@ -68,7 +65,8 @@ class ImageFromFile(RNGDataFlow):
             raise InputError(f"ImageFromFile: {path} is not there, or cannot be read as an image")
         if self.resize is not None:
             image = cv2.resize(image, tuple(self.resize[::-1]))
-        return image[:, :, np.newaxis] if image.ndim == 2 else image
+        # OpenCV reads BGR.
+        return image[:, :, np.newaxis] if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 
 class _Failures:
@@ -78,16 +76,14 @@ class _Failures:
         self._owner = owner
         self._count = 0
 
-    def skip(self, error: Exception) -> None:
-        """Leave the datapoint out; beyond the first hundred, say so."""
+    def skip(self) -> None:
+        """Leave the datapoint out; say so, with the traceback, of the first nine and of each hundredth."""
         self._count += 1
-        if self._count > _TOLERATED:
-            logger.warning(
-                "%s: %d datapoints could not be augmented so far, and were left out; the last one raised %s: %s",
+        if self._count < 10 or self._count % 100 == 0:
+            logger.exception(
+                "%s: %d datapoints could not be augmented so far, and were left out; the last one",
                 self._owner,
                 self._count,
-                type(error).__name__,
-                error,
             )
 
 
@@ -99,7 +95,7 @@ class AugmentImageComponent(MapDataComponent):
         augmentors: a list of them, or an `AugmentorList`, applied in this order.
         index: the number or the key of the image in a datapoint.
         copy: whether to augment a copy, as some augmentors work in place.
-        catch_exceptions: leave out datapoints that fail; the log says so if there are more than 100.
+        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
 
     Raises:
         ConfigError: one of them is no augmentor.
@@ -135,7 +131,7 @@ class AugmentImageCoordinates(MapData):
         img_index: the number or the key of the image in a datapoint.
         coords_index: that of the coordinates: shape ``[n, 2]`` (x, y), floating point.
         copy: whether to augment a copy, as some augmentors work in place.
-        catch_exceptions: leave out datapoints that fail; the log says so if there are more than 100.
+        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
 
     Raises:
         ConfigError: one of them is no augmentor.
@@ -179,7 +175,7 @@ class AugmentImageComponents(MapData):
         index: the numbers or the keys of the images in a datapoint; the first decides what is drawn.
         coords_index: those of coordinates: shape ``[n, 2]`` (x, y), floating point.
         copy: whether to augment copies, as some augmentors work in place.
-        catch_exceptions: leave out datapoints that fail; the log says so if there are more than 100.
+        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
 
     Raises:
         ConfigError: one of them is no augmentor.
@@ -236,8 +232,8 @@ def _caught(owner: Any, function: Callable[[Any], Any], is_caught: bool) -> Call
     def augment(what: Any) -> Any:
         try:
             return function(what)
-        except Exception as error:  # That is what was asked for.
-            failures.skip(error)
+        except Exception:  # That is what was asked for.
+            failures.skip()
             return None
 
     return augment

@@ -19,6 +19,7 @@ values from 0 to 255, as it is with OpenCV, which is imported when the first of 
 
 from __future__ import annotations
 
+from tpk_tensorpack.dataflow.imgaug import deform as deform
 from tpk_tensorpack.dataflow.imgaug.base import (
     Augmentor,
     AugmentorList,

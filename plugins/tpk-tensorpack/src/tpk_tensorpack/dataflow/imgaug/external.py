@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import InputError
+from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
 from tpk_tensorpack.dataflow.imgaug.transform import Array, NoOpTransform, Transform
 
@@ -46,11 +46,17 @@ class IAAugmentor(ImageAugmentor):
         augmentor: one of ``imgaug.augmenters``.
 
     Raises:
+        ConfigError: it is something else.
         InputError: an image is not of ``uint8``.
     """
 
     def __init__(self, augmentor: Any) -> None:
         super().__init__()
+        if not hasattr(augmentor, "to_deterministic"):
+            raise ConfigError(
+                f"IAAugmentor got {augmentor!r}; expected an augmentor of the library that `pip install imgaug` "
+                "installs"
+            )
         self._aug = augmentor
 
     def get_transform(self, img: Array) -> Any:
@@ -83,16 +89,27 @@ class Albumentations(ImageAugmentor):
 
     Args:
         augmentor: an ``albumentations.BasicTransform``, such as ``albumentations.RandomRotate90(p=1)``.
+
+    Raises:
+        ConfigError: it is something else, or a composition of several.
     """
 
     def __init__(self, augmentor: Any) -> None:
         super().__init__()
+        if not (hasattr(augmentor, "get_params") and hasattr(augmentor, "apply")):
+            raise ConfigError(
+                f"Albumentations got {augmentor!r}; expected a single augmentor of the library that `pip install "
+                "albumentations` installs: an imgaug.AugmentorList holds several"
+            )
         self._aug = augmentor
 
     def get_transform(self, img: Array) -> Any:
         """Draw its random numbers."""
         if self.rng.rand() >= getattr(self._aug, "p", 1):
             return NoOpTransform()
+        if hasattr(self._aug, "set_random_seed"):
+            # It has random numbers of its own, which would be the same ones in each worker process.
+            self._aug.set_random_seed(int(self.rng.randint(2**31 - 1)))
         params = self._aug.get_params()
         # What newer versions draw depends on the image, or on its shape.
         if hasattr(self._aug, "update_transform_params"):

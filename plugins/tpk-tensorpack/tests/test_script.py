@@ -56,7 +56,7 @@ def test_a_script_that_is_not_there_is_an_error_of_usage(tmp_path):
 WITH_WORKERS = """
 import os
 import numpy as np
-from tensorpack.dataflow import BatchData, DataFromList, MapData, MultiProcessMapData, MultiProcessRunnerZMQ, RNGDataFlow
+from tensorpack.dataflow import BatchData, MapData, MultiProcessMapData, MultiProcessRunnerZMQ, RNGDataFlow
 import augmentation
 
 FACTOR = 1

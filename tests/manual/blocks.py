@@ -4,6 +4,7 @@ A page is run from top to bottom, in a directory and a namespace of its own:
 
 - ` ```python ` is executed; what it prints is checked by the block after it, if that is ` ```text title="Output" `.
   One that is followed by ` ```text title="Error" ` has to fail, with that error: the type and the message.
+- Python files beside the page are there, to be imported.
 - a block with a file name as its title, such as ` ```python title="train.py" `, is written to that file, not run.
 - ` ```bash ` has a command in each line, run in the directory: `python FILE.py` and `tpk ...` in this process, others
   by the shell. With ` ```text title="Output" ` after it, what they write has to be that.
@@ -22,6 +23,7 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -89,6 +91,8 @@ def run_page(page, directory):
         AssertionError: if one of them does something else than the page says; it names the line.
     """
     namespace = {"__name__": "__main__"}
+    for path in page.parent.glob("*.py"):
+        shutil.copy(path, directory)
     blocks = blocks_of(page)
     for block, after in zip_longest(blocks, blocks[1:]):
         if block.why_not_run:
@@ -194,7 +198,12 @@ def run_script(path, argv):
 def run_by_shell(command, written):
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     process = subprocess.run(
-        ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        ["bash", "-c", f'tpk() {{ python -m tpk "$@"; }}; {command}'],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
     )
     written.write(process.stdout)
     if process.returncode:

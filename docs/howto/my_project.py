@@ -9,7 +9,7 @@ import tpk
 def examples(seed, count=256):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=[count, 8]).astype(np.float32)
-    return list(zip(x, (x.sum(axis=1) > 0).astype(np.int64)))
+    return list(zip(x, (x.sum(axis=1) > 0).astype(np.int64), strict=True))
 
 
 def training_data(batch=32):

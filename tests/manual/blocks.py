@@ -197,13 +197,10 @@ def run_script(path, argv):
 
 def run_by_shell(command, written):
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    # `tpk` of this interpreter, whether or not it is installed.
+    command = f'tpk() {{ python -m tpk "$@"; }}; {command}'
     process = subprocess.run(
-        ["bash", "-c", f'tpk() {{ python -m tpk "$@"; }}; {command}'],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
+        ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
     written.write(process.stdout)
     if process.returncode:

@@ -3,7 +3,8 @@
 A page is run from top to bottom, in a directory and a namespace of its own:
 
 - ` ```python ` is executed; what it prints is checked by the block after it, if that is ` ```text title="Output" `.
-  One that is followed by ` ```text title="Error" ` has to fail, with that error: the type and the message.
+  One that is followed by ` ```text title="Error" ` has to fail, with that error: the type and the message. What
+  ` ```text title="Log" ` shows has to stand in what tpk logs.
 - Python files beside the page are there, to be imported.
 - a block with a file name as its title, such as ` ```python title="train.py" `, is written to that file, not run.
 - ` ```bash ` has a command in each line, run in the directory: `python FILE.py` and `tpk ...` in this process, others
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import logging
 import os
 import re
 import runpy
@@ -28,7 +30,7 @@ import subprocess
 import sys
 import textwrap
 import traceback
-from itertools import zip_longest
+from itertools import takewhile
 from pathlib import Path
 
 from attrs import frozen
@@ -40,7 +42,7 @@ FENCE = re.compile(
 REMARK = re.compile(r"<!-- (?:(?P<why>not run: [^\n]+)|(?P<apart>in a process of its own)) -->\s*\Z")
 TITLE = re.compile(r'title="([^"]+)"')
 RUN = ("python", "bash")
-SHOWN = ("Output", "Error")
+SHOWN = ("Output", "Error", "Log")
 TIMEOUT = 100
 
 
@@ -94,7 +96,7 @@ def run_page(page, directory):
     for path in page.parent.glob("*.py"):
         shutil.copy(path, directory)
     blocks = blocks_of(page)
-    for block, after in zip_longest(blocks, blocks[1:]):
+    for index, block in enumerate(blocks):
         if block.why_not_run:
             continue
         if block.is_file:
@@ -104,28 +106,42 @@ def run_page(page, directory):
             continue
         if block.language not in RUN:
             continue
-        shown = after if after is not None and after.title in SHOWN else None
-        written, error = (run_python if block.language == "python" else run_commands)(block, namespace, directory)
-        check(block, written, error, shown)
+        with logged() as log:
+            written, error = (run_python if block.language == "python" else run_commands)(block, namespace, directory)
+        shown = list(takewhile(lambda after: after.title in SHOWN, blocks[index + 1 :]))
+        check(block, {"Output": written, "Log": "\n".join(log)}, error, shown)
 
 
-def check(block, written, error, shown):
-    wants_error = shown is not None and shown.title == "Error"
+def check(block, found, error, shown):
+    wants_error = "Error" in [each.title for each in shown]
     if error is not None and not wants_error:
-        raise AssertionError(f"{block} fails:\n{written}\n{error_text(error)}") from error
-    if shown is None:
-        return
-    if wants_error and error is None:
-        raise AssertionError(f"{block} does not fail, but {shown} shows an error")
-    found = f"{type(error).__name__}: {error}" if wants_error else written
-    if not is_alike(shown.code, found):
-        raise AssertionError(f"{shown} shows\n{shown.code}\nbut it is\n{found}")
+        raise AssertionError(f"{block} fails:\n{found['Output']}\n{error_text(error)}") from error
+    if wants_error:
+        assert error is not None, f"{block} does not fail, as it should"
+        found["Error"] = f"{type(error).__name__}: {error}"
+    for each in shown:
+        # What is shown of a log, or of an error of many lines, begins and ends anywhere.
+        expected = each.code if each.title == "Output" else f"...{each.code.strip()}..."
+        assert is_alike(expected, found[each.title]), f"{each} shows\n{each.code}\nbut it is\n{found[each.title]}"
 
 
 def is_alike(expected, found):
-    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     expected, found = (re.sub(r"\s+", " ", text).strip() + "\n" for text in (expected, found))
-    return doctest.OutputChecker().check_output(expected, found, options)
+    return doctest.OutputChecker().check_output(expected, found, doctest.ELLIPSIS)
+
+
+@contextlib.contextmanager
+def logged():
+    """Within the context, the list holds what tpk logs."""
+    messages = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logger = logging.getLogger("tpk")
+    logger.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(handler)
 
 
 def error_text(error):

@@ -112,7 +112,7 @@ def docs(session):
     """
     session.install("tensorflow==2.21.*", ".[docs]")
     # What Material says of the future of MkDocs is no warning about these pages.
-    session.run("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     session.run("pytest", "tests/manual", *session.posargs, env={"TPK_SITE": str(ROOT / "site")})
 
 

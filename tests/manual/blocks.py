@@ -3,7 +3,8 @@
 A page is run from top to bottom, in a directory and a namespace of its own:
 
 - ` ```python ` is executed; what it prints is checked by the block after it, if that is ` ```text title="Output" `.
-  One that is followed by ` ```text title="Error" ` has to fail, with that error: the type and the message.
+  One that is followed by ` ```text title="Error" ` has to fail, with that error: the type and the message. What
+  ` ```text title="Log" ` shows has to stand in what tpk logs.
 - a block with a file name as its title, such as ` ```python title="train.py" `, is written to that file, not run.
 - ` ```bash ` has a command in each line, run in the directory: `python FILE.py` and `tpk ...` in this process, others
   by the shell. With ` ```text title="Output" ` after it, what they write has to be that.
@@ -18,15 +19,17 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import logging
 import os
 import re
 import runpy
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
 import traceback
-from itertools import zip_longest
+from itertools import takewhile
 from pathlib import Path
 
 from attrs import frozen
@@ -38,8 +41,11 @@ FENCE = re.compile(
 REMARK = re.compile(r"<!-- (?:(?P<why>not run: [^\n]+)|(?P<apart>in a process of its own)) -->\s*\Z")
 TITLE = re.compile(r'title="([^"]+)"')
 RUN = ("python", "bash")
-SHOWN = ("Output", "Error")
+SHOWN = ("Output", "Error", "Log")
 TIMEOUT = 100
+INSTALLS = re.compile(
+    r"\b(pip3?|uv|pipx|conda|mamba|npm|apt|apt-get|brew)\b.*\b(install|add|sync|upgrade|run|remove|uninstall)\b|\bsudo\b"
+)
 
 
 @frozen
@@ -90,7 +96,7 @@ def run_page(page, directory):
     """
     namespace = {"__name__": "__main__"}
     blocks = blocks_of(page)
-    for block, after in zip_longest(blocks, blocks[1:]):
+    for index, block in enumerate(blocks):
         if block.why_not_run:
             continue
         if block.is_file:
@@ -100,28 +106,42 @@ def run_page(page, directory):
             continue
         if block.language not in RUN:
             continue
-        shown = after if after is not None and after.title in SHOWN else None
-        written, error = (run_python if block.language == "python" else run_commands)(block, namespace, directory)
-        check(block, written, error, shown)
+        with logged() as log:
+            written, error = (run_python if block.language == "python" else run_commands)(block, namespace, directory)
+        shown = list(takewhile(lambda after: after.title in SHOWN, blocks[index + 1 :]))
+        check(block, {"Output": written, "Log": "\n".join(log)}, error, shown)
 
 
-def check(block, written, error, shown):
-    wants_error = shown is not None and shown.title == "Error"
+def check(block, found, error, shown):
+    wants_error = "Error" in [each.title for each in shown]
     if error is not None and not wants_error:
-        raise AssertionError(f"{block} fails:\n{written}\n{error_text(error)}") from error
-    if shown is None:
-        return
-    if wants_error and error is None:
-        raise AssertionError(f"{block} does not fail, but {shown} shows an error")
-    found = f"{type(error).__name__}: {error}" if wants_error else written
-    if not is_alike(shown.code, found):
-        raise AssertionError(f"{shown} shows\n{shown.code}\nbut it is\n{found}")
+        raise AssertionError(f"{block} fails:\n{found['Output']}\n{error_text(error)}") from error
+    if wants_error:
+        assert error is not None, f"{block} does not fail, as it should"
+        found["Error"] = f"{type(error).__name__}: {error}"
+    for each in shown:
+        # What is shown of a log, or of an error of many lines, begins and ends anywhere.
+        expected = each.code if each.title == "Output" else f"...{each.code.strip()}..."
+        assert is_alike(expected, found[each.title]), f"{each} shows\n{each.code}\nbut it is\n{found[each.title]}"
 
 
 def is_alike(expected, found):
-    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     expected, found = (re.sub(r"\s+", " ", text).strip() + "\n" for text in (expected, found))
-    return doctest.OutputChecker().check_output(expected, found, options)
+    return doctest.OutputChecker().check_output(expected, found, doctest.ELLIPSIS)
+
+
+@contextlib.contextmanager
+def logged():
+    """Within the context, the list holds what tpk logs."""
+    messages = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logger = logging.getLogger("tpk")
+    logger.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(handler)
 
 
 def error_text(error):
@@ -152,6 +172,8 @@ def run_commands(block, namespace, directory):
         words = shlex.split(command, comments=True)
         if not words:
             continue
+        if changes_machine(command):
+            raise AssertionError(f"{block} would change this machine: {command!r}. Mark the block as not run.")
         try:
             with contextlib.redirect_stdout(written), importing_from(directory):
                 if not block.is_apart and words[0] == "tpk" and is_plain(command):
@@ -163,6 +185,11 @@ def run_commands(block, namespace, directory):
         except (Exception, SystemExit) as error:
             return written.getvalue(), error
     return written.getvalue(), None
+
+
+def changes_machine(command):
+    """Whether a command installs something, here or from a registry: a test must not, whatever the page says."""
+    return bool(INSTALLS.search(command))
 
 
 def is_plain(command):
@@ -193,12 +220,24 @@ def run_script(path, argv):
 
 def run_by_shell(command, written):
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
-    process = subprocess.run(
-        ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    process = subprocess.Popen(
+        ["bash", "-c", command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    written.write(process.stdout)
+    try:
+        output, error = process.communicate(timeout=TIMEOUT)
+    except BaseException:
+        # All of its group: what the shell has started would outlive it.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    written.write(output)
     if process.returncode:
-        raise SystemExit(f"status {process.returncode}\n{process.stdout}\n{process.stderr}")
+        raise SystemExit(f"status {process.returncode}\n{output}\n{error}")
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ import re
 import runpy
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -44,6 +45,9 @@ TITLE = re.compile(r'title="([^"]+)"')
 RUN = ("python", "bash")
 SHOWN = ("Output", "Error", "Log")
 TIMEOUT = 100
+INSTALLS = re.compile(
+    r"\b(pip3?|uv|pipx|conda|mamba|npm|apt|apt-get|brew)\b.*\b(install|add|sync|upgrade|run|remove|uninstall)\b|\bsudo\b"
+)
 
 
 @frozen
@@ -172,6 +176,8 @@ def run_commands(block, namespace, directory):
         words = shlex.split(command, comments=True)
         if not words:
             continue
+        if changes_machine(command):
+            raise AssertionError(f"{block} would change this machine: {command!r}. Mark the block as not run.")
         try:
             with contextlib.redirect_stdout(written), importing_from(directory):
                 if not block.is_apart and words[0] == "tpk" and is_plain(command):
@@ -183,6 +189,11 @@ def run_commands(block, namespace, directory):
         except (Exception, SystemExit) as error:
             return written.getvalue(), error
     return written.getvalue(), None
+
+
+def changes_machine(command):
+    """Whether a command installs something, here or from a registry: a test must not, whatever the page says."""
+    return bool(INSTALLS.search(command))
 
 
 def is_plain(command):
@@ -215,12 +226,24 @@ def run_by_shell(command, written):
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     # `tpk` of this interpreter, whether or not it is installed.
     command = f'tpk() {{ python -m tpk "$@"; }}; {command}'
-    process = subprocess.run(
-        ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    process = subprocess.Popen(
+        ["bash", "-c", command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    written.write(process.stdout)
+    try:
+        output, error = process.communicate(timeout=TIMEOUT)
+    except BaseException:
+        # All of its group: what the shell has started would outlive it.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    written.write(output)
     if process.returncode:
-        raise SystemExit(f"status {process.returncode}\n{process.stdout}\n{process.stderr}")
+        raise SystemExit(f"status {process.returncode}\n{output}\n{error}")
 
 
 @contextlib.contextmanager

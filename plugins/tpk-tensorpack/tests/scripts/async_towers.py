@@ -35,7 +35,7 @@ class Model(ModelDesc):
     def optimizer(self):
         opt = tf.train.GradientDescentOptimizer(0.05)
         opt = optimizer.apply_grad_processors(opt, [GlobalNormClip(1.0), ScaleGradient(("fc/b", 0.1))])
-        return optimizer.PostProcessOptimizer(opt, lambda v: tf.clip_by_value(v, -2.0, 2.0))
+        return optimizer.PostProcessOptimizer(opt, lambda v: tf.assign(v, tf.clip_by_value(v, -2.0, 2.0)).op)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ import nox
 nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
-nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples"]
+nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples", "release"]
 
 ROOT = Path(__file__).parent
+PACKAGES = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
 # Many tests start processes of their own, each of which would compile TensorFlow's sources again where Python is told
 # not to write bytecode (PYTHONDONTWRITEBYTECODE): that takes three times as long as to import it.
 os.environ.setdefault("UV_COMPILE_BYTECODE", "1")
@@ -112,7 +113,7 @@ def plugins(session):
     Debian's Pushgateway.
     """
     session.install(".[test]")
-    for package in sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml")):
+    for package in PACKAGES:
         session.install(f"{package}[test]")
         environment = {}
         if package.name == "tpk-horovod":
@@ -153,6 +154,24 @@ def examples(session):
     session.run("python", "examples/char_language_model.py", *language, "--run-dir", f"{directory}/language")
     session.run("python", "examples/custom_trainer.py")
     session.run("python", "examples/any_loop.py")
+
+
+@nox.session(python=NEWEST)
+def release(session):
+    """What would be published: built of all packages, looked at, and installed and used, wheel and source archive."""
+    directory = Path(session.create_tmp(), "distributions")
+    shutil.rmtree(directory, ignore_errors=True)
+    session.install("build", "uv", "twine>=6", "pytest>=8", "pytest-timeout")
+    for package in (ROOT, *PACKAGES):
+        session.run("python", "-m", "build", "--installer", "uv", "--outdir", str(directory), str(package), silent=True)
+    session.run("twine", "check", "--strict", *map(str, sorted(directory.iterdir())))
+    for kind in ("*.whl", "*.tar.gz"):
+        (built,) = (path for path in directory.glob(kind) if path.name.startswith("tpk-"))
+        session.install("--reinstall-package", "tpk", str(built))
+        session.run("tpk", "--version")
+        session.run("pytest", "tests/release", env={"TPK_DISTRIBUTIONS": str(directory)})
+        with session.chdir(directory):
+            session.run("python", str(ROOT / "examples" / "any_loop.py"))
 
 
 @nox.session(python=NEWEST)

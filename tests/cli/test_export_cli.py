@@ -192,7 +192,7 @@ def test_what_was_exported_is_told_as_json(project, tmp_path, capsys):
 def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
     export(capsys, f"{MODULE}:Named", "--to", "tflite", tmp_path / "model.tflite")
     runner = tf.lite.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner("serving_default")
-    np.testing.assert_allclose(runner(x=X)["prediction"], weights_at(project, 3), rtol=1e-6)
+    np.testing.assert_allclose(runner(x=X)["prediction"], weights_at(project, 3), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

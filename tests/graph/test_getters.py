@@ -42,7 +42,7 @@ def test_a_getter_replaces_what_a_layer_gets_and_no_names(graph):
     with v1.Session() as sess:
         sess.run(v1.global_variables_initializer())
         value, kernel = sess.run([y, v1.trainable_variables()[0]])
-    np.testing.assert_allclose(value, np.ones([2, 4]) @ kernel, rtol=1e-6)
+    np.testing.assert_allclose(value, np.ones([2, 4]) @ kernel, rtol=1e-6, atol=1e-6)
 
 
 def test_of_several_getters_the_innermost_is_asked_first():

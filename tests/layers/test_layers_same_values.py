@@ -165,7 +165,7 @@ def test_checkpoints_load(tf_layers: SimpleNamespace, model: Callable[..., Any],
         _, is_training, outputs = build(read, model)
         with v1.Session() as sess:
             v1.train.Saver().restore(sess, path)
-            np.testing.assert_allclose(sess.run(outputs, {is_training: False}), expected, rtol=1e-6)
+            np.testing.assert_allclose(sess.run(outputs, {is_training: False}), expected, rtol=1e-6, atol=1e-6)
 
 
 def summary(of: dict[str, Any]) -> dict[str, Any]:

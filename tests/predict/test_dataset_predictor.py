@@ -95,9 +95,9 @@ def test_processes_give_the_same_in_the_same_order_and_a_dead_one_is_named(no_pr
         results = predictor.get_all_result()
         assert len(results) == 12
         for x, found in zip(batches, results, strict=True):
-            np.testing.assert_allclose(found["scaled"], x * [1, 2, 3], rtol=1e-6)
+            np.testing.assert_allclose(found["scaled"], x * [1, 2, 3], rtol=1e-6, atol=1e-6)
         again = predictor.get_result()
-        np.testing.assert_allclose(next(again)["scaled"], batches[0] * [1, 2, 3], rtol=1e-6)
+        np.testing.assert_allclose(next(again)["scaled"], batches[0] * [1, 2, 3], rtol=1e-6, atol=1e-6)
         victim = predictor._map._workers[1]
         assert victim.pid in [child.pid for child in no_process_stays()], "the workers of the first pass are used again"
         os.kill(victim.pid, signal.SIGKILL)

@@ -70,7 +70,7 @@ def test_a_mapping_of_outputs_gives_a_dict(config_of, by_numpy, batches):
     with OfflinePredictor(config_of(output_names={"logits": "prediction:0", "sum": "total"})) as predict:
         results = predict(batches[0])
     assert list(results) == ["logits", "sum"]
-    np.testing.assert_allclose(results["logits"], by_numpy(batches[0]), rtol=1e-6)
+    np.testing.assert_allclose(results["logits"], by_numpy(batches[0]), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(results["sum"], results["logits"].sum(1), rtol=1e-5)
 
 

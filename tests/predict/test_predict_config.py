@@ -52,7 +52,7 @@ def test_by_default_only_what_the_outputs_need_is_fed(config_of, by_numpy, batch
     assert list(config_of(output_names=["cost"]).build_graph().inputs) == ["x", "label"]
     sess = built.create_session()
     results = sess.run(built.outputs["prediction"], {built.inputs["x"]: batches[0]})
-    np.testing.assert_allclose(results, by_numpy(batches[0]), rtol=1e-6)
+    np.testing.assert_allclose(results, by_numpy(batches[0]), rtol=1e-6, atol=1e-6)
     sess.close()
 
 

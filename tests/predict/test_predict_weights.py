@@ -82,9 +82,9 @@ def test_a_path_that_is_not_there_is_an_error(config_of, tmp_path):
 def test_what_is_missing_may_be_given_besides_or_left_as_initialized(config_of, batches):
     weights = np.full([3, 2], 2, np.float32)
     together = config_of(session_init=[{"fc/W": weights}, {"fc/b": [1, 2]}])
-    np.testing.assert_allclose(predict_with(together, batches[0]), batches[0] @ weights + [1, 2], rtol=1e-6)
+    np.testing.assert_allclose(predict_with(together, batches[0]), batches[0] @ weights + [1, 2], rtol=1e-6, atol=1e-6)
     initialized = config_of(session_init=[{"fc/W": weights}, InitialValues(["fc/b:0"])])
-    np.testing.assert_allclose(predict_with(initialized, batches[0]), batches[0] @ weights, rtol=1e-6)
+    np.testing.assert_allclose(predict_with(initialized, batches[0]), batches[0] @ weights, rtol=1e-6, atol=1e-6)
     assert predict_with(config_of(session_init=InitialValues()), batches[0]).shape == (4, 2)
     with pytest.raises(CheckpointError, match=r"no variable 'fc/B'\. Nearest: fc/b"):
         OfflinePredictor(config_of(session_init=InitialValues(["fc/B"])))

@@ -177,14 +177,14 @@ def test_towers_see_the_variables_as_they_were_before_the_step(strategy, model):
     for before, seen, after in zip(watch.values, watch.seen, watch.values[1:], strict=False):
         first, second = before["first"], before["second"]
         for of_tower in seen:
-            np.testing.assert_allclose(of_tower, seen_of(first, second), rtol=1e-6)
+            np.testing.assert_allclose(of_tower, seen_of(first, second), rtol=1e-6, atol=1e-6)
         for name, gradient in zip(("first", "second"), gradients_of(first, second), strict=True):
-            np.testing.assert_allclose(after[name], before[name] - rate * gradient, rtol=1e-6)
+            np.testing.assert_allclose(after[name], before[name] - rate * gradient, rtol=1e-6, atol=1e-6)
         if "copy" in after:
             np.testing.assert_array_equal(after["copy"], first)
         if "first/ExponentialMovingAverage" in after:
             average = (average + first) / 2
-            np.testing.assert_allclose(after["first/ExponentialMovingAverage"], average, rtol=1e-6)
+            np.testing.assert_allclose(after["first/ExponentialMovingAverage"], average, rtol=1e-6, atol=1e-6)
 
 
 def test_what_only_somebody_else_may_run_does_not_run_with_the_update():

@@ -66,7 +66,7 @@ class BatchData(StatefulProxyDataFlow):
         datapoints = iter(self.upstream)
         for datapoint in datapoints:
             first = self.upstream.delivered - 1
-            stack = Stack("BatchData", datapoint, first, self.batch_size, self.use_list, self._allocate)
+            stack = self.begin_batch(datapoint, first)
             for number, following in enumerate(islice(datapoints, self.batch_size - 1), self.upstream.delivered):
                 stack.add(following, number)
             # What a batch is made of may be as large as the batch itself; only one of them is kept.
@@ -78,6 +78,15 @@ class BatchData(StatefulProxyDataFlow):
                 self.place = "end"
                 yield stack.take()
                 self.place = None
+
+    def begin_batch(self, datapoint: Any, number: int) -> Stack:
+        """Begin a batch; override it where datapoints are put together otherwise.
+
+        Args:
+            datapoint: its first one.
+            number: the number of that in the iteration.
+        """
+        return Stack(type(self).__name__, datapoint, number, self.batch_size, self.use_list, self._allocate)
 
     def allocate_with(self, allocate: Allocate) -> None:
         """Put the batches together in memory from `allocate`."""
@@ -126,8 +135,7 @@ class BatchDataByShape(LookaheadDataFlow):
             shape = self._shape(datapoint, number)
             stack = held.get(shape)
             if stack is None:
-                owner, size = type(self).__name__, self.batch_size
-                stack = held[shape] = Stack(owner, datapoint, number, size, use_list=False, allocate=self._allocate)
+                stack = held[shape] = self.begin_batch(datapoint, number)
             else:
                 stack.add(datapoint, number)
             if len(stack) == self.batch_size:
@@ -137,6 +145,10 @@ class BatchDataByShape(LookaheadDataFlow):
         if self.remainder:
             for stack in held.values():
                 yield stack.take()
+
+    def begin_batch(self, datapoint: Any, number: int) -> Stack:
+        """Begin the batch of a shape, as `BatchData.begin_batch` does."""
+        return Stack(type(self).__name__, datapoint, number, self.batch_size, use_list=False, allocate=self._allocate)
 
     def allocate_with(self, allocate: Allocate) -> None:
         """Put the batches together in memory from `allocate`."""

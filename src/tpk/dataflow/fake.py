@@ -48,7 +48,7 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         super().__init__(seed)
         check_at_least(self, 0, size=size)
         self.shapes = [_shape(shape) for shape in shapes]
-        self.size = size
+        self._size = size
         self.random = random
         self.dtypes = [_dtype(each) for each in _for_each("dtype", dtype, len(self.shapes), _is_several_dtypes)]
         self.domains = [_domain(each) for each in _for_each("domain", domain, len(self.shapes), _is_several_domains)]
@@ -57,7 +57,7 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
                 raise ConfigError(f"FakeData: domain ({low}, {high}) does not fit into {kind}")
 
     def __len__(self) -> int:
-        return self.size
+        return self._size
 
     def __iter__(self) -> Iterator[Any]:
         begin = self.begin() or 0
@@ -70,7 +70,7 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         else:
             for _ in range(begin):
                 [_array(rng, *component) for component in components]
-        for number in range(begin, self.size):
+        for number in range(begin, self._size):
             self.place = number + 1
             yield [_array(rng, *component) for component in components] if self.random else fixed
         self.place = None
@@ -80,7 +80,7 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         check_share(index, count)
         share = copy.copy(self)
         share.worker = (*self.worker, index)
-        share.size = length_of_share(self.size, index, count, block)
+        share._size = length_of_share(self._size, index, count, block)
         return share
 
 

@@ -37,18 +37,18 @@ class FixedSizeData(StatefulProxyDataFlow):
     def __init__(self, flow: Iterable[Any], size: int, keep_state: bool = True) -> None:
         super().__init__(flow)
         check_at_least(self, 1, size=size)
-        self.size = size
+        self._size = size
         self.keep_state = keep_state
         self._under_way: Iterator[Any] | None = None
 
     def __len__(self) -> int:
-        return self.size
+        return self._size
 
     def __iter__(self) -> Iterator[Any]:
         begin = self.begin() or 0
         if self._under_way is None:
             self._under_way = iter(self.upstream)
-        for number in range(begin, self.size):
+        for number in range(begin, self._size):
             datapoint = self._next()
             self.place = number + 1
             yield datapoint
@@ -85,10 +85,10 @@ class FixedSizeData(StatefulProxyDataFlow):
 
         Where the flow or the size cannot be divided evenly, it is a part of what this flow delivers.
         """
-        if self.size % (count * block) or not divides_evenly(self.flow, count * block):
+        if self._size % (count * block) or not divides_evenly(self.flow, count * block):
             return Share(self, index, count, block)
         share = self.with_sources([shard(self.flow, index, count, block)])
-        share.size = self.size // count
+        share._size = self._size // count
         return share
 
     def __getstate__(self) -> dict[str, Any]:

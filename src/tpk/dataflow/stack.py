@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ class Stack:
         use_list: bool,
         allocate: Allocate = allocate_aligned,
     ) -> None:
-        self._owner = owner
+        self.owner = owner
         self._numbers: list[int] = []
         self._is_mapping = isinstance(datapoint, Mapping)
         self._components = self._components_of(datapoint, number)
@@ -49,7 +49,7 @@ class Stack:
             allocate([((capacity, *row.shape), row.dtype) for row, is_row in zip(values, rows, strict=True) if is_row])
         )
         self._columns: list[_Rows | _Values] = [_Rows(next(arrays)) if is_row else _Values() for is_row in rows]
-        self._finish: Callable[..., Any] = _as_list if use_list else _as_array
+        self.use_list = use_list
         self.add(datapoint, number)
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Stack:
         """
         if not self._fits(datapoint):
             raise InputError(
-                f"{self._owner}: datapoint {number} has the components {self._components_of(datapoint, number)} "
+                f"{self.owner}: datapoint {number} has the components {self._components_of(datapoint, number)} "
                 f"({type(datapoint).__name__}), but datapoint {self._numbers[0]}, the first of its batch, has "
                 f"{self._components} ({'dict' if self._is_mapping else 'list'})"
             )
@@ -87,11 +87,32 @@ class Stack:
         """Return all of them as one; the stack is spent then, and holds nothing of it."""
         size = len(self._numbers)
         stacked = [
-            column.array[:size] if isinstance(column, _Rows) else self._finish(self, component, column.values)
+            column.array[:size] if isinstance(column, _Rows) else self.combine(component, column.values)
             for component, column in zip(self._components, self._columns, strict=True)
         ]
         self._columns = []
         return dict(zip(self._components, stacked, strict=True)) if self._is_mapping else stacked
+
+    def combine(self, component: Any, values: list[Any]) -> Any:
+        """Return what stands in the batch of the values of a component that was not copied as it came.
+
+        Raises:
+            InputError: they do not fit together.
+        """
+        if self.use_list:
+            return values
+        kinds = set(map(type, values))
+        if kinds <= _PYTHON_NUMBERS:
+            return self._array(component, values, f"datapoints {self._numbers[0]} to {self._numbers[-1]}")
+        if all(issubclass(kind, (str, bytes)) for kind in kinds):
+            # An object array: NumPy's own text types would drop trailing zero bytes.
+            return np.array(values, dtype=object)
+        arrays = []
+        for number, value in zip(self._numbers, values, strict=True):
+            arrays.append(self._array(component, value, f"datapoint {number}"))
+            self.check(component, arrays[-1], arrays[0], number)
+        dtype = max((array.dtype for array in arrays), key=lambda dtype: dtype.itemsize)  # texts differ in length
+        return np.stack(arrays, out=aligned_empty((len(arrays), *arrays[0].shape), dtype))
 
     def _fits(self, datapoint: Any) -> bool:
         kind = type(datapoint)
@@ -107,22 +128,27 @@ class Stack:
         if isinstance(datapoint, (list, tuple)):
             return list(range(len(datapoint)))
         raise InputError(
-            f"{self._owner}: datapoint {number} is no list, tuple or dict but {type(datapoint).__name__}. It has a "
+            f"{self.owner}: datapoint {number} is no list, tuple or dict but {type(datapoint).__name__}. It has a "
             "component for each input of the model, as [image, label] has; for one input, write [image]."
         )
 
     def _misfit(self, column: _Rows, component: Any, value: Any, number: int) -> None:
         """Take what is an array only once it was made one, or say why it cannot be in the batch."""
         array = self._array(component, value, f"datapoint {number}")
-        self._check(component, array, column.array[0], number)
+        self.check(component, array, column.array[0], number)
         column.array[len(self._numbers)] = array
 
-    def _check(self, component: Any, array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], number: int) -> None:
+    def check(self, component: Any, array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], number: int) -> None:
+        """Make sure that the array of one datapoint can stand beside that of the first.
+
+        Raises:
+            InputError: it cannot.
+        """
         for what in ("shape", "dtype"):
             met, wanted = getattr(array, what), getattr(expected, what)
             if met != wanted and not (what == "dtype" and met.kind == wanted.kind and met.kind in "SU"):
                 raise InputError(
-                    f"{self._owner}: component {component!r} of datapoint {number} has {what} {met}, but that of "
+                    f"{self.owner}: component {component!r} of datapoint {number} has {what} {met}, but that of "
                     f"datapoint {self._numbers[0]}, the first of its batch, has {what} {wanted}; "
                     "make them equal before batching, or batch with use_list=True"
                 )
@@ -131,10 +157,10 @@ class Stack:
         try:
             array = np.asarray(value)
         except ValueError as error:  # a ragged list
-            raise InputError(f"{self._owner}: component {component!r} of {whose} is no array: {error}") from error
+            raise InputError(f"{self.owner}: component {component!r} of {whose} is no array: {error}") from error
         if array.dtype.hasobject and not isinstance(value, np.ndarray):
             raise InputError(
-                f"{self._owner}: component {component!r} of {whose} is no array, number or text but "
+                f"{self.owner}: component {component!r} of {whose} is no array, number or text but "
                 f"{type(value).__name__}; batch with use_list=True to keep such values in lists"
             )
         return array
@@ -158,26 +184,6 @@ class _Values:
 def _can_be_row(value: Any) -> bool:
     # Texts grow with the longest, which comes last perhaps.
     return type(value) is np.ndarray and value.dtype.kind not in "SU"
-
-
-def _as_list(stack: Stack, component: Any, values: list[Any]) -> list[Any]:
-    return values
-
-
-def _as_array(stack: Stack, component: Any, values: list[Any]) -> np.ndarray[Any, Any]:
-    numbers = stack._numbers
-    kinds = set(map(type, values))
-    if kinds <= _PYTHON_NUMBERS:
-        return stack._array(component, values, f"datapoints {numbers[0]} to {numbers[-1]}")
-    if all(issubclass(kind, (str, bytes)) for kind in kinds):
-        # An object array: NumPy's own text types would drop trailing zero bytes.
-        return np.array(values, dtype=object)
-    arrays = []
-    for number, value in zip(numbers, values, strict=True):
-        arrays.append(stack._array(component, value, f"datapoint {number}"))
-        stack._check(component, arrays[-1], arrays[0], number)
-    dtype = max((array.dtype for array in arrays), key=lambda dtype: dtype.itemsize)  # texts differ in length
-    return np.stack(arrays, out=aligned_empty((len(arrays), *arrays[0].shape), dtype))
 
 
 _PYTHON_NUMBERS = frozenset({bool, int, float, complex})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -120,11 +121,19 @@ class AsyncStrategy(Strategy):
         """Return the callback that runs the threads."""
         return [] if self._workers is None else [self._workers]
 
+    def optimizer_scope(self) -> AbstractContextManager[Any]:
+        """Return the name scope in which the optimizer makes what is no slot of a variable."""
+        return nullcontext()
+
     def _apply(self, optimizer: Any, tower: Tower, cost: Any, pairs: Gradients, index: int) -> Any:
         with tf.device(tower.device), tf.name_scope(f"tower{index}/scale_gradient/"):
             scaled = [(_scale(gradient, self._scale), variable) for gradient, variable in pairs]
         name = f"train_op_of_tower{index}" if index else "train_op"
-        with tf.device(self._shared.setter.ps_devices[0]), after_reads(tower.ops, [cost], scaled):
+        with (
+            tf.device(self._shared.setter.ps_devices[0]),
+            self.optimizer_scope(),
+            after_reads(tower.ops, [cost], scaled),
+        ):
             return optimizer.apply_gradients(scaled, name=name)
 
 

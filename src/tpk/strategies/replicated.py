@@ -169,9 +169,7 @@ class ReplicatedStrategy(Strategy):
 
         @contextmanager
         def in_tower(index: int) -> Iterator[None]:
-            # So the state of the first tower's optimizers, which is saved, has the names that it would have alone.
-            scope = tf.name_scope(f"tower{index}/") if index else nullcontext()
-            with tf.device(self.devices[index]), scope, record_variables() as created:
+            with tf.device(self.devices[index]), self.optimizer_scope(index), record_variables() as created:
                 yield
             state[index].extend(created)
 
@@ -228,6 +226,13 @@ class ReplicatedStrategy(Strategy):
     def sum_over_processes(self, tensor: Any) -> Any:
         """Return the sum of a tensor over all processes, where there are several: what towers give each other."""
         return tensor
+
+    def optimizer_scope(self, index: int) -> AbstractContextManager[Any]:
+        """Return the name scope in which the optimizer of a tower makes what is no slot of a variable.
+
+        So the state of the first tower's optimizers, which is saved, has the names that it would have alone.
+        """
+        return tf.name_scope(f"tower{index}/") if index else nullcontext()
 
     def ops_of_first_step(self) -> list[Any]:
         """Return what a step runs besides, if it may end without a reduction; a subclass may have to prepare one."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tpk.errors import TowerError
 from tpk.graph.signature import check_signature
-from tpk.tower.context import get_current_tower_context
+from tpk.tower.context import TowerContext, get_current_tower_context
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.mistakes import check_arguments, worded
 from tpk.tower.rules import check_rules
@@ -78,8 +78,18 @@ class TowerFunc:
                 raise
             raise better from error
         check_rules(context, scope_name, graph.get_operations()[ops_before:])
-        self._handles.append(TowerHandle(context, inputs, self.input_names, output))
+        self._handles.append(self.make_handle(context, inputs, output))
         return output
+
+    def make_handle(self, context: TowerContext, inputs: Sequence[Any], output: Any) -> TowerHandle:
+        """Return the handle of a tower that was built; a subclass may have handles of its own.
+
+        Args:
+            context: the context in which it was built.
+            inputs: its input tensors.
+            output: what the function returned.
+        """
+        return TowerHandle(context, inputs, self.input_names, output)
 
     def _check_inputs(self, inputs: Sequence[Any]) -> None:
         if len(inputs) != len(self.input_signature):

@@ -27,6 +27,7 @@ from tpk.plugin.options import described
 from tpk.plugin.spellings import also_spelled
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
+from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
 from tpk.train.epoch import batch_of
@@ -311,14 +312,19 @@ class TowerTrainer(Trainer):
         return [self.get_predictor(input_names, output_names, index % count) for index in range(n)]
 
     def build_inference_tower(
-        self, ns_name: str, inputs: Sequence[Any] | None = None, device: str | None = None
+        self,
+        ns_name: str,
+        inputs: Sequence[Any] | None = None,
+        device: str | None = None,
+        vs_name: str | None = None,
     ) -> TowerHandle:
-        """Build an inference tower that shares the variables of the main training tower.
+        """Build an inference tower that shares the variables of a training tower.
 
         Args:
             ns_name: its name scope, which must be new.
             inputs: its input tensors; by default new placeholders.
             device: a device string; by default TensorFlow places the ops.
+            vs_name: the variable scope of the training tower; by default it is the main one.
 
         Raises:
             TrainerStateError: if the training is over.
@@ -336,7 +342,9 @@ class TowerTrainer(Trainer):
         with (
             self.graph.as_default(),
             nullcontext() if device is None else tf.device(device),
-            self.strategy.predict_context(ns_name),
+            self.strategy.predict_context(ns_name)
+            if vs_name is None
+            else PredictTowerContext(ns_name=ns_name, vs_name=vs_name),
         ):
             self.tower_func(*(self.tower_func.placeholders() if inputs is None else inputs))
         tower: TowerHandle = self.towers[-1]

@@ -107,7 +107,7 @@ def test_wrappers_nest_and_still_train_as_the_innermost_does(wrap, wrapped):
     with tf.Graph().as_default():
         w = v1.get_variable("w", initializer=[1.0, 5.0])
         plain = adam()
-        np.testing.assert_allclose(trained, after(plain.minimize(cost_of(w)), 3)["w"], rtol=1e-6)
+        np.testing.assert_allclose(trained, after(plain.minimize(cost_of(w)), 3)["w"], rtol=1e-6, atol=1e-6)
         # So a checkpoint of one is read by the other.
         assert {variable.op.name for variable in plain.variables()} <= names
 

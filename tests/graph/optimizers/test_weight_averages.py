@@ -48,7 +48,7 @@ def test_averages_are_tensorflows_own_without_the_initial_value(decay):
             sess.run(both, {updates: n})
             # The averages are of the variables after the update; the first one is that variable.
             average, expected, value = sess.run([ours, theirs.average(w), w])
-            np.testing.assert_allclose(average, expected, rtol=1e-6)
+            np.testing.assert_allclose(average, expected, rtol=1e-6, atol=1e-6)
             if n == 0:
                 np.testing.assert_array_equal(average, value)
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tpk.checkpoint.session_init import ChainInit, KerasRestore
-from tpk.errors import CheckpointError, ConfigError
+from tpk.errors import CheckpointError, ConfigError, TowerError
 from tpk.graph.variables import variable_name
 from tpk.tower import PredictTowerContext, TowerFunc, TrainTowerContext
 from tpk.tower.keras.model import KerasModel
@@ -104,6 +104,25 @@ def test_towers_with_variable_scopes_have_their_own(keras, build):
     graph, _, _ = in_graph(KerasModel(lambda: build(keras), keras=keras.__name__), ("", "tower1"))
     assert sorted(names(graph)) == sorted([*NAMES, *(f"tower1/{name}" for name in NAMES)])
     assert len(graph.get_collection(GraphKeys.UPDATE_OPS)) == 4
+
+
+@pytest.mark.parametrize("build", [sequential, functional])
+def test_without_a_name_the_variables_are_called_as_in_the_model(keras, build):
+    net = KerasModel(lambda: build(keras), name="", keras=keras.__name__)
+    graph, _, _ = in_graph(net, ("", "tower1"))
+    inside = [name.removeprefix("model/") for name in NAMES]
+    assert sorted(names(graph)) == sorted([*inside, *(f"tower1/{name}" for name in inside)])
+    assert sorted(net.variable_names(graph)) == sorted(inside)
+    assert len(graph.get_collection(GraphKeys.UPDATE_OPS)) == 4
+
+
+def test_two_models_without_a_name_clash(keras):
+    if keras.__version__.startswith("2."):
+        pytest.skip("Keras 2 tells their layers apart by the name scopes of the graph")
+    error = pytest.raises(TowerError, match="there is a variable 'conv/kernel' in this tower already")
+    with tf.Graph().as_default(), error:
+        for _ in range(2):
+            KerasModel(lambda: sequential(keras), name="", keras=keras.__name__)(tf.ones([1, 6, 6, 1]))
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])

@@ -37,11 +37,31 @@ def with_tpk():
     return lambda directory, *arguments: _run(["-m", "tpk_tensorpack", *arguments], directory)
 
 
+@pytest.fixture
+def start(tmp_path):
+    """A function that starts a script with tensorpack (`"theirs"`) or without (`"ours"`), until the test is over."""
+    started = []
+
+    def start(whose, *arguments):
+        first = ["-c", _WITH_TENSORPACK] if whose == "theirs" else ["-m", "tpk_tensorpack"]
+        command = [sys.executable, *first, *map(str, arguments)]
+        started.append(subprocess.Popen(command, cwd=tmp_path, env=_environment(), stderr=subprocess.DEVNULL))
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait(30)
+
+
+def _environment():
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+
+
 def _run(arguments, directory):
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=directory,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        env=_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -16,9 +16,11 @@ HERE = Path(__file__).parent
 pytest.importorskip("tensorpack", reason="the oracle, tensorpack 0.11, is not installed; nox -s port_oracle has it")
 
 
-@pytest.mark.parametrize("script", ["layers.py", "tools.py"])
+@pytest.mark.parametrize("script", ["layers.py", "tools.py", "images.py"])
 def test_results_are_those_of_tensorpack(script, tmp_path, with_tensorpack, with_tpk):
-    """Of layers: variables, outputs, gradients and updates. Of tools: values, predictions, pictures."""
+    """Of layers: variables, outputs, gradients and updates. Of tools: values, predictions, pictures. Of images: those
+    that augmentors make, and coordinates in them.
+    """
     with_tensorpack(tmp_path, HERE / script, "theirs.npz")
     with_tpk(tmp_path, HERE / script, "ours.npz")
     theirs, ours = np.load(tmp_path / "theirs.npz"), np.load(tmp_path / "ours.npz")

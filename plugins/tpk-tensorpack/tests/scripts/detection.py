@@ -71,9 +71,7 @@ def main():
         results["drawn_%d" % n] = draw_boxes(image, boxes.astype("int32"), labels=["a", "b"])
 
     corners = [[image, box_to_points(boxes)] for image, boxes in images]
-    ds = AugmentImageCoordinates(
-        DataFromList(corners, shuffle=False), [imgaug.Shift(0.1, 0.2), imgaug.Transpose(0.5)]
-    )
+    ds = AugmentImageCoordinates(DataFromList(corners, shuffle=False), [imgaug.Shift(0.1, 0.2), imgaug.Transpose(0.5)])
     ds.reset_state()
     for n, (image, points) in enumerate(ds):
         results["shifted_%d" % n], results["points_%d" % n] = image, points

@@ -89,9 +89,7 @@ class DQNTrainer(TowerTrainer):
         add_moving_summary(self.cost, tf.reduce_max(q, name="max_q"))
 
     def update_target_op(self):
-        online, target = (
-            tf.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES, scope) for scope in ("online", "target")
-        )
+        online, target = (tf.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES, scope) for scope in ("online", "target"))
         return tf.group(
             *[old.assign(new) for old, new in zip(target, online, strict=True)], name="update_target_network"
         )

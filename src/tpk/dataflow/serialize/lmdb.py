@@ -82,12 +82,16 @@ class LMDBSerializer:
         return FileFlow(_LMDBItems(path, allow_pickle), shuffle, seed)
 
 
-class _LMDBItems(FileItems):
-    def __init__(self, path: str | os.PathLike[str], allow_pickle: bool) -> None:
-        self.allow_pickle = allow_pickle
-        super().__init__(path, "LMDBSerializer")
+class LMDBFile(FileItems):
+    """Base of the datapoints of an LMDB, a directory or a single file: opens it, once in each process."""
 
-    def _open(self) -> Any:
+    def environment(self) -> Any:
+        """Return the open environment.
+
+        Raises:
+            ConfigError: lmdb is not installed.
+            InputError: the file is truncated or foreign.
+        """
         lmdb = import_optional("lmdb", "serialize", self.owner)
         subdir = os.path.isdir(self.path)
         file = os.path.join(self.path, "data.mdb") if subdir else self.path
@@ -104,7 +108,16 @@ class _LMDBItems(FileItems):
         needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
         if status.st_size < needed:
             raise self.damaged(f"it has {status.st_size} of {needed} bytes")
-        return environment, DatapointPacker(self.owner, self.allow_pickle)
+        return environment
+
+
+class _LMDBItems(LMDBFile):
+    def __init__(self, path: str | os.PathLike[str], allow_pickle: bool) -> None:
+        self.allow_pickle = allow_pickle
+        super().__init__(path, "LMDBSerializer")
+
+    def _open(self) -> Any:
+        return self.environment(), DatapointPacker(self.owner, self.allow_pickle)
 
     def _length(self, handle: Any) -> int:
         environment, _ = handle

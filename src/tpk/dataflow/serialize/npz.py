@@ -75,7 +75,7 @@ class NumpySerializer:
         Raises:
             InputError: the file is missing, empty, truncated or foreign.
         """
-        return FileFlow(_NumpyItems(path, allow_pickle), shuffle, seed)
+        return FileFlow(NumpyItems(path, allow_pickle), shuffle, seed)
 
 
 @attrs.define
@@ -87,7 +87,14 @@ class _Content:
     columns: list[Any] | None = None
 
 
-class _NumpyItems(FileItems):
+class NumpyItems(FileItems):
+    """The datapoints of an npz file of this serializer, or of tensorpack's.
+
+    Args:
+        path: the file.
+        allow_pickle: see `NumpySerializer.load`.
+    """
+
     def __init__(self, path: str | os.PathLike[str], allow_pickle: bool) -> None:
         self.allow_pickle = allow_pickle
         super().__init__(path, "NumpySerializer")

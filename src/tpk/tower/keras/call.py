@@ -5,8 +5,9 @@ from __future__ import annotations
 import abc
 import contextvars
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -66,6 +67,22 @@ class KerasCall(abc.ABC):
                     graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, tf.identity(loss))
 
 
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Within the context, ops are in the name scope `name`, which it gives; that around it, if the name is empty."""
+    if name:
+        with tf.name_scope(name) as scope:
+            yield scope
+    else:
+        around = tf.compat.v1.get_default_graph().get_name_scope()
+        yield f"{around}/" if around else ""
+
+
+def variable_scope(name: str) -> Any:
+    """Return the context of the variable scope `name`; of that around it, if the name is empty."""
+    return tf.compat.v1.variable_scope(name, auxiliary_name_scope=False) if name else nullcontext()
+
+
 def check_model(model: Any, keras: Any) -> Any:
     """Return what a user's function has built, after checking that it is of the Keras that is expected.
 
@@ -107,7 +124,7 @@ def get_variable(name: str, **options: Any) -> Any:
     except ValueError as error:
         if "already exists" not in str(error):
             raise
-        full_name = f"{tf.compat.v1.get_variable_scope().name}/{name}"
+        full_name = f"{tf.compat.v1.get_variable_scope().name}/{name}".removeprefix("/")
         raise TowerError(
             f"there is a variable {full_name!r} in this tower already. Give each KerasModel in a tower function a name "
             "of its own: KerasModel(build, name='generator')."

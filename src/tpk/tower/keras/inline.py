@@ -26,7 +26,7 @@ def record_inline_keras() -> Iterator[list[str]]:
 
     def creator(next_creator: Any, **options: Any) -> Any:
         variable = next_creator(**options)
-        if _is_called_by_keras(sys._getframe(1)):
+        if is_called_by_keras(sys._getframe(1)):
             names.append(variable_name(variable))
         return variable
 
@@ -43,7 +43,8 @@ def broken_rule(names: list[str], tower: str) -> str:
     )
 
 
-def _is_called_by_keras(frame: FrameType | None) -> bool:
+def is_called_by_keras(frame: FrameType | None) -> bool:
+    """Whether it is Keras, and not somebody whom it has called, that makes a variable in this frame."""
     # Where there are both, the inner one has made it.
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

@@ -25,15 +25,18 @@ from tpk.tower.keras.call import (
     draw_seed,
     get_variable,
     in_fresh_thread,
+    name_scope,
     unique_names,
+    variable_scope,
 )
+from tpk.tower.keras.inline import is_called_by_keras
 
 
 def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
     """Build a model in the default graph; see `tpk.tower.keras.model.Flavour`."""
     graph = tf.compat.v1.get_default_graph()
     ops_before = len(graph.get_operations())
-    with tf.name_scope(name) as scope:
+    with name_scope(name) as scope:
         variables = _Variables(name, scope)
         with variables.made_here(), _names_from_the_beginning(keras, graph):
             model = check_model(build(), keras)
@@ -117,8 +120,10 @@ class _Variables:
             yield
 
     def _make(self, next_creator: Callable[..., Any], **options: Any) -> Any:
-        scope = f"{tf.compat.v1.get_default_graph().get_name_scope()}/"
-        if self._is_making or not scope.startswith(self.scope):
+        scope = f"{tf.compat.v1.get_default_graph().get_name_scope()}/".removeprefix("/")
+        # What random numbers are drawn from is made along with a layer, and is no part of the model.
+        is_of_model = scope.startswith(self.scope) and is_called_by_keras(sys._getframe(1))
+        if self._is_making or not is_of_model:
             return next_creator(**options)
         inside = scope.removeprefix(self.scope).removeprefix(f"{self.model_name}/")
         (own_name,) = unique_names([inside + options["name"]], self._taken)
@@ -131,7 +136,7 @@ class _Variables:
         try:
             with (
                 tf.compat.v1.variable_scope(self._around, auxiliary_name_scope=False),
-                tf.compat.v1.variable_scope(self._name, auxiliary_name_scope=False),
+                variable_scope(self._name),
             ):
                 made = get_variable(
                     own_name,

@@ -23,14 +23,16 @@ from tpk.tower.keras.call import (
     draw_seed,
     get_variable,
     in_fresh_thread,
+    name_scope,
     unique_names,
+    variable_scope,
 )
 
 
 def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
     """Build a model in the default graph; see `tpk.tower.keras.model.Flavour`."""
     graph = tf.compat.v1.get_default_graph()
-    with tf.name_scope(name) as scope:
+    with name_scope(name) as scope:
 
         def build_there() -> Any:
             # In a name scope of its own, so that those of the call have the names that layers have.
@@ -113,7 +115,7 @@ def _make_variables(model: Any, name: str) -> None:
     """Make the variables for which there are stand-ins; those of random states are none, as seeds come from steps."""
     variables = [*model.weights, *model.metrics_variables]
     names = unique_names((variable.path.removeprefix(f"{model.name}/") for variable in variables), set())
-    with tf.compat.v1.variable_scope(name, auxiliary_name_scope=False):
+    with variable_scope(name):
         for variable, own_name in zip(variables, names, strict=True):
             made = get_variable(
                 own_name,

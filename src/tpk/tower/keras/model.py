@@ -50,7 +50,8 @@ class KerasModel:
 
     Args:
         build: returns a new model or layer, each time it is called.
-        name: the scope of the variables. Two models in one tower function need different ones.
+        name: the scope of the variables. Two models in one tower function need different ones. ``""`` is the scope of
+            the tower itself: the variables are called as they are in the model.
         keras: the package that the model is made of: ``"keras"`` or ``"tf_keras"``; by default that of `tf.keras`.
 
     Raises:
@@ -75,7 +76,7 @@ class KerasModel:
                 f"KerasModel was given {build!r}; expected a function without arguments that builds a Keras model: "
                 "each tower needs a new one. Write KerasModel(lambda: keras.Sequential([...]))."
             )
-        if not isinstance(name, str) or not _SCOPE_NAME.fullmatch(name):
+        if not isinstance(name, str) or (name and not _SCOPE_NAME.fullmatch(name)):
             raise ConfigError(f"KerasModel(name={name!r}): expected a name of a TensorFlow scope, such as 'generator'.")
         self._build = build
         self._name = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tpk_tensorpack.dataflow import dataset, imgaug
 from tpk_tensorpack.dataflow.base import (
     DataFlow,
     DataFlowTerminated,
@@ -26,6 +27,35 @@ from tpk_tensorpack.dataflow.common import (
     SelectComponent,
     TestDataSpeed,
 )
+from tpk_tensorpack.dataflow.format import (
+    CaffeLMDB,
+    HDF5Data,
+    LMDBData,
+    LMDBDataDecoder,
+    SVMLightData,
+)
+from tpk_tensorpack.dataflow.image import (
+    AugmentImageComponent,
+    AugmentImageComponents,
+    AugmentImageCoordinates,
+    ImageFromFile,
+)
+from tpk_tensorpack.dataflow.parallel import (
+    MultiProcessPrefetchData,
+    MultiProcessRunner,
+    MultiProcessRunnerZMQ,
+    MultiThreadPrefetchData,
+    MultiThreadRunner,
+    PrefetchData,
+    PrefetchDataZMQ,
+)
+from tpk_tensorpack.dataflow.parallel_map import (
+    MultiProcessMapAndBatchData,
+    MultiProcessMapAndBatchDataZMQ,
+    MultiProcessMapData,
+    MultiProcessMapDataZMQ,
+    MultiThreadMapData,
+)
 from tpk_tensorpack.dataflow.raw import (
     DataFromGenerator,
     DataFromIterable,
@@ -33,11 +63,25 @@ from tpk_tensorpack.dataflow.raw import (
     DataFromQueue,
     FakeData,
 )
+from tpk_tensorpack.dataflow.remote import (
+    RemoteDataZMQ,
+    send_dataflow_zmq,
+)
+from tpk_tensorpack.dataflow.serialize import (
+    HDF5Serializer,
+    LMDBSerializer,
+    NumpySerializer,
+    TFRecordSerializer,
+)
 
 __all__ = [
+    "AugmentImageComponent",
+    "AugmentImageComponents",
+    "AugmentImageCoordinates",
     "BatchData",
     "BatchDataByShape",
     "CacheData",
+    "CaffeLMDB",
     "ConcatData",
     "DataFlow",
     "DataFlowTerminated",
@@ -47,17 +91,42 @@ __all__ = [
     "DataFromQueue",
     "FakeData",
     "FixedSizeData",
+    "HDF5Data",
+    "HDF5Serializer",
+    "ImageFromFile",
     "JoinData",
+    "LMDBData",
+    "LMDBDataDecoder",
+    "LMDBSerializer",
     "LocallyShuffleData",
     "MapData",
     "MapDataComponent",
+    "MultiProcessMapAndBatchData",
+    "MultiProcessMapAndBatchDataZMQ",
+    "MultiProcessMapData",
+    "MultiProcessMapDataZMQ",
+    "MultiProcessPrefetchData",
+    "MultiProcessRunner",
+    "MultiProcessRunnerZMQ",
+    "MultiThreadMapData",
+    "MultiThreadPrefetchData",
+    "MultiThreadRunner",
+    "NumpySerializer",
+    "PrefetchData",
+    "PrefetchDataZMQ",
     "PrintData",
     "ProxyDataFlow",
     "RNGDataFlow",
     "RandomChooseData",
     "RandomMixData",
+    "RemoteDataZMQ",
     "RepeatedData",
     "RepeatedDataPoint",
+    "SVMLightData",
     "SelectComponent",
+    "TFRecordSerializer",
     "TestDataSpeed",
+    "dataset",
+    "imgaug",
+    "send_dataflow_zmq",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,37 +12,126 @@ from tpk_tensorpack.utils.utils import get_rng
 
 __all__ = ["DataFlow", "DataFlowTerminated", "ProxyDataFlow", "RNGDataFlow"]
 
-DataFlow = tpk.dataflow.DataFlow
-
 
 class DataFlowTerminated(BaseException):
     """A data flow is over, and cannot begin anew."""
 
 
-class RNGDataFlow(tpk.dataflow.DataFlow):
+class LengthUnknownError(NotImplementedError, TypeError):
+    """A data flow does not know how many datapoints it has; a `TypeError`, too, so that `list` asks no further."""
+
+
+class DataFlow(tpk.dataflow.DataFlow):
+    """Base of the data flows: an iterable of lists or dicts, which can be iterated again and again.
+
+    A subclass defines `__iter__` (or `get_data`, as in the tensorpack of before 2019), and `__len__` if it has a
+    length.
+    Whoever iterates it calls `reset_state` first, once in the process that iterates.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        if type(self).get_data is DataFlow.get_data:
+            raise NotImplementedError(f"{type(self).__name__} defines no __iter__, which delivers its datapoints")
+        yield from self.get_data()
+
+    def get_data(self) -> Iterator[Any]:
+        """Iterate, as tensorpack's scripts of before 2019 do."""
+        return iter(self)
+
+    def __len__(self) -> int:
+        raise LengthUnknownError(f"{type(self).__name__} has no length")
+
+    def size(self) -> int:
+        """Return the length, as tensorpack's scripts of before 2019 do."""
+        return len(self)
+
+
+class ProxyDataFlow(tpk.dataflow.ProxyDataFlow, DataFlow):
+    """A data flow of what another one delivers, as long as that; a subclass overrides what it does otherwise.
+
+    Args:
+        ds: the other one.
+    """
+
+    def __init__(self, ds: Iterable[Any]) -> None:
+        super().__init__(ds)
+
+    @property
+    def ds(self) -> Any:
+        """The other data flow."""
+        return self.flow
+
+    @ds.setter
+    def ds(self, ds: Iterable[Any]) -> None:
+        self.flow = ds
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.flow if type(self).get_data is ProxyDataFlow.get_data else self.get_data()
+
+    def get_data(self) -> Iterator[Any]:
+        """Iterate, as tensorpack's scripts of before 2019 do."""
+        return iter(self.flow if type(self).__iter__ is ProxyDataFlow.__iter__ else self)
+
+
+class RNGDataFlow(DataFlow):
     """A data flow with random numbers of its own.
 
     Attributes:
         rng: a `numpy.random.RandomState`, other than in any other process; made by `reset_state`.
     """
 
-    rng: np.random.RandomState
+    rng: Any = None
 
     def reset_state(self) -> None:
         """Begin with other random numbers."""
         self.rng = get_rng(self)
 
 
-class ProxyDataFlow(tpk.dataflow.ProxyDataFlow):
-    """A data flow of what another one delivers, as long as that.
+class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
+    """The first base of a flow of tpk that draws from `rng`, as tensorpack's do, and yet knows where it stands.
 
-    Args:
-        ds: the other one.
+    Its state holds those of `rng`: that of the beginning of the pass under way, or that of now between two passes.
     """
 
-    def __init__(self, ds: Any) -> None:
-        super().__init__(ds)
-        self.ds = ds
+    rng: Any
+    _at_beginning: Any = None
+    _loaded: Any = None
 
-    def __iter__(self) -> Iterator[Any]:
-        yield from self.ds
+    def reset_state(self) -> None:
+        """Begin with other random numbers; make the flows beneath ready."""
+        self.rng = get_rng(self)
+        super().reset_state()
+
+    def epoch_rng(self) -> Any:
+        """Begin a pass and return its random numbers."""
+        if self.rng is None:
+            self.rng = get_rng(self)
+        if self._loaded is not None:
+            set_random_state(self.rng, self._loaded)
+            self._loaded = None
+        self._at_beginning = random_state(self.rng)
+        return self.rng
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration under way stands."""
+        state = self._loaded
+        if state is None and self.rng is not None:
+            state = random_state(self.rng) if self.place is None else self._at_beginning
+        return {**super().state_dict(), "rng": state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there."""
+        super().load_state_dict(state)
+        self._loaded = state["rng"]
+
+
+def random_state(rng: np.random.RandomState) -> list[Any]:
+    """Return where random numbers stand, as plain data."""
+    name, words, *rest = rng.get_state()
+    return [name, np.asarray(words).tolist(), *rest]
+
+
+def set_random_state(rng: np.random.RandomState, state: list[Any]) -> None:
+    """Let random numbers go on where they stood."""
+    name, words, *rest = state
+    rng.set_state((name, np.array(words, np.uint32), *rest))

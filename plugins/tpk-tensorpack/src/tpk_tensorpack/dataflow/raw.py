@@ -2,22 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 import tpk.dataflow
-from tpk.dataflow import DataFromGenerator, DataFromIterable, DataFromQueue, FakeData
+from tpk_tensorpack.dataflow.base import DataFlow, DrawsFromRandomState, RNGDataFlow
 
 __all__ = ["DataFromGenerator", "DataFromIterable", "DataFromList", "DataFromQueue", "FakeData"]
 
 
-class DataFromList(tpk.dataflow.DataFromList):
+class DataFromList(DrawsFromRandomState, tpk.dataflow.DataFromList, RNGDataFlow):
     """The items of a list; see `tpk.dataflow.DataFromList`.
 
     Args:
         lst: the list.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether each pass has an order of its own.
     """
 
     def __init__(self, lst: Sequence[Any], shuffle: bool = True) -> None:
         super().__init__(lst, shuffle)
+
+    @property
+    def lst(self) -> Any:
+        """The list."""
+        return self.items
+
+
+class FakeData(DrawsFromRandomState, tpk.dataflow.FakeData, RNGDataFlow):
+    """Arrays of given shapes; see `tpk.dataflow.FakeData`.
+
+    Args:
+        shapes: of each component.
+        size: how many datapoints a pass has.
+        random: whether each datapoint is made anew; otherwise a pass delivers one again and again.
+        dtype: of all components, or a list of one for each.
+        domain: the least number, and the one that all are below; or a list of such pairs, one for each component.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[Sequence[int]],
+        size: int = 1000,
+        random: bool = True,
+        dtype: Any = "float32",
+        domain: Any = (0, 1),
+    ) -> None:
+        super().__init__(shapes, size, random, dtype, domain)
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = self.begin() or 0
+        rng = self.epoch_rng()
+        datapoint: list[Any] = []
+        for number in range(self._size):
+            if self.random or not datapoint:
+                datapoint = self._draw(rng)
+            if number >= begin:
+                self.place = number + 1
+                yield datapoint
+        self.place = None
+
+    def _draw(self, rng: np.random.RandomState) -> list[Any]:
+        components = zip(self.shapes, self.dtypes, self.domains, strict=True)
+        return [
+            np.asarray(rng.rand(*shape) * (high - low) + low).astype(dtype) for shape, dtype, (low, high) in components
+        ]
+
+
+class DataFromQueue(tpk.dataflow.DataFromQueue, DataFlow):
+    """What somebody puts into a queue; see `tpk.dataflow.DataFromQueue`.
+
+    Args:
+        queue: it has ``get(timeout=...)``.
+    """
+
+    def __init__(self, queue: Any) -> None:
+        super().__init__(queue)
+
+
+class DataFromGenerator(tpk.dataflow.DataFromGenerator, DataFlow):
+    """What a function yields, or an iterable delivers; see `tpk.dataflow.DataFromGenerator`.
+
+    Args:
+        gen: a function without arguments that returns an iterable, which each pass calls; or an iterable.
+    """
+
+    def __init__(self, gen: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
+        super().__init__(gen)
+
+
+class DataFromIterable(tpk.dataflow.DataFromIterable, DataFlow):
+    """What an iterable delivers; see `tpk.dataflow.DataFromIterable`.
+
+    Args:
+        iterable: of datapoints.
+    """
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        super().__init__(iterable)

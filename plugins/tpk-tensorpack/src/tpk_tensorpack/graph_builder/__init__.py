@@ -1,7 +1,9 @@
-"""tensorpack's `graph_builder`: where variables are placed."""
+"""tensorpack's `graph_builder`: towers, gradients, and where variables are placed."""
 
 from __future__ import annotations
 
-from tpk_tensorpack.graph_builder.utils import LeastLoadedDeviceSetter
+from tpk_tensorpack.graph_builder.model_desc import ModelDesc as ModelDesc, ModelDescBase as ModelDescBase
+from tpk_tensorpack.graph_builder.training import DataParallelBuilder
+from tpk_tensorpack.graph_builder.utils import LeastLoadedDeviceSetter, allreduce_grads
 
-__all__ = ["LeastLoadedDeviceSetter"]
+__all__ = ["DataParallelBuilder", "LeastLoadedDeviceSetter", "allreduce_grads"]

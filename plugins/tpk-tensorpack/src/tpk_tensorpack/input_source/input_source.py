@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
 
 import tpk
 from tpk.callbacks.graph_ops import RunOp
+from tpk.input_source.base import ProxyInput
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 
 __all__ = [
@@ -188,4 +190,24 @@ class StagingInput(tpk.StagingInput, FeedfreeInput):
     """
 
     def __init__(self, input: tpk.InputSource, nr_stage: int = 1, device: str | None = None) -> None:
-        super().__init__(input, nr_stage, None if device is None else [device])
+        super().__init__(input, nr_stage)
+        self._device = device
+
+    def place_on(self, devices: Sequence[str]) -> None:
+        """Say where the towers are, unless that was chosen."""
+        if self._device is None:
+            super().place_on(devices)
+
+    def _get_input_tensors(self) -> list[Any]:
+        with nullcontext() if self._device is None else tf.device(self._device):
+            return super()._get_input_tensors()
+
+    def _setup(self) -> list[Any]:
+        # The source is run apart from the steps, which maintain the average of its size.
+        source = self.source
+        while isinstance(source, ProxyInput):
+            source = source.source
+        if not isinstance(source, QueueInput | BatchQueueInput) or not source._summarizes:
+            return super()._setup()
+        source._summarizes = False
+        return [*super()._setup(), *_queue_size_summary(source)]

@@ -1,18 +1,15 @@
-"""Towers: the context in which a replicate of a model is built."""
+"""Towers: the context in which a replicate of a model is built, what builds it, and what finds things in it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
 import tensorflow as tf
 
 import tpk.tower
-from tpk.tower import (
-    PredictTowerContext,
-    TowerFunc,
-    TowerHandle as TowerTensorHandle,
-    TowerHandles as TowerTensorHandles,
-    TrainTowerContext,
-    get_current_tower_context,
-)
+from tpk.tower import TowerHandles as TowerTensorHandles, get_current_tower_context
 
 __all__ = [
     "BaseTowerContext",
@@ -27,7 +24,37 @@ __all__ = [
 ]
 
 BaseTowerContext = tpk.tower.TowerContext
-TowerFuncWrapper = TowerFunc
+
+
+@attrs.define(init=False, eq=False)
+class TrainTowerContext(tpk.tower.TrainTowerContext):
+    """The context of a training tower; see `tpk.TrainTowerContext`.
+
+    Args:
+        ns_name: its name scope; empty for none.
+        vs_name: its variable scope; empty for the one around it.
+        index: which of the towers it is.
+        total: how many there are.
+    """
+
+    def __init__(self, ns_name: str, vs_name: str = "", index: int = 0, total: int = 1) -> None:
+        self.__attrs_init__(ns_name=ns_name, vs_name=vs_name, index=index, total=total)  # type: ignore[attr-defined]
+
+
+@attrs.define(init=False, eq=False)
+class PredictTowerContext(tpk.tower.PredictTowerContext):
+    """The context of an inference tower, which makes its variables, unless the scope around it reuses.
+
+    Args:
+        ns_name: its name scope; empty for none.
+        vs_name: its variable scope; empty for the one around it.
+    """
+
+    def __init__(self, ns_name: str, vs_name: str = "") -> None:
+        creates_variables = not tf.compat.v1.get_variable_scope().reuse
+        self.__attrs_init__(  # type: ignore[attr-defined]
+            ns_name=ns_name, vs_name=vs_name, creates_variables=creates_variables
+        )
 
 
 def TowerContext(tower_name: str, is_training: bool, vs_name: str = "") -> BaseTowerContext:
@@ -44,7 +71,67 @@ def TowerContext(tower_name: str, is_training: bool, vs_name: str = "") -> BaseT
             model.build_graph(image, label)
         ```
     """
-    if is_training:
-        return TrainTowerContext(ns_name=tower_name, vs_name=vs_name)
-    creates_variables = not tf.compat.v1.get_variable_scope().reuse
-    return PredictTowerContext(ns_name=tower_name, vs_name=vs_name, creates_variables=creates_variables)
+    kind = TrainTowerContext if is_training else PredictTowerContext
+    return kind(tower_name, vs_name=vs_name)
+
+
+class TowerTensorHandle(tpk.tower.TowerHandle):
+    """One tower that was built: finds tensors and variables by the names that they have in it; see `tpk.TowerHandle`.
+
+    Args:
+        ctx: the context in which it was built.
+        inputs: its input tensors.
+        outputs: what the tower function returned.
+        input_signature: a `tf.TensorSpec` for each input, by whose names inputs are found, too.
+    """
+
+    def __init__(
+        self, ctx: BaseTowerContext, inputs: Sequence[Any], outputs: Any, input_signature: Sequence[Any] | None = None
+    ) -> None:
+        super().__init__(ctx, inputs, [spec.name for spec in input_signature or ()], outputs)
+
+    @property
+    def outputs(self) -> Any:
+        """What the tower function returned."""
+        return self.output
+
+    def get_collection(self, key: str | None = None, name: str | None = None) -> list[Any]:
+        """Return what the tower added to a collection.
+
+        Args:
+            key: the name of the collection.
+            name: the same, as it was called before.
+
+        Raises:
+            ValueError: none of the two is given.
+        """
+        found = name if key is None else key
+        if found is None:
+            raise ValueError("TowerTensorHandle.get_collection() takes the name of a collection, such as 'update_ops'")
+        return super().get_collection(found)
+
+
+class TowerFunc(tpk.tower.TowerFunc):
+    """A function that builds a tower, to be called under a `TowerContext`; see `tpk.TowerFunc`.
+
+    Args:
+        tower_fn: takes the input tensors, and returns the output of the tower.
+        input_signature: a `tf.TensorSpec` for each input, with its name.
+
+    Example:
+        ```python
+        tower_func = TowerFunc(model.build_graph, model.get_input_signature())
+        with TowerContext("", is_training=True):
+            tower_func(*input.get_input_tensors())
+        ```
+    """
+
+    def __init__(self, tower_fn: Callable[..., Any], input_signature: Sequence[Any]) -> None:
+        super().__init__(tower_fn, input_signature)
+
+    def make_handle(self, context: BaseTowerContext, inputs: Sequence[Any], output: Any) -> TowerTensorHandle:
+        """Return the handle of a tower that was built."""
+        return TowerTensorHandle(context, inputs, output, self.input_signature)
+
+
+TowerFuncWrapper = TowerFunc

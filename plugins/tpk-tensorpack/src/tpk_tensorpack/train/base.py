@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,28 @@ class Trainer(tpk.Trainer):
 
     What it writes goes to the log directory of the script, beside what is there; without one it writes nothing.
     """
+
+    _is_chief: bool | None = None
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process is the one that writes; a trainer of one's own may set it."""
+        return super().is_chief if self._is_chief is None else self._is_chief
+
+    @is_chief.setter
+    def is_chief(self, is_chief: bool) -> None:
+        self._is_chief = bool(is_chief)
+
+    @property
+    def loop(self) -> TrainLoop:
+        """How far the training is, and how far it goes."""
+        return TrainLoop(self)
+
+    def register_callback(self, cb: Any) -> None:
+        """Add a callback, or a list of them, before the training starts; see `tpk.Trainer.register_callback`."""
+        super().register_callback(flat([cb]))
+
+    _register_callback = register_callback
 
     def train(  # type: ignore[override]
         self,
@@ -50,7 +72,7 @@ class Trainer(tpk.Trainer):
         place = {} if directory is None else {"run_dir": directory, "resume": "keep"}
         with logged_by_script():
             super().train(
-                callbacks=[each for each in callbacks or () if each is not None],
+                callbacks=flat(callbacks or ()),
                 monitors=monitors,
                 session_creator=session_creator,
                 session_init=session_init,
@@ -99,6 +121,54 @@ class Trainer(tpk.Trainer):
             max_epoch,
             **options,
         )
+
+
+class TrainLoop:
+    """How far a training is, and how far it goes: what its trainer says of that."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    @property
+    def epoch_num(self) -> int:
+        """The epoch under way."""
+        return self._trainer.epoch_num
+
+    @property
+    def global_step(self) -> int:
+        """How many steps have completed."""
+        return self._trainer.global_step
+
+    @property
+    def local_step(self) -> int:
+        """The step under way within the epoch, from 0 on."""
+        return self._trainer.local_step
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps an epoch has."""
+        return self._trainer.steps_per_epoch
+
+    @property
+    def starting_epoch(self) -> int:
+        """The number of the first epoch."""
+        return self._trainer.starting_epoch
+
+    @property
+    def max_epoch(self) -> int:
+        """The number of the last epoch."""
+        return self._trainer.max_epoch
+
+
+def flat(callbacks: Iterable[Any]) -> list[Any]:
+    """Return callbacks as one list: what groups of them hold in their place, and None left out."""
+    found: list[Any] = []
+    for each in callbacks:
+        if isinstance(each, list | tuple):
+            found.extend(flat(each))
+        elif each is not None:
+            found.append(each)
+    return found
 
 
 @contextmanager

@@ -2,22 +2,292 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 import tpk
+from tpk.errors import TowerError, TrainerStateError
+from tpk.graph.gradients import check_cost
+from tpk.graph.optimizers.proxy import ProxyOptimizer
+from tpk.graph.signature import check_signature
+from tpk.graph.xla import check_xla, compiled_by_xla
+from tpk.input_source.base import ProxyInput, check_has_data
+from tpk.predict.online import device_for
+from tpk.train.tower_trainer import check_input_source
+from tpk_tensorpack.input_source import QueueInput
+from tpk_tensorpack.predict.base import OnlinePredictor
+from tpk_tensorpack.tfutils.tower import TowerFunc, get_current_tower_context
 from tpk_tensorpack.train.base import Trainer
 
 __all__ = ["SingleCostTrainer", "TowerTrainer"]
 
 
 class TowerTrainer(Trainer, tpk.TowerTrainer):
-    """A trainer that has a tower function; see `tpk.TowerTrainer`."""
+    """A trainer that has a tower function; see `tpk.TowerTrainer`.
+
+    A subclass sets `tower_func`, and builds its training towers, each under a `TowerContext`.
+
+    Attributes:
+        devices: the numbers of the GPUs of its towers, where it trains on several.
+    """
+
+    devices: Sequence[int] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._predictors: list[OnlinePredictor] = []
 
     @property
     def input_signature(self) -> list[Any]:  # type: ignore[override]
         """The `tf.TensorSpec`s of the inputs."""
         return list(self.tower_func.input_signature)
 
+    @property
+    def inputs_desc(self) -> list[Any]:  # type: ignore[override]
+        """The same, as it was called before."""
+        return self.input_signature
+
+    def make_tower_func(self, func: Callable[..., Any], input_signature: Sequence[Any]) -> TowerFunc:
+        """Return `func` as a tower function; one that is one stays what it is."""
+        return func if isinstance(func, TowerFunc) else TowerFunc(func, input_signature)
+
+    def get_predictor(  # type: ignore[override]
+        self, input_names: Sequence[str], output_names: Sequence[str], device: int = 0
+    ) -> OnlinePredictor:
+        """Return a function of arrays, with the variables of the training, whatever they are when it is called.
+
+        The first call with a device builds an inference tower there; so call it in a callback's ``_setup_graph``.
+
+        Args:
+            input_names: names of inputs, or of other tensors in the tower.
+            output_names: names of tensors in the tower.
+            device: the number of a GPU; -1 for the CPU. Without GPUs, it is beside the training tower of that number.
+
+        Raises:
+            TrainerStateError: there is no training tower yet, or the training is over.
+            TowerError: the graph is finalized already, or the tower has no such tensors.
+            ConfigError: there are GPUs, but none with this number.
+        """
+        self._main_tower()
+        name = f"tower-pred-{device}" if device >= 0 else "tower-pred-cpu"
+        if name not in [tower.ns_name for tower in self.towers]:
+            self.build_inference_tower(
+                name, device=self._device_of_predictor(device), vs_name=self._vs_name_for_predictor(device)
+            )
+        tower = self.towers[name]
+        predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=self.sess)
+        self._predictors.append(predictor)
+        return predictor
+
+    def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
+        """Create the session, and give variables their values; see `tpk.Trainer.initialize`."""
+        super().initialize(session_creator, session_init)
+        for predictor in self._predictors:
+            predictor.sess = self.sess
+
+    def _vs_name_for_predictor(self, device: int) -> str:
+        """Return the variable scope of the training tower whose variables the predictors on a device have."""
+        position = self._tower_on(device)
+        if position is None:
+            return str(self.strategy.predict_context("").vs_name)
+        return str(self.towers.training()[position].vs_name)
+
+    def _device_of_predictor(self, device: int) -> str | None:
+        if device < 0:
+            return "/cpu:0"
+        if tf.config.list_physical_devices("GPU"):
+            return device_for(f"/gpu:{device}", ())
+        position = self._tower_on(device)
+        return None if position is None else device_for(position, self.towers.training())
+
+    def _tower_on(self, device: int) -> int | None:
+        """The position of the training tower on a device, where there is one for each."""
+        devices = list(self.devices)
+        position = devices.index(device) if device in devices else None
+        return None if position is None or position >= len(self.towers.training()) else position
+
 
 class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
-    """Trains a model with one cost and one optimizer; see `tpk.SingleCostTrainer`."""
+    """Trains a model with one cost and one optimizer.
+
+    What a step is, `_setup_graph` says, which a subclass may override; so may it `_make_get_grad_fn`, which says what
+    the gradients of a tower are.
+
+    Attributes:
+        COLOCATE_GRADIENTS_WITH_OPS, GATE_GRADIENTS, AGGREGATION_METHOD: options of `tf.gradients` for gradients of
+            `_make_get_grad_fn`.
+        XLA_COMPILE: whether towers are compiled by XLA.
+
+    Example:
+        ```python
+        class MyTrainer(SingleCostTrainer):
+            def _setup_graph(self, input, get_cost_fn, get_opt_fn):
+                with TowerContext("", is_training=True):
+                    gradients = self._make_get_grad_fn(input, get_cost_fn, get_opt_fn)()
+                    self.train_op = get_opt_fn().apply_gradients(gradients, name="train_op")
+                return []
+        ```
+    """
+
+    COLOCATE_GRADIENTS_WITH_OPS = True
+    GATE_GRADIENTS = False
+    AGGREGATION_METHOD = tf.AggregationMethod.DEFAULT
+    XLA_COMPILE = False
+
+    def setup_graph(  # type: ignore[override]
+        self,
+        input_signature: Sequence[Any],
+        input: tpk.InputSource,
+        get_cost_fn: Callable[..., Any],
+        get_opt_fn: Callable[[], Any],
+    ) -> None:
+        """Build the towers and the train op.
+
+        Args:
+            input_signature: a `tf.TensorSpec` for each input of the model.
+            input: where the data comes from.
+            get_cost_fn: takes the input tensors, and returns the cost.
+            get_opt_fn: returns the optimizer; called once.
+
+        Raises:
+            TrainerStateError: the graph was set up before.
+            InputError, TowerError, ConfigError: one of the four is not as it should be.
+        """
+        if self._tower_func is not None:
+            raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
+        if self.XLA_COMPILE:
+            check_xla()
+            get_cost_fn = compiled_by_xla(get_cost_fn)
+        signature, source = check_signature(input_signature), check_input_source(input)
+        self.join()
+        if self.serves_others:
+            return
+        optimizers: list[Any] = []
+
+        def get_optimizer() -> Any:
+            if not optimizers:
+                optimizers.append(get_opt_fn())
+            return optimizers[0]
+
+        with self.leaving_if_it_fails(), self.graph.as_default():
+            self.tower_func = tower_func = self.make_tower_func(get_cost_fn, signature)
+            source = self.input_source = self._prepare_input(source)
+            callbacks = self._setup_input(signature, source)
+            self.register_callback(callbacks)
+            self.register_callback(self._setup_graph(source, tower_func, get_optimizer) or [])
+
+    def default_input(self, dataflow: Iterable[Any]) -> tpk.InputSource:
+        """Return the input source of a data flow: a `QueueInput`."""
+        return QueueInput(dataflow)
+
+    def _prepare_input(self, source: tpk.InputSource) -> tpk.InputSource:
+        """Return the input source as the devices and processes need it."""
+        prepared = self.strategy.prepare_input(source)
+        check_has_data(prepared)
+        return prepared
+
+    def _setup_input(self, input_signature: Sequence[Any], input: tpk.InputSource) -> list[Any]:
+        """Set the input source up; return its callbacks."""
+        return list(input.setup(input_signature))
+
+    def _setup_graph(
+        self, input: tpk.InputSource, get_cost_fn: TowerFunc, get_opt_fn: Callable[[], Any]
+    ) -> Sequence[Any] | None:
+        """Build the towers, and set `train_op`; return callbacks."""
+        get_inputs, build_tower = input.get_input_tensors, get_cost_fn
+        if type(self)._make_get_grad_fn is not SingleCostTrainer._make_get_grad_fn:
+            own = _OwnGradients(self, input, get_cost_fn, get_opt_fn)
+            build_tower, get_opt_fn = own.build_tower, own.get_optimizer
+        (self.train_op,) = self.strategy.build(build_tower, get_inputs, [tpk.Objective(get_opt_fn)])
+        return self.strategy.callbacks()
+
+    def _make_get_grad_fn(
+        self, input: tpk.InputSource, get_cost_fn: TowerFunc, get_opt_fn: Callable[[], Any]
+    ) -> Callable[[], Any]:
+        """Return a function that builds a tower, and returns pairs of a gradient and its variable.
+
+        It is called in a `TowerContext`; in one that is not trained, it returns None. A subclass that overrides it has
+        its gradients reduced and applied by whatever builds the graph.
+        """
+
+        def get_gradients() -> Any:
+            tower = get_current_tower_context()
+            if tower is None:
+                raise TowerError("the gradients of a tower are built within a TowerContext")
+            cost = get_cost_fn(*input.get_input_tensors())
+            if not tower.is_training:
+                return None
+            check_cost(cost)
+            trainable = tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES
+            variables = tower.get_collection_in_tower(trainable) if tower.has_own_variables else None
+            pairs = get_opt_fn().compute_gradients(
+                cost,
+                var_list=tf.compat.v1.trainable_variables() if variables is None else variables,
+                gate_gradients=self.GATE_GRADIENTS,
+                colocate_gradients_with_ops=self.COLOCATE_GRADIENTS_WITH_OPS,
+                aggregation_method=self.AGGREGATION_METHOD,
+            )
+            return [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+
+        return get_gradients
+
+
+class _OwnGradients:
+    """Has a strategy reduce and apply the gradients that a trainer of one's own computes while it builds a tower."""
+
+    def __init__(
+        self, trainer: SingleCostTrainer, input: tpk.InputSource, tower_func: TowerFunc, get_opt_fn: Callable[[], Any]
+    ) -> None:
+        self._tower_func = tower_func
+        self._get_opt_fn = get_opt_fn
+        self._get_gradients = trainer._make_get_grad_fn(_Taken(self, input), tower_func, get_opt_fn)
+        self._of_costs: dict[str, list[tuple[Any, Any]]] = {}
+        self.inputs: list[Any] = []
+
+    def build_tower(self, *inputs: Any) -> Any:
+        """Build a tower of these inputs; return its cost, and keep its gradients."""
+        self.inputs = list(inputs)
+        count = len(self._tower_func.towers)
+        gradients = self._get_gradients()
+        built = self._tower_func.towers[count:]
+        if len(built) != 1:
+            raise TowerError(
+                f"what _make_get_grad_fn returned has called get_cost_fn {len(built)} times; expected once for each "
+                "tower"
+            )
+        cost = check_cost(built[0].output)
+        self._of_costs[cost.name] = list(gradients)
+        return cost
+
+    def get_optimizer(self) -> Any:
+        """Return the optimizer, which finds these gradients."""
+        return _Computed(self._get_opt_fn(), self._of_costs)
+
+
+class _Taken(ProxyInput):
+    """An input source whose tensors the strategy has taken already."""
+
+    def __init__(self, own: _OwnGradients, source: tpk.InputSource) -> None:
+        super().__init__(source)
+        self.signature = source.signature
+        self._own = own
+
+    def _setup(self) -> list[Any]:
+        return []
+
+    def _get_input_tensors(self) -> list[Any]:
+        return list(self._own.inputs)
+
+
+class _Computed(ProxyOptimizer):
+    """An optimizer whose gradients are there already."""
+
+    def __init__(self, opt: Any, of_costs: dict[str, list[tuple[Any, Any]]]) -> None:
+        super().__init__(opt)
+        self._of_costs = of_costs
+
+    def compute_gradients(self, loss: Any, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
+        """Return the gradients of a cost."""
+        return self._of_costs[loss.name]

@@ -56,6 +56,11 @@ def fix_rng_seed(seed: int) -> None:
     _seed = int(seed)
 
 
+def fixed_rng_seed() -> int | None:
+    """Return the seed that `fix_rng_seed` has fixed; None if none is."""
+    return _seed
+
+
 def get_rng(obj: Any = None) -> np.random.RandomState:
     """Return a random state for `obj`, another one in each process and at each moment unless the seed is fixed.
 

@@ -1,0 +1,1 @@
+"""tensorpack's `contrib`: Keras models."""

@@ -1,0 +1,330 @@
+"""Keras models, trained by tensorpack's trainers.
+
+The Keras is that of `tf.keras`: Keras 3 from TensorFlow 2.16 on, and Keras 2 (``tf_keras``) where the environment
+variable ``TF_USE_LEGACY_KERAS=1`` says so. A function that refers to a module of ``tf_keras`` gets that.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+import tpk
+from tpk.errors import ConfigError
+from tpk.graph.signature import check_signature
+from tpk.plugin.spellings import also_spelled
+from tpk_tensorpack.callbacks import Callback, InferenceRunner, ScalarStats
+from tpk_tensorpack.tfutils.summary import add_moving_summary
+from tpk_tensorpack.tfutils.tower import get_current_tower_context
+from tpk_tensorpack.train.tower import SingleCostTrainer
+from tpk_tensorpack.utils.gpu import get_num_gpu
+
+__all__ = ["KerasModel", "KerasPhaseCallback", "setup_keras_trainer"]
+
+v1 = tf.compat.v1
+
+TOTAL_LOSS = "total_loss"
+_OLD_NAMES = {"inputs_desc": "input_signature", "targets_desc": "target_signature"}
+_ACCURACIES = "'categorical_accuracy', 'sparse_categorical_accuracy' or 'binary_accuracy'"
+
+
+class KerasModel:
+    """A Keras model, its data, and the trainer that trains it.
+
+    Each loss is reported by its name, each metric by its own, the penalties of all layers as ``regularize_cost``, and
+    what is minimized as ``total_loss``.
+
+    Args:
+        get_model: takes an input of Keras for each tensor in `input_signature`, and returns a new model. It is called
+            in each tower.
+        input_signature: a `tf.TensorSpec` for each input of the model.
+        target_signature: likewise for what its outputs are compared with.
+        input: an `InputSource` or a data flow, of both of them.
+        trainer: a trainer of models with one cost; by default one for all GPUs of this process.
+
+    Raises:
+        ConfigError: an argument is missing or of another kind; it names it.
+
+    Example:
+        ```python
+        def get_model(image):
+            layers = tf.keras.layers
+            return tf.keras.Sequential([layers.InputLayer(input_tensor=image), layers.Flatten(), layers.Dense(10)])
+
+
+        model = KerasModel(get_model, [image_spec], [label_spec], flow, QueueInputTrainer())
+        model.compile(tf.train.AdamOptimizer(1e-3), "categorical_crossentropy", "categorical_accuracy")
+        model.fit(validation_data=test_flow, callbacks=[ModelSaver()], steps_per_epoch=100, max_epoch=10)
+        ```
+    """
+
+    @also_spelled(_OLD_NAMES)
+    def __init__(
+        self,
+        get_model: Callable[..., Any],
+        input_signature: Sequence[Any] | None = None,
+        target_signature: Sequence[Any] | None = None,
+        input: Any = None,
+        trainer: Any = None,
+    ) -> None:
+        for name, given in (
+            ("input_signature", input_signature),
+            ("target_signature", target_signature),
+            ("input", input),
+        ):
+            if given is None:
+                raise ConfigError(f"KerasModel needs {name}=; it was not given")
+        self.get_model = get_model
+        self.input_signature = input_signature
+        self.target_signature = target_signature
+        self.trainer = _check_trainer(_default_trainer() if trainer is None else trainer)
+        self.input = input if isinstance(input, tpk.InputSource) else self.trainer.default_input(input)
+
+    def compile(self, optimizer: Any, loss: str | list[str], metrics: str | list[str] | None = None) -> None:
+        """Set up the graph; see `setup_keras_trainer`.
+
+        Args:
+            optimizer: a `tf.compat.v1.train.Optimizer`.
+            loss: the name of a loss of Keras, or one for each output.
+            metrics: names of metrics of Keras.
+        """
+        losses = _names("loss", loss)
+        named_metrics = _names("metrics", metrics)
+        self._statistics = [*losses, *named_metrics, TOTAL_LOSS]
+        setup_keras_trainer(
+            self.trainer,
+            self.get_model,
+            self.input_signature or [],
+            self.target_signature or [],
+            self.input,
+            optimizer,
+            losses,
+            named_metrics,
+        )
+
+    def fit(self, validation_data: Any = None, **kwargs: Any) -> None:
+        """Train.
+
+        Args:
+            validation_data: an `InputSource` or a data flow on which losses and metrics are evaluated at the end of
+                each epoch, before all other callbacks.
+            kwargs: arguments of `Trainer.train_with_defaults`.
+
+        Raises:
+            ConfigError: it was not compiled.
+        """
+        if not hasattr(self, "_statistics"):
+            raise ConfigError("KerasModel.fit() comes before compile(): call that first")
+        callbacks = list(kwargs.pop("callbacks", None) or ())
+        if validation_data is not None:
+            callbacks.insert(0, InferenceRunner(validation_data, ScalarStats(self._statistics)))
+        self.trainer.train_with_defaults(callbacks=callbacks, **kwargs)
+
+
+class KerasPhaseCallback(Callback):
+    """Feeds the learning phase of Keras 2 with each run, for models that ask for it themselves.
+
+    Only `keras.backend.learning_phase` of Keras 2 makes such a placeholder. Layers know without it whether they train.
+
+    Args:
+        isTrain: whether it is that of a training.
+
+    Raises:
+        TypeError: that is no bool.
+    """
+
+    def __init__(self, isTrain: bool) -> None:
+        if not isinstance(isTrain, bool):
+            raise TypeError(f"KerasPhaseCallback(isTrain={isTrain!r}): expected a bool")
+        self._is_training = isTrain
+        self._phases: list[Any] = []
+
+    def _setup_graph(self) -> None:
+        self._phases = _learning_phases(self.graph)
+
+    def _before_run(self, ctx: Any) -> Any:
+        # Each kind of Keras has made the placeholder of one dtype or the other.
+        feeds = {phase: phase.dtype.as_numpy_dtype(self._is_training) for phase in self._phases}
+        return v1.train.SessionRunArgs(fetches=[], feed_dict=feeds)
+
+
+@also_spelled(_OLD_NAMES)
+def setup_keras_trainer(
+    trainer: Any,
+    get_model: Callable[..., Any],
+    input_signature: Sequence[Any],
+    target_signature: Sequence[Any],
+    input: Any,
+    optimizer: Any,
+    loss: list[str],
+    metrics: list[str],
+) -> None:
+    """Set up the graph of a trainer with a Keras model: its cost is the sum of its losses and of all penalties.
+
+    Each loss belongs to an output and the target of the same place. So does each metric; those of a model with one
+    output are all about it.
+
+    Args:
+        trainer: a `SingleCostTrainer` without a graph.
+        get_model: as for `KerasModel`.
+        input_signature: likewise.
+        target_signature: likewise.
+        input: an `InputSource`.
+        optimizer: a `tf.compat.v1.train.Optimizer`.
+        loss: the name of a loss of Keras for each output.
+        metrics: names of metrics of Keras.
+
+    Raises:
+        ConfigError: an argument is of another kind, or the model and the names do not fit; it says which.
+    """
+    _check_trainer(trainer)
+    if not isinstance(optimizer, v1.train.Optimizer):
+        raise ConfigError(
+            f"the optimizer of a Keras model is {optimizer!r}; expected one of tf.train, such as "
+            "tf.train.AdamOptimizer(1e-3): tensorpack's trainers cannot use those of Keras"
+        )
+    losses, named_metrics = _names("loss", loss), _names("metrics", metrics)
+    inputs = check_signature(list(input_signature))
+    package = _package_of(get_model)
+
+    def build() -> Any:
+        keras = _keras(package)
+        return get_model(
+            *(keras.Input(batch_shape=spec.shape, dtype=spec.dtype.name, name=spec.name) for spec in inputs)
+        )
+
+    net = tpk.KerasModel(build, name="", keras=package)
+    keras = _keras(package)
+    loss_functions = [_function(keras, name, keras.losses) for name in losses]
+    metric_functions = [_function(keras, name, keras.metrics) for name in named_metrics]
+
+    def get_cost(*tensors: Any) -> Any:
+        given, targets = tensors[: len(inputs)], tensors[len(inputs) :]
+        outputs = tf.nest.flatten(net(*given) if len(given) == 1 else net(list(given)))
+        _check_counts(outputs, targets, losses, named_metrics)
+        costs = [
+            _mean(function, target, output, name)
+            for function, target, output, name in zip(loss_functions, targets, outputs, losses, strict=True)
+        ]
+        pairs = list(zip(targets, outputs, strict=True))
+        measured = pairs * len(named_metrics) if len(pairs) == 1 else pairs[: len(named_metrics)]
+        values = [
+            _mean(function, *pair, name)
+            for function, pair, name in zip(metric_functions, measured, named_metrics, strict=True)
+        ]
+        penalty = _penalty(net)
+        total = tf.add_n([*costs, penalty], name=TOTAL_LOSS)
+        add_moving_summary(penalty, total, *costs, *values)
+        return total
+
+    trainer.setup_graph([*inputs, *check_signature(list(target_signature))], input, get_cost, lambda: optimizer)
+    with trainer.graph.as_default():
+        if _learning_phases(trainer.graph):
+            trainer.register_callback(KerasPhaseCallback(True))
+
+
+def _check_trainer(trainer: Any) -> Any:
+    if not isinstance(trainer, tpk.SingleCostTrainer):
+        raise ConfigError(f"a Keras model cannot be trained by {trainer!r}; expected a trainer such as SimpleTrainer()")
+    return trainer
+
+
+def _default_trainer() -> SingleCostTrainer:
+    import tpk_tensorpack.train as train
+
+    count = get_num_gpu()
+    trainer: SingleCostTrainer = (
+        train.SimpleTrainer() if count <= 1 else train.SyncMultiGPUTrainerParameterServer(count)
+    )
+    return trainer
+
+
+def _names(argument: str, given: Any) -> list[str]:
+    names = [given] if isinstance(given, str) else list(given or ())
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"{argument} of a Keras model has {name!r}; expected the name of a function in keras.losses or "
+                "keras.metrics, by which it is reported, too"
+            )
+    return names
+
+
+def _check_counts(
+    outputs: Sequence[Any], targets: Sequence[Any], losses: Sequence[str], metrics: Sequence[str]
+) -> None:
+    if not len(outputs) == len(targets) == len(losses):
+        raise ConfigError(
+            f"the Keras model has {len(outputs)} outputs, there are {len(targets)} targets, and {len(losses)} losses "
+            f"({', '.join(losses)}): expected as many of each"
+        )
+    if len(outputs) > 1 and metrics and len(metrics) != len(outputs):
+        raise ConfigError(
+            f"the Keras model has {len(outputs)} outputs, and there are {len(metrics)} metrics ({', '.join(metrics)}): "
+            "expected one for each output, or none"
+        )
+
+
+def _function(keras: Any, name: str, home: Any) -> Callable[[Any, Any], Any]:
+    """Return the function of targets and outputs that Keras knows by a name."""
+    if name in ("accuracy", "acc"):
+        raise ConfigError(f"{name!r} may be several metrics of Keras. Name the one that you mean: {_ACCURACIES}")
+    found = getattr(home, name, None) or getattr(keras.losses, name, None)
+    if not inspect.isfunction(found):
+        # Short names, such as "mse", are those of losses in all versions of Keras.
+        try:
+            found = keras.losses.get(name)
+        except ValueError:
+            found = None
+    if not callable(found):
+        raise ConfigError(
+            f"Keras has no function {name!r} in keras.losses or keras.metrics, which a loss or metric is named by"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _mean(function: Callable[[Any, Any], Any], target: Any, output: Any, name: str) -> Any:
+    # In a scope of its own, so that the name is left for what is reported.
+    with tf.name_scope(f"{name}_of_keras"):
+        value = tf.cast(function(target, output), tf.float32)
+    return tf.reduce_mean(value, name=name)
+
+
+def _penalty(net: tpk.KerasModel) -> Any:
+    context = get_current_tower_context()
+    if not net.losses or (context is not None and not context.is_training):
+        return tf.zeros([], name="empty_regularize_cost")
+    return tf.add_n([tf.cast(loss, tf.float32) for loss in net.losses], name="regularize_cost")
+
+
+def _learning_phases(graph: Any) -> list[Any]:
+    return [
+        op.outputs[0]
+        for op in graph.get_operations()
+        if op.type == "PlaceholderWithDefault" and op.name.rpartition("/")[2].startswith("keras_learning_phase")
+    ]
+
+
+def _package_of(get_model: Callable[..., Any]) -> str | None:
+    """Return ``"tf_keras"`` if the function refers to that by a global name; None stands for `tf.keras`."""
+    for value in _globals_used(get_model):
+        module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        if isinstance(module, str) and module.partition(".")[0] == "tf_keras":
+            return "tf_keras"
+    return None
+
+
+def _globals_used(function: Any) -> Iterator[Any]:
+    code, scope = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    if code is not None:
+        names: Mapping[str, Any] = {**scope, **inspect.getclosurevars(function).nonlocals}
+        yield from (names[name] for name in (*code.co_names, *code.co_freevars) if name in names)
+
+
+def _keras(package: str | None) -> Any:
+    return tf.keras if package is None else sys.modules[package]

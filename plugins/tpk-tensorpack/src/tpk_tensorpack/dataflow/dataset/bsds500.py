@@ -1,0 +1,81 @@
+"""The Berkeley Segmentation Data Set."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from tpk_tensorpack.dataflow.dataset.published import (
+    IndexedData,
+    check_split,
+    extract,
+    load_mat,
+    read_image,
+    reading,
+    require,
+)
+from tpk_tensorpack.utils.fs import get_dataset_path
+
+__all__ = ["BSDS500"]
+
+_URL = "http://www.eecs.berkeley.edu/Research/Projects/CS/vision/grouping/BSR/BSR_bsds500.tgz"
+_HEIGHT, _WIDTH = 321, 481
+
+
+class BSDS500(IndexedData):
+    """BSDS500: images of [321, 481, 3] in BGR, uint8, and the edges that people saw in them.
+
+    The label is [321, 481], float32 in [0, 1]: at each pixel, the share of annotators who drew an edge there. Upright
+    images are turned. It reads the directory ``BSR`` with OpenCV and SciPy; where only the archive ``BSR_bsds500.tgz``
+    is there, that is extracted beside itself. The images are in the order of their names.
+
+    Args:
+        name: ``"train"``, ``"test"`` or ``"val"``.
+        data_dir: the directory that holds ``BSR``; by default ``bsds500_data`` below `get_dataset_path`.
+        shuffle: whether each epoch has an order of its own.
+
+    Attributes:
+        data: the images, [N, 321, 481, 3].
+        label: their labels, [N, 321, 481].
+
+    Raises:
+        FileNotFoundError: neither is there.
+        ImportError: OpenCV or SciPy is missing.
+        ValueError: there is no such part, or a file is damaged.
+    """
+
+    def __init__(self, name: str, data_dir: str | None = None, shuffle: bool = True) -> None:
+        check_split("BSDS500", name, ("train", "test", "val"))
+        directory = get_dataset_path("bsds500_data") if data_dir is None else data_dir
+        if not os.path.isdir(os.path.join(directory, "BSR")):
+            extract(require(os.path.join(directory, "BSR_bsds500.tgz"), _URL, "BSDS500"), directory, _URL)
+        self.data_root = os.path.join(directory, "BSR", "BSDS500", "data")
+        self.shuffle = shuffle
+        images = require(os.path.join(self.data_root, "images", name), _URL, "BSDS500")
+        truth = os.path.join(self.data_root, "groundTruth", name)
+        stems = sorted(os.path.splitext(file)[0] for file in os.listdir(images) if file.endswith(".jpg"))
+        self.data = np.zeros((len(stems), _HEIGHT, _WIDTH, 3), np.uint8)
+        self.label = np.zeros((len(stems), _HEIGHT, _WIDTH), np.float32)
+        for number, stem in enumerate(stems):
+            image_path = os.path.join(images, f"{stem}.jpg")
+            image = read_image(image_path, "BSDS500")
+            with reading(image_path, _URL):
+                self.data[number] = _lying(image)
+            path = require(os.path.join(truth, f"{stem}.mat"), _URL, "BSDS500")
+            drawn = load_mat(path, _URL, "BSDS500")
+            with reading(path, _URL):
+                boundaries = [person["Boundaries"][0][0] for person in drawn["groundTruth"][0]]
+                self.label[number] = _lying(np.mean(boundaries, axis=0, dtype=np.float32))
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the image of this number, and its label."""
+        return [self.data[index], self.label[index]]
+
+
+def _lying(image: np.ndarray) -> np.ndarray:
+    return image.swapaxes(0, 1) if image.shape[0] > image.shape[1] else image

@@ -1,0 +1,55 @@
+"""The silhouettes of Caltech 101."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, load_mat, reading, require
+from tpk_tensorpack.utils.fs import get_dataset_path
+
+__all__ = ["Caltech101Silhouettes"]
+
+
+class Caltech101Silhouettes(IndexedData):
+    """The Caltech 101 Silhouettes: images of 28x28 of zeros and ones, uint8, and labels from 0 to 100.
+
+    It reads ``caltech101_silhouettes_28_split1.mat`` with SciPy.
+
+    Args:
+        name: ``"train"``, ``"test"`` or ``"val"``.
+        shuffle: whether each epoch has an order of its own.
+        dir: the directory of the file; by default ``caltech101_data`` below `get_dataset_path`.
+
+    Attributes:
+        images: all of them, [N, 28, 28].
+        labels: theirs, [N], uint8.
+
+    Raises:
+        FileNotFoundError: the file is missing.
+        ImportError: SciPy is missing.
+        ValueError: there is no such part, or the file is damaged.
+    """
+
+    _DIR_NAME = "caltech101_data"
+    _SOURCE_URL = "https://people.cs.umass.edu/~marlin/data/"
+
+    def __init__(self, name: str, shuffle: bool = True, dir: str | None = None) -> None:
+        check_split("Caltech101Silhouettes", name, ("train", "test", "val"))
+        self.name = name
+        self.shuffle = shuffle
+        directory = get_dataset_path(self._DIR_NAME) if dir is None else dir
+        path = os.path.join(directory, "caltech101_silhouettes_28_split1.mat")
+        path = require(path, self._SOURCE_URL, "Caltech101Silhouettes")
+        self.data = load_mat(path, self._SOURCE_URL, "Caltech101Silhouettes")
+        with reading(path, self._SOURCE_URL):
+            self.images = self.data[f"{name}_data"].reshape(-1, 28, 28)
+            # The file counts classes from 1 on.
+            self.labels = self.data[f"{name}_labels"].reshape(-1) - 1
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the image of this number, and its label."""
+        return [self.images[index], self.labels[index]]

@@ -1,0 +1,143 @@
+"""CIFAR-10 and CIFAR-100."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, extract, reading, require
+from tpk_tensorpack.utils import logger
+from tpk_tensorpack.utils.fs import get_dataset_path
+
+__all__ = ["Cifar10", "Cifar100", "CifarBase"]
+
+_URL = "https://www.cs.toronto.edu/~kriz/cifar.html"
+_ARCHIVES = {10: "cifar-10-python.tar.gz", 100: "cifar-100-python.tar.gz"}
+_DIRECTORIES = {10: "cifar-10-batches-py", 100: "cifar-100-python"}
+_TRAIN = {10: [f"data_batch_{number}" for number in range(1, 6)], 100: ["train"]}
+_TEST = {10: ["test_batch"], 100: ["test"]}
+_META = {10: ("batches.meta", b"label_names"), 100: ("meta", b"fine_label_names")}
+_LABELS = {10: b"labels", 100: b"fine_labels"}
+
+
+class CifarBase(IndexedData):
+    """The small images of CIFAR: [32, 32, 3] in RGB, uint8, and their labels.
+
+    It reads the "python version", the directory ``cifar-10-batches-py`` or ``cifar-100-python``; where only the archive
+    is there (``cifar-10-python.tar.gz``, ``cifar-100-python.tar.gz``), it is extracted beside itself. Such a file can
+    run code when it is read: use those of its authors.
+
+    Args:
+        train_or_test: ``"train"`` or ``"test"``.
+        shuffle: whether each epoch has an order of its own; by default in training.
+        dir: the directory that holds that directory or archive; by default ``cifar10_data`` or ``cifar100_data`` below
+            `get_dataset_path`.
+        cifar_classnum: 10 or 100.
+
+    Attributes:
+        data: the datapoints, a list.
+
+    Raises:
+        FileNotFoundError: neither is there.
+        ValueError: there is no such part or number of classes, or a file is damaged.
+    """
+
+    def __init__(
+        self, train_or_test: str, shuffle: bool | None = None, dir: str | None = None, cifar_classnum: int = 10
+    ) -> None:
+        check_split(type(self).__name__, train_or_test, ("train", "test"))
+        if cifar_classnum not in _ARCHIVES:
+            raise ValueError(f"{type(self).__name__}: there is CIFAR of 10 or of 100 classes, not {cifar_classnum!r}")
+        self.train_or_test = train_or_test
+        self.cifar_classnum = cifar_classnum
+        self.shuffle = train_or_test == "train" if shuffle is None else shuffle
+        self.dir = get_dataset_path(f"cifar{cifar_classnum}_data") if dir is None else dir
+        self._directory = os.path.join(self.dir, _DIRECTORIES[cifar_classnum])
+        if not os.path.isdir(self._directory):
+            archive = require(os.path.join(self.dir, _ARCHIVES[cifar_classnum]), _URL, type(self).__name__)
+            extract(archive, self.dir, _URL)
+        logger.info("Found cifar%d data in %s.", cifar_classnum, self.dir)
+        name, key = _META[cifar_classnum]
+        self._label_names = [label.decode() for label in self._load(name, key)[key]]
+        images, labels = self._images_and_labels([train_or_test])
+        self.data = [[image, int(label)] for image, label in zip(images, labels, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the image of this number, and its label."""
+        return self.data[index]
+
+    def get_per_pixel_mean(self, names: Sequence[str] = ("train", "test")) -> np.ndarray:
+        """Return the mean of the images of these parts, [32, 32, 3], float32.
+
+        Args:
+            names: ``"train"``, ``"test"`` or both.
+        """
+        return self._mean(names, axis=0)
+
+    def get_per_channel_mean(self, names: Sequence[str] = ("train", "test")) -> np.ndarray:
+        """Return the mean of each channel in the images of these parts, [3], float32.
+
+        Args:
+            names: ``"train"``, ``"test"`` or both.
+        """
+        return self._mean(names, axis=(0, 1, 2))
+
+    def get_label_names(self) -> list[str]:
+        """Return the name of each class."""
+        return self._label_names
+
+    def _mean(self, names: Sequence[str], axis: int | tuple[int, ...]) -> np.ndarray:
+        for name in names:
+            check_split("names", name, ("train", "test"))
+        images, _ = self._images_and_labels(names)
+        # Sums of 60,000 float32 would lose digits, and a copy of all images as float64 is more than a gigabyte.
+        return np.mean(images, axis=axis, dtype=np.float64).astype(np.float32)
+
+    def _images_and_labels(self, names: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+        files = {"train": _TRAIN[self.cifar_classnum], "test": _TEST[self.cifar_classnum]}
+        key = _LABELS[self.cifar_classnum]
+        batches = [self._load(file, b"data", key) for name in names for file in files[name]]
+        images = np.concatenate([batch[b"data"] for batch in batches]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        return np.ascontiguousarray(images), [label for batch in batches for label in batch[key]]
+
+    def _load(self, name: str, *keys: bytes) -> dict[bytes, Any]:
+        path = require(os.path.join(self._directory, name), _URL, type(self).__name__)
+        with reading(path, _URL), open(path, "rb") as file:
+            batch = pickle.load(file, encoding="bytes")
+            found = {key: batch[key] for key in keys}
+            if b"data" in found and found[b"data"].shape != (len(found[keys[1]]), 3072):
+                raise ValueError(f"images of shape {found[b'data'].shape}, and {len(found[keys[1]])} labels")
+            return found
+
+
+class Cifar10(CifarBase):
+    """The ten classes of CIFAR; see `CifarBase`.
+
+    Args:
+        train_or_test: ``"train"`` or ``"test"``.
+        shuffle: whether each epoch has an order of its own; by default in training.
+        dir: the directory of the data; by default ``cifar10_data`` below `get_dataset_path`.
+    """
+
+    def __init__(self, train_or_test: str, shuffle: bool | None = None, dir: str | None = None) -> None:
+        super().__init__(train_or_test, shuffle, dir, 10)
+
+
+class Cifar100(CifarBase):
+    """The hundred ("fine") classes of CIFAR; see `CifarBase`.
+
+    Args:
+        train_or_test: ``"train"`` or ``"test"``.
+        shuffle: whether each epoch has an order of its own; by default in training.
+        dir: the directory of the data; by default ``cifar100_data`` below `get_dataset_path`.
+    """
+
+    def __init__(self, train_or_test: str, shuffle: bool | None = None, dir: str | None = None) -> None:
+        super().__init__(train_or_test, shuffle, dir, 100)

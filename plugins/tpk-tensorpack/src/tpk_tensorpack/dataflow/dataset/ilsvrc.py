@@ -1,0 +1,261 @@
+"""ImageNet's thousand classes (ILSVRC 2012), and the smaller one of two hundred."""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tpk_tensorpack.dataflow.dataset.published import (
+    IndexedData,
+    check_split,
+    extract,
+    read_image,
+    reading,
+    require,
+)
+from tpk_tensorpack.utils import logger
+from tpk_tensorpack.utils.fs import get_dataset_path
+from tpk_tensorpack.utils.loadcaffe import get_caffe_pb
+
+__all__ = ["ILSVRC12", "ILSVRC12Files", "ILSVRCMeta", "TinyImageNet"]
+
+_META_URL = "http://dl.caffe.berkeleyvision.org/caffe_ilsvrc12.tar.gz"
+_TINY_URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
+_URL = (
+    "https://image-net.org/download-images (ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar, ILSVRC2012_img_test.tar)"
+)
+
+
+class ILSVRCMeta:
+    """The classes and lists of ILSVRC 2012, as Caffe has published them.
+
+    It reads the files of ``caffe_ilsvrc12.tar.gz``; where only the archive is there, it is extracted beside itself.
+
+    Args:
+        dir: the directory of these files; by default ``ilsvrc_metadata`` below `get_dataset_path`.
+
+    Raises:
+        FileNotFoundError: neither is there.
+        ValueError: a file is damaged.
+    """
+
+    def __init__(self, dir: str | None = None) -> None:
+        self.dir = os.path.expanduser(get_dataset_path("ilsvrc_metadata") if dir is None else dir)
+        if not os.path.isfile(os.path.join(self.dir, "synsets.txt")):
+            archive = os.path.join(self.dir, "caffe_ilsvrc12.tar.gz")
+            extract(require(archive, _META_URL, "ILSVRCMeta"), self.dir, _META_URL)
+
+    def get_synset_words_1000(self) -> dict[int, str]:
+        """Return, by number, the identifier of each class and its words: ``"n01440764 tench, Tinca tinca"``."""
+        return dict(enumerate(self._lines("synset_words.txt")))
+
+    def get_synset_1000(self) -> dict[int, str]:
+        """Return, by number, the identifier of each class: ``"n01440764"``."""
+        return dict(enumerate(self._lines("synsets.txt")))
+
+    def get_image_list(self, name: str, dir_structure: str = "original") -> list[tuple[str, int]]:
+        """Return the paths of the images, below the directory of that name, and their labels.
+
+        Args:
+            name: ``"train"``, ``"val"`` or ``"test"``; the labels of the last are unknown, and given as 0.
+            dir_structure: ``"original"``, or ``"train"`` for a directory for each class in any case.
+        """
+        check_split("name", name, ("train", "val", "test"))
+        check_split("dir_structure", dir_structure, ("original", "train"))
+        synsets = self.get_synset_1000()
+        found = []
+        with reading(os.path.join(self.dir, f"{name}.txt"), _META_URL):
+            for line in self._lines(f"{name}.txt"):
+                path, label = line.split()
+                if name != "train" and dir_structure == "train":
+                    path = f"{synsets[int(label)]}/{path}"
+                found.append((path, int(label)))
+        return found
+
+    def get_per_pixel_mean(self, size: tuple[int, int] | None = None) -> np.ndarray:
+        """Return the mean of all images for training, [height, width, 3] in BGR, float32 in [0, 255].
+
+        Args:
+            size: height and width; by default 256 and 256. Others need OpenCV.
+        """
+        path = require(os.path.join(self.dir, "imagenet_mean.binaryproto"), _META_URL, "ILSVRCMeta")
+        pb = get_caffe_pb()
+        with reading(path, _META_URL), open(path, "rb") as file:
+            blob = pb.BlobProto()
+            try:
+                blob.ParseFromString(file.read())
+            except pb.DecodeError as error:
+                raise ValueError(str(error)) from error
+            mean = np.array(blob.data, np.float32).reshape(3, 256, 256).transpose(1, 2, 0)
+        if size is None:
+            return mean
+        try:
+            import cv2
+        except ImportError as error:
+            raise ImportError("get_per_pixel_mean(size) needs OpenCV: pip install 'tpk-tensorpack[images]'") from error
+        resized: np.ndarray = cv2.resize(mean, (size[1], size[0]))
+        return resized
+
+    @staticmethod
+    def guess_dir_structure(dir: str) -> str:
+        """Return ``"train"`` for a directory that holds one for each class, else ``"original"``.
+
+        Args:
+            dir: such as ``/path/to/imagenet/val``.
+
+        Raises:
+            FileNotFoundError: it is not there, or empty.
+        """
+        entries = os.listdir(require(dir, _URL, "ILSVRC12"))
+        if not entries:
+            raise FileNotFoundError(f"{dir} is empty; ILSVRC12 expects the images there, of {_URL}")
+        is_by_class = any(entry.startswith("n") and os.path.isdir(os.path.join(dir, entry)) for entry in entries)
+        structure = "train" if is_by_class else "original"
+        logger.info("[ILSVRC12] Assuming directory %s has '%s' structure.", dir, structure)
+        return structure
+
+    def _lines(self, name: str) -> list[str]:
+        with open(require(os.path.join(self.dir, name), _META_URL, "ILSVRCMeta")) as file:
+            return [line.strip() for line in file if line.strip()]
+
+
+class ILSVRC12Files(IndexedData):
+    """As `ILSVRC12`, with the path of each image in its place: for those who decode it in processes of their own."""
+
+    def __init__(
+        self,
+        dir: str,
+        name: str,
+        meta_dir: str | None = None,
+        shuffle: bool | None = None,
+        dir_structure: str | None = None,
+    ) -> None:
+        check_split(type(self).__name__, name, ("train", "val", "test"))
+        self.name = name
+        self.shuffle = name == "train" if shuffle is None else shuffle
+        self.full_dir = os.path.join(require(os.path.expanduser(dir), _URL, type(self).__name__), name)
+        require(self.full_dir, _URL, type(self).__name__)
+        if name == "train":
+            dir_structure = "train"
+        elif dir_structure is None:
+            dir_structure = ILSVRCMeta.guess_dir_structure(self.full_dir)
+        self.imglist = ILSVRCMeta(meta_dir).get_image_list(name, dir_structure)
+        for path, _ in self.imglist[:10]:
+            require(os.path.join(self.full_dir, path), _URL, type(self).__name__)
+
+    def __len__(self) -> int:
+        return len(self.imglist)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the path of the image of this number, and its label."""
+        path, label = self.imglist[index]
+        return [os.path.join(self.full_dir, path), label]
+
+
+class ILSVRC12(ILSVRC12Files):
+    """ILSVRC 2012, "ImageNet": images of [height, width, 3] in BGR, uint8, and labels from 0 to 999.
+
+    The numbers of the classes are those of ``synsets.txt`` in ``caffe_ilsvrc12.tar.gz``; see `ILSVRCMeta`. Images are
+    read with OpenCV.
+
+    Args:
+        dir: the directory that holds ``train``, ``val`` and ``test``: in ``train`` a directory for each class
+            (``n02134418/n02134418_198.JPEG``), in the others the images (``ILSVRC2012_val_00000001.JPEG``).
+        name: ``"train"``, ``"val"`` or ``"test"``.
+        meta_dir: the directory of the lists; see `ILSVRCMeta`.
+        shuffle: whether each epoch has an order of its own; by default in training.
+        dir_structure: ``"original"``, or ``"train"`` where ``val``, too, has a directory for each class; by default
+            what is found there.
+
+    Raises:
+        FileNotFoundError: a directory, a list or an image is missing.
+        ImportError: OpenCV is missing.
+        ValueError: there is no such part, or a file is damaged.
+    """
+
+    def get(self, index: int) -> list[Any]:
+        """Return the image of this number, and its label."""
+        path, label = super().get(index)
+        return [read_image(path, "ILSVRC12"), label]
+
+    @staticmethod
+    def get_training_bbox(bbox_dir: str, imglist: Sequence[tuple[str, int]]) -> list[np.ndarray | None]:
+        """Return the box of the object in each image for training: ``[xmin, ymin, xmax, ymax]``, float32.
+
+        Args:
+            bbox_dir: the directory of ``n02134418/n02134418_198.xml`` and such, of ``ILSVRC2012_bbox_train_v2.tar.gz``.
+            imglist: paths and labels, as `ILSVRCMeta.get_image_list` returns them.
+
+        Returns:
+            For each image its box, or None for most of them, which have none.
+        """
+        boxes = [_first_box(os.path.join(bbox_dir, os.path.splitext(path)[0] + ".xml")) for path, _ in imglist]
+        logger.info("%d/%d images have bounding box.", sum(box is not None for box in boxes), len(boxes))
+        return boxes
+
+
+def _first_box(path: str) -> np.ndarray | None:
+    """Return the box of the first object in a file in the format of PASCAL VOC, or None if there is no file."""
+    if not os.path.isfile(path):
+        return None
+    with reading(path, "https://image-net.org/download-images (ILSVRC2012_bbox_train_v2.tar.gz)"):
+        try:
+            box = xml.etree.ElementTree.parse(path).find("object/bndbox")
+        except xml.etree.ElementTree.ParseError as error:
+            raise ValueError(str(error)) from error
+        if box is None:
+            raise ValueError("it has no object/bndbox")
+        return np.array([float(box.findtext(name, "")) for name in ("xmin", "ymin", "xmax", "ymax")], np.float32)
+
+
+class TinyImageNet(IndexedData):
+    """Tiny ImageNet: images of [64, 64, 3] in BGR, uint8, of two hundred classes.
+
+    It reads the directory of ``tiny-imagenet-200.zip``, with OpenCV. The classes are numbered as in ``wnids.txt``; the
+    images of each are in the order of their names.
+
+    Args:
+        dir: the directory, which holds ``wnids.txt``, ``train`` and ``val``.
+        name: ``"train"`` or ``"val"``.
+        shuffle: whether each epoch has an order of its own; by default in training.
+
+    Raises:
+        FileNotFoundError: a list or an image is missing.
+        ImportError: OpenCV is missing.
+        ValueError: there is no such part, or a file is damaged.
+    """
+
+    def __init__(self, dir: str, name: str, shuffle: bool | None = None) -> None:
+        check_split("TinyImageNet", name, ("train", "val"))
+        directory = Path(dir).expanduser()
+        self.shuffle = name == "train" if shuffle is None else shuffle
+        self.full_dir = directory / name
+        numbers = {synset: number for number, synset in enumerate(_words(directory / "wnids.txt"))}
+        self.imglist: list[tuple[str, int]] = []
+        if name == "train":
+            for synset, number in numbers.items():
+                images = Path(require(self.full_dir / synset / "images", _TINY_URL, "TinyImageNet"))
+                self.imglist += [(str(path), number) for path in sorted(images.iterdir())]
+        else:
+            annotations = self.full_dir / "val_annotations.txt"
+            with reading(annotations, _TINY_URL):
+                for line in Path(require(annotations, _TINY_URL, "TinyImageNet")).read_text().splitlines():
+                    file, synset = line.split()[:2]
+                    self.imglist.append((str(self.full_dir / "images" / file), numbers[synset]))
+
+    def __len__(self) -> int:
+        return len(self.imglist)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the image of this number, and its label."""
+        path, label = self.imglist[index]
+        return [read_image(path, "TinyImageNet"), label]
+
+
+def _words(path: Path) -> list[str]:
+    return Path(require(path, _TINY_URL, "TinyImageNet")).read_text().split()

@@ -1,0 +1,99 @@
+"""MNIST, and what is published in the same format."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from typing import Any
+
+import numpy as np
+
+from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, reading, require
+from tpk_tensorpack.utils.fs import get_dataset_path
+
+__all__ = ["FashionMnist", "Mnist"]
+
+
+class Mnist(IndexedData):
+    """The handwritten digits of MNIST: images of 28x28, float32 in [0, 1], and labels from 0 to 9.
+
+    It reads ``train-images-idx3-ubyte.gz``, ``train-labels-idx1-ubyte.gz``, ``t10k-images-idx3-ubyte.gz`` and
+    ``t10k-labels-idx1-ubyte.gz``.
+
+    Args:
+        train_or_test: ``"train"`` or ``"test"``.
+        shuffle: whether each epoch has an order of its own.
+        dir: the directory of the files; by default ``mnist_data`` below `get_dataset_path`.
+
+    Attributes:
+        images: all of them, [N, 28, 28, 1].
+        labels: theirs, [N], uint8.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: `train_or_test` is neither, or a file is damaged.
+
+    Example:
+        ```python
+        df = BatchData(dataset.Mnist("train"), 128)
+        ```
+    """
+
+    _DIR_NAME = "mnist_data"
+    _SOURCE_URL = "http://yann.lecun.com/exdb/mnist/"
+
+    def __init__(self, train_or_test: str, shuffle: bool = True, dir: str | None = None) -> None:
+        check_split(type(self).__name__, train_or_test, ("train", "test"))
+        self.train_or_test = train_or_test
+        self.shuffle = shuffle
+        directory = get_dataset_path(self._DIR_NAME) if dir is None else dir
+        prefix = "train" if train_or_test == "train" else "t10k"
+        images = self._load(os.path.join(directory, f"{prefix}-images-idx3-ubyte.gz"), 3)
+        labels_path = os.path.join(directory, f"{prefix}-labels-idx1-ubyte.gz")
+        self.labels = self._load(labels_path, 1)
+        if len(images) != len(self.labels):
+            raise ValueError(f"{labels_path}: {len(self.labels)} labels, for {len(images)} images beside it")
+        self.images = images[..., None].astype("float32") / np.float32(255)
+
+    def _load(self, path: str, ndim: int) -> np.ndarray:
+        """Read an IDX file of unsigned bytes: 0, 0, 8, the number of dimensions; these, big-endian int32; values."""
+        path = require(path, self._SOURCE_URL, type(self).__name__)
+        with reading(path, self._SOURCE_URL):
+            with gzip.open(path) as file:
+                content = file.read()
+            if content[:4] != bytes([0, 0, 8, ndim]):
+                raise ValueError(f"it begins with {content[:4]!r}, not with {bytes([0, 0, 8, ndim])!r}")
+            shape = np.frombuffer(content, ">i4", count=ndim, offset=4)
+            return np.frombuffer(content, np.uint8, offset=4 + 4 * ndim).reshape(shape)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the image of this number, [28, 28], and its label."""
+        return [self.images[index, :, :, 0], self.labels[index]]
+
+
+class FashionMnist(Mnist):
+    """Fashion-MNIST: pictures of clothes, in the files and with the arguments of `Mnist`.
+
+    They are in ``fashion_mnist_data`` below `get_dataset_path` by default.
+    """
+
+    _DIR_NAME = "fashion_mnist_data"
+    _SOURCE_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+
+    def get_label_names(self) -> list[str]:
+        """Return the names of the ten classes."""
+        return [
+            "T-shirt/top",
+            "Trouser",
+            "Pullover",
+            "Dress",
+            "Coat",
+            "Sandal",
+            "Shirt",
+            "Sneaker",
+            "Bag",
+            "Ankle boot",
+        ]

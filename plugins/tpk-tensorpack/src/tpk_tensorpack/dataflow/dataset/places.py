@@ -1,0 +1,61 @@
+"""Places365."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, read_image, reading, require
+from tpk_tensorpack.utils import logger
+
+__all__ = ["Places365Standard"]
+
+_URL = "http://places2.csail.mit.edu/download.html"
+
+
+class Places365Standard(IndexedData):
+    """Places365-Standard in low resolution: images of [256, 256, 3] in BGR, uint8, and labels from 0 to 364.
+
+    It reads the "easy directory structure" (``places365standard_easyformat.tar``): ``train.txt`` and ``val.txt``, which
+    list ``train/airfield/00000001.jpg`` and such, and the images, with OpenCV.
+
+    Args:
+        dir: the directory of those two files.
+        name: ``"train"`` or ``"val"``.
+        shuffle: whether each epoch has an order of its own; by default in training.
+
+    Raises:
+        FileNotFoundError: the list or an image is missing.
+        ImportError: OpenCV is missing.
+        ValueError: there is no such part, or a file is damaged.
+    """
+
+    def __init__(self, dir: str, name: str, shuffle: bool | None = None) -> None:
+        check_split("Places365Standard", name, ("train", "val"))
+        directory = os.path.expanduser(dir)
+        self.name = name
+        self.shuffle = name == "train" if shuffle is None else shuffle
+        path = require(os.path.join(directory, f"{name}.txt"), _URL, "Places365Standard")
+        with reading(path, _URL), open(path) as file:
+            files = [line.strip() for line in file if line.strip()]
+            classes = [line.split("/")[1] for line in files if line.count("/") > 1]
+            if len(classes) != len(files):
+                raise ValueError(f"expected lines such as {name}/airfield/00000001.jpg")
+        self._labels = sorted(set(classes))
+        numbers = {label: number for number, label in enumerate(self._labels)}
+        self._files = [
+            (os.path.join(directory, file), numbers[label]) for file, label in zip(files, classes, strict=True)
+        ]
+        logger.info("Found %d images in %s.", len(files), path)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the image of this number, and its label."""
+        path, label = self._files[index]
+        return [read_image(path, "Places365Standard"), label]
+
+    def get_label_names(self) -> list[str]:
+        """Return the name of each class."""
+        return self._labels

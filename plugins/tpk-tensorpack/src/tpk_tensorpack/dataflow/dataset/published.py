@@ -1,0 +1,138 @@
+"""Files of published data sets: found where they belong, or an error that says where that is."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tarfile
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tpk_tensorpack.dataflow.base import RNGDataFlow
+from tpk_tensorpack.utils import logger
+
+__all__ = ["IndexedData", "check_split", "extract", "load_mat", "read_image", "reading", "require"]
+
+
+class IndexedData(RNGDataFlow):
+    """A data set whose datapoints have numbers, in this order or, with `shuffle`, in another one in each epoch.
+
+    A subclass has ``__len__`` and `get`, and sets `shuffle`.
+    """
+
+    refills_arrays = False
+    shuffle: bool
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of datapoints."""
+
+    @abstractmethod
+    def get(self, index: int) -> list[Any]:
+        """Return the datapoint of this number."""
+
+    def __iter__(self) -> Iterator[Any]:
+        order = np.arange(len(self))
+        if self.shuffle:
+            self.rng.shuffle(order)
+        for index in order:
+            yield self.get(index)
+
+
+def check_split(what: str, name: str, splits: Sequence[str]) -> None:
+    """Raise a `ValueError` unless `name` is one of the parts that the data set has."""
+    if name not in splits:
+        raise ValueError(f"{what}: expected one of {', '.join(map(repr, splits))}, not {name!r}")
+
+
+def require(path: Any, source: str, what: str) -> str:
+    """Return the path of a file or directory, which has to be there.
+
+    Args:
+        path: the path.
+        source: where it is published.
+        what: the class that reads it.
+
+    Raises:
+        FileNotFoundError: it is not; it says what to get, and where to put it.
+    """
+    path = os.fspath(path)
+    if os.path.exists(path):
+        return path
+    directory, name = os.path.split(path)
+    raise FileNotFoundError(
+        f"{what} reads {path}, which is not there, and downloads nothing by itself: get {name} from {source} and put "
+        f"it into {directory}. Name another directory to {what} itself, or, where it has a default, in the environment "
+        "variable TENSORPACK_DATASET"
+    )
+
+
+@contextmanager
+def reading(path: Any, source: str) -> Iterator[None]:
+    """Within the context, what a damaged file raises becomes a `ValueError` that names it.
+
+    Args:
+        path: the file.
+        source: where another copy comes from.
+    """
+    try:
+        yield
+    except Exception as error:  # NumPy, pickle, SciPy, tarfile and zlib raise what they come upon
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        raise ValueError(
+            f"{path} cannot be read as what it should be ({type(error).__name__}: {error}): it may be damaged, or not "
+            f"have been downloaded whole. Get it anew from {source}"
+        ) from error
+
+
+def extract(archive: str, directory: str, source: str) -> None:
+    """Extract an archive into a directory."""
+    logger.info("Extracting %s ...", archive)
+    with reading(archive, source), tarfile.open(archive) as files:
+        # Python 3.10 and 3.11 have the filter from their later releases on.
+        if hasattr(tarfile, "data_filter"):
+            files.extractall(directory, filter="data")
+        else:
+            files.extractall(directory)
+
+
+def load_mat(path: str, source: str, what: str) -> dict[str, Any]:
+    """Return the variables of a MATLAB file.
+
+    Raises:
+        ImportError: SciPy is missing.
+        ValueError: the file is none; it names it.
+    """
+    try:
+        scipy_io = importlib.import_module("scipy.io")
+    except ImportError as error:
+        raise ImportError(f"{what} needs SciPy: pip install 'tpk-tensorpack[datasets]'") from error
+    with reading(path, source):
+        variables: dict[str, Any] = scipy_io.loadmat(path)
+    return variables
+
+
+def read_image(path: Any, what: str) -> np.ndarray:
+    """Return an image as an array of [height, width, 3] in BGR, uint8; a gray one has three equal channels.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ImportError: OpenCV is missing.
+        ValueError: the file is no image; it names it.
+    """
+    try:
+        cv2: Any = importlib.import_module("cv2")
+    except ImportError as error:
+        raise ImportError(f"{what} needs OpenCV: pip install 'tpk-tensorpack[images]'") from error
+    path = os.fspath(path)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"{what}: {path}, an image of its list, is not there")
+    image: np.ndarray | None = cv2.imread(path, cv2.IMREAD_COLOR)
+    if image is None:
+        raise ValueError(f"{what}: {path} cannot be read as an image: it may be damaged")
+    return image

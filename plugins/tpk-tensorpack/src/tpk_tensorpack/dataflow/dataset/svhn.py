@@ -1,0 +1,78 @@
+"""The Street View House Numbers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, load_mat, reading, require
+from tpk_tensorpack.utils import logger
+from tpk_tensorpack.utils.fs import get_dataset_path
+
+__all__ = ["SVHNDigit"]
+
+_URL = "http://ufldl.stanford.edu/housenumbers/"
+_SPLITS = ("train", "test", "extra")
+
+
+class SVHNDigit(IndexedData):
+    """The cropped digits of SVHN: images of [32, 32, 3], uint8, and labels from 0 to 9.
+
+    It reads ``train_32x32.mat``, ``test_32x32.mat`` and ``extra_32x32.mat`` with SciPy, each once in a process.
+
+    Args:
+        name: ``"train"``, ``"test"`` or ``"extra"``.
+        data_dir: the directory of the files; by default ``svhn_data`` below `get_dataset_path`.
+        shuffle: whether each epoch has an order of its own.
+
+    Attributes:
+        X: the images, [N, 32, 32, 3].
+        Y: their labels, [N], uint8.
+
+    Raises:
+        FileNotFoundError: the file is missing.
+        ImportError: SciPy is missing.
+        ValueError: there is no such part, or the file is damaged.
+    """
+
+    _Cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def __init__(self, name: str, data_dir: str | None = None, shuffle: bool = True) -> None:
+        check_split("SVHNDigit", name, _SPLITS)
+        self.shuffle = shuffle
+        directory = get_dataset_path("svhn_data") if data_dir is None else data_dir
+        path = os.path.join(directory, f"{name}_32x32.mat")
+        if path not in self._Cache:
+            self._Cache[path] = self._load(require(path, _URL, "SVHNDigit"))
+        self.X, self.Y = self._Cache[path]
+
+    @staticmethod
+    def _load(path: str) -> tuple[np.ndarray, np.ndarray]:
+        logger.info("Loading %s ...", path)
+        variables = load_mat(path, _URL, "SVHNDigit")
+        with reading(path, _URL):
+            images, labels = variables["X"].transpose(3, 0, 1, 2), variables["y"].reshape(-1)
+        # The file says 10 for a zero.
+        return np.ascontiguousarray(images), np.where(labels == 10, 0, labels).astype(labels.dtype)
+
+    def __len__(self) -> int:
+        return len(self.Y)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the image of this number, and its label."""
+        return [self.X[index], self.Y[index]]
+
+    @staticmethod
+    def get_per_pixel_mean(names: Sequence[str] = ("train", "test", "extra")) -> np.ndarray:
+        """Return the mean of the images of these parts, in the default directory: [32, 32, 3], float64.
+
+        Args:
+            names: the parts.
+        """
+        images = [SVHNDigit(name).X for name in names]
+        total = sum(np.sum(part, axis=0, dtype=np.float64) for part in images)
+        mean: np.ndarray = total / sum(map(len, images))
+        return mean

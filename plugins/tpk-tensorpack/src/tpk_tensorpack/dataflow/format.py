@@ -1,0 +1,239 @@
+"""Data flows of files in formats of others."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tpk.dataflow.serialize.lmdb import LMDBFile
+from tpk.errors import ConfigError, InputError
+from tpk_tensorpack.dataflow.base import ProxyDataFlow, RNGDataFlow
+from tpk_tensorpack.dataflow.raw import DataFromList
+from tpk_tensorpack.utils.serialize import loads
+
+__all__ = ["CaffeLMDB", "HDF5Data", "LMDBData", "LMDBDataDecoder", "SVMLightData"]
+
+_KEYS = b"__keys__"
+"""Under which `LMDBSerializer` keeps the list of keys."""
+
+
+class HDF5Data(RNGDataFlow):
+    """Rows of several data sets of an HDF5 file, which are all read into memory.
+
+    Args:
+        filename: the file.
+        data_paths: the data sets in it, such as ``["images", "labels"]``.
+        shuffle: whether each pass has an order of its own.
+
+    Raises:
+        ConfigError: h5py is not installed.
+        InputError: there is no such file or data set, or they are of different lengths.
+    """
+
+    refills_arrays = False
+
+    def __init__(self, filename: str, data_paths: Sequence[str], shuffle: bool = True) -> None:
+        h5py = _library("h5py", "h5py", "HDF5Data")
+        self.f = filename
+        self.data_paths = list(data_paths)
+        self.shuffle = shuffle
+        try:
+            with h5py.File(filename, "r") as file:
+                self.dps = [file[path][:] for path in self.data_paths]
+        except FileNotFoundError as error:
+            raise InputError(f"HDF5Data: there is no file {filename}") from error
+        except KeyError as error:
+            raise InputError(f"HDF5Data: {filename} has not all of {', '.join(self.data_paths)}: {error}") from error
+        except OSError as error:
+            raise InputError(f"HDF5Data: {filename} is damaged, or no HDF5 file: {error}") from error
+        lengths = [len(data) for data in self.dps]
+        if len(set(lengths)) != 1:
+            raise InputError(
+                f"HDF5Data: {', '.join(self.data_paths)} of {filename} have {lengths} rows; expected as many"
+            )
+
+    def __len__(self) -> int:
+        return len(self.dps[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        order = list(range(len(self)))
+        if self.shuffle:
+            self.rng.shuffle(order)
+        for row in order:
+            yield [data[row] for data in self.dps]
+
+
+class LMDBData(RNGDataFlow):
+    """Pairs of a key and its value, as bytes, of an LMDB.
+
+    Args:
+        lmdb_path: a directory or a file.
+        shuffle: whether each pass has an order of its own; else it is that of the file.
+        keys: the keys to shuffle: a list; or a format such as ``"{:0>8d}"``, of numbers from 0 on. By default the list
+            under ``__keys__``, as `LMDBSerializer` writes it, and else all that there are. That list is read by
+            `tpk_tensorpack.utils.serialize.loads`, so it has to be a file that you trust.
+
+    Raises:
+        ConfigError: lmdb is not installed.
+        InputError: there is no such file, or it is damaged; or (in the iteration) it has no such key.
+    """
+
+    refills_arrays = False
+
+    def __init__(self, lmdb_path: str, shuffle: bool = True, keys: Sequence[str] | str | None = None) -> None:
+        _library("lmdb", "lmdb", type(self).__name__)
+        self._lmdb_path = lmdb_path
+        self._shuffle = shuffle
+        self._file = _LMDBPairs(lmdb_path, type(self).__name__)
+        self.keys = self._find_keys(keys) if shuffle else None
+
+    def _find_keys(self, keys: Sequence[str] | str | None) -> list[bytes]:
+        if isinstance(keys, str):
+            return [keys.format(number).encode("ascii") for number in range(len(self))]
+        if keys is not None:
+            return [key.encode("ascii") if isinstance(key, str) else key for key in keys]
+        listed = self._file.value(_KEYS)
+        if listed is not None:
+            return list(loads(listed))
+        return [key for key, _ in self._file.pairs()]
+
+    def reset_state(self) -> None:
+        """Open the file in this process, and begin with other random numbers."""
+        super().reset_state()
+        self._file.open()
+
+    def __len__(self) -> int:
+        return len(self._file)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.keys is None:
+            yield from map(list, self._file.pairs())
+            return
+        self.rng.shuffle(self.keys)
+        for key in self.keys:
+            value = self._file.value(key)
+            if value is None:
+                raise InputError(f"{type(self).__name__}: {self._lmdb_path} has no key {key!r}")
+            yield [key, value]
+
+
+class _LMDBPairs(LMDBFile):
+    """An open LMDB, as what is under its keys."""
+
+    def __init__(self, path: str | os.PathLike[str], owner: str) -> None:
+        super().__init__(path, owner)
+
+    def value(self, key: bytes) -> bytes | None:
+        """Return what is under a key; None if there is nothing."""
+        self.open()
+        with self._handle.begin() as transaction:
+            value: bytes | None = transaction.get(key)
+        return value
+
+    def pairs(self) -> Iterator[tuple[bytes, bytes]]:
+        """Deliver all keys but that of the list of keys, and what is under them, in the order of the file."""
+        self.open()
+        with self._handle.begin() as transaction:
+            for key, value in transaction.cursor():
+                if key != _KEYS:
+                    yield key, value
+
+    def _open(self) -> Any:
+        return self.environment()
+
+    def _length(self, handle: Any) -> int:
+        with handle.begin() as transaction:
+            return int(transaction.stat()["entries"]) - (transaction.get(_KEYS) is not None)
+
+    def _read(self, handle: Any, index: int) -> Any:
+        raise NotImplementedError("an LMDB is read by its keys")
+
+
+class LMDBDataDecoder(ProxyDataFlow):
+    """What a function makes of the keys and values of an LMDB.
+
+    Args:
+        lmdb_data: an `LMDBData`.
+        decoder: takes a key and a value, returns a datapoint, or None to leave it out.
+    """
+
+    refills_arrays = None
+
+    def __init__(self, lmdb_data: LMDBData, decoder: Callable[[bytes, bytes], Any]) -> None:
+        super().__init__(lmdb_data)
+        self.decoder = decoder
+
+    def __iter__(self) -> Iterator[Any]:
+        for key, value in self.ds:
+            datapoint = self.decoder(key, value)
+            if datapoint is not None:
+                yield datapoint
+
+
+class CaffeLMDB(LMDBDataDecoder):
+    """Images, of ``[height, width, channels]``, and labels of an LMDB that Caffe's tools have written.
+
+    Args:
+        lmdb_path: see `LMDBData`.
+        shuffle: see `LMDBData`.
+        keys: see `LMDBData`.
+
+    Raises:
+        InputError: (in the iteration) a value is no ``caffe.Datum`` with raw bytes; it names the key.
+
+    Example:
+        ```python
+        flow = CaffeLMDB("/data/validation", keys="{:0>8d}")
+        ```
+    """
+
+    def __init__(self, lmdb_path: str, shuffle: bool = True, keys: Sequence[str] | str | None = None) -> None:
+        super().__init__(LMDBData(lmdb_path, shuffle, keys), _image_of_datum)
+
+
+def _image_of_datum(key: bytes, value: bytes) -> Any:
+    from tpk_tensorpack.utils.loadcaffe import get_caffe_pb
+
+    pb = get_caffe_pb()
+    datum = pb.Datum()
+    try:
+        datum.ParseFromString(value)
+        image = np.frombuffer(datum.data, np.uint8).reshape(datum.channels, datum.height, datum.width)
+    except (pb.DecodeError, ValueError) as error:
+        raise InputError(
+            f"CaffeLMDB: what is under the key {key!r} is no caffe.Datum with the bytes of an image ({error}). Decode "
+            "it by LMDBDataDecoder(LMDBData(...), decoder)"
+        ) from error
+    return [image.transpose(1, 2, 0), datum.label]
+
+
+def SVMLightData(filename: str, shuffle: bool = True) -> DataFromList:
+    """Return the rows of a file in the format of SVMlight, as ``[features, label]``.
+
+    Args:
+        filename: the file.
+        shuffle: whether each pass has an order of its own.
+
+    Raises:
+        ConfigError: scikit-learn is not installed.
+        InputError: there is no such file, or it is damaged.
+    """
+    datasets = _library("sklearn.datasets", "scikit-learn", "SVMLightData")
+    try:
+        features, labels = datasets.load_svmlight_file(filename)
+    except FileNotFoundError as error:
+        raise InputError(f"SVMLightData: there is no file {filename}") from error
+    except ValueError as error:
+        raise InputError(f"SVMLightData: {filename} is damaged, or not of this format: {error}") from error
+    return DataFromList(list(map(list, zip(features.toarray(), labels, strict=True))), shuffle=shuffle)
+
+
+def _library(module: str, package: str, owner: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"{owner} needs {package}: pip install {package}") from error

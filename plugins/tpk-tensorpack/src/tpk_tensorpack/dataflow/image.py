@@ -1,0 +1,264 @@
+"""Data flows of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tpk.errors import ConfigError, InputError
+from tpk_tensorpack.dataflow.base import RNGDataFlow
+from tpk_tensorpack.dataflow.common import MapData, MapDataComponent
+from tpk_tensorpack.dataflow.imgaug.base import AugmentorList, check_augmentors
+from tpk_tensorpack.utils import logger
+from tpk_tensorpack.utils.argtools import shape2d
+from tpk_tensorpack.utils.opencv import cv2
+
+__all__ = ["AugmentImageComponent", "AugmentImageComponents", "AugmentImageCoordinates", "ImageFromFile"]
+
+
+class ImageFromFile(RNGDataFlow):
+    """Images that are read from files: one component, of shape ``[height, width, channels]``, ``uint8``, in RGB.
+
+    Args:
+        files: their paths.
+        channel: 3, or 1 for gray images.
+        resize: height and width, or one number for both; None leaves them as they are.
+        shuffle: whether each pass has an order of its own.
+
+    Raises:
+        ConfigError: `channel` is another number, or there are no files.
+        InputError: (in the iteration) a file cannot be read as an image; it names it.
+    """
+
+    refills_arrays = False
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        channel: int = 3,
+        resize: int | Sequence[int] | None = None,
+        shuffle: bool = False,
+    ) -> None:
+        if channel not in (1, 3):
+            raise ConfigError(f"ImageFromFile(channel={channel}): expected 1 or 3")
+        if not len(files):
+            raise ConfigError("ImageFromFile got an empty list of files")
+        self.files = list(files)
+        self.channel = channel
+        self.resize = None if resize is None else shape2d(resize)
+        self.shuffle = shuffle
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.shuffle:
+            self.rng.shuffle(self.files)
+        for path in self.files:
+            yield [self._read(path)]
+
+    def _read(self, path: str) -> Any:
+        image = cv2.imread(path, cv2.IMREAD_GRAYSCALE if self.channel == 1 else cv2.IMREAD_COLOR)
+        if image is None:
+            raise InputError(f"ImageFromFile: {path} is not there, or cannot be read as an image")
+        if self.resize is not None:
+            image = cv2.resize(image, tuple(self.resize[::-1]))
+        # OpenCV reads BGR.
+        return image[:, :, np.newaxis] if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+
+
+class _Failures:
+    """Counts datapoints that failed, and leaves them out."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._count = 0
+
+    def skip(self) -> None:
+        """Leave the datapoint out; say so, with the traceback, of the first nine and of each hundredth."""
+        self._count += 1
+        if self._count < 10 or self._count % 100 == 0:
+            logger.exception(
+                "%s: %d datapoints could not be augmented so far, and were left out; the last one",
+                self._owner,
+                self._count,
+            )
+
+
+class AugmentImageComponent(MapDataComponent):
+    """Augments an image of each datapoint.
+
+    Args:
+        ds: the data flow.
+        augmentors: a list of them, or an `AugmentorList`, applied in this order.
+        index: the number or the key of the image in a datapoint.
+        copy: whether to augment a copy, as some augmentors work in place.
+        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
+
+    Raises:
+        ConfigError: one of them is no augmentor.
+    """
+
+    def __init__(
+        self,
+        ds: Iterable[Any],
+        augmentors: Any,
+        index: int | str = 0,
+        copy: bool = True,
+        catch_exceptions: bool = False,
+    ) -> None:
+        self.augs = _as_list("AugmentImageComponent", augmentors)
+        self._copy = copy
+        super().__init__(ds, _caught(self, self._aug_mapper, catch_exceptions), index)
+
+    def reset_state(self) -> None:
+        """Make the data flow ready, and begin with other random numbers."""
+        super().reset_state()
+        self.augs.reset_state()
+
+    def _aug_mapper(self, image: Any) -> Any:
+        return self.augs.augment(_image(self, image, self._copy))
+
+
+class AugmentImageCoordinates(MapData):
+    """Augments an image of each datapoint, and coordinates in it.
+
+    Args:
+        ds: the data flow.
+        augmentors: a list of them, or an `AugmentorList`, applied in this order.
+        img_index: the number or the key of the image in a datapoint.
+        coords_index: that of the coordinates: shape ``[n, 2]`` (x, y), floating point.
+        copy: whether to augment a copy, as some augmentors work in place.
+        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
+
+    Raises:
+        ConfigError: one of them is no augmentor.
+    """
+
+    def __init__(
+        self,
+        ds: Iterable[Any],
+        augmentors: Any,
+        img_index: int | str = 0,
+        coords_index: int | str = 1,
+        copy: bool = True,
+        catch_exceptions: bool = False,
+    ) -> None:
+        self.augs = _as_list("AugmentImageCoordinates", augmentors)
+        self._copy = copy
+        self._img_index, self._coords_index = img_index, coords_index
+        super().__init__(ds, _caught(self, self._aug_mapper, catch_exceptions))
+
+    def reset_state(self) -> None:
+        """Make the data flow ready, and begin with other random numbers."""
+        super().reset_state()
+        self.augs.reset_state()
+
+    def _aug_mapper(self, dp: Any) -> Any:
+        augmented = _copy_of(dp)
+        image = _image(self, dp[self._img_index], self._copy)
+        coords = _coordinates(self, dp[self._coords_index], self._copy)
+        transform = self.augs.get_transform(image)
+        augmented[self._img_index] = transform.apply_image(image)
+        augmented[self._coords_index] = transform.apply_coords(coords)
+        return augmented
+
+
+class AugmentImageComponents(MapData):
+    """Augments several images of each datapoint in the same way, and coordinates in them.
+
+    Args:
+        ds: the data flow.
+        augmentors: a list of them, or an `AugmentorList`, applied in this order.
+        index: the numbers or the keys of the images in a datapoint; the first decides what is drawn.
+        coords_index: those of coordinates: shape ``[n, 2]`` (x, y), floating point.
+        copy: whether to augment copies, as some augmentors work in place.
+        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
+
+    Raises:
+        ConfigError: one of them is no augmentor.
+
+    Example:
+        ```python
+        flow = AugmentImageComponents(flow, augmentors, index=(0, 1), coords_index=(2,))  # image, mask, key points
+        ```
+    """
+
+    def __init__(
+        self,
+        ds: Iterable[Any],
+        augmentors: Any,
+        index: Sequence[int | str] = (0, 1),
+        coords_index: Sequence[int | str] = (),
+        copy: bool = True,
+        catch_exceptions: bool = False,
+    ) -> None:
+        self.augs = _as_list("AugmentImageComponents", augmentors)
+        self._copy = copy
+        self._index, self._coords_index = tuple(index), tuple(coords_index)
+        super().__init__(ds, _caught(self, self._aug_mapper, catch_exceptions))
+
+    def reset_state(self) -> None:
+        """Make the data flow ready, and begin with other random numbers."""
+        super().reset_state()
+        self.augs.reset_state()
+
+    def _aug_mapper(self, dp: Any) -> Any:
+        augmented = _copy_of(dp)
+        images = [_image(self, dp[index], self._copy) for index in self._index]
+        transform = self.augs.get_transform(images[0])
+        for index, image in zip(self._index, images, strict=True):
+            augmented[index] = transform.apply_image(image)
+        for index in self._coords_index:
+            augmented[index] = transform.apply_coords(_coordinates(self, dp[index], self._copy))
+        return augmented
+
+
+def _as_list(owner: str, augmentors: Any) -> AugmentorList:
+    if isinstance(augmentors, AugmentorList):
+        return augmentors
+    check_augmentors(owner, augmentors)
+    return AugmentorList(augmentors)
+
+
+def _caught(owner: Any, function: Callable[[Any], Any], is_caught: bool) -> Callable[[Any], Any]:
+    """Return the function; or one that returns None where it fails, by which a datapoint is left out."""
+    if not is_caught:
+        return function
+    failures = _Failures(type(owner).__name__)
+
+    def augment(what: Any) -> Any:
+        try:
+            return function(what)
+        except Exception:  # That is what was asked for.
+            failures.skip()
+            return None
+
+    return augment
+
+
+def _copy_of(dp: Any) -> Any:
+    return dict(dp) if isinstance(dp, dict) else list(dp)
+
+
+def _image(owner: Any, image: Any, is_copied: bool) -> Any:
+    if not isinstance(image, np.ndarray) or image.ndim not in (2, 3):
+        what = f"shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
+        raise InputError(
+            f"{type(owner).__name__} got {what} in place of an image; expected an array of shape [height, width] or "
+            "[height, width, channels]. Is its index right?"
+        )
+    return image.copy() if is_copied else image
+
+
+def _coordinates(owner: Any, coords: Any, is_copied: bool) -> Any:
+    is_array = isinstance(coords, np.ndarray)
+    if not is_array or coords.ndim != 2 or coords.shape[1] != 2 or not np.issubdtype(coords.dtype, np.floating):
+        what = f"{coords.dtype} of shape {coords.shape}" if is_array else type(coords).__name__
+        raise InputError(
+            f"{type(owner).__name__} got {what} in place of coordinates; expected floating-point numbers of shape "
+            "[n, 2]"
+        )
+    return coords.copy() if is_copied else coords

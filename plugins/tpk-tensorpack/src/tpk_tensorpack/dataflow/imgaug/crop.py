@@ -1,0 +1,193 @@
+"""Augmentors that cut a part out of an image, or paint it over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tpk.errors import InputError
+from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
+from tpk_tensorpack.dataflow.imgaug.misc import ResizeShortestEdge
+from tpk_tensorpack.dataflow.imgaug.transform import (
+    INTER_LINEAR,
+    Array,
+    CropTransform,
+    PhotometricTransform,
+    ResizeTransform,
+    TransformList,
+)
+from tpk_tensorpack.utils.argtools import shape2d
+from tpk_tensorpack.utils.develop import log_deprecated
+
+__all__ = ["CenterCrop", "GoogleNetRandomCropAndResize", "RandomCrop", "RandomCropRandomShape", "RandomCutout"]
+
+
+class RandomCrop(ImageAugmentor):
+    """Cuts a rectangle of a given size out, anywhere.
+
+    Args:
+        crop_shape: height and width, or one number for both.
+
+    Raises:
+        InputError: an image is smaller than that.
+    """
+
+    def __init__(self, crop_shape: int | Sequence[int]) -> None:
+        super().__init__()
+        self._init({"crop_shape": tuple(shape2d(crop_shape))})
+
+    def get_transform(self, img: Array) -> Any:
+        """Choose the place."""
+        height, width = self.crop_shape
+        _check_fits(self, img, height, width)
+        y0 = self.rng.randint(img.shape[0] - height + 1)
+        x0 = self.rng.randint(img.shape[1] - width + 1)
+        return CropTransform(y0, x0, height, width)
+
+
+class CenterCrop(ImageAugmentor):
+    """Cuts the middle out.
+
+    Args:
+        crop_shape: height and width, or one number for both.
+
+    Raises:
+        InputError: an image is smaller than that.
+    """
+
+    def __init__(self, crop_shape: int | Sequence[int]) -> None:
+        super().__init__()
+        self._init({"crop_shape": shape2d(crop_shape)})
+
+    def get_transform(self, img: Array) -> Any:
+        """Return the crop."""
+        height, width = self.crop_shape
+        _check_fits(self, img, height, width)
+        return CropTransform((img.shape[0] - height) // 2, (img.shape[1] - width) // 2, height, width)
+
+
+class RandomCropRandomShape(ImageAugmentor):
+    """Cuts a rectangle out, of any size in a range and anywhere.
+
+    Args:
+        wmin: the smallest width.
+        hmin: the smallest height.
+        wmax: the largest width; that of the image if it is None.
+        hmax: the largest height; that of the image if it is None.
+        max_aspect_ratio: has no effect, as in tensorpack.
+
+    Raises:
+        InputError: the sizes are more than an image has.
+    """
+
+    def __init__(
+        self,
+        wmin: int,
+        hmin: int,
+        wmax: int | None = None,
+        hmax: int | None = None,
+        max_aspect_ratio: float | None = None,
+    ) -> None:
+        super().__init__()
+        if max_aspect_ratio is not None:
+            log_deprecated("RandomCropRandomShape(max_aspect_ratio=)", "It has no effect.", max_num_warnings=1)
+        self._init(locals())
+
+    def get_transform(self, img: Array) -> Any:
+        """Choose size and place."""
+        hmax, wmax = self.hmax or img.shape[0], self.wmax or img.shape[1]
+        _check_fits(self, img, max(hmax, self.hmin), max(wmax, self.wmin))
+        height = self.rng.randint(self.hmin, hmax + 1)
+        width = self.rng.randint(self.wmin, wmax + 1)
+        y0 = self.rng.randint(img.shape[0] - height + 1)
+        x0 = self.rng.randint(img.shape[1] - width + 1)
+        return CropTransform(y0, x0, height, width)
+
+
+class GoogleNetRandomCropAndResize(ImageAugmentor):
+    """Cuts a rectangle out, of any area and aspect ratio in a range, and resizes it to a square.
+
+    That is the augmentation of "Going Deeper with Convolutions", section 6, as
+    [fb.resnet.torch](https://github.com/facebookarchive/fb.resnet.torch) does it. If none of ten such rectangles lies
+    within the image, the shortest edge is resized, and the middle cut out.
+
+    Args:
+        crop_area_fraction: the range of areas, as parts of that of the image.
+        aspect_ratio_range: the range of ratios of width and height, or of height and width.
+        target_shape: the side of the square.
+        interp: OpenCV's interpolation.
+    """
+
+    def __init__(
+        self,
+        crop_area_fraction: tuple[float, float] = (0.08, 1.0),
+        aspect_ratio_range: tuple[float, float] = (0.75, 1.333),
+        target_shape: int = 224,
+        interp: int = INTER_LINEAR,
+    ) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def get_transform(self, img: Array) -> Any:
+        """Choose the rectangle."""
+        h, w = img.shape[:2]
+        size = self.target_shape
+        for _ in range(10):
+            area = self.rng.uniform(*self.crop_area_fraction) * h * w
+            ratio = self.rng.uniform(*self.aspect_ratio_range)
+            width, height = int(math.sqrt(area * ratio) + 0.5), int(math.sqrt(area / ratio) + 0.5)
+            if self.rng.uniform() < 0.5:
+                width, height = height, width
+            if height <= h and width <= w:
+                x0 = self.rng.randint(0, w - width + 1)
+                y0 = self.rng.randint(0, h - height + 1)
+                crop = CropTransform(y0, x0, height, width)
+                return TransformList([crop, ResizeTransform(height, width, size, size, self.interp)])
+        resize = ResizeShortestEdge(size, self.interp).get_transform(img)
+        y0, x0 = (resize.new_h - size) // 2, (resize.new_w - size) // 2
+        return TransformList([resize, CropTransform(y0, x0, size, size)])
+
+
+class RandomCutout(ImageAugmentor):
+    """Paints a rectangle anywhere over, in place: [cutout](https://arxiv.org/abs/1708.04552).
+
+    Args:
+        h_range: the height, or a pair ``(low, high)`` to draw it from, without `high` itself.
+        w_range: the width, likewise.
+        fill: the value to paint.
+
+    Raises:
+        InputError: an image is smaller than the rectangle.
+    """
+
+    def __init__(self, h_range: int | tuple[int, int], w_range: int | tuple[int, int], fill: float = 0.0) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def get_transform(self, img: Array) -> Any:
+        """Choose size and place."""
+        height, width = self._size(self.h_range), self._size(self.w_range)
+        _check_fits(self, img, height, width)
+        x0 = self.rng.randint(0, img.shape[1] - width + 1)
+        y0 = self.rng.randint(0, img.shape[0] - height + 1)
+        return PhotometricTransform(
+            partial(_paint, rows=(y0, y0 + height), columns=(x0, x0 + width), fill=self.fill), "cutout"
+        )
+
+    def _size(self, given: int | Sequence[int]) -> int:
+        return given if isinstance(given, int) else self.rng.randint(*given)
+
+
+def _paint(img: Array, rows: tuple[int, int], columns: tuple[int, int], fill: float) -> Array:
+    img[slice(*rows), slice(*columns)] = fill
+    return img
+
+
+def _check_fits(augmentor: ImageAugmentor, img: Array, height: int, width: int) -> None:
+    if img.shape[0] < height or img.shape[1] < width:
+        raise InputError(
+            f"{augmentor!r} got an image of shape {img.shape}, which is smaller than {height} x {width}: resize it "
+            "before, such as by imgaug.ResizeShortestEdge"
+        )

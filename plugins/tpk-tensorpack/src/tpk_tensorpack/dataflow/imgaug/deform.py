@@ -1,0 +1,100 @@
+"""A slow, smooth deformation; tensorpack documents it as nothing to count on, and exports none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tpk.errors import InputError
+from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
+from tpk_tensorpack.dataflow.imgaug.transform import Array, From, TransformFactory
+
+__all__: list[str] = []
+
+
+class GaussianMap:
+    """Weights that fall off with the distance from a point, as a Gaussian does.
+
+    Args:
+        image_shape: height and width.
+        sigma: how far: at a squared distance of `sigma`, in sides of the image, the weight is 1/e.
+    """
+
+    def __init__(self, image_shape: Sequence[int], sigma: float = 0.5) -> None:
+        self.shape = image_shape
+        self.sigma = sigma
+
+    def get_gaussian_weight(self, anchor: Sequence[float]) -> Array:
+        """Return the weight of each pixel.
+
+        Args:
+            anchor: the point, y and x, from 0 to 1.
+        """
+        height, width = self.shape[:2]
+        y, x = np.arange(height) / height - anchor[0], np.arange(width) / width - anchor[1]
+        weights: Array = np.exp(-(y[:, np.newaxis] ** 2 + x**2) / self.sigma).astype(np.float32)
+        return weights
+
+
+def np_sample(img: Array, coords: Array) -> Array:
+    """Return an image at coordinates between its pixels, linearly interpolated.
+
+    Args:
+        img: of shape ``[height, width, channels]``.
+        coords: of shape ``[..., 2]``, y and x; those outside of it are moved to its border.
+    """
+    last = np.array(img.shape[:2]) - 1
+    coords = np.clip(coords, 0, last)
+    low = np.floor(coords).astype(np.int64)
+    high = np.minimum(low + 1, last)
+    part = (coords - low)[..., np.newaxis]
+    y, x = part[..., 0, :], part[..., 1, :]
+    upper = img[low[..., 0], low[..., 1]] * (1 - x) + img[low[..., 0], high[..., 1]] * x
+    lower = img[high[..., 0], low[..., 1]] * (1 - x) + img[high[..., 0], high[..., 1]] * x
+    sampled: Array = upper * (1 - y) + lower * y
+    return sampled
+
+
+class GaussianDeform(ImageAugmentor):
+    """Moves some points of an image at random, and what is around them along.
+
+    Args:
+        anchors: the points, y and x, from 0 to 1.
+        shape: height and width of the images.
+        sigma: how far around; see `GaussianMap`.
+        randrange: how many pixels a point moves at most; an eighth of the height if it is None.
+
+    Raises:
+        InputError: an image has another size.
+    """
+
+    def __init__(
+        self,
+        anchors: Sequence[Sequence[float]],
+        shape: Sequence[int],
+        sigma: float = 0.5,
+        randrange: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.anchors = anchors
+        self.shape = shape
+        self.sigma = sigma
+        self.randrange = shape[0] / 8 if randrange is None else randrange
+        self.grid = np.stack(np.mgrid[: shape[0], : shape[1]], axis=2).astype(np.float32)
+        weights = GaussianMap(shape, sigma)
+        self.gws = np.stack([weights.get_gaussian_weight(anchor) for anchor in anchors], axis=2)
+
+    def get_transform(self, img: Array) -> Any:
+        """Draw where the points go."""
+        if img.ndim != 3 or img.shape[:2] != tuple(self.shape[:2]):
+            raise InputError(
+                f"GaussianDeform(shape={self.shape!r}) got an image of shape {img.shape}; expected "
+                "[height, width, channels] of that height and width: resize it before"
+            )
+        moves = (self.rng.rand(len(self.anchors), 2) - 0.5) * 2 * self.randrange
+        return TransformFactory(
+            name=From(self, ""), apply_image=partial(np_sample, coords=self.grid + self.gws @ moves)
+        )

@@ -1,0 +1,119 @@
+"""Augmentors of other libraries."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from tpk.errors import ConfigError, InputError
+from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
+from tpk_tensorpack.dataflow.imgaug.transform import Array, NoOpTransform, Transform
+
+__all__ = ["Albumentations", "IAAugmentor"]
+
+
+class IAATransform(Transform):
+    """What an augmentor of the library imgaug does, with its random numbers drawn.
+
+    Args:
+        aug: a deterministic augmentor of that library.
+        img_shape: the shape of the image that it is for.
+    """
+
+    def __init__(self, aug: Any, img_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def apply_image(self, img: Array) -> Array:
+        """Augment an image."""
+        image: Array = self.aug.augment_image(img)
+        return image
+
+    def apply_coords(self, coords: Array) -> Array:
+        """Augment coordinates, as accurately as that library does."""
+        imgaug: Any = importlib.import_module("imgaug")
+        points = [imgaug.Keypoint(x=x, y=y) for x, y in coords]
+        augmented = self.aug.augment_keypoints([imgaug.KeypointsOnImage(points, shape=self.img_shape)])[0]
+        return np.asarray([[point.x, point.y] for point in augmented.keypoints])
+
+
+class IAAugmentor(ImageAugmentor):
+    """Applies an augmentor of the library [imgaug](https://github.com/aleju/imgaug), to images of ``uint8``.
+
+    Args:
+        augmentor: one of ``imgaug.augmenters``.
+
+    Raises:
+        ConfigError: it is something else.
+        InputError: an image is not of ``uint8``.
+    """
+
+    def __init__(self, augmentor: Any) -> None:
+        super().__init__()
+        if not hasattr(augmentor, "to_deterministic"):
+            raise ConfigError(
+                f"IAAugmentor got {augmentor!r}; expected an augmentor of the library that `pip install imgaug` "
+                "installs"
+            )
+        self._aug = augmentor
+
+    def get_transform(self, img: Array) -> Any:
+        """Draw its random numbers."""
+        if img.dtype != np.uint8:
+            raise InputError(f"IAAugmentor got an image of {img.dtype}; the library imgaug takes uint8")
+        return IAATransform(self._aug.to_deterministic(), img.shape)
+
+
+class AlbumentationsTransform(Transform):
+    """What an augmentor of Albumentations does, with its random numbers drawn.
+
+    Args:
+        aug: an augmentor of that library.
+        param: its parameters.
+    """
+
+    def __init__(self, aug: Any, param: dict[str, Any]) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def apply_image(self, img: Array) -> Array:
+        """Augment an image."""
+        image: Array = self.aug.apply(img, **self.param)
+        return image
+
+
+class Albumentations(ImageAugmentor):
+    """Applies an augmentor of [Albumentations](https://albumentations.ai); it has no coordinates.
+
+    Args:
+        augmentor: an ``albumentations.BasicTransform``, such as ``albumentations.RandomRotate90(p=1)``.
+
+    Raises:
+        ConfigError: it is something else, or a composition of several.
+    """
+
+    def __init__(self, augmentor: Any) -> None:
+        super().__init__()
+        if not (hasattr(augmentor, "get_params") and hasattr(augmentor, "apply")):
+            raise ConfigError(
+                f"Albumentations got {augmentor!r}; expected a single augmentor of the library that `pip install "
+                "albumentations` installs: an imgaug.AugmentorList holds several"
+            )
+        self._aug = augmentor
+
+    def get_transform(self, img: Array) -> Any:
+        """Draw its random numbers."""
+        if self.rng.rand() >= getattr(self._aug, "p", 1):
+            return NoOpTransform()
+        if hasattr(self._aug, "set_random_seed"):
+            # It has random numbers of its own, which would be the same ones in each worker process.
+            self._aug.set_random_seed(int(self.rng.randint(2**31 - 1)))
+        params = self._aug.get_params()
+        # What newer versions draw depends on the image, or on its shape.
+        if hasattr(self._aug, "update_transform_params"):
+            params = self._aug.update_transform_params(params, {"image": img})
+        if hasattr(self._aug, "get_params_dependent_on_data"):
+            params = {**params, **self._aug.get_params_dependent_on_data(params, {"image": img})}
+        return AlbumentationsTransform(self._aug, params)

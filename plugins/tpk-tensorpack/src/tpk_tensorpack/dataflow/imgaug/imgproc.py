@@ -1,0 +1,304 @@
+"""Augmentors that change brightness, contrast, colors and sharpness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tpk.errors import ConfigError, InputError
+from tpk_tensorpack.dataflow.imgaug.base import PhotometricAugmentor, clipped
+from tpk_tensorpack.dataflow.imgaug.transform import BORDER_REPLICATE, Array, with_channels_of
+from tpk_tensorpack.utils.develop import log_deprecated
+from tpk_tensorpack.utils.opencv import cv2
+
+__all__ = [
+    "Brightness",
+    "BrightnessScale",
+    "Clip",
+    "Contrast",
+    "Gamma",
+    "GaussianBlur",
+    "Hue",
+    "Lighting",
+    "MeanVarianceNormalize",
+    "MinMaxNormalize",
+    "Saturation",
+]
+
+# OpenCV's codes, as defaults and tables have them without OpenCV.
+_BGR2GRAY, _RGB2GRAY = 6, 7
+_BGR2HSV, _RGB2HSV = 40, 41
+_HSV2BGR, _HSV2RGB = 54, 55
+
+
+class Hue(PhotometricAugmentor):
+    """Turns the colors.
+
+    Args:
+        range: the least and the largest angle, of a whole turn of 180, as OpenCV counts for ``uint8``.
+        rgb: whether images are RGB; otherwise BGR.
+    """
+
+    def __init__(self, range: tuple[float, float] = (0, 180), rgb: bool = True) -> None:
+        super().__init__()
+        self._init({"range": range, "rgb": bool(rgb)})
+
+    def _get_augment_params(self, _: Array) -> Any:
+        return self._rand_range(*self.range)
+
+    def _augment(self, img: Array, hue: Any) -> Array:
+        hsv = cv2.cvtColor(img, _RGB2HSV if self.rgb else _BGR2HSV)
+        # OpenCV has 180 steps in uint8, and 360 otherwise.
+        turn = 180 if hsv.dtype == np.uint8 else 360
+        hsv[..., 0] = (hsv[..., 0] + hue * (turn / 180)) % turn
+        turned: Array = cv2.cvtColor(hsv, _HSV2RGB if self.rgb else _HSV2BGR)
+        return turned
+
+
+class Brightness(PhotometricAugmentor):
+    """Adds a number to all values.
+
+    Args:
+        delta: how much at most, in both directions.
+        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+
+    Raises:
+        ConfigError: `delta` is not above 0.
+    """
+
+    def __init__(self, delta: float, clip: bool = True) -> None:
+        super().__init__()
+        if delta <= 0:
+            raise ConfigError(f"Brightness(delta={delta}): expected a number above 0")
+        self._init(locals())
+
+    def _get_augment_params(self, _: Array) -> Any:
+        return self._rand_range(-self.delta, self.delta)
+
+    def _augment(self, img: Array, delta: Any) -> Array:
+        return clipped(img.astype(np.float32) + delta, img.dtype, self.clip)
+
+
+class BrightnessScale(PhotometricAugmentor):
+    """Multiplies all values by a number.
+
+    Args:
+        range: the least and the largest one.
+        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+    """
+
+    def __init__(self, range: tuple[float, float], clip: bool = True) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def _get_augment_params(self, _: Array) -> Any:
+        return self._rand_range(*self.range)
+
+    def _augment(self, img: Array, factor: Any) -> Array:
+        return clipped(img.astype(np.float32) * factor, img.dtype, self.clip)
+
+
+class Contrast(PhotometricAugmentor):
+    """Multiplies the distances from the mean by a number.
+
+    Args:
+        factor_range: the least and the largest one.
+        rgb: None for the mean of each channel; True or False for that of the gray image, of RGB or BGR.
+        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+    """
+
+    def __init__(self, factor_range: Sequence[float], rgb: bool | None = None, clip: bool = True) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def _get_augment_params(self, _: Array) -> Any:
+        return self._rand_range(*self.factor_range)
+
+    def _augment(self, img: Array, factor: Any) -> Array:
+        values = img.astype(np.float32)
+        if self.rgb is None:
+            mean = np.mean(values, axis=(0, 1), keepdims=True)
+        else:
+            gray = cv2.cvtColor(values, _RGB2GRAY if self.rgb else _BGR2GRAY)
+            mean = np.mean(gray[:, :, np.newaxis], axis=(0, 1), keepdims=True)
+        return clipped((values - mean) * factor + mean, img.dtype, self.clip)
+
+
+class MeanVarianceNormalize(PhotometricAugmentor):
+    """Gives an image the mean 0 and the standard deviation 1, as ``float32``.
+
+    A standard deviation less than ``1 / sqrt(number of values)`` counts as that, as in
+    `tf.image.per_image_standardization`.
+
+    Args:
+        all_channel: whether all channels have one mean and deviation together; otherwise each has its own.
+    """
+
+    def __init__(self, all_channel: bool = True) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def _augment(self, img: Array, _: Any) -> Array:
+        values = img.astype(np.float32)
+        axes = None if self.all_channel else (0, 1)
+        mean, std = np.mean(values, axis=axes, keepdims=True), np.std(values, axis=axes, keepdims=True)
+        least = 1 / np.sqrt(np.prod(img.shape if self.all_channel else img.shape[:2]))
+        normalized: Array = ((values - mean) / np.maximum(std, least)).astype(np.float32)
+        return normalized
+
+
+class MinMaxNormalize(PhotometricAugmentor):
+    """Gives an image a least and a largest value, as ``float32``.
+
+    Args:
+        min: the least value.
+        max: the largest value.
+        all_channel: whether that is so of all channels together; otherwise of each.
+    """
+
+    def __init__(self, min: float = 0, max: float = 255, all_channel: bool = True) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def _augment(self, img: Array, _: Any) -> Array:
+        values = img.astype(np.float32)
+        axes = None if self.all_channel else (0, 1)
+        least, largest = np.min(values, axis=axes, keepdims=True), np.max(values, axis=axes, keepdims=True)
+        scaled: Array = (self.max - self.min) * (values - least) / (largest - least) + self.min
+        return scaled
+
+
+class GaussianBlur(PhotometricAugmentor):
+    """Blurs an image.
+
+    Args:
+        size_range: the window has a side of ``2 * size + 1``, where size is from the first number to below the second.
+        sigma_range: the least and the largest standard deviation; 0 for what OpenCV derives from the window.
+        symmetric: whether both directions are blurred alike.
+        max_size: the second number of `size_range`, as it was called before.
+    """
+
+    def __init__(
+        self,
+        size_range: tuple[int, int] = (0, 3),
+        sigma_range: tuple[float, float] = (0, 0),
+        symmetric: bool = True,
+        max_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        if max_size is not None:
+            log_deprecated("GaussianBlur(max_size=)", "Write size_range=(0, max_size).", max_num_warnings=1)
+            size_range = (0, max_size)
+        self._init({"size_range": size_range, "sigma_range": sigma_range})
+        self._init({"symmetric": symmetric, "max_size": max_size})
+
+    def _get_augment_params(self, _: Array) -> Any:
+        sizes = self.rng.randint(*self.size_range, size=(2,)) * 2 + 1
+        sigmas = self._rand_range(*self.sigma_range, size=(2,))
+        if self.symmetric:
+            sizes[1], sigmas[1] = sizes[0], sigmas[0]
+        return tuple(map(int, sizes)), tuple(map(float, sigmas))
+
+    def _augment(self, img: Array, params: Any) -> Array:
+        size, (sigma_x, sigma_y) = params
+        blurred = cv2.GaussianBlur(img, size, sigmaX=sigma_x, sigmaY=sigma_y, borderType=BORDER_REPLICATE)
+        return with_channels_of(img, blurred)
+
+
+class Gamma(PhotometricAugmentor):
+    """Changes the gamma of an image: ``255 * (x / 255) ** (1 / (1 + gamma))``, in whole numbers.
+
+    Args:
+        range: the least and the largest gamma.
+    """
+
+    def __init__(self, range: tuple[float, float] = (-0.5, 0.5)) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def _get_augment_params(self, _: Array) -> Any:
+        return self._rand_range(*self.range)
+
+    def _augment(self, img: Array, gamma: Any) -> Array:
+        table = ((np.arange(256, dtype=np.float32) / 255) ** (1 / (1 + gamma)) * 255).astype(np.uint8)
+        looked_up: Array = table[np.clip(img, 0, 255).astype(np.uint8)]
+        return looked_up.astype(img.dtype)
+
+
+class Clip(PhotometricAugmentor):
+    """Clips values.
+
+    Args:
+        min: the least one.
+        max: the largest one.
+    """
+
+    def __init__(self, min: float = 0, max: float = 255) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def _augment(self, img: Array, _: Any) -> Array:
+        return np.clip(img, self.min, self.max)
+
+
+class Saturation(PhotometricAugmentor):
+    """Mixes an image with its gray one, as
+    [fb.resnet.torch](https://github.com/facebookarchive/fb.resnet.torch/blob/master/datasets/transforms.lua) does.
+
+    Args:
+        alpha: how much the saturation changes at most, in both directions; less than 1.
+        rgb: whether images are RGB; otherwise BGR.
+        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+
+    Raises:
+        ConfigError: `alpha` is not between 0 and 1.
+    """
+
+    def __init__(self, alpha: float = 0.4, rgb: bool = True, clip: bool = True) -> None:
+        super().__init__()
+        if not 0 <= alpha < 1:
+            raise ConfigError(f"Saturation(alpha={alpha}): expected a number from 0 to less than 1")
+        self._init({"alpha": alpha, "rgb": bool(rgb), "clip": clip})
+
+    def _get_augment_params(self, _: Array) -> Any:
+        return 1 + self._rand_range(-self.alpha, self.alpha)
+
+    def _augment(self, img: Array, part: Any) -> Array:
+        gray = cv2.cvtColor(img, _RGB2GRAY if self.rgb else _BGR2GRAY)[:, :, np.newaxis]
+        return clipped(img * part + gray * (1 - part), img.dtype, self.clip)
+
+
+class Lighting(PhotometricAugmentor):
+    """Adds a color along the principal components of the colors of a data set, as AlexNet was trained with.
+
+    See section 4.1 of https://papers.nips.cc/paper/4824-imagenet-classification-with-deep-convolutional-neural-networks.
+
+    Args:
+        std: the standard deviation of its size.
+        eigval: the three eigenvalues.
+        eigvec: the eigenvectors: a matrix of shape ``[3, 3]`` with one in each column.
+        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+
+    Raises:
+        ConfigError: `eigval` or `eigvec` has another shape.
+        InputError: an image has not three channels.
+    """
+
+    def __init__(self, std: float, eigval: Any, eigvec: Any, clip: bool = True) -> None:
+        super().__init__()
+        eigval, eigvec = np.asarray(eigval, np.float32), np.asarray(eigvec, np.float32)
+        if eigval.shape != (3,) or eigvec.shape != (3, 3):
+            raise ConfigError(
+                f"Lighting: eigval of shape {eigval.shape}, eigvec {eigvec.shape}: expected [3] and [3, 3]"
+            )
+        self._init({"std": std, "eigval": eigval, "eigvec": eigvec, "clip": clip})
+
+    def _get_augment_params(self, img: Array) -> Any:
+        if img.ndim != 3 or img.shape[2] != 3:
+            raise InputError(f"Lighting got an image of shape {img.shape}; expected [height, width, 3]")
+        return (self.rng.randn(3) * self.std).astype(np.float32)
+
+    def _augment(self, img: Array, sizes: Any) -> Array:
+        return clipped(img + self.eigvec @ (sizes * self.eigval), img.dtype, self.clip)

@@ -1,0 +1,80 @@
+"""Augmentors that add noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tpk.errors import ConfigError
+from tpk_tensorpack.dataflow.imgaug.base import PhotometricAugmentor, clipped
+from tpk_tensorpack.dataflow.imgaug.transform import Array
+from tpk_tensorpack.utils.opencv import cv2
+
+__all__ = ["GaussianNoise", "JpegNoise", "SaltPepperNoise"]
+
+
+class JpegNoise(PhotometricAugmentor):
+    """Writes an image as JPEG, and reads it: what is lost is the noise.
+
+    Args:
+        quality_range: the quality is from the first number to below the second; 100 is the best.
+    """
+
+    def __init__(self, quality_range: tuple[int, int] = (40, 100)) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def _get_augment_params(self, _: Array) -> Any:
+        return int(self.rng.randint(*self.quality_range))
+
+    def _augment(self, img: Array, quality: Any) -> Array:
+        encoded = cv2.imencode(".jpg", img, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
+        kind = cv2.IMREAD_COLOR if img.ndim == 3 and img.shape[2] == 3 else cv2.IMREAD_GRAYSCALE
+        decoded: Array = cv2.imdecode(encoded, kind).astype(img.dtype)
+        return decoded.reshape(img.shape)
+
+
+class GaussianNoise(PhotometricAugmentor):
+    """Adds a number to each value, drawn from a normal distribution.
+
+    Args:
+        sigma: its standard deviation.
+        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+    """
+
+    def __init__(self, sigma: float = 1, clip: bool = True) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def _get_augment_params(self, img: Array) -> Any:
+        return self.rng.randn(*img.shape)
+
+    def _augment(self, img: Array, noise: Any) -> Array:
+        return clipped(img + noise * self.sigma, img.dtype, self.clip)
+
+
+class SaltPepperNoise(PhotometricAugmentor):
+    """Sets values to 255 or to 0, in place, each channel by itself.
+
+    Args:
+        white_prob: how likely one becomes 255.
+        black_prob: how likely one becomes 0.
+
+    Raises:
+        ConfigError: these are more than 1 together.
+    """
+
+    def __init__(self, white_prob: float = 0.05, black_prob: float = 0.05) -> None:
+        super().__init__()
+        if white_prob + black_prob > 1:
+            raise ConfigError(
+                f"SaltPepperNoise({white_prob}, {black_prob}): expected probabilities of 1 together at most"
+            )
+        self._init(locals())
+
+    def _get_augment_params(self, img: Array) -> Any:
+        return self.rng.uniform(low=0, high=1, size=img.shape)
+
+    def _augment(self, img: Array, drawn: Any) -> Array:
+        img[drawn > 1 - self.white_prob] = 255
+        img[drawn < self.black_prob] = 0
+        return img

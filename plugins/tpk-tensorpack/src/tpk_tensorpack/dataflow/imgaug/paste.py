@@ -1,0 +1,92 @@
+"""Augmentors that put an image onto a larger canvas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tpk.errors import InputError
+from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
+from tpk_tensorpack.dataflow.imgaug.transform import Array, From, TransformFactory
+from tpk_tensorpack.utils.argtools import shape2d
+
+__all__ = ["BackgroundFiller", "CenterPaste", "ConstantBackgroundFiller", "RandomPaste"]
+
+
+class BackgroundFiller:
+    """The base of what fills a canvas. A subclass overrides ``_fill(background_shape, img)``."""
+
+    def fill(self, background_shape: Sequence[int], img: Array) -> Array:
+        """Return a canvas for an image, of its type and with as many channels.
+
+        Args:
+            background_shape: its height and width.
+            img: the image.
+        """
+        return self._fill((*background_shape[:2], *img.shape[2:]), img)
+
+    def _fill(self, background_shape: tuple[int, ...], img: Array) -> Array:
+        raise NotImplementedError(f"{type(self).__name__} has no _fill(background_shape, img), which it must have")
+
+
+class ConstantBackgroundFiller(BackgroundFiller):
+    """Fills the canvas by one value.
+
+    Args:
+        value: the value.
+    """
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def _fill(self, background_shape: tuple[int, ...], img: Array) -> Array:
+        return np.full(background_shape, self.value, img.dtype)
+
+
+class CenterPaste(ImageAugmentor):
+    """Puts an image into the middle of a canvas.
+
+    Args:
+        background_shape: height and width of the canvas, or one number for both.
+        background_filler: what fills it; by default with 0.
+
+    Raises:
+        InputError: an image is larger than the canvas.
+    """
+
+    def __init__(
+        self, background_shape: int | Sequence[int], background_filler: BackgroundFiller | None = None
+    ) -> None:
+        super().__init__()
+        filler = ConstantBackgroundFiller(0) if background_filler is None else background_filler
+        self._init({"background_shape": tuple(shape2d(background_shape)), "background_filler": filler})
+
+    def get_transform(self, img: Array) -> Any:
+        """Choose the place."""
+        room = [total - size for total, size in zip(self.background_shape, img.shape[:2], strict=True)]
+        if min(room) < 0:
+            raise InputError(f"{self!r} got an image of shape {img.shape}, which is larger than the canvas")
+        y0, x0 = self._place(*room)
+        return TransformFactory(
+            name=From(self, ""),
+            apply_image=partial(self._paste, y0, x0),
+            apply_coords=lambda coords: coords + np.array([x0, y0], coords.dtype),
+        )
+
+    def _place(self, vertical: int, horizontal: int) -> tuple[int, int]:
+        return int(vertical * 0.5), int(horizontal * 0.5)
+
+    def _paste(self, y0: int, x0: int, img: Array) -> Array:
+        canvas: Array = self.background_filler.fill(self.background_shape, img)
+        canvas[y0 : y0 + img.shape[0], x0 : x0 + img.shape[1]] = img
+        return canvas
+
+
+class RandomPaste(CenterPaste):
+    """Puts an image anywhere onto a canvas; see `CenterPaste`."""
+
+    def _place(self, vertical: int, horizontal: int) -> tuple[int, int]:
+        return int(self._rand_range(vertical)), int(self._rand_range(horizontal))

@@ -1,0 +1,408 @@
+"""Transforms: what is done to an image, and to all that goes with it, once the random numbers are drawn."""
+
+from __future__ import annotations
+
+import inspect
+import pprint
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tpk.errors import ConfigError, InputError
+from tpk_tensorpack.utils.opencv import cv2
+
+__all__ = ["CropTransform", "FlipTransform", "ResizeTransform", "Transform", "TransformFactory", "TransformList"]
+
+Array = np.ndarray[Any, Any]
+
+INTER_LINEAR = 1
+"""`cv2.INTER_LINEAR`, as defaults have it without OpenCV."""
+BORDER_CONSTANT = 0
+"""`cv2.BORDER_CONSTANT`."""
+BORDER_REPLICATE = 1
+"""`cv2.BORDER_REPLICATE`."""
+
+
+def set_fields(owner: Any, params: Mapping[str, Any] | None) -> None:
+    """Set the arguments of a constructor, as ``locals()`` has them, as attributes."""
+    for name, value in (params or {}).items():
+        if name != "self" and not name.startswith("_"):
+            setattr(owner, name, value)
+
+
+def describe(owner: Any) -> str:
+    """Return the call that makes an object like this one, if its attributes are named after its arguments.
+
+    An argument that is the default itself is left out.
+    """
+    shown = []
+    for parameter in list(inspect.signature(type(owner).__init__).parameters.values())[1:]:
+        is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if type(owner).__init__ is object.__init__:
+            continue
+        if is_variadic or not hasattr(owner, parameter.name):
+            return object.__repr__(owner)
+        value = getattr(owner, parameter.name)
+        if value is not parameter.default:
+            shown.append(f"{parameter.name}={pprint.pformat(value)}")
+    return f"imgaug.{type(owner).__name__}({', '.join(shown)})"
+
+
+def with_channels_of(image: Array, result: Array) -> Array:
+    """Return what OpenCV has made of an image with the axis of a single channel, which it drops."""
+    return result[:, :, np.newaxis] if result.ndim < image.ndim else result
+
+
+class From:
+    """Reads ``from <augmentor>``, once somebody reads it: to say it for each image costs more than to augment some."""
+
+    def __init__(self, augmentor: Any, prefix: str = "from ") -> None:
+        self.augmentor = augmentor
+        self.prefix = prefix
+
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.augmentor}"
+
+
+class BaseTransform:
+    """The base of all transforms; derive from `Transform`."""
+
+    def _init(self, params: Mapping[str, Any] | None = None) -> None:
+        set_fields(self, params)
+
+
+class Transform(BaseTransform):
+    """A deterministic transform of images.
+
+    A subclass has ``apply_image(img)`` and, where that makes sense, ``apply_coords(coords)`` for coordinates of shape
+    ``[n, 2]`` (x, y), and others of its own that are called ``apply_…``; those that it has not are a
+    `NotImplementedError` when they are called. They may change what they are given in place.
+
+    Example:
+        ```python
+        class Invert(Transform):
+            def apply_image(self, img):
+                return 255 - img
+
+            def apply_coords(self, coords):
+                return coords
+        ```
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("apply_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        def apply(*_: Any, **__: Any) -> Any:
+            raise NotImplementedError(f"{type(self).__name__} does not implement {name}: a subclass can define it")
+
+        return apply
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+
+class ResizeTransform(Transform):
+    """Resizes an image.
+
+    Args:
+        h: its height.
+        w: its width.
+        new_h: the height afterwards.
+        new_w: the width afterwards.
+        interp: OpenCV's interpolation.
+    """
+
+    def __init__(self, h: int, w: int, new_h: int, new_w: int, interp: int) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def apply_image(self, img: Array) -> Array:
+        """Resize an image.
+
+        Raises:
+            InputError: it has another size than that which the transform was made for.
+        """
+        if img.shape[:2] != (self.h, self.w):
+            raise InputError(
+                f"{self!r} got an image of shape {img.shape}; expected height {self.h} and width {self.w}: make a "
+                "transform for each size"
+            )
+        return with_channels_of(img, cv2.resize(img, (self.new_w, self.new_h), interpolation=self.interp))
+
+    def apply_coords(self, coords: Array) -> Array:
+        """Scale coordinates."""
+        return coords * np.array([self.new_w / self.w, self.new_h / self.h], _floating(coords))
+
+
+class CropTransform(Transform):
+    """Cuts a rectangle out of an image: a view of it.
+
+    Args:
+        y0: the first row.
+        x0: the first column.
+        h: the height.
+        w: the width.
+    """
+
+    def __init__(self, y0: int, x0: int, h: int, w: int) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def apply_image(self, img: Array) -> Array:
+        """Cut the rectangle out."""
+        return img[self.y0 : self.y0 + self.h, self.x0 : self.x0 + self.w]
+
+    def apply_coords(self, coords: Array) -> Array:
+        """Count from the corner of the rectangle; what lies outside of it stays."""
+        return coords - np.array([self.x0, self.y0], coords.dtype)
+
+
+class WarpAffineTransform(Transform):
+    """An affine map of the plane, done by ``cv2.warpAffine``.
+
+    Coordinates are those of OpenCV here: an integer is the middle of a pixel, whereas with all other transforms it is a
+    corner. tensorpack maps those of corners, too, as they are, half a pixel off in x and y.
+
+    Args:
+        mat: a matrix of shape ``[2, 3]``, from coordinates of the image to those of the result.
+        dsize: width and height of the result.
+        interp: OpenCV's interpolation.
+        borderMode: what OpenCV does beyond the border of the image.
+        borderValue: the value there, with a constant border.
+    """
+
+    def __init__(
+        self,
+        mat: Array,
+        dsize: tuple[int, int],
+        interp: int = INTER_LINEAR,
+        borderMode: int = BORDER_CONSTANT,
+        borderValue: Any = 0,
+    ) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def apply_image(self, img: Array) -> Array:
+        """Map an image."""
+        warped = cv2.warpAffine(
+            img, self.mat, self.dsize, flags=self.interp, borderMode=self.borderMode, borderValue=self.borderValue
+        )
+        return with_channels_of(img, warped)
+
+    def apply_coords(self, coords: Array) -> Array:
+        """Map coordinates."""
+        mapped: Array = coords @ self.mat[:, :2].T + self.mat[:, 2]
+        return mapped
+
+
+class FlipTransform(Transform):
+    """Flips an image: a view of it.
+
+    Args:
+        h: its height.
+        w: its width.
+        horiz: from left to right; otherwise from top to bottom.
+    """
+
+    def __init__(self, h: int, w: int, horiz: bool = True) -> None:
+        super().__init__()
+        self._init(locals())
+
+    def apply_image(self, img: Array) -> Array:
+        """Flip an image."""
+        return img[:, ::-1] if self.horiz else img[::-1]
+
+    def apply_coords(self, coords: Array) -> Array:
+        """Count from the other side."""
+        flipped = np.array(coords)
+        axis, length = (0, self.w) if self.horiz else (1, self.h)
+        flipped[:, axis] = length - flipped[:, axis]
+        return flipped
+
+
+class TransposeTransform(Transform):
+    """Swaps rows and columns of an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def apply_image(self, img: Array) -> Array:
+        """Swap rows and columns."""
+        return with_channels_of(img, cv2.transpose(img))
+
+    def apply_coords(self, coords: Array) -> Array:
+        """Swap x and y."""
+        return coords[:, ::-1]
+
+
+class NoOpTransform(Transform):
+    """Leaves all as it is: each ``apply_…`` returns what it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __getattr__(self, name: str) -> Any:
+        return _unchanged if name.startswith("apply_") else super().__getattr__(name)
+
+
+class PhotometricTransform(Transform):
+    """Changes an image by a function, and leaves coordinates as they are.
+
+    Args:
+        func: takes an image, returns one.
+        name: what `repr` shows.
+    """
+
+    def __init__(self, func: Callable[[Array], Array], name: Any = None) -> None:
+        super().__init__()
+        self._func = func
+        self._name = name
+
+    def apply_image(self, img: Array) -> Array:
+        """Apply the function."""
+        return self._func(img)
+
+    def apply_coords(self, coords: Array) -> Array:
+        """Return them as they are."""
+        return coords
+
+    def __repr__(self) -> str:
+        return f"imgaug.PhotometricTransform({'' if self._name is None else self._name})"
+
+
+class TransformFactory(Transform):
+    """A transform of functions.
+
+    Args:
+        name: what `repr` shows.
+        kwargs: a function for each ``apply_…`` that it shall have.
+
+    Raises:
+        ConfigError: a keyword does not begin with ``apply_``.
+
+    Example:
+        ```python
+        invert = TransformFactory(name="invert", apply_image=lambda image: 255 - image)
+        ```
+    """
+
+    def __init__(self, name: Any = None, **kwargs: Callable[[Any], Any]) -> None:
+        super().__init__()
+        for key, function in kwargs.items():
+            if not key.startswith("apply_"):
+                raise ConfigError(
+                    f"TransformFactory got {key!r}; expected functions as apply_image=, apply_coords=, ..."
+                )
+            setattr(self, key, function)
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"imgaug.TransformFactory({'' if self._name is None else self._name})"
+
+
+class TransformList(BaseTransform):
+    """Transforms, one after the other.
+
+    Each ``apply_…`` calls that of all of them. ``+`` joins lists, and a list and a transform.
+
+    Args:
+        tfms: the transforms.
+
+    Raises:
+        ConfigError: one of them is none.
+    """
+
+    def __init__(self, tfms: Iterable[Any]) -> None:
+        super().__init__()
+        self.tfms = list(tfms)
+        for each in self.tfms:
+            if not isinstance(each, BaseTransform):
+                raise ConfigError(f"TransformList got {each!r}; expected an imgaug.Transform")
+
+    def _apply(self, x: Any, meth: str) -> Any:
+        for each in self.tfms:
+            x = getattr(each, meth)(x)
+        return x
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("apply_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return lambda x: self._apply(x, name)
+
+    def __add__(self, other: Any) -> TransformList:
+        if not isinstance(other, BaseTransform):
+            return NotImplemented
+        return TransformList([*self.tfms, *_as_list(other)])
+
+    def __radd__(self, other: Any) -> TransformList:
+        if not isinstance(other, BaseTransform):
+            return NotImplemented
+        return TransformList([*_as_list(other), *self.tfms])
+
+    def __iadd__(self, other: Any) -> TransformList:
+        if not isinstance(other, BaseTransform):
+            return NotImplemented
+        self.tfms.extend(_as_list(other))
+        return self
+
+    def __repr__(self) -> str:
+        return f"imgaug.TransformList([\n{list_lines(self.tfms)}])"
+
+
+class LazyTransform(BaseTransform):
+    """A transform that is made when the first image comes.
+
+    Args:
+        get_transform: takes that image, returns the transform.
+    """
+
+    def __init__(self, get_transform: Callable[[Array], Any]) -> None:
+        super().__init__()
+        self.get_transform = get_transform
+        self._transform: Any = None
+
+    def apply_image(self, img: Array) -> Array:
+        """Transform an image; the first one decides how."""
+        if self._transform is None:
+            self._transform = self.get_transform(img)
+        image: Array = self._transform.apply_image(img)
+        return image
+
+    def _apply(self, x: Any, meth: str) -> Any:
+        if self._transform is None:
+            raise InputError(
+                f"{meth} of a transform that depends on the image was called before apply_image: apply it to the image "
+                "first"
+            )
+        return getattr(self._transform, meth)(x)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("apply_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return lambda x: self._apply(x, name)
+
+    def __repr__(self) -> str:
+        made = self._transform
+        return f"LazyTransform(get_transform={self.get_transform})" if made is None else repr(made)
+
+
+def list_lines(items: Iterable[Any]) -> str:
+    """Return what `repr` shows of the items of a list, each on a line."""
+    return ",\n".join(f"  {item!r}" for item in items)
+
+
+def _unchanged(x: Any) -> Any:
+    return x
+
+
+def _as_list(transform: BaseTransform) -> list[Any]:
+    return transform.tfms if isinstance(transform, TransformList) else [transform]
+
+
+def _floating(coords: Array) -> Any:
+    return coords.dtype if np.issubdtype(coords.dtype, np.floating) else np.float64

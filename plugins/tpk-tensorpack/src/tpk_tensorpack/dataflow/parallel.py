@@ -1,0 +1,187 @@
+"""Data flows that run whole data flows in worker processes or threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any
+
+import tpk.dataflow
+from tpk.dataflow.base import flow_length
+from tpk.dataflow.parallel.runner_base import FlowRunner, iteration_is_over
+from tpk.dataflow.parallel.team import MemberT, Team
+from tpk.dataflow.parallel.thread_runner import FlowThread
+from tpk.dataflow.parallel.worker_process import WorkerProcess
+from tpk.errors import ConfigError
+from tpk_tensorpack.dataflow.base import ProxyDataFlow
+from tpk_tensorpack.utils import logger
+from tpk_tensorpack.utils.utils import fix_rng_seed, fixed_rng_seed
+
+__all__ = [
+    "MultiProcessPrefetchData",
+    "MultiProcessRunner",
+    "MultiProcessRunnerZMQ",
+    "MultiThreadPrefetchData",
+    "MultiThreadRunner",
+    "PrefetchData",
+    "PrefetchDataZMQ",
+]
+
+_HWM = 50
+"""tensorpack's high water mark, by which nobody has meant anything."""
+
+
+class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
+    """Base of the runners: each worker runs the whole flow, over and over, and a pass takes what comes.
+
+    A pass has as many datapoints as the flow, of all workers in turn; it has no end if the flow has no length. The
+    workers go on between two passes. So there are the same datapoints several times, and others are missing, unless
+    there is one worker.
+    """
+
+    _delivered = 0
+
+    def __len__(self) -> int:
+        return len(self.ds)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._team is not None and not self._team.is_own:
+            self.close()
+        if not self._is_loaded:
+            self._delivered = 0
+        if self._team is None:
+            if self.num_workers > 1:
+                logger.info(
+                    "%s: each of %d workers runs the whole data flow, which is for datapoints that are drawn at random",
+                    type(self).__name__,
+                    self.num_workers,
+                )
+            self._team = self._new_team()
+        return self._deliver(self._team)
+
+    def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
+        size = flow_length(self.ds) or None
+        datapoints = iter(team)
+        try:
+            while size is None or self._delivered < size:
+                datapoint = next(datapoints)
+                self._delivered += 1
+                yield datapoint
+                datapoint = None  # or its memory would be in use until the next one is here
+                if self._team is not team:
+                    raise iteration_is_over(self)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if self._team is team:
+                self.close()
+                raise
+            if not isinstance(error, Exception):
+                raise
+            raise iteration_is_over(self) from error
+        self._delivered = 0
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, with what the workers have made by then."""
+        self._delivered = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration under way stands, and each worker's flow."""
+        return {**super().state_dict(), "delivered": self._delivered}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there."""
+        super().load_state_dict(state)
+        self._delivered = state["delivered"]
+
+
+class _Whole(ProxyDataFlow):
+    """The flow of a worker process: all of it, and endlessly, with random numbers of the worker's own."""
+
+    refills_arrays = None
+
+    def __init__(self, ds: Iterable[Any], index: int) -> None:
+        super().__init__(tpk.dataflow.RepeatedData(ds, -1))
+        seed = fixed_rng_seed()
+        self.seed = None if seed is None else seed + index
+
+    def reset_state(self) -> None:
+        if self.seed is not None:
+            fix_rng_seed(self.seed)
+        super().reset_state()
+
+
+class MultiProcessRunnerZMQ(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProcessRunner):
+    """Run a data flow in worker processes, each of which runs all of it; see `tpk.dataflow.MultiProcessRunner`.
+
+    Datapoints come through shared memory. The workers are fresh processes, which start with the first iteration.
+
+    Args:
+        ds: the data flow.
+        num_proc: how many workers.
+        hwm: how many datapoints each worker is ahead at most; by default as many as fit into 64 MB.
+    """
+
+    def __init__(self, ds: Iterable[Any], num_proc: int = 1, hwm: int = 50) -> None:
+        super().__init__(ds, num_proc, None if hwm == _HWM else hwm)
+
+    def _share(self, index: int) -> Iterable[Any]:
+        return _Whole(self.flow, index)
+
+
+class MultiProcessRunner(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProcessRunner):
+    """Run a data flow in worker processes, each of which runs all of it; the same as `MultiProcessRunnerZMQ`.
+
+    Args:
+        ds: the data flow.
+        num_prefetch: how many datapoints all workers together are ahead at most.
+        num_proc: how many workers.
+    """
+
+    def __init__(self, ds: Iterable[Any], num_prefetch: int, num_proc: int) -> None:
+        super().__init__(ds, num_proc, _for_each_of(num_proc, num_prefetch))
+
+    def _share(self, index: int) -> Iterable[Any]:
+        return _Whole(self.flow, index)
+
+
+class MultiThreadRunner(WholeFlowRunner[FlowThread], tpk.dataflow.MultiThreadRunner):
+    """Run data flows in threads, each of which runs one of its own; see `tpk.dataflow.MultiThreadRunner`.
+
+    Args:
+        get_df: called once for each thread; returns a data flow that has nothing in common with the others.
+        num_prefetch: how many datapoints all threads together are ahead at most.
+        num_thread: how many threads.
+    """
+
+    def __init__(self, get_df: Callable[[], Iterable[Any]], num_prefetch: int, num_thread: int) -> None:
+        super().__init__(get_df, num_thread, _for_each_of(num_thread, num_prefetch))
+
+    def _share(self, index: int) -> Iterable[Any]:
+        return tpk.dataflow.RepeatedData(self.get_flow() if index else self.flow, -1)
+
+
+def _for_each_of(count: int, number: int) -> int:
+    """Return the share of a worker, rounded up; what is no number of workers is told of elsewhere."""
+    return -(-number // count) if count > 0 else number
+
+
+PrefetchData = MultiProcessPrefetchData = MultiProcessRunner
+PrefetchDataZMQ = MultiProcessRunnerZMQ
+MultiThreadPrefetchData = MultiThreadRunner
+
+
+class _Plasma(ProxyDataFlow):
+    def __init__(self, ds: Iterable[Any], socket: str = "/tmp/plasma") -> None:
+        raise ConfigError(
+            f"{type(self).__name__}: Arrow has dropped plasma, its store of shared objects. The worker processes of "
+            "MultiProcessRunnerZMQ and MultiProcessMapData put arrays into shared memory themselves; leave "
+            "PlasmaPutData and PlasmaGetData out"
+        )
+
+
+class PlasmaPutData(_Plasma):
+    """Put datapoints into plasma, which is gone: an error that says what to do."""
+
+
+class PlasmaGetData(_Plasma):
+    """Get datapoints from plasma, which is gone: an error that says what to do."""

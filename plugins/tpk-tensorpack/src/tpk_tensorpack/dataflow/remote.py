@@ -1,0 +1,156 @@
+"""Data flows in other processes, or on other machines, by ZeroMQ.
+
+The wire is that of tensorpack 0.11: either side may be tensorpack itself. Datapoints are pickled, and a pickle can run
+any code; nobody asks who sends. So use it within a private network only; `tpk.RemoteDataZMQ` asks for a key.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from tpk.dataflow.base import check_iterable, check_positive, reset_state
+from tpk.errors import ConfigError, InputError
+from tpk_tensorpack.dataflow.base import DataFlow
+from tpk_tensorpack.utils import logger
+from tpk_tensorpack.utils.serialize import dumps, loads
+
+__all__ = ["RemoteDataZMQ", "send_dataflow_zmq"]
+
+_LOOK_EVERY_MS = 1000
+"""How often what waits looks whether a signal came, such as that of Ctrl-C."""
+
+
+def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = None, bind: bool = False) -> None:
+    """Send a data flow, over and over, to a `RemoteDataZMQ`; it does not return.
+
+    Args:
+        df: the data flow.
+        addr: ``"tcp://host:port"`` or ``"ipc:///path"``.
+        hwm: how many datapoints wait at most until the receiver takes them.
+        format: None.
+        bind: whether the receiver connects here, rather than this one to the receiver.
+
+    Raises:
+        ConfigError: pyzmq is not installed, the address cannot be used, or `format` is another one.
+        InputError: the data flow has no datapoint.
+    """
+    zmq = _zmq("send_dataflow_zmq")
+    check_iterable(df, "send_dataflow_zmq")
+    if format is not None:
+        raise ConfigError(
+            f"send_dataflow_zmq(format={format!r}): expected None. 'zmq_ops' is for an operation in C++ that builds "
+            "for TensorFlow 1 only: send with format=None, and train with QueueInput(RemoteDataZMQ(...))"
+        )
+    context = zmq.Context()
+    socket = context.socket(zmq.PUSH)
+    socket.set_hwm(hwm)
+    socket.setsockopt(zmq.SNDTIMEO, _LOOK_EVERY_MS)
+    try:
+        _open(zmq, socket, addr, bind, "send_dataflow_zmq")
+        reset_state(df)
+        logger.info("Sending a data flow to %s ...", addr)
+        while True:
+            count = 0
+            for datapoint in df:
+                count += 1
+                _until_done(zmq, socket.send, dumps(datapoint), copy=False)
+            if not count:
+                raise InputError(f"send_dataflow_zmq: a pass of {type(df).__name__} has no datapoint")
+    finally:
+        logger.info("Exiting send_dataflow_zmq ...")
+        socket.setsockopt(zmq.LINGER, 0)
+        context.destroy(linger=0)
+
+
+class RemoteDataZMQ(DataFlow):
+    """What `send_dataflow_zmq` of other processes sends. It never ends.
+
+    Args:
+        addr1: where to receive: ``"tcp://*:port"``, ``"ipc:///path"``.
+        addr2: another address, of another protocol, say.
+        hwm: how many datapoints wait at most for each address.
+        bind: whether senders connect here, rather than this one to a sender.
+
+    Attributes:
+        cnt1: how many datapoints came by `addr1`.
+        cnt2: how many came by `addr2`.
+
+    Raises:
+        ConfigError: pyzmq is not installed; or (in the iteration) an address cannot be used.
+        InputError: (in the iteration) what came is no datapoint.
+    """
+
+    refills_arrays = False
+
+    def __init__(self, addr1: str, addr2: str | None = None, hwm: int = 50, bind: bool = True) -> None:
+        _zmq("RemoteDataZMQ")
+        check_positive(self, hwm=hwm)
+        if not addr1:
+            raise ConfigError("RemoteDataZMQ takes an address, such as 'tcp://*:8877'")
+        self._addr1, self._addr2 = addr1, addr2
+        self._hwm, self._bind = hwm, bind
+        self.cnt1 = self.cnt2 = 0
+
+    def reset_state(self) -> None:
+        """Count from 0."""
+        self.cnt1 = self.cnt2 = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        zmq = _zmq("RemoteDataZMQ")
+        context = zmq.Context()
+        try:
+            sockets = {}
+            for number, address in enumerate((self._addr1, self._addr2), 1):
+                if address:
+                    socket = context.socket(zmq.PULL)
+                    socket.set_hwm(self._hwm)
+                    _open(zmq, socket, address, self._bind, "RemoteDataZMQ")
+                    sockets[socket] = number
+            poller = zmq.Poller()
+            for socket in sockets:
+                poller.register(socket, zmq.POLLIN)
+            while True:
+                for socket, _ in poller.poll(_LOOK_EVERY_MS):
+                    received = socket.recv(copy=False).bytes
+                    if sockets[socket] == 1:
+                        self.cnt1 += 1
+                    else:
+                        self.cnt2 += 1
+                    yield _datapoint(received)
+        finally:
+            context.destroy(linger=0)
+
+
+def _datapoint(received: bytes) -> Any:
+    try:
+        return loads(received)
+    except Exception as error:  # What pickle raises for bytes that are none can be anything.
+        raise InputError(
+            f"RemoteDataZMQ got {len(received)} bytes that are no datapoint of send_dataflow_zmq ({error}). Has the "
+            "sender the same TENSORPACK_SERIALIZE?"
+        ) from error
+
+
+def _until_done(zmq: Any, function: Any, *arguments: Any, **options: Any) -> None:
+    while True:
+        try:
+            function(*arguments, **options)
+            return
+        except zmq.Again:
+            continue
+
+
+def _open(zmq: Any, socket: Any, address: str, bind: bool, owner: str) -> None:
+    try:
+        (socket.bind if bind else socket.connect)(address)
+    except zmq.ZMQError as error:
+        raise ConfigError(f"{owner}: the address {address} cannot be used: {error}") from error
+
+
+def _zmq(owner: str) -> Any:
+    try:
+        return importlib.import_module("zmq")
+    except ImportError as error:
+        raise ConfigError(f"{owner} needs pyzmq: pip install pyzmq") from error

@@ -1,0 +1,300 @@
+"""Builders of graphs with several towers, for trainers of one's own.
+
+The trainers of this package use the strategies of tpk in their place, which do the same.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+import tpk
+from tpk.graph.optimizers.copies import copies_of_optimizers
+from tpk.graph.variables import make_local, record_variables, variable_name
+from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
+from tpk.strategies.towers import build_on_multi_tower
+from tpk_tensorpack.graph_builder.utils import (
+    Gradients,
+    LeastLoadedDeviceSetter,
+    aggregate_grads_colocate,
+    allreduce_grads,
+    as_mode,
+    merge_grad_list,
+    split_grad_list,
+)
+
+__all__ = ["DataParallelBuilder"]
+
+Device = str | Callable[[Any], str]
+
+
+class GraphBuilder(abc.ABC):
+    """The base of what builds a graph."""
+
+    @abc.abstractmethod
+    def build(*args: Any, **kwargs: Any) -> Any:
+        """Build it."""
+
+
+class DataParallelBuilder(GraphBuilder):
+    """The base of what builds towers that train on different data.
+
+    Args:
+        towers: the numbers of the GPUs, one for each tower; or how many.
+
+    Raises:
+        ConfigError: they are none of these.
+    """
+
+    def __init__(self, towers: int | Sequence[int]) -> None:
+        self.towers = as_gpus(type(self).__name__, "towers", towers)
+
+    @staticmethod
+    def call_for_each_tower(
+        towers: Sequence[int],
+        func: Callable[[], Any],
+        devices: Sequence[Device] | None = None,
+        use_vs: Sequence[bool] | None = None,
+    ) -> list[Any]:
+        """Call a function under the `TrainTowerContext` of each tower; return what it returns.
+
+        The towers are called ``tower0``, ``tower1``, ….
+
+        Args:
+            towers: the numbers of the GPUs, one for each tower.
+            func: builds a tower.
+            devices: for each tower a device, or a function that places ops; by default its GPU. Where there is no such
+                device, a session with ``allow_soft_placement`` places the ops.
+            use_vs: for each tower whether it has a variable scope of its own, called like the tower; else it shares
+                the variables of the first one. By default none has.
+
+        Raises:
+            ConfigError: there are not as many of one as of the others.
+
+        Example:
+            ```python
+            tower_func = TowerFunc(build, signature)
+            costs = DataParallelBuilder.call_for_each_tower(
+                [0, 1], lambda: tower_func(*input.get_input_tensors()), devices=["/gpu:0", "/gpu:1"]
+            )
+            ```
+        """
+        return [tower.output for tower in _build_towers(towers, func, devices, use_vs)]
+
+    @staticmethod
+    def build_on_towers(*args: Any, **kwargs: Any) -> list[Any]:
+        """Do what `call_for_each_tower` does."""
+        return DataParallelBuilder.call_for_each_tower(*args, **kwargs)
+
+
+class SyncMultiGPUParameterServerBuilder(DataParallelBuilder):
+    """Builds towers that share the variables; the means of their gradients are applied once.
+
+    Args:
+        towers: the numbers of the GPUs.
+        ps_device: where the variables are: ``"cpu"``, or ``"gpu"`` for the least loaded one.
+
+    Raises:
+        ConfigError: one of them is not as it should be.
+    """
+
+    def __init__(self, towers: int | Sequence[int], ps_device: str) -> None:
+        super().__init__(towers)
+        self.ps_device = as_ps_device(type(self).__name__, ps_device)
+
+    def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
+        """Build the towers; return for each the pairs of a gradient and its variable that `tower_fn` returns."""
+        return _gradients_of(self, _build_towers(self.towers, tower_fn, _placed(self.towers, self.ps_device)))
+
+    def build(self, grad_list: Sequence[Gradients], get_opt_fn: Callable[[], Any]) -> Any:  # type: ignore[override]
+        """Return the op that applies the means of gradients.
+
+        Args:
+            grad_list: what `call_for_each_tower` returned.
+            get_opt_fn: returns the optimizer.
+        """
+        return get_opt_fn().apply_gradients(aggregate_grads_colocate(grad_list), name="train_op")
+
+
+class SyncMultiGPUReplicatedBuilder(DataParallelBuilder):
+    """Builds towers with variables of their own, which all apply the means, or sums, of the gradients.
+
+    Args:
+        towers: the numbers of the GPUs.
+        average: whether gradients are averaged, else summed up.
+        mode: see `allreduce_grads`.
+
+    Raises:
+        ConfigError: one of them is not as it should be.
+    """
+
+    def __init__(self, towers: int | Sequence[int], average: bool, mode: str | None) -> None:
+        super().__init__(towers)
+        as_mode(mode)
+        self._average, self._mode = average, mode
+        self._created: list[list[Any]] = []
+
+    def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
+        """Build the towers; return for each the pairs of a gradient and its variable that `tower_fn` returns."""
+        use_vs = [index > 0 for index in range(len(self.towers))]
+        built = _build_towers(self.towers, tower_fn, None, use_vs)
+        self._created = [list(tower.created) for tower in built]
+        return _gradients_of(self, built)
+
+    def build(  # type: ignore[override]
+        self, grad_list: Sequence[Gradients], get_opt_fn: Callable[[], Any]
+    ) -> tuple[Any, Any]:
+        """Return the op that trains all towers, and the one that gives all of them the variables of the first.
+
+        The second one is to be run once the variables have their initial or restored values. The variables of the
+        other towers, and of their optimizers, are local ones.
+
+        Args:
+            grad_list: what `call_for_each_tower` returned.
+            get_opt_fn: returns the optimizer; the other towers get copies of it.
+        """
+        grads, variables = split_grad_list(grad_list)
+        mode = "gpu" if self._mode is None else self._mode
+        reduced = merge_grad_list(allreduce_grads(grads, self._average, mode), variables)
+        main = get_opt_fn()
+        optimizers = [main, *(copies_of_optimizers([main])[0] for _ in self.towers[1:])]
+        train_ops = []
+        with tf.name_scope("apply_gradients"):
+            for index, (optimizer, pairs) in enumerate(zip(optimizers, reduced, strict=True)):
+                with tf.device(pairs[0][1].device), record_variables() as state:
+                    train_ops.append(optimizer.apply_gradients(pairs, name=f"apply_grad_{index}"))
+                self._created[index].extend(state)
+        self._replicate()
+        with tf.name_scope("sync_variables"):
+            post_init_op = tf.group(*self.get_post_init_ops(), name="sync_variables_from_main_tower")
+        return tf.group(*train_ops, name="train_op"), post_init_op
+
+    def _replicate(self) -> None:
+        main = self._created[0]
+        names = {variable_name(variable): variable for variable in main}
+        with tf.name_scope("sync_variables"):
+            for index, created in enumerate(self._created[1:], 1):
+                make_local(created)
+                for position, copy in enumerate(created):
+                    # What an optimizer has made, it has made in one order in all towers.
+                    source = names.get(variable_name(copy).removeprefix(f"tower{index}/")) or main[position]
+                    op = copy.assign(source.read_value(), read_value=False)
+                    tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
+
+    @staticmethod
+    def get_post_init_ops() -> list[Any]:
+        """Return the ops that copy the variables of the first tower to the others."""
+        return get_post_init_ops()
+
+
+class AsyncMultiGPUBuilder(DataParallelBuilder):
+    """Builds towers that share the variables, and update them by themselves.
+
+    Args:
+        towers: the numbers of the GPUs.
+        scale_gradient: whether gradients are divided by the number of towers.
+
+    Raises:
+        ConfigError: `towers` is not as it should be.
+    """
+
+    def __init__(self, towers: int | Sequence[int], scale_gradient: bool = True) -> None:
+        super().__init__(towers)
+        self._scale_gradient = scale_gradient
+
+    def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
+        """Build the towers; return for each the pairs of a gradient and its variable that `tower_fn` returns."""
+        return _gradients_of(self, _build_towers(self.towers, tower_fn, _placed(self.towers, "cpu")))
+
+    def build(  # type: ignore[override]
+        self, grad_list: Sequence[Gradients], get_opt_fn: Callable[[], Any]
+    ) -> list[Any]:
+        """Return for each tower the op that applies its gradients.
+
+        Args:
+            grad_list: what `call_for_each_tower` returned.
+            get_opt_fn: returns the optimizer.
+        """
+        optimizer = get_opt_fn()
+        if self._scale_gradient and len(self.towers) > 1:
+            factor = 1.0 / len(self.towers)
+            grad_list = [[(tf.math.scalar_mul(factor, grad), each) for grad, each in pairs] for pairs in grad_list]
+        with tf.name_scope("async_apply_gradients"):
+            return [optimizer.apply_gradients(pairs, name=f"apply_grad_{i}") for i, pairs in enumerate(grad_list)]
+
+
+def as_gpus(owner: str, argument: str, value: Any) -> list[int]:
+    """Return the numbers of GPUs that are meant by a count, or by these numbers.
+
+    Raises:
+        ConfigError: it is none of the two.
+    """
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    numbers: Any = range(value) if is_count else value
+    try:
+        gpus = [] if isinstance(numbers, str) else [int(number) for number in numbers]
+    except (TypeError, ValueError):
+        gpus = []
+    if not gpus or min(gpus) < 0 or len(set(gpus)) < len(gpus):
+        raise tpk.ConfigError(
+            f"{owner}({argument}={value!r}): expected how many GPUs, or a list of their numbers, such as [0, 1]"
+        )
+    return gpus
+
+
+def as_ps_device(owner: str, ps_device: str) -> str:
+    """Return where shared variables are.
+
+    Raises:
+        ConfigError: it is neither ``"cpu"`` nor ``"gpu"``.
+    """
+    if ps_device not in ("cpu", "gpu"):
+        raise tpk.ConfigError(f"{owner}(ps_device={ps_device!r}): expected 'cpu' or 'gpu'")
+    return ps_device
+
+
+def _build_towers(
+    towers: Sequence[int],
+    func: Callable[[], Any],
+    devices: Sequence[Device] | None = None,
+    use_vs: Sequence[bool] | None = None,
+) -> list[Any]:
+    gpus = as_gpus("call_for_each_tower", "towers", towers)
+    places = [f"/gpu:{gpu}" for gpu in gpus] if devices is None else list(devices)
+    owns = [False] * len(gpus) if use_vs is None else list(use_vs)
+    if not len(gpus) == len(places) == len(owns):
+        raise tpk.ConfigError(
+            f"call_for_each_tower: {len(gpus)} towers, {len(places)} devices and {len(owns)} values of use_vs: "
+            "expected as many of each"
+        )
+    names = [f"tower{index}" for index in range(len(gpus))]
+    vs_names = [name if own else "" for name, own in zip(names, owns, strict=True)]
+    return build_on_multi_tower(names, func, vs_names, place=dict(zip(names, places, strict=True)).__getitem__)
+
+
+def _placed(towers: Sequence[int], ps_device: str) -> list[Device]:
+    """A device function for each tower, which share the account of the bytes."""
+    devices = [f"/gpu:{tower}" for tower in towers]
+    setter = LeastLoadedDeviceSetter(devices[0], devices if ps_device == "gpu" else ["/cpu:0"])
+    return [setter.for_worker(device) for device in devices]
+
+
+def _gradients_of(owner: Any, built: Sequence[Any]) -> list[Gradients]:
+    """The gradients that towers have returned, of the same variables, without those that are None."""
+    found = []
+    for tower in built:
+        if not isinstance(tower.output, list | tuple) or not all(len(pair) == 2 for pair in tower.output):
+            raise tpk.ConfigError(
+                f"{type(owner).__name__}.call_for_each_tower: the function of a tower returned {tower.output!r}; "
+                "expected a list of pairs of a gradient and its variable"
+            )
+        found.append([(gradient, variable) for gradient, variable in tower.output if gradient is not None])
+    if not found[0] or len({len(pairs) for pairs in found}) > 1:
+        raise tpk.ConfigError(
+            f"{type(owner).__name__}.call_for_each_tower: the towers have {[len(pairs) for pairs in found]} gradients; "
+            "expected as many of each, of the same variables"
+        )
+    return found

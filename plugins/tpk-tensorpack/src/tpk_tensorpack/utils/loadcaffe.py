@@ -1,0 +1,201 @@
+"""Caffe's models and messages, read without Caffe."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import isqrt
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tpk_tensorpack.utils import logger
+
+__all__ = ["get_caffe_pb", "load_caffe"]
+
+# Of caffe.proto, the numbers of the fields that weights, means and the layers around them need.
+_MESSAGES = {
+    "BlobShape": {"dim": (1, "INT64", True)},
+    "BlobProto": {
+        "num": (1, "INT32", False),
+        "channels": (2, "INT32", False),
+        "height": (3, "INT32", False),
+        "width": (4, "INT32", False),
+        "data": (5, "FLOAT", True),
+        "diff": (6, "FLOAT", True),
+        "shape": (7, "BlobShape", False),
+        "double_data": (8, "DOUBLE", True),
+    },
+    "Datum": {
+        "channels": (1, "INT32", False),
+        "height": (2, "INT32", False),
+        "width": (3, "INT32", False),
+        "data": (4, "BYTES", False),
+        "label": (5, "INT32", False),
+        "float_data": (6, "FLOAT", True),
+        "encoded": (7, "BOOL", False),
+    },
+    "LayerParameter": {
+        "name": (1, "STRING", False),
+        "type": (2, "STRING", False),
+        "bottom": (3, "STRING", True),
+        "top": (4, "STRING", True),
+        "blobs": (7, "BlobProto", True),
+    },
+    # What Caffe of before 2015 has written.
+    "V1LayerParameter": {
+        "bottom": (2, "STRING", True),
+        "top": (3, "STRING", True),
+        "name": (4, "STRING", False),
+        "type": (5, "INT32", False),
+        "blobs": (6, "BlobProto", True),
+    },
+    "NetParameter": {
+        "name": (1, "STRING", False),
+        "layers": (2, "V1LayerParameter", True),
+        "layer": (100, "LayerParameter", True),
+    },
+}
+# V1LayerParameter.LayerType: of the layers that matter here, the names that they have now.
+_V1_TYPES = {3: "Concat", 4: "Convolution", 8: "Flatten", 14: "InnerProduct"}
+
+
+def load_caffe(model_desc: str, model_file: str) -> dict[str, np.ndarray]:
+    """Return the weights of a Caffe model, in the layouts and under the names of this library's layers.
+
+    Those are ``conv1/W`` [height, width, in, out] and ``conv1/b`` of convolutions; ``fc1/W`` [in, out], or [height,
+    width, channels, out] behind a convolution; ``bn1/mean/EMA``, ``bn1/variance/EMA``, and ``bn1/gamma`` and
+    ``bn1/beta`` of the scale behind a normalization.
+
+    Caffe itself is not needed: the file says all but how large the image is that reaches a fully connected layer, which
+    is taken for square.
+
+    Args:
+        model_desc: the path of the description (``.prototxt``), which is not needed.
+        model_file: the path of the weights (``.caffemodel``).
+
+    Raises:
+        ValueError: the file is no Caffe model, or has a fully connected layer behind an image that is not square.
+
+    Example:
+        ```python
+        np.savez("vgg16.npz", **load_caffe("VGG_16.prototxt", "VGG_16.caffemodel"))
+        ```
+    """
+    pb = get_caffe_pb()
+    net = pb.NetParameter()
+    with open(model_file, "rb") as file:
+        try:
+            net.ParseFromString(file.read())
+        except pb.DecodeError as error:
+            raise ValueError(f"{model_file} is no Caffe model, or damaged: {error}") from error
+    layers = [*net.layer] or [*net.layers]
+    if not layers:
+        raise ValueError(f"{model_file} is no Caffe model: it has no layers")
+    found: dict[str, np.ndarray] = {}
+    for index, layer in enumerate(layers):
+        found.update(_weights(layers, index, [_array(blob) for blob in layer.blobs]))
+    logger.info("Model loaded from %s. Params: %s", model_file, ", ".join(sorted(found)))
+    return found
+
+
+def _weights(layers: list[Any], index: int, blobs: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what one layer holds."""
+    name, kind = layers[index].name, _kind(layers[index])
+    if not blobs:
+        return {}
+    if kind == "BatchNorm":
+        mean, variance, scale = blobs[0].reshape(-1), blobs[1].reshape(-1), blobs[2].reshape(-1)[0]
+        return {f"{name}/mean/EMA": mean / scale, f"{name}/variance/EMA": variance / scale}
+    if kind == "Scale":
+        normalization = _normalization_before(layers, index)
+        return {
+            f"{normalization}/{part}": blob.reshape(-1) for part, blob in zip(("gamma", "beta"), blobs, strict=False)
+        }
+    if kind == "Convolution":
+        weights = blobs[0].transpose(2, 3, 1, 0)
+    elif kind == "InnerProduct":
+        weights = _fully_connected(layers, index, blobs[0].reshape(blobs[0].shape[-2:]))
+    else:
+        logger.warning("The weights of layer %s, of type %s, are left out: there is no such layer here.", name, kind)
+        return {}
+    return {f"{name}/W": weights, **({f"{name}/b": blobs[1].reshape(-1)} if len(blobs) > 1 else {})}
+
+
+def _fully_connected(layers: list[Any], index: int, weights: np.ndarray) -> np.ndarray:
+    outputs, inputs = weights.shape
+    channels = _channels_before(layers, index)
+    if channels is None:
+        return weights.T
+    side = isqrt(inputs // channels)
+    if channels * side * side != inputs:
+        raise ValueError(
+            f"layer {layers[index].name}: {inputs} inputs, from {channels} channels, are no square image; of such a "
+            "model, write the weights with numpy.savez where Caffe is installed"
+        )
+    return weights.reshape(outputs, channels, side, side).transpose(2, 3, 1, 0)
+
+
+def _channels_before(layers: list[Any], index: int) -> int | None:
+    """Return of how many channels the image is that a layer takes, or None if it takes a vector."""
+    channels = 0
+    for bottom in layers[index].bottom:
+        # A layer that works in place has its bottom for its top: the last one before this.
+        maker = next((place for place in reversed(range(index)) if bottom in layers[place].top), None)
+        if maker is None:
+            return None
+        kind = _kind(layers[maker])
+        if kind in ("InnerProduct", "Flatten"):
+            return None
+        made = _array(layers[maker].blobs[0]).shape[0] if kind == "Convolution" else _channels_before(layers, maker)
+        if made is None:
+            return None
+        if _kind(layers[index]) != "Concat":
+            return made
+        channels += made
+    return channels or None
+
+
+def _normalization_before(layers: list[Any], index: int) -> str:
+    for layer in reversed(layers[:index]):
+        if _kind(layer) == "BatchNorm" and layers[index].bottom[0] in layer.top:
+            return str(layer.name)
+    raise ValueError(f"layer {layers[index].name}: a scale that follows no normalization has no layer here")
+
+
+def _kind(layer: Any) -> str:
+    return layer.type if isinstance(layer.type, str) else _V1_TYPES.get(layer.type, str(layer.type))
+
+
+def _array(blob: Any) -> np.ndarray:
+    shape = [*blob.shape.dim] if blob.HasField("shape") else [blob.num, blob.channels, blob.height, blob.width]
+    return np.array(blob.data or blob.double_data, np.float32).reshape(shape)
+
+
+@cache
+def get_caffe_pb() -> Any:
+    """Return Caffe's messages, as far as weights, mean images and data sets need them.
+
+    Returns:
+        An object whose attributes are the classes `BlobProto`, `BlobShape`, `Datum`, `NetParameter`, `LayerParameter`
+        and `V1LayerParameter`, and the exception `DecodeError`.
+    """
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf.message import DecodeError
+
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="caffe.proto", package="caffe")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field_name, (number, kind, is_repeated) in fields.items():
+            field = message.field.add(name=field_name, number=number)
+            field.label = kinds.LABEL_REPEATED if is_repeated else kinds.LABEL_OPTIONAL
+            if kind in _MESSAGES:
+                field.type, field.type_name = kinds.TYPE_MESSAGE, f".caffe.{kind}"
+            else:
+                field.type = getattr(kinds, f"TYPE_{kind}")
+    # A pool of its own: Caffe itself may be imported in the same process.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    classes = {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"caffe.{name}")) for name in _MESSAGES}
+    return SimpleNamespace(**classes, DecodeError=DecodeError)

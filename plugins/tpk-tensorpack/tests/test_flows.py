@@ -1,0 +1,322 @@
+"""Data flows with tensorpack's meaning where tpk's have another one; `nox -s port_oracle` compares the others, too."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from tpk_tensorpack import dataflow
+from tpk_tensorpack.dataflow import (
+    BatchData,
+    CaffeLMDB,
+    DataFlow,
+    DataFromList,
+    HDF5Data,
+    HDF5Serializer,
+    LMDBData,
+    LMDBDataDecoder,
+    LMDBSerializer,
+    MapData,
+    MultiProcessMapAndBatchData,
+    MultiProcessMapData,
+    MultiProcessRunner,
+    MultiProcessRunnerZMQ,
+    MultiThreadMapData,
+    MultiThreadRunner,
+    NumpySerializer,
+    PrintData,
+    RemoteDataZMQ,
+    RNGDataFlow,
+    SVMLightData,
+    TestDataSpeed,
+    TFRecordSerializer,
+    send_dataflow_zmq,
+)
+
+from tpk.errors import ConfigError, InputError
+
+POINTS = [[np.arange(3, dtype=np.float32) + number, number] for number in range(6)]
+
+
+def numbers(flow, most=None):
+    flow.reset_state()
+    found = []
+    for point in flow:
+        found.append(int(point[-1]))
+        if len(found) == most:
+            break
+    return found
+
+
+def source():
+    return DataFromList(POINTS, shuffle=False)
+
+
+def drawn():
+    class Drawn(RNGDataFlow):
+        """A flow as users write it; within a function, so that it goes to workers by value."""
+
+        def __len__(self):
+            return 4
+
+        def __iter__(self):
+            for _ in range(4):
+                yield [os.getpid(), self.rng.randint(1 << 30)]
+
+    return Drawn()
+
+
+class Older(DataFlow):
+    """One as users wrote it before."""
+
+    def get_data(self):
+        yield from ([number] for number in range(3))
+
+    def size(self):
+        return 3
+
+
+@pytest.mark.parametrize(
+    "make", [lambda flow: MultiProcessRunnerZMQ(flow, 2), lambda flow: MultiProcessRunner(flow, 8, 2)]
+)
+def test_each_worker_runs_the_whole_flow(make):
+    runner = make(drawn())
+    runner.reset_state()
+    assert len(runner) == 4
+    points = [point for _ in range(2) for point in runner]
+    runner.close()
+    assert len(points) == 8
+    by_worker = [{number for pid, number in points if pid == worker} for worker in {pid for pid, _ in points}]
+    assert len(by_worker) == 2
+    assert os.getpid() not in {pid for pid, _ in points}
+    assert not by_worker[0] & by_worker[1]
+
+
+def test_each_thread_runs_a_flow_of_its_own():
+    runner = MultiThreadRunner(source, 4, 2)
+    runner.reset_state()
+    points = numbers(runner, 12)
+    assert set(points) <= set(range(6))
+    runner.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda func: MultiThreadMapData(source(), 2, func, buffer_size=4, strict=True),
+        lambda func: MultiProcessMapData(source(), num_proc=2, map_func=func),
+    ],
+)
+def test_a_pass_of_a_parallel_map_has_each_datapoint_once(make):
+    flow = make(lambda point: [point[1] * 2] if point[1] else None)
+    for _ in range(2):
+        assert sorted(numbers(flow)) == [2, 4, 6, 8, 10]
+    assert len(flow) == 6
+
+
+def test_batches_of_what_workers_have_mapped():
+    flow = MultiProcessMapAndBatchData(source(), 1, lambda point: [point[1] * 2], 4, 8)
+    flow.reset_state()
+    ((batch,),) = list(flow)
+    assert batch.tolist() == [0, 2, 4, 6]
+    assert batch.dtype == np.int32
+    assert len(flow) == 1
+
+
+def test_what_a_worker_raises_is_raised_here():
+    def fail(point):
+        raise ValueError(f"no {point[1]}")
+
+    flow = MultiProcessRunnerZMQ(MapData(source(), fail), 1)
+    with pytest.raises(ValueError, match="no 0"):
+        numbers(flow)
+
+
+@pytest.mark.parametrize("kind", [MultiThreadMapData, MultiProcessMapData])
+def test_a_map_needs_a_function_and_workers(kind):
+    with pytest.raises(ConfigError, match=r"takes num_(thread|proc)= and map_func="):
+        kind(source())
+
+
+@pytest.mark.parametrize("name", ["PlasmaPutData", "PlasmaGetData"])
+def test_plasma_is_gone(name):
+    from tpk_tensorpack.dataflow import parallel
+
+    with pytest.raises(ConfigError, match="Arrow has dropped plasma"):
+        getattr(parallel, name)(source())
+
+
+def test_flows_of_the_time_of_get_data():
+    assert list(Older()) == list(Older().get_data()) == [[0], [1], [2]]
+    assert Older().size() == 3
+    assert [point[1] for point in source().get_data()] == list(range(6))
+    assert source().size() == 6
+    assert dataflow.PrefetchDataZMQ is MultiProcessRunnerZMQ
+
+
+def test_python_numbers_become_32_bits():
+    ((integers, floats, flags),) = BatchData(DataFromList([[1, 2.5, True], [2, 3.5, False]], shuffle=False), 2)
+    assert (integers.dtype, floats.dtype, flags.dtype) == (np.int32, np.float32, np.int32)
+    with pytest.raises(InputError, match="not all others are"):
+        list(BatchData(DataFromList([[1], ["a"]], shuffle=False), 2))
+
+
+def test_contents_are_described(caplog):
+    caplog.set_level(logging.INFO, "tpk_tensorpack")
+    nested = [[np.arange(6.0).reshape(2, 3), "text", [1, [2, [3, [4]]], 5, 6], 2.5]]
+    numbers(PrintData(DataFromList([[*nested[0], 7]], shuffle=False), name="train", max_list=2))
+    for line in (
+        "Contents of DataFlow (train):",
+        "datapoint 0/1 with 5 components consists of\n  0: ndarray:float64 of shape (2, 3) in range [0.0, 5.0]",
+        "  1: str with value text\n  2: list of len 4\n    0: int with value 1\n    1: list of len 2\n",
+        "  3: float with value 2.5",
+    ):
+        assert line in caplog.text
+
+
+def test_speed_is_measured_before_the_first_pass(capfd):
+    flow = TestDataSpeed(source(), size=4, warmup=2)
+    assert numbers(flow) == list(range(6))
+    assert "speed" in capfd.readouterr().err
+
+
+SERIALIZERS = {
+    "lmdb": (LMDBSerializer.save, lambda path, shuffle: LMDBSerializer.load(path, shuffle=shuffle)),
+    "npz": (NumpySerializer.save, lambda path, shuffle: NumpySerializer.load(path, shuffle=shuffle)),
+    "tfrecord": (TFRecordSerializer.save, lambda path, shuffle: TFRecordSerializer.load(path, 6)),
+    "h5": (
+        lambda flow, path: HDF5Serializer.save(flow, path, ["x", "y"]),
+        lambda path, shuffle: HDF5Serializer.load(path, ["x", "y"], shuffle=shuffle),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SERIALIZERS)
+def test_what_was_saved_is_loaded(name, tmp_path):
+    save, load = SERIALIZERS[name]
+    path = f"{tmp_path}/points.{name}"
+    save(source(), path)
+    flow = load(path, False)
+    assert len(flow) == 6
+    for _ in range(2):
+        assert numbers(flow) == list(range(6))
+    assert sorted(numbers(load(path, True))) == list(range(6))
+    np.testing.assert_array_equal(next(iter(load(path, False)))[0], POINTS[0][0])
+    with pytest.raises(ConfigError, match="exists already"):
+        save(source(), path)
+
+
+@pytest.mark.parametrize("name", SERIALIZERS)
+@pytest.mark.parametrize("content", [None, b"no such file, but another one" * 9])
+def test_a_file_that_is_none_is_told(name, content, tmp_path):
+    path = tmp_path / f"points.{name}"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"there is no file|damaged"):
+        numbers(SERIALIZERS[name][1](str(path), False))
+
+
+def test_an_lmdb_travels_to_workers(tmp_path):
+    LMDBSerializer.save(source(), f"{tmp_path}/points.lmdb")
+    runner = MultiProcessRunnerZMQ(LMDBSerializer.load(f"{tmp_path}/points.lmdb"), 1)
+    assert sorted(numbers(runner)) == list(range(6))
+    runner.close()
+
+
+@pytest.fixture
+def lmdb_path(tmp_path):
+    import lmdb
+    from tpk_tensorpack.utils.loadcaffe import get_caffe_pb
+
+    with lmdb.open(str(tmp_path / "caffe")) as environment, environment.begin(write=True) as transaction:
+        for number in range(3):
+            datum = get_caffe_pb().Datum(channels=2, height=3, width=4, label=number, data=bytes(range(24)))
+            transaction.put(b"%08d" % number, datum.SerializeToString())
+    return str(tmp_path / "caffe")
+
+
+def test_images_of_caffe(lmdb_path):
+    flow = CaffeLMDB(lmdb_path, shuffle=False)
+    assert numbers(flow) == [0, 1, 2]
+    image, _ = next(iter(flow))
+    assert image.shape == (3, 4, 2)
+    assert image[0, 1].tolist() == [1, 13]
+    assert sorted(numbers(CaffeLMDB(lmdb_path, keys="{:0>8d}"))) == [0, 1, 2]
+    short = LMDBDataDecoder(
+        LMDBData(lmdb_path, shuffle=False), lambda key, value: [int(key)] if key != b"00000001" else None
+    )
+    assert numbers(short) == [0, 2]
+
+
+def test_a_key_that_is_not_there_is_told(lmdb_path):
+    with pytest.raises(InputError, match="has no key b'7'"):
+        numbers(LMDBData(lmdb_path, keys=["7"]))
+    with pytest.raises(InputError, match="there is no file"):
+        LMDBData(f"{lmdb_path}/other")
+
+
+def test_what_is_no_datum_is_told(tmp_path):
+    import lmdb
+
+    with lmdb.open(str(tmp_path)) as environment, environment.begin(write=True) as transaction:
+        transaction.put(b"a", b"\xff\xff")
+    with pytest.raises(InputError, match=r"under the key b'a' is no caffe\.Datum"):
+        numbers(CaffeLMDB(str(tmp_path), shuffle=False))
+
+
+def test_rows_of_data_sets(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"], file["y"], file["z"] = np.arange(12).reshape(6, 2), np.arange(6), np.arange(5)
+    flow = HDF5Data(str(tmp_path / "a.h5"), ["x", "y"], shuffle=False)
+    assert numbers(flow) == list(range(6))
+    for paths, message in [(["x", "z"], "expected as many"), (["x", "w"], "has not all of x, w")]:
+        with pytest.raises(InputError, match=message):
+            HDF5Data(str(tmp_path / "a.h5"), paths)
+    (tmp_path / "s.txt").write_text("1 1:2 3:4\n-1 2:1\n")
+    assert sorted(numbers(SVMLightData(str(tmp_path / "s.txt")))) == [-1, 1]
+    (tmp_path / "s.txt").write_text("no numbers\n")
+    with pytest.raises(InputError, match="damaged"):
+        SVMLightData(str(tmp_path / "s.txt"))
+
+
+def test_a_flow_is_sent_and_received(tmp_path):
+    address = f"ipc://{tmp_path}/socket"
+    context = multiprocessing.get_context("spawn")
+    sender = context.Process(target=send_dataflow_zmq, args=(source(), address), daemon=True)
+    sender.start()
+    try:
+        flow = RemoteDataZMQ(address)
+        assert numbers(flow, 8) == [0, 1, 2, 3, 4, 5, 0, 1]
+        assert (flow.cnt1, flow.cnt2) == (8, 0)
+    finally:
+        os.kill(sender.pid, signal.SIGKILL)
+        sender.join(30)
+
+
+def test_bytes_that_are_no_datapoint_are_told(tmp_path):
+    import zmq
+
+    address = f"ipc://{tmp_path}/socket"
+    with zmq.Context() as context, context.socket(zmq.PUSH) as socket:
+        socket.connect(address)
+        thread = threading.Thread(target=socket.send, args=(b"nonsense",))
+        thread.start()
+        with pytest.raises(InputError, match="8 bytes that are no datapoint"):
+            numbers(RemoteDataZMQ(address))
+        thread.join(30)
+
+
+def test_addresses_and_formats_are_checked():
+    with pytest.raises(ConfigError, match="the address nowhere cannot be used"):
+        next(iter(RemoteDataZMQ("nowhere")))
+    with pytest.raises(ConfigError, match="builds for TensorFlow 1 only"):
+        send_dataflow_zmq(source(), "ipc:///tmp/x", format="zmq_ops")
+    with pytest.raises(InputError, match="has no datapoint"):
+        send_dataflow_zmq(DataFromList([]), "ipc:///tmp/tpk-nobody-listens")

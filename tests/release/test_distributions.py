@@ -1,0 +1,75 @@
+"""What would be published, as `nox -s release` has built it: that it is whole, says what it is, and works.
+
+`TPK_DISTRIBUTIONS` in the environment is the folder with the wheels and the source archives of all packages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DISTRIBUTIONS = os.environ.get("TPK_DISTRIBUTIONS")
+PACKAGES = {path.parent.name: path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml")} | {"tpk": ROOT}
+
+pytestmark = pytest.mark.skipif(DISTRIBUTIONS is None, reason="`nox -s release` builds what is looked at here")
+
+
+@pytest.fixture(params=sorted(PACKAGES))
+def package(request):
+    return request.param
+
+
+@pytest.fixture
+def wheel(package):
+    (path,) = Path(DISTRIBUTIONS).glob(f"{package.replace('-', '_')}-*.whl")
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+@pytest.fixture
+def metadata(wheel):
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())
+
+
+def test_a_wheel_holds_every_file_of_the_source_and_nothing_else(package, wheel):
+    source = PACKAGES[package] / "src"
+    files = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
+    files = {name for name in files if "__pycache__" not in name}
+    assert {name for name in wheel.namelist() if ".dist-info/" not in name} == files
+    assert any(name.endswith("/py.typed") for name in files)
+
+
+def test_a_wheel_says_what_it_is_and_under_which_licence(wheel, metadata):
+    assert metadata["License-Expression"] == "Apache-2.0"
+    (licence,) = (name for name in wheel.namelist() if name.endswith("/licenses/LICENSE"))
+    assert wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
+    assert metadata["Summary"].endswith(".")
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata["Requires-Python"] == ">=3.10"
+
+
+def test_all_are_of_one_version_that_the_changelog_describes(package, metadata):
+    import tpk
+
+    assert metadata["Version"] == tpk.__version__
+    assert re.search(rf"^## {re.escape(tpk.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    asked_for = [each for each in metadata.get_all("Requires-Dist", []) if re.match(r"tpk\b(?!-)[^\[]*$", each)]
+    if package != "tpk":
+        assert asked_for == [f"tpk>={tpk.__version__}"]
+
+
+def test_a_source_archive_has_the_tests_too(package):
+    (path,) = Path(DISTRIBUTIONS).glob(f"{package.replace('-', '_')}-*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE"} <= names
+    assert any(name.startswith("tests/") for name in names)
+    assert not [name for name in names if "__pycache__" in name or name.startswith(("runs/", ".nox/", "dist/"))]

@@ -24,10 +24,10 @@ assert GraphProfiler.__name__ == "GraphProfiler"
 
 class Model(ModelDesc):
     def inputs(self):
-        return [tf.TensorSpec((None, 5), tf.float32, "x"), tf.TensorSpec((None,), tf.float32, "y")]
+        return [tf.TensorSpec((None, 5), tf.float32, "x"), tf.TensorSpec((None, 1), tf.float32, "y")]
 
     def build_graph(self, x, y):
-        pred = tf.squeeze(FullyConnected("fc", x, 1, kernel_initializer=tf.zeros_initializer()), 1)
+        pred = FullyConnected("fc", x, 1, kernel_initializer=tf.zeros_initializer())
         cost = tf.reduce_mean(tf.square(pred - y), name="cost")
         add_moving_summary(cost)
         return cost
@@ -40,7 +40,7 @@ class Model(ModelDesc):
 
 if __name__ == "__main__":
     logger.auto_set_dir("d")
-    data = FakeData([(5,), ()], size=400, random=False, dtype="float32", domain=(0, 1))
+    data = FakeData([(5,), (1,)], size=400, random=False, dtype="float32", domain=(0, 1))
     config = TrainConfig(
         model=Model(),
         data=QueueInput(BatchData(data, 10)),

@@ -113,7 +113,13 @@ def get_data(directory, train_or_test, processes):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", default="cifar10_data")
-    parser.add_argument("--make-data", type=int, help="write so many images per file; the published ones have 10000")
+    parser.add_argument(
+        "--make-data",
+        type=int,
+        nargs="?",
+        const=40,
+        help="write so many images per file; the published ones have 10000",
+    )
     parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args()
     if args.make_data:

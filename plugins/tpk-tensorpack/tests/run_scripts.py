@@ -5,6 +5,7 @@ set TensorFlow to its TF1 behaviour come last: there is no way back.
 """
 
 import os
+import re
 import runpy
 import sys
 import zlib
@@ -30,7 +31,9 @@ def initialize_alike(self, session_creator=None, session_init=None):
     with self.graph.as_default():
         for variable in tf.compat.v1.trainable_variables():
             if variable.dtype.is_floating and variable.shape.rank:
-                rng = np.random.RandomState(zlib.crc32(variable.op.name.encode()))
+                # Those of another tower are a copy.
+                name = re.sub(r"^tower\d+/", "", variable.op.name)
+                rng = np.random.RandomState(zlib.crc32(name.encode()))
                 variable.load(rng.normal(0, 0.1, variable.shape.as_list()), self.sess)
 
 

@@ -74,7 +74,12 @@ def why_it_stays(family: list[OwnClass], script: Script) -> str:
             return f"{each.name} derives from {', '.join(name for name, kind in each.kinds.items() if not kind)}"
         if len(kinds - {"same", "flow"}) > 1:
             return f"{each.name} is several things at once"
-        for kind, why in (("callback", _of_callback), ("inferencer", _of_inferencer), ("model", _of_model), ("flow", _of_flow)):
+        for kind, why in (
+            ("callback", _of_callback),
+            ("inferencer", _of_inferencer),
+            ("model", _of_model),
+            ("flow", _of_flow),
+        ):
             if kind not in kinds:
                 continue
             reason = why(each, script)
@@ -132,19 +137,15 @@ def _of_model(each: OwnClass, script: Script) -> str:
             return f"it has {name}"
     if any(_is_of_self(node, "input_names") for node in nodes_of(each.node, cst.Attribute)):
         return "it uses input_names"
-    if any(isinstance(node.attr, cst.Name) and node.attr.value == "get_optimizer" for node in _attributes(script)):
+    if any(isinstance(node.attr, cst.Name) and node.attr.value == "get_optimizer" for node in script.attributes):
         return "get_optimizer is called, which returns the same optimizer each time"
     return ""
 
 
 def _of_flow(each: OwnClass, script: Script) -> str:
-    if each.has("get_data") or any(node.attr.value == "get_data" for node in _attributes(script)):
+    if each.has("get_data") or any(node.attr.value == "get_data" for node in script.attributes):
         return "get_data is used"
     return ""
-
-
-def _attributes(script: Script) -> Iterator[cst.Attribute]:
-    return nodes_of(script.module, cst.Attribute)
 
 
 def convert_class(each: OwnClass, script: Script, edits: Edits, tf: str, roots: set[str]) -> set[str]:
@@ -308,9 +309,7 @@ def _rename(method: cst.FunctionDef, name: str, edits: Edits) -> None:
     edits.change(method, lambda updated: updated.with_changes(name=cst.Name(name)))
 
 
-def _rename_parameter(
-    method: cst.FunctionDef, parameter: cst.Param, now: str, script: Script, edits: Edits
-) -> None:
+def _rename_parameter(method: cst.FunctionDef, parameter: cst.Param, now: str, script: Script, edits: Edits) -> None:
     """Have a parameter called as the hook calls it: it is by their names that hooks get their arguments."""
     old = parameter.name.value
     if old == now:

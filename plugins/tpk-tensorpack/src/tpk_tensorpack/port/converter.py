@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -30,7 +30,7 @@ from tpk_tensorpack.port.names import (
     TRAINING,
     Rule,
 )
-from tpk_tensorpack.port.occurrences import TF1, Occurrence, Script, dotted, module_of, nodes_of, package_of
+from tpk_tensorpack.port.occurrences import TF1, Occurrence, Script, module_of, nodes_of, package_of
 from tpk_tensorpack.port.report import Conversion, ConversionError, Note
 from tpk_tensorpack.runner.imports import replacement
 
@@ -73,12 +73,16 @@ def convert_module(source: str, path: str) -> Conversion:
         script = Script(source)
     except cst.ParserSyntaxError as error:
         raise ConversionError(f"{path} is no Python 3 source: {error.message} (line {error.raw_line})") from None
-    imported = {package_of(name) for name in _imported(script.module)}
+    imported = script.imported
     if imported & {"tpk", "tpk_tensorpack"}:
-        raise ConversionError(f"{path} imports {', '.join(sorted(imported & {'tpk', 'tpk_tensorpack'}))}: it is "
-                              "converted already. Convert the script as it was")
+        raise ConversionError(
+            f"{path} imports {', '.join(sorted(imported & {'tpk', 'tpk_tensorpack'}))}: it is "
+            "converted already. Convert the script as it was"
+        )
     if not script.imports:
-        raise ConversionError(f"{path} imports neither tensorpack nor TensorFlow nor NumPy: there is nothing to convert")
+        raise ConversionError(
+            f"{path} imports neither tensorpack nor TensorFlow nor NumPy: there is nothing to convert"
+        )
     return _Conversion(script).run()
 
 
@@ -97,7 +101,7 @@ class _Conversion:
         self._training_stays = ""
         self._prediction_stays = ""
         self._handled: set[cst.CSTNode] = set()
-        self._inits_stay = self._switches_itself = False
+        self._inits_stay = self._calls_get_data = self._switches_itself = False
         self._modules: list[tuple[str, ...]] | None = None
 
     def run(self) -> Conversion:
@@ -110,6 +114,7 @@ class _Conversion:
             self._convert_family(family)
         for use in self.uses:
             self._convert_use(use)
+        self._tell_of_predictors()
         self._convert_own_calls()
         self._convert_log()
         for occurrence, written in self.tensorflow:
@@ -202,7 +207,8 @@ class _Conversion:
         names = {use.name for use in self.uses}
         self._training_stays = self._why_training_stays()
         self._prediction_stays = self._why_prediction_stays(names)
-        self._inits_stay = any(each.attr.value == "init" for each in nodes_of(self.script.module, cst.Attribute))
+        self._calls_get_data = any(each.attr.value == "get_data" for each in self.script.attributes)
+        self._inits_stay = any(each.attr.value == "init" for each in self.script.attributes)
 
     def _why_training_stays(self) -> str:
         for use in self.uses:
@@ -220,6 +226,12 @@ class _Conversion:
                 reason = classes.why_it_stays(family, self.script)
                 if reason:
                     return reason
+        if any(use.name == "MultiThreadAsyncPredictor" for use in self.uses):
+            return "MultiThreadAsyncPredictor takes predictors of tensorpack's trainers"
+        for node in self.script.attributes:
+            in_class = any(isinstance(each, cst.ClassDef) for each in self.script.ancestors(node))
+            if node.attr.value in ("get_predictor", "hooked_sess", "sess") and not in_class:
+                return f"{node.attr.value} is used outside of a class, where tpk may have closed the session"
         if any(use.name == "AutoResumeTrainConfig" for use in self.uses) and not self.log.is_set:
             return "AutoResumeTrainConfig: the log directory is set elsewhere"
         return ""
@@ -228,13 +240,16 @@ class _Conversion:
         others = [
             use.name
             for use in self.uses
-            if use.module.partition(".")[0] == "predict" and use.name not in _OF_CONFIGS or use.name == "ModelExporter"
+            if (use.module.partition(".")[0] == "predict" and use.name not in _OF_CONFIGS)
+            or use.name == "ModelExporter"
         ]
         if others:
             return f"{others[0]} takes it, which stays"
         leaving_out = {"ignore", "ignore_mismatch"}
         if "SaverRestoreRelaxed" in names or any(
-            arg.keyword is not None and arg.keyword.value in leaving_out for call in self.script.calls for arg in call.args
+            arg.keyword is not None and arg.keyword.value in leaving_out
+            for call in self.script.calls
+            for arg in call.args
         ):
             return "variables may be left without values, which tpk wants for all"
         for use in self.uses:
@@ -284,6 +299,10 @@ class _Conversion:
                 return f"tpk's has no argument {argument}"
         if name == "ScalarStats":
             return _why_scopes_matter(pairs)
+        if name == "SyncMultiGPUTrainerReplicated" and "mode" in dict(pairs):
+            mode = dict(pairs)["mode"].value
+            if not (isinstance(mode, cst.SimpleString) and mode.evaluated_value in ("cpu", "hierarchical", "nccl")):
+                return "tpk's modes have other names"
         if name == "MapData" and not isinstance(dict(pairs)["func"].value, cst.Lambda):
             return "its function gets a copy of the datapoint, which it may change"
         return ""
@@ -299,6 +318,8 @@ class _Conversion:
 
     def _convert_family(self, family: list[classes.OwnClass]) -> None:
         kinds = {kind for each in family for kind in each.all_kinds()}
+        # It builds its graph before it trains, in the default graph.
+        self.imports.want_tensorflow1 |= "trainer" in kinds
         stays = classes.why_it_stays(family, self.script)
         if "trainer" in kinds and self._training_stays:
             stays = self._training_stays
@@ -312,8 +333,6 @@ class _Conversion:
             each.stays = stays
         if stays:
             return
-        # It builds its graph before it trains, in the default graph.
-        self.imports.want_tensorflow1 |= "trainer" in kinds
         roots = {occurrence.root.value for occurrence, _ in self.tensorflow}
         for each in family:
             tf = self.imports.tensorflow_name() if roots else ""
@@ -369,6 +388,8 @@ class _Conversion:
             return self._prediction_stays
         if use.name in SESSION_INITS and self._inits_stay:
             return "init is called, which tpk's has not"
+        if use.module.partition(".")[0] == "dataflow" and self._calls_get_data:
+            return "get_data is called, which tpk's has not"
         own = self._class_derived_at(use.node)
         if own is not None:
             return own.stays if rule.kind else KEPT.get(use.name, "a class derives from it")
@@ -465,6 +486,12 @@ class _Conversion:
                     options = self.log.options(call)
                     self.edits.change(call, lambda updated, options=options: _with_options(updated, options))
 
+    def _tell_of_predictors(self) -> None:
+        trains = any(use.name in TRAINING for use in self.uses)
+        for node in self.script.attributes:
+            if trains and not self._training_stays and node.attr.value == "get_predictor":
+                self._note(node, "get_predictor: predictors of tpk want arrays that lose nothing when they are cast")
+
     # What the script logs.
 
     def _convert_log(self) -> None:
@@ -511,7 +538,9 @@ class _Conversion:
         code = found.code or ".".join(["{tf}", *written[: found.length]])
         if code.startswith("tf1"):
             self.imports.need("from tpk_tensorpack import tensorflow1 as tf1")
-            self._note(occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} is that of tpk_tensorpack: {found.note}")
+            self._note(
+                occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} is that of tpk_tensorpack: {found.note}"
+            )
         elif code.startswith("tpk."):
             self.imports.need_tpk()
         elif code.startswith("tf_slim"):
@@ -526,7 +555,7 @@ class _Conversion:
         return "", False
 
     def _modules_in_use(self) -> list[tuple[str, ...]]:
-        """Return the modules of TensorFlow 1 that are used themselves, so that all of their names must come from there."""
+        """Return the modules of TensorFlow 1 that are used themselves: all of their names must come from there."""
         if self._modules is None:
             self._modules = []
             for _, written in self.tensorflow:
@@ -561,13 +590,17 @@ class _Conversion:
     def _look_for_strings(self) -> None:
         for call in self.script.calls:
             name = call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
-            if name in ("import_module", "__import__") and call.args and isinstance(call.args[0].value, cst.SimpleString):
+            if (
+                name in ("import_module", "__import__")
+                and call.args
+                and isinstance(call.args[0].value, cst.SimpleString)
+            ):
                 module = str(call.args[0].value.evaluated_value)
                 if package_of(module) in ("tensorpack",) or module.startswith("tensorflow.contrib"):
                     self._mark(call, f"{module} is imported through a string")
             if name == "set_chief_only":
                 self._mark(call, "callbacks of tpk have no set_chief_only: set chief_only")
-        if any(each.attr.value in ("value", "dims") for each in nodes_of(self.script.module, cst.Attribute)):
+        if any(each.attr.value in ("value", "dims") for each in self.script.attributes):
             # Of a dimension, which is a number today.
             self.imports.want_tensorflow1 |= bool(self.tensorflow)
 
@@ -579,6 +612,8 @@ class _Conversion:
         self.edits.put(use.node, code)
 
     def _keep(self, use: Use, reason: str) -> None:
+        if use.module == "tfutils.common" and self.script.function(use.node) is None:
+            self.imports.want_tensorflow1 = True  # What it looks for is in the default graph.
         self.imports.keep(use.occurrence, reason, use.name)
         if use.occurrence.binding == "tensorpack" and use.occurrence.root.value == "tensorpack":
             self.edits.put(use.occurrence.root, "tpk_tensorpack")
@@ -620,14 +655,6 @@ def _same_in_tpk(value: Any) -> str | None:
     if not callable(value) or isinstance(value, ModuleType):
         return None
     return _SAME.get(id(value))
-
-
-def _imported(module: cst.Module) -> Iterator[str]:
-    for node in nodes_of(module, cst.Import):
-        yield from (dotted(alias.name) for alias in node.names)
-    for node in nodes_of(module, cst.ImportFrom):
-        if not node.relative:
-            yield module_of(node)
 
 
 def _names_of_signature(arg: cst.Arg | None) -> str | None:

@@ -11,7 +11,7 @@ from tpk_tensorpack.port.arguments import bound
 from tpk_tensorpack.port.edits import Edits, statements
 from tpk_tensorpack.port.imports import Imports
 from tpk_tensorpack.port.names import LOGGER_METHODS
-from tpk_tensorpack.port.occurrences import Script, dotted, nodes_of
+from tpk_tensorpack.port.occurrences import Script, dotted
 
 _SETTERS = {"auto_set_dir": ["action", "name"], "set_logger_dir": ["dirname", "action"]}
 _TRAINING = ("AutoResumeTrainConfig", "TrainConfig", "train_with_defaults")
@@ -37,7 +37,7 @@ class LogDirectory:
         self._setters = [use for use in self.uses if use.name in _SETTERS]
         self._asked = [use for use in self.uses if use.name == "get_logger_dir"]
         self._sites = [call for call in script.calls if dotted(call.func).split(".")[-1] in _TRAINING]
-        taken = script.names_in_use()
+        taken = script.names
         self._name = next(name for name in ("run_dir", "directory_of_run", "run_directory") if name not in taken)
         self.stays = self._why_it_stays()
 
@@ -73,7 +73,7 @@ class LogDirectory:
             imports.replaced(use.occurrence)
         if logging:
             imports.need("import logging")
-            is_script = any(each.evaluated_value == "__main__" for each in nodes_of(self._script.module, cst.SimpleString))
+            is_script = "__main__" in self._script.texts
             imports.behind += ["logging.basicConfig(level=logging.INFO)"] if is_script else []
             imports.behind.append(f'{name} = logging.getLogger(f"tpk.{{__name__}}")')
 

@@ -59,7 +59,12 @@ class Script:
         module: its syntax tree.
         occurrences: what it uses of the packages that are converted, in order.
         imports: the statements that import something of them.
-        unresolved: names that nothing in the script defines, by the statement of the star import that gives them.
+        calls: all calls.
+        classes: all classes.
+        attributes: all attributes.
+        texts: all texts.
+        imported: the packages that it imports anything of.
+        names: all names that it assigns or uses, but for attributes.
     """
 
     def __init__(self, source: str) -> None:
@@ -74,6 +79,10 @@ class Script:
         self.imports: list[cst.Import | cst.ImportFrom] = collector.imports
         self.calls: list[cst.Call] = collector.calls
         self.classes: list[cst.ClassDef] = collector.classes
+        self.attributes: list[cst.Attribute] = collector.attributes
+        self.texts: set[str] = collector.texts
+        self.imported: set[str] = collector.imported
+        self.names: set[str] = collector.names
         self._stars = [
             (node, module, _exported(module))
             for node in self.imports
@@ -122,10 +131,6 @@ class Script:
         found = [getattr(each, "node", None) for each in self.assignments(name)]
         return found[0] if len(found) == 1 and isinstance(found[0], cst.ClassDef) else None
 
-    def names_in_use(self) -> set[str]:
-        """Return all names that stand anywhere in it."""
-        return {each.value for each in _nodes(self.module, cst.Name)}
-
     def _found(self, chains: list[cst.BaseExpression]) -> Iterator[Occurrence]:
         for chain in chains:
             root, rest = chain, []
@@ -167,29 +172,44 @@ class _Collector(cst.CSTVisitor):
         self.imports: list[cst.Import | cst.ImportFrom] = []
         self.calls: list[cst.Call] = []
         self.classes: list[cst.ClassDef] = []
+        self.attributes: list[cst.Attribute] = []
+        self.texts: set[str] = set()
+        self.imported: set[str] = set()
+        self.names: set[str] = set()
+
+    def visit_SimpleString(self, node: cst.SimpleString) -> None:
+        self.texts.add(str(node.evaluated_value))
 
     def visit_Import(self, node: cst.Import) -> bool:
+        self.imported |= {package_of(dotted(alias.name)) for alias in node.names}
+        self.names |= {local_name(alias) for alias in node.names}
         if any(package_of(dotted(alias.name)) in PACKAGES for alias in node.names):
             self.imports.append(node)
         return False
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        if not node.relative and package_of(module_of(node)) in PACKAGES:
-            self.imports.append(node)
+        if not node.relative:
+            self.imported.add(package_of(module_of(node)))
+            if package_of(module_of(node)) in PACKAGES:
+                self.imports.append(node)
         return False
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
         self.chains.append(node)
         value: cst.BaseExpression = node
         while isinstance(value, cst.Attribute):
+            self.attributes.append(value)
             value = value.value
-        if not isinstance(value, cst.Name):
+        if isinstance(value, cst.Name):
+            self.names.add(value.value)
+        else:
             self.chains.pop()
             value.visit(self)
         return False
 
     def visit_Name(self, node: cst.Name) -> None:
         self.chains.append(node)
+        self.names.add(node.value)
 
     def visit_Arg(self, node: cst.Arg) -> bool:
         node.value.visit(self)
@@ -210,6 +230,7 @@ class _Collector(cst.CSTVisitor):
         return False
 
     def visit_Param(self, node: cst.Param) -> bool:
+        self.names.add(node.name.value)
         for each in (node.annotation, node.default):
             if each is not None:
                 each.visit(self)

@@ -221,7 +221,7 @@ def bench(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6", "grain")
-    session.install("./plugins/tpk-horovod")
+    session.install("./plugins/tpk-horovod", "./plugins/tpk-tensorpack")
     session.run("python", "-m", "tpk_horovod.build")
     session.run("python", "tests/benchmarks/start_up.py")
     session.run("python", "tests/benchmarks/checkpoints.py")

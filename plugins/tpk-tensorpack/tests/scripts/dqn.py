@@ -97,7 +97,7 @@ class DQNTrainer(TowerTrainer):
     def run_step(self):
         for _ in range(2):
             state = self.player.state()
-            (q,) = self.hooked_sess.run([self.q], {self.q_input: state[np.newaxis]})
+            (q,) = self.sess.run([self.q], {self.q_input: state[np.newaxis]})
             self.sess.run(self.state_op)
             action = self.rng.randint(ACTIONS) if self.rng.rand() < 0.3 else int(q[0].argmax())
             reward = self.player.act(action)

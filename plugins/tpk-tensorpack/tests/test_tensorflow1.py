@@ -400,8 +400,15 @@ def test_the_loss_of_sequences_is_a_weighted_mean(graph):
     assert of_words.shape == (2, 3)
 
 
-def test_cells_with_dropout_draw_anew_at_each_place_of_a_sequence(graph):
-    """Scripts build loops with the control flow of TensorFlow 1."""
+@pytest.fixture
+def control_flow_v1():
+    """The loops that scripts build."""
+    tensorflow.compat.v1.disable_control_flow_v2()
+    yield
+    tensorflow.compat.v1.enable_control_flow_v2()
+
+
+def test_cells_with_dropout_draw_anew_at_each_place_of_a_sequence(graph, control_flow_v1):
     class Echo(tf.nn.rnn_cell.RNNCell):
         state_size = output_size = 16
 

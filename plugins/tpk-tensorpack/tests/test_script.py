@@ -51,3 +51,65 @@ def test_a_script_that_is_not_there_is_an_error_of_usage(tmp_path):
     assert done.returncode == 2
     assert "there is no script 'missing.py'" in done.stderr
     assert "--also gone: there is no such directory" in run("--also", "gone", "missing.py", directory=tmp_path).stderr
+
+
+WITH_WORKERS = """
+import os
+import numpy as np
+from tensorpack.dataflow import BatchData, MapData, MultiProcessMapData, MultiProcessRunnerZMQ, RNGDataFlow
+import augmentation
+
+FACTOR = 1
+
+
+class Numbers(RNGDataFlow):
+    def __len__(self):
+        return 6
+
+    def __iter__(self):
+        for number in range(6):
+            yield [np.float32(number), np.float(self.rng.rand())]
+
+
+def scaled(point):
+    return [point[0] * FACTOR, point[1], os.getpid()]
+
+
+FACTOR = augmentation.OFFSET = 10
+flow = augmentation.Doubled(MapData(Numbers(), scaled))
+flow = MultiProcessRunnerZMQ(BatchData(MapData(flow, augmentation.shifted), 2), 1)
+flow.reset_state()
+values, processes = zip(*[(batch[0], batch[2]) for batch in flow])
+print(sorted(set(np.concatenate(values).tolist())) == [10 + 20 * number for number in range(6)])
+print(os.getpid() not in np.concatenate(processes))
+flow.close()
+
+flow = MultiProcessMapData(Numbers(), 2, lambda point: [augmentation.shifted(scaled(point))[0]], strict=True)
+flow.reset_state()
+print(sorted(float(value) for (value,) in flow))
+flow.close()
+"""
+BESIDE = """
+from tensorpack.dataflow import ProxyDataFlow
+import numpy as np
+
+OFFSET = 0
+
+
+class Doubled(ProxyDataFlow):
+    def __iter__(self):
+        for point in super().__iter__():
+            yield [np.float(point[0] * 2), *point[1:]]
+
+
+def shifted(point):
+    return [point[0] + OFFSET, *point[1:]]
+"""
+
+
+def test_functions_and_classes_of_the_script_go_to_workers_as_they_are_then(tmp_path):
+    (tmp_path / "train.py").write_text(WITH_WORKERS)
+    (tmp_path / "augmentation.py").write_text(BESIDE)
+    done = run("train.py", directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-3:] == ["True", "True", "[10.0, 20.0, 30.0, 40.0, 50.0, 60.0]"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import abc
 import contextvars
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -67,15 +67,9 @@ class KerasCall(abc.ABC):
                     graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, tf.identity(loss))
 
 
-@contextmanager
-def name_scope(name: str) -> Iterator[str]:
-    """Within the context, ops are in the name scope `name`, which it gives; that around it, if the name is empty."""
-    if name:
-        with tf.name_scope(name) as scope:
-            yield scope
-    else:
-        around = tf.compat.v1.get_default_graph().get_name_scope()
-        yield f"{around}/" if around else ""
+def name_scope(name: str) -> Any:
+    """Return the context of the name scope of a model, which there is even for one whose variables have none."""
+    return tf.name_scope(name or "model")
 
 
 def variable_scope(name: str) -> Any:

@@ -29,7 +29,6 @@ from tpk.tower.keras.call import (
     unique_names,
     variable_scope,
 )
-from tpk.tower.keras.inline import is_called_by_keras
 
 
 def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
@@ -120,10 +119,8 @@ class _Variables:
             yield
 
     def _make(self, next_creator: Callable[..., Any], **options: Any) -> Any:
-        scope = f"{tf.compat.v1.get_default_graph().get_name_scope()}/".removeprefix("/")
-        # What random numbers are drawn from is made along with a layer, and is no part of the model.
-        is_of_model = scope.startswith(self.scope) and is_called_by_keras(sys._getframe(1))
-        if self._is_making or not is_of_model:
+        scope = f"{tf.compat.v1.get_default_graph().get_name_scope()}/"
+        if self._is_making or not scope.startswith(self.scope):
             return next_creator(**options)
         inside = scope.removeprefix(self.scope).removeprefix(f"{self.model_name}/")
         (own_name,) = unique_names([inside + options["name"]], self._taken)

@@ -282,9 +282,7 @@ def _function(keras: Any, name: str, home: Any) -> Callable[[Any, Any], Any]:
         except ValueError:
             found = None
     if not callable(found):
-        raise ConfigError(
-            f"Keras has no function {name!r} in keras.losses or keras.metrics, which a loss or metric is named by"
-        )
+        raise ConfigError(f"there is no function {name!r} in keras.losses or keras.metrics: expected a name from there")
     return found  # type: ignore[no-any-return]
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+import cloudpickle
+
 PACKAGE = "tpk_tensorpack"
 TENSORFLOW = f"{PACKAGE}.tensorflow1"
 STANDS_FOR = {"tensorpack": PACKAGE, "tensorflow": TENSORFLOW, "numpy": f"{PACKAGE}.numpy1"}
@@ -147,6 +149,14 @@ class _RewritingLoader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
         return compiled(self.get_data(path), path)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module, whose functions and classes go to worker processes by value.
+
+        These have no such loader; and what the script has set in the module until then goes along, as by a fork.
+        """
+        cloudpickle.register_pickle_by_value(module)
+        super().exec_module(module)
 
 
 def _our_own() -> list[Path]:

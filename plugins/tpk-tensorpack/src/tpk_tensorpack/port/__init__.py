@@ -12,6 +12,7 @@ from tpk_tensorpack.port.report import Conversion, ConversionError, Note
 
 __all__ = ["Conversion", "ConversionError", "Note", "convert"]
 
+
 def convert(source: str, path: str = "<script>") -> Conversion:
     """Convert the source of a script, or of a module that belongs to one.
 

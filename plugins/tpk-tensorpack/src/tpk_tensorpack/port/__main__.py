@@ -19,7 +19,9 @@ def main() -> int:
         allow_abbrev=False,
     )
     parser.add_argument("script", type=Path, help="the script; it is not changed")
-    parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="where to write it, in place of standard output")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="OUT", help="where to write it, in place of standard output"
+    )
     parser.add_argument("--diff", action="store_true", help="show what changes, in place of the whole script")
     args = parser.parse_args()
     try:

@@ -74,7 +74,12 @@ def why_it_stays(family: list[OwnClass], script: Script) -> str:
             return f"{each.name} derives from {', '.join(name for name, kind in each.kinds.items() if not kind)}"
         if len(kinds - {"same", "flow"}) > 1:
             return f"{each.name} is several things at once"
-        for kind, why in (("callback", _of_callback), ("inferencer", _of_inferencer), ("model", _of_model), ("flow", _of_flow)):
+        for kind, why in (
+            ("callback", _of_callback),
+            ("inferencer", _of_inferencer),
+            ("model", _of_model),
+            ("flow", _of_flow),
+        ):
             if kind not in kinds:
                 continue
             reason = why(each, script)
@@ -308,9 +313,7 @@ def _rename(method: cst.FunctionDef, name: str, edits: Edits) -> None:
     edits.change(method, lambda updated: updated.with_changes(name=cst.Name(name)))
 
 
-def _rename_parameter(
-    method: cst.FunctionDef, parameter: cst.Param, now: str, script: Script, edits: Edits
-) -> None:
+def _rename_parameter(method: cst.FunctionDef, parameter: cst.Param, now: str, script: Script, edits: Edits) -> None:
     """Have a parameter called as the hook calls it: it is by their names that hooks get their arguments."""
     old = parameter.name.value
     if old == now:

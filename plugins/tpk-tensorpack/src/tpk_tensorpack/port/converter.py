@@ -75,10 +75,14 @@ def convert_module(source: str, path: str) -> Conversion:
         raise ConversionError(f"{path} is no Python 3 source: {error.message} (line {error.raw_line})") from None
     imported = {package_of(name) for name in _imported(script.module)}
     if imported & {"tpk", "tpk_tensorpack"}:
-        raise ConversionError(f"{path} imports {', '.join(sorted(imported & {'tpk', 'tpk_tensorpack'}))}: it is "
-                              "converted already. Convert the script as it was")
+        raise ConversionError(
+            f"{path} imports {', '.join(sorted(imported & {'tpk', 'tpk_tensorpack'}))}: it is "
+            "converted already. Convert the script as it was"
+        )
     if not script.imports:
-        raise ConversionError(f"{path} imports neither tensorpack nor TensorFlow nor NumPy: there is nothing to convert")
+        raise ConversionError(
+            f"{path} imports neither tensorpack nor TensorFlow nor NumPy: there is nothing to convert"
+        )
     return _Conversion(script).run()
 
 
@@ -228,13 +232,16 @@ class _Conversion:
         others = [
             use.name
             for use in self.uses
-            if use.module.partition(".")[0] == "predict" and use.name not in _OF_CONFIGS or use.name == "ModelExporter"
+            if use.name == "ModelExporter"
+            or (use.module.partition(".")[0] == "predict" and use.name not in _OF_CONFIGS)
         ]
         if others:
             return f"{others[0]} takes it, which stays"
         leaving_out = {"ignore", "ignore_mismatch"}
         if "SaverRestoreRelaxed" in names or any(
-            arg.keyword is not None and arg.keyword.value in leaving_out for call in self.script.calls for arg in call.args
+            arg.keyword is not None and arg.keyword.value in leaving_out
+            for call in self.script.calls
+            for arg in call.args
         ):
             return "variables may be left without values, which tpk wants for all"
         for use in self.uses:
@@ -511,7 +518,9 @@ class _Conversion:
         code = found.code or ".".join(["{tf}", *written[: found.length]])
         if code.startswith("tf1"):
             self.imports.need("from tpk_tensorpack import tensorflow1 as tf1")
-            self._note(occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} is that of tpk_tensorpack: {found.note}")
+            self._note(
+                occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} is that of tpk_tensorpack: {found.note}"
+            )
         elif code.startswith("tpk."):
             self.imports.need_tpk()
         elif code.startswith("tf_slim"):
@@ -526,7 +535,7 @@ class _Conversion:
         return "", False
 
     def _modules_in_use(self) -> list[tuple[str, ...]]:
-        """Return the modules of TensorFlow 1 that are used themselves, so that all of their names must come from there."""
+        """Return the modules of TensorFlow 1 that are used themselves: all of their names must come from there."""
         if self._modules is None:
             self._modules = []
             for _, written in self.tensorflow:
@@ -561,7 +570,11 @@ class _Conversion:
     def _look_for_strings(self) -> None:
         for call in self.script.calls:
             name = call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
-            if name in ("import_module", "__import__") and call.args and isinstance(call.args[0].value, cst.SimpleString):
+            if (
+                name in ("import_module", "__import__")
+                and call.args
+                and isinstance(call.args[0].value, cst.SimpleString)
+            ):
                 module = str(call.args[0].value.evaluated_value)
                 if package_of(module) in ("tensorpack",) or module.startswith("tensorflow.contrib"):
                     self._mark(call, f"{module} is imported through a string")

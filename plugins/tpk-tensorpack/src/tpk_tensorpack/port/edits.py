@@ -92,9 +92,7 @@ def statements(code: str) -> list[cst.BaseStatement]:
 
 def comment_lines(text: str, first: str = "# ", next_lines: str = "# ") -> list[str]:
     """Return a text as the lines of a comment."""
-    return textwrap.wrap(
-        text, WIDTH - 4, initial_indent=first, subsequent_indent=next_lines, break_long_words=False
-    )
+    return textwrap.wrap(text, WIDTH - 4, initial_indent=first, subsequent_indent=next_lines, break_long_words=False)
 
 
 def with_arguments(call: cst.Call, args: Sequence[cst.Arg]) -> cst.Call:

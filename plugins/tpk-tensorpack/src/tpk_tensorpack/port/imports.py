@@ -110,16 +110,24 @@ class Imports:
         body = list(module.body)
         standard = [each for each in self._needed if _is_of_standard_library(each)]
         present = {each for statement in body for each in _imports_in(statement)}
-        new = sorted({each for each in standard if each not in present}, key=lambda each: (each.startswith("from"), each))
+        new = sorted(
+            {each for each in standard if each not in present}, key=lambda each: (each.startswith("from"), each)
+        )
         self._needed = [each for each in self._needed if each not in standard]
         places = [index for index, each in enumerate(body) if any(True for _ in _imports_in(each))]
-        ours = [index for index in places if not any(each.startswith("from __future__") for each in _imports_in(body[index]))]
+        ours = [
+            index
+            for index in places
+            if not any(each.startswith("from __future__") for each in _imports_in(body[index]))
+        ]
         first = ours[0] if ours else (places[-1] + 1 if places else _behind_docstring(body))
         if new:
             inserted = statements("".join(f"{each}\n" for each in new))
             if first < len(body):
                 inserted[0] = inserted[0].with_changes(leading_lines=body[first].leading_lines)
-                alone = [] if ours and _is_of_standard_library(next(iter(_imports_in(body[first])))) else [cst.EmptyLine()]
+                alone = (
+                    [] if ours and _is_of_standard_library(next(iter(_imports_in(body[first])))) else [cst.EmptyLine()]
+                )
                 body[first] = body[first].with_changes(leading_lines=alone)
             body[first:first] = inserted
         last = max((index for index, each in enumerate(body) if any(True for _ in _imports_in(each))), default=-1)
@@ -181,7 +189,10 @@ class Imports:
                 new += [f"import tpk_{full}{as_name}"] if name in kept else []
             elif package not in PACKAGES or name in staying or is_real_module(full):
                 new.append(f"import {full}{as_name}")
-        if new == [f"import {dotted(alias.name)}" + (f" as {local_name(alias)}" if alias.asname else "") for alias in node.names]:
+        if new == [
+            f"import {dotted(alias.name)}" + (f" as {local_name(alias)}" if alias.asname else "")
+            for alias in node.names
+        ]:
             return None
         return [*_reasons(kept), *new]
 

@@ -73,7 +73,9 @@ class LogDirectory:
             imports.replaced(use.occurrence)
         if logging:
             imports.need("import logging")
-            is_script = any(each.evaluated_value == "__main__" for each in nodes_of(self._script.module, cst.SimpleString))
+            is_script = any(
+                each.evaluated_value == "__main__" for each in nodes_of(self._script.module, cst.SimpleString)
+            )
             imports.behind += ["logging.basicConfig(level=logging.INFO)"] if is_script else []
             imports.behind.append(f'{name} = logging.getLogger(f"tpk.{{__name__}}")')
 

@@ -63,9 +63,7 @@ CONVERTED: dict[str, Rule] = {
     "TensorPrinter": Rule("TensorPrinter", renamed={"names": "tensors"}, kind="callback"),
     # Savers.
     "MaxSaver": Rule("MaxSaver", kind="callback", note=_NAMES_STEPS),
-    "MinSaver": Rule(
-        "MinSaver", kept_with={"reverse": "tpk has MaxSaver for it"}, kind="callback", note=_NAMES_STEPS
-    ),
+    "MinSaver": Rule("MinSaver", kept_with={"reverse": "tpk has MaxSaver for it"}, kind="callback", note=_NAMES_STEPS),
     "ModelSaver": Rule(
         "ModelSaver",
         added={"keep_checkpoint_every_n_hours": "0.5"},
@@ -180,7 +178,9 @@ TRAINING = frozenset(
 )
 """What is converted together: a configuration of the one is none for a launcher of the other."""
 
-REWRITTEN = frozenset({"JSONWriter", "MaxSaver", "MinSaver", "OfflinePredictor", "SaverRestoreRelaxed", "ScalarPrinter"})
+REWRITTEN = frozenset(
+    {"JSONWriter", "MaxSaver", "MinSaver", "OfflinePredictor", "SaverRestoreRelaxed", "ScalarPrinter"}
+)
 """Classes that derive from nothing of tpk's here, and mean the same."""
 
 SESSION_INITS = frozenset(
@@ -313,6 +313,19 @@ NUMPY_EXPRESSIONS = {"NINF": "-{np}.inf", "NZERO": "-0.0", "PZERO": "0.0"}
 """What is no name of NumPy any more, and no other name of it either."""
 
 OUTSIDE_OF_GRAPHS = frozenset(
-    {"ConfigProto", "GPUOptions", "Graph", "TensorSpec", "app", "data", "errors", "flags", "gfile", "io", "logging", "test"}
+    {
+        "ConfigProto",
+        "GPUOptions",
+        "Graph",
+        "TensorSpec",
+        "app",
+        "data",
+        "errors",
+        "flags",
+        "gfile",
+        "io",
+        "logging",
+        "test",
+    }
 )
 """Names of TensorFlow that a script may call where it is in no function, without a default graph."""

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tpk_tensorpack.port import ConversionError, convert
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.py"))

@@ -36,7 +36,15 @@ DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
-ONCE = ["test_architecture.py", "test_readme.py", "test_notebook.py", "faults", "testing", "processes/test_cut_link.py"]
+ONCE = [
+    "manual",
+    "test_architecture.py",
+    "test_readme.py",
+    "test_notebook.py",
+    "faults",
+    "testing",
+    "processes/test_cut_link.py",
+]
 # Of what is tested in very many combinations, the oldest runs some.
 SOME = ["--cases-of-each", "3"]
 
@@ -93,7 +101,19 @@ def tests_oldest(session):
 def tests_newest(session):
     """The tests, on the newest of everything."""
     session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
-    session.run("pytest", *IN_PARALLEL, *session.posargs)
+    session.run("pytest", *IN_PARALLEL, "--ignore=tests/manual", *session.posargs)
+
+
+@nox.session(python=NEWEST)
+def docs(session):
+    """The manual: its pages are built into site/, its blocks of code are run, and what it says of the code is compared.
+
+    One test looks for answers in the site, in Chromium, and is skipped where there is none.
+    """
+    session.install("tensorflow==2.21.*", ".[docs]")
+    # What Material says of the future of MkDocs is no warning about these pages.
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("pytest", "tests/manual", *session.posargs, env={"TPK_SITE": str(ROOT / "site")})
 
 
 @nox.session(python=NEWEST)
@@ -221,7 +241,7 @@ def bench(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6", "grain")
-    session.install("./plugins/tpk-horovod")
+    session.install("./plugins/tpk-horovod", "./plugins/tpk-tensorpack")
     session.run("python", "-m", "tpk_horovod.build")
     session.run("python", "tests/benchmarks/start_up.py")
     session.run("python", "tests/benchmarks/checkpoints.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,8 @@ CALLABLE = "Session.make_callable(train_op)"
 UNTUNED = "the same, with TensorFlow's own config"
 BARE = "tpk, bare"
 DEFAULTS = "tpk, all defaults"
+TENSORPACK = "tensorpack 0.11, its defaults"
+PORT = "the same script by tpk_tensorpack"
 
 
 # The clock of a contender
@@ -130,9 +133,11 @@ def keras_fit(blocks: Blocks) -> None:
     model.fit(x, y, batch_size=BATCH, shuffle=False, epochs=blocks.count, verbose=0, callbacks=[clock])
 
 
-def tensorpack_defaults(blocks: Blocks) -> None:
+def tensorpack_defaults(blocks: Blocks, package: str = "tensorpack") -> None:
     import tensorflow as tf
-    import tensorpack
+
+    tensorpack = importlib.import_module(package)
+    add_moving_summary = importlib.import_module(f"{package}.tfutils.summary").add_moving_summary
 
     class Clock(tensorpack.Callback):
         def _before_epoch(self) -> None:
@@ -143,7 +148,7 @@ def tensorpack_defaults(blocks: Blocks) -> None:
 
     def summarized_cost(x: Any, y: Any) -> Any:
         value = cost(x, y)
-        tensorpack.tfutils.summary.add_moving_summary(value)
+        add_moving_summary(value)
         return value
 
     tensorpack.logger.set_logger_dir("train_log", action="d")
@@ -217,7 +222,8 @@ CONTENDERS: dict[str, Callable[[Blocks], None]] = {
     ),
     "MonitoredSession.run(train_op)": monitored_session,
     "Keras 3, fit": keras_fit,
-    "tensorpack 0.11, its defaults": tensorpack_defaults,
+    TENSORPACK: tensorpack_defaults,
+    PORT: partial(tensorpack_defaults, package="tpk_tensorpack"),
     BARE: tpk_bare,
     "tpk, all defaults, nothing to summarize": partial(tpk_defaults, summarize=False),
     DEFAULTS: tpk_defaults,

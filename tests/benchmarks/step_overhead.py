@@ -30,11 +30,22 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from contenders import BARE, CALLABLE, CONTENDERS, DEFAULTS, RAW, UNTUNED, Blocks, contender
+from contenders import (
+    BARE,
+    CALLABLE,
+    CONTENDERS,
+    DEFAULTS,
+    PORT,
+    RAW,
+    TENSORPACK,
+    UNTUNED,
+    Blocks,
+    contender,
+)
 
-PACKAGES = ("tpk", "tensorflow", "tensorflow-cpu", "numpy", "keras", "tensorpack", "pluggy")
+PACKAGES = ("tpk", "tpk-tensorpack", "tensorflow", "tensorflow-cpu", "numpy", "keras", "tensorpack", "pluggy")
 BEFORE = " (before)"
-REACH = ((DEFAULTS, RAW, 0.6), (BARE, CALLABLE, 1.15))
+REACH = ((DEFAULTS, RAW, 0.6), (BARE, CALLABLE, 1.15), (PORT, DEFAULTS, 1.1), (PORT, TENSORPACK, 0.6))
 REACH_UNDER_LOAD = ((DEFAULTS, UNTUNED, 1.15), (DEFAULTS, CALLABLE, 1.15), (BARE, CALLABLE, 1.15))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import os
@@ -109,23 +110,68 @@ def test_each_thread_runs_a_flow_of_its_own():
     "make",
     [
         lambda func: MultiThreadMapData(source(), 2, func, buffer_size=4, strict=True),
-        lambda func: MultiProcessMapData(source(), num_proc=2, map_func=func),
+        lambda func: MultiProcessMapData(source(), num_proc=2, map_func=func, strict=True),
     ],
 )
-def test_a_pass_of_a_parallel_map_has_each_datapoint_once(make):
+def test_a_pass_of_a_strict_map_has_each_datapoint_once(make):
     flow = make(lambda point: [point[1] * 2] if point[1] else None)
     for _ in range(2):
-        assert sorted(numbers(flow)) == [2, 4, 6, 8, 10]
+        assert numbers(flow) == [2, 4, 6, 8, 10]
     assert len(flow) == 6
+    flow.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda func: MultiThreadMapData(source(), 2, func, buffer_size=4),
+        lambda func: MultiProcessMapData(source(), 2, func, buffer_size=4),
+    ],
+)
+def test_another_map_goes_on_with_the_next_pass(make):
+    flow = make(lambda point: [point[1] * 2] if point[1] else None)
+    assert numbers(flow, 12) == [2, 4, 6, 8, 10, 2, 4, 6, 8, 10, 2, 4]
+    assert len(flow) == 6
+    assert [point[1] for point in flow.ds] == list(range(6))
+    flow.close()
 
 
 def test_batches_of_what_workers_have_mapped():
-    flow = MultiProcessMapAndBatchData(source(), 1, lambda point: [point[1] * 2], 4, 8)
+    flow = MultiProcessMapAndBatchData(source(), 2, lambda point: [point[1] * 2] if point[1] else None, 3, 12)
     flow.reset_state()
-    ((batch,),) = list(flow)
-    assert batch.tolist() == [0, 2, 4, 6]
-    assert batch.dtype == np.int32
-    assert len(flow) == 1
+    # Of 0, 1, 2 and 0, 1, 2 each, the first worker has dropped one; what is left over waits for the next ones.
+    batches = [batch for (batch,), _ in zip(flow, range(4), strict=False)]
+    assert [batch.tolist() for batch in batches] == [[6, 8, 10], [2, 4, 2], [6, 8, 10], [4, 2, 4]]
+    assert batches[0].dtype == np.int32
+    assert len(flow) == 2
+    flow.close()
+
+
+def test_a_worker_that_dies_is_told_of():
+    flow = MultiProcessRunnerZMQ(MapData(source(), lambda point: os.kill(os.getpid(), signal.SIGKILL)), 1)
+    with pytest.raises(InputError, match=r"worker 1 of 1 of MultiProcessRunnerZMQ .* died: killed by signal 9"):
+        numbers(flow)
+
+
+def test_a_resumed_run_goes_on_exactly_in_each_worker():
+    flow = MultiProcessRunnerZMQ(BatchData(DataFromList(POINTS), 2), 2)
+    flow.reset_state()
+    iterator = iter(flow)
+    next(iterator)
+    state = json.loads(json.dumps(flow.state_dict()))
+    expected = [batch[1].tolist() for each in (iterator, flow, flow) for batch in each]
+    flow.close()
+    resumed = MultiProcessRunnerZMQ(BatchData(DataFromList(POINTS), 2), 2)
+    resumed.load_state_dict(state)
+    assert [batch[1].tolist() for _ in range(3) for batch in resumed] == expected
+    resumed.close()
+
+
+def test_batches_of_workers_lie_in_shared_memory():
+    runner = MultiProcessRunnerZMQ(BatchData(DataFromList(POINTS), 2), 1)
+    given = []
+    runner._share(0).allocate_with(given.append)
+    assert runner.ds._allocate == given.append
 
 
 def test_what_a_worker_raises_is_raised_here():

@@ -84,7 +84,7 @@ print(sorted(set(np.concatenate(values).tolist())) == [10 + 20 * number for numb
 print(os.getpid() not in np.concatenate(processes))
 flow.close()
 
-flow = MultiProcessMapData(Numbers(), 2, lambda point: [augmentation.shifted(scaled(point))[0]])
+flow = MultiProcessMapData(Numbers(), 2, lambda point: [augmentation.shifted(scaled(point))[0]], strict=True)
 flow.reset_state()
 print(sorted(float(value) for (value,) in flow))
 flow.close()

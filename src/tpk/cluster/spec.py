@@ -42,7 +42,7 @@ class Cluster:
     The workers train; worker 0 is the chief. Parameter servers, which some strategies need, keep variables. Each
     worker listens at its address for TensorFlow's gRPC.
 
-    Args:
+    Attributes:
         workers: ``"host:port"`` of each worker, by rank.
         ps: ``"host:port"`` of each parameter server.
         job: what this process is: ``"worker"`` or ``"ps"``.

@@ -256,7 +256,7 @@ class FlowInput(InputSource):
         return self._stream.position
 
     def shard(self, index: int, count: int) -> None:
-        """Take only a share of the flow, as `tpk.dataflow.shard` makes it."""
+        """Take only a share of the flow, as `DataFlow.shard` makes it."""
         self._stream.shard(index, count)
 
     def keep_first(self, count: int) -> None:

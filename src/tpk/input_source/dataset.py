@@ -97,7 +97,7 @@ class TFDatasetInput(InputSource):
         return None if self._stream is None else self._stream.position
 
     def shard(self, index: int, count: int) -> None:
-        """Take only a share: of a dataflow as `tpk.dataflow.shard` makes it, of a dataset by its own `shard`."""
+        """Take only a share: of a dataflow as `DataFlow.shard` makes it, of a dataset by its own `shard`."""
         if self._stream is not None:
             self._stream.shard(index, count)
         if self._size is not None:

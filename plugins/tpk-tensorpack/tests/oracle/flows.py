@@ -125,7 +125,7 @@ def flows_of(directory, shuffle):
         "HDF5": lambda: HDF5Serializer.load(f"{directory}/points.h5", ["x", "y"], shuffle=shuffle),
         "HDF5Data": lambda: HDF5Data(f"{directory}/points.h5", ["y"], shuffle=shuffle),
         "SVMLight": lambda: SVMLightData(f"{directory}/../points.svm", shuffle=shuffle),
-        "Caffe": lambda: CaffeLMDB(f"{directory}/../caffe-{shuffle}", shuffle=shuffle, keys="{:0>8d}"),
+        "Caffe": lambda: CaffeLMDB(f"{directory}/../caffe-{shuffle}", shuffle=shuffle),
         "decoded": lambda: LMDBDataDecoder(
             LMDBData(f"{directory}/../raw-{shuffle}", shuffle=shuffle), lambda k, v: [len(k), len(v)] if v else None
         ),

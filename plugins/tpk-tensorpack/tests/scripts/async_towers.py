@@ -24,10 +24,10 @@ assert GraphProfiler.__name__ == "GraphProfiler"
 
 class Model(ModelDesc):
     def inputs(self):
-        return [tf.TensorSpec((None, 5), tf.float32, "x"), tf.TensorSpec((None,), tf.float32, "y")]
+        return [tf.TensorSpec((None, 5), tf.float32, "x"), tf.TensorSpec((None, 1), tf.float32, "y")]
 
     def build_graph(self, x, y):
-        pred = tf.squeeze(FullyConnected("fc", x, 1, kernel_initializer=tf.zeros_initializer()), 1)
+        pred = FullyConnected("fc", x, 1, kernel_initializer=tf.zeros_initializer())
         cost = tf.reduce_mean(tf.square(pred - y), name="cost")
         add_moving_summary(cost)
         return cost
@@ -35,12 +35,12 @@ class Model(ModelDesc):
     def optimizer(self):
         opt = tf.train.GradientDescentOptimizer(0.05)
         opt = optimizer.apply_grad_processors(opt, [GlobalNormClip(1.0), ScaleGradient(("fc/b", 0.1))])
-        return optimizer.PostProcessOptimizer(opt, lambda v: tf.clip_by_value(v, -2.0, 2.0))
+        return optimizer.PostProcessOptimizer(opt, lambda v: tf.assign(v, tf.clip_by_value(v, -2.0, 2.0)).op)
 
 
 if __name__ == "__main__":
     logger.auto_set_dir("d")
-    data = FakeData([(5,), ()], size=400, random=False, dtype="float32", domain=(0, 1))
+    data = FakeData([(5,), (1,)], size=400, random=False, dtype="float32", domain=(0, 1))
     config = TrainConfig(
         model=Model(),
         data=QueueInput(BatchData(data, 10)),

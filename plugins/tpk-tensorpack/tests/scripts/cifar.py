@@ -45,7 +45,7 @@ class Python2Pickler(pickle._Pickler):
     dispatch[bytes] = save_string
 
 
-def make_data(directory, number=40):
+def make_data(directory, number):
     directory = os.path.join(directory, "cifar-10-batches-py")
     os.makedirs(directory)
     rng = np.random.RandomState(0)
@@ -53,7 +53,7 @@ def make_data(directory, number=40):
     contents = {"batches.meta": {b"num_cases_per_batch": number, b"label_names": [n.encode() for n in names]}}
     for name in ["data_batch_%d" % n for n in range(1, 6)] + ["test_batch"]:
         labels = [int(each) for each in rng.randint(10, size=number)]
-        images = rng.randint(60, size=(number, 3, 32, 32)) + 15 * np.array(labels)[:, None, None, None]
+        images = rng.randint(60, size=(1, 3, 32, 32)) + 15 * np.array(labels)[:, None, None, None]
         contents[name] = {
             b"batch_label": name.encode(),
             b"labels": labels,
@@ -113,11 +113,17 @@ def get_data(directory, train_or_test, processes):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", default="cifar10_data")
-    parser.add_argument("--make-data", action="store_true")
+    parser.add_argument(
+        "--make-data",
+        type=int,
+        nargs="?",
+        const=40,
+        help="write so many images per file; the published ones have 10000",
+    )
     parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args()
     if args.make_data:
-        make_data(args.data)
+        make_data(args.data, args.make_data)
     logger.auto_set_dir("d")
     config = TrainConfig(
         model=Model(),

@@ -97,14 +97,14 @@ class DQNTrainer(TowerTrainer):
     def run_step(self):
         for _ in range(2):
             state = self.player.state()
-            (q,) = self.hooked_sess.run([self.q], {self.q_input: state[np.newaxis]})
-            self.sess.run(self.state_op)
+            q, _ = self.sess.run([self.q, self.state_op], {self.q_input: state[np.newaxis]})
             action = self.rng.randint(ACTIONS) if self.rng.rand() < 0.3 else int(q[0].argmax())
             reward = self.player.act(action)
             self.scores.feed(reward)
             self.memory.append(state, action, reward, self.player.state())
-        batch = self.memory.sample(self.rng, self.batch)
-        self.hooked_sess.run(self.train_op, feed_dict=dict(zip(self.placeholders, batch, strict=True)))
+        for _ in range(2):
+            batch = self.memory.sample(self.rng, self.batch)
+            self.hooked_sess.run(self.train_op, feed_dict=dict(zip(self.placeholders, batch, strict=True)))
 
 
 class Explore(Callback):

@@ -79,10 +79,10 @@ if __name__ == "__main__":
     assert batches[0][1].dtype == np.int32
     TestDataSpeed(get_data(40, 8), size=20, warmup=2).start()
     joined = JoinData([SelectComponent(Shapes(8, 6, shuffle=False), [1]), CacheData(Shapes(8, 6, shuffle=False))])
-    joined = ConcatData([FixedSizeData(joined, 4), RepeatedDataPoint(joined, 2)])
+    joined = ConcatData([RepeatedDataPoint(joined, 2), FixedSizeData(Shapes(8, 6, shuffle=False), 4)])
     joined.reset_state()
-    labels = [point[0] for point in joined]
-    assert labels == [0, 1, 0, 1] + [0, 0, 1, 1] * 3 or len(labels) == 16, labels
+    labels = [point[0 if len(point) == 3 else 1] for point in joined]
+    assert labels == [0, 0, 1, 1] * 3 + [0, 1] * 2, labels
     train = LocallyShuffleData(get_data(64, 8), 4)
     launch_train_with_config(
         TrainConfig(model=Model(), data=QueueInput(train), callbacks=[ModelSaver()], steps_per_epoch=10, max_epoch=2),

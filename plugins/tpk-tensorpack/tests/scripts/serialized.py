@@ -67,13 +67,16 @@ if __name__ == "__main__":
             np.testing.assert_array_equal(labels, same_labels, err_msg=name)
             results[name + "_labels"] = labels
 
-    raw = LMDBData("prepared/data.lmdb", shuffle=False)
+    # LMDB does not open a file twice in a process.
+    shutil.copy("prepared/data.lmdb", "prepared/raw.lmdb")
+    shutil.copy("prepared/data.lmdb", "prepared/shuffled.lmdb")
+    raw = LMDBData("prepared/raw.lmdb", shuffle=False)
     raw.reset_state()
     points = [loads(value) for _, value in raw]
     assert len(points) == 10
     assert loads(dumps({"a": np.arange(3)}))["a"].tolist() == [0, 1, 2]
 
-    shuffled = LMDBSerializer.load("prepared/data.lmdb", shuffle=True)
+    shuffled = LMDBSerializer.load("prepared/shuffled.lmdb", shuffle=True)
     shuffled.reset_state()
     assert sorted(int(label) for _, label in shuffled) == list(range(10))
 

@@ -68,7 +68,7 @@ class Pictures(Callback):
     def _trigger(self):
         images = np.clip(self.pred(self.images)[0] * 255, 0, 255)
         patches = stack_patches(images, nr_row=2, nr_col=2, border=1)
-        assert patches.ndim == 3 and patches.shape[0] >= 18, patches.shape
+        assert patches.ndim == 3 and patches.shape[0] >= 17, patches.shape
         self.trainer.monitors.put_image("pictures", patches)
         np.save(os.path.join(logger.get_logger_dir(), "pictures-%d.npy" % self.epoch_num), patches)  # noqa: UP031
 

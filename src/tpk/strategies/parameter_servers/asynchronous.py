@@ -37,8 +37,8 @@ class DistributedParameterServerStrategy(DistributedStrategy):
             `tf.compat.v1.train.Server`; None to look into the environment.
         caching_device: where the values that were fetched are kept during the step. Variables with a constraint are not
             kept, but fetched by each op that reads them.
-        shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``average``, ``timeouts`` and ``server_config``; see `DistributedStrategy`.
+        options: ``shard_data``, whether each worker takes its share of the data, or all of what it is given; and
+            ``average``, ``timeouts`` and ``server_config``: see `DistributedReplicatedStrategy`.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.

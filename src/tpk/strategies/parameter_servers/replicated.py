@@ -55,7 +55,10 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
             `tf.compat.v1.train.Server`; None to look into the environment.
         shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        options: ``average``, ``timeouts`` and ``server_config``; see `DistributedStrategy`.
+        average: whether gradients are averaged, else summed up.
+        timeouts: a `Timeouts`, or a mapping with some of its fields: how long others are waited for.
+        server_config: `tf.compat.v1.ConfigProto` of TensorFlow's server, which decides about threads and GPU memory in
+            place of the session's.
 
     Raises:
         ConfigError: if a device does not exist, or the cluster is not as it should be.

@@ -14,7 +14,7 @@ from tpk.dataflow.parallel.worker_process import WorkerProcess
 from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.base import ProxyDataFlow
 from tpk_tensorpack.utils import logger
-from tpk_tensorpack.utils.utils import fix_rng_seed, fixed_rng_seed
+from tpk_tensorpack.utils.utils import draw_rngs_from, fix_rng_seed, fixed_rng_seed
 
 __all__ = [
     "MultiProcessPrefetchData",
@@ -86,27 +86,28 @@ class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands, and each worker's flow."""
-        return {**super().state_dict(), "delivered": self._delivered}
+        return {**super().state_dict(), "delivered": self._delivered, "seed": self.seed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on from there."""
         super().load_state_dict(state)
-        self._delivered = state["delivered"]
+        self._delivered, self.seed = state["delivered"], state["seed"]
 
 
-class _Whole(ProxyDataFlow):
+class _Whole(tpk.dataflow.RepeatedData):
     """The flow of a worker process: all of it, and endlessly, with random numbers of the worker's own."""
 
-    refills_arrays = None
-
-    def __init__(self, ds: Iterable[Any], index: int) -> None:
-        super().__init__(tpk.dataflow.RepeatedData(ds, -1))
-        seed = fixed_rng_seed()
-        self.seed = None if seed is None else seed + index
+    def __init__(self, ds: Iterable[Any], index: int, seed: int) -> None:
+        super().__init__(ds, -1)
+        fixed = fixed_rng_seed()
+        self.fixed_seed = None if fixed is None else fixed + index
+        self.seeds = [seed, index]
 
     def reset_state(self) -> None:
-        if self.seed is not None:
-            fix_rng_seed(self.seed)
+        if self.fixed_seed is not None:
+            fix_rng_seed(self.fixed_seed)
+        else:
+            draw_rngs_from(self.seeds)
         super().reset_state()
 
 
@@ -125,7 +126,7 @@ class MultiProcessRunnerZMQ(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiPr
         super().__init__(ds, num_proc, None if hwm == _HWM else hwm)
 
     def _share(self, index: int) -> Iterable[Any]:
-        return _Whole(self.flow, index)
+        return _Whole(self.flow, index, self.seed)
 
 
 class MultiProcessRunner(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProcessRunner):
@@ -141,7 +142,7 @@ class MultiProcessRunner(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProce
         super().__init__(ds, num_proc, _for_each_of(num_proc, num_prefetch))
 
     def _share(self, index: int) -> Iterable[Any]:
-        return _Whole(self.flow, index)
+        return _Whole(self.flow, index, self.seed)
 
 
 class MultiThreadRunner(WholeFlowRunner[FlowThread], tpk.dataflow.MultiThreadRunner):

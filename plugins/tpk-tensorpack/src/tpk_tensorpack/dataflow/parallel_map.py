@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import tpk.dataflow
+from tpk.dataflow.base import check_at_least
+from tpk.dataflow.parallel.map_base import ParallelMap
 from tpk.errors import ConfigError
-from tpk_tensorpack.dataflow.base import ProxyDataFlow
+from tpk_tensorpack.dataflow.base import DataFlow, ProxyDataFlow
 from tpk_tensorpack.dataflow.common import BatchData, OnCopy
 
 __all__ = [
@@ -21,17 +24,30 @@ __all__ = [
 Function = Callable[[Any], Any]
 
 
-class MultiThreadMapData(tpk.dataflow.MultiThreadMapData, ProxyDataFlow):
-    """As `MapData`, with a function that runs in threads; datapoints come as they are done.
+class _ParallelMapData(ParallelMap, ProxyDataFlow):
+    """Base of the maps: as long as the data flow that they were given, and without end unless they are strict."""
 
-    A pass has the datapoints of one pass of the data flow, with `strict` or without.
+    _mapped: Any
+
+    def __len__(self) -> int:
+        return len(self._mapped)
+
+    @property
+    def ds(self) -> Any:
+        """The data flow whose datapoints are mapped."""
+        return self._mapped
+
+
+class MultiThreadMapData(_ParallelMapData, tpk.dataflow.MultiThreadMapData):
+    """As `MapData`, with a function that runs in threads; datapoints come in the order of the data flow.
 
     Args:
         ds: the data flow.
         num_thread: how many threads.
         map_func: takes a datapoint, a shallow copy that it may change; returns a datapoint, or None to drop it.
         buffer_size: how many datapoints are under way at most.
-        strict: has no meaning here.
+        strict: whether an iteration ends with the data flow. Otherwise it goes on with the next pass, without end, and
+            does not wait for the end of one.
 
     Raises:
         ConfigError: `num_thread` or `map_func` is missing, or none.
@@ -46,22 +62,24 @@ class MultiThreadMapData(tpk.dataflow.MultiThreadMapData, ProxyDataFlow):
         buffer_size: int = 200,
         strict: bool = False,
     ) -> None:
-        func = _function("MultiThreadMapData", "num_thread", num_thread, map_func)
-        super().__init__(ds, num_thread, func, max(buffer_size, num_thread or 0), ordered=False)
+        number, func = _needed("MultiThreadMapData", "num_thread", num_thread, map_func)
+        source = ds if strict else tpk.dataflow.RepeatedData(ds, -1)
+        tpk.dataflow.MultiThreadMapData.__init__(self, source, number, func, buffer_size)
+        self._mapped = ds
 
 
-class MultiProcessMapData(tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
-    """As `MapData`, with a function that runs in worker processes; datapoints come as they are done.
+class MultiProcessMapData(_ParallelMapData, tpk.dataflow.MultiProcessMapData):
+    """As `MapData`, with a function that runs in worker processes; datapoints come in the order of the data flow.
 
-    A pass has the datapoints of one pass of the data flow, with `strict` or without. Datapoints travel through shared
-    memory; the workers are fresh processes.
+    They travel through shared memory; the workers are fresh processes.
 
     Args:
         ds: the data flow.
         num_proc: how many processes.
         map_func: takes a datapoint, returns a datapoint, or None to drop it.
         buffer_size: how many datapoints are under way at most.
-        strict: has no meaning here.
+        strict: whether an iteration ends with the data flow. Otherwise it goes on with the next pass, without end, and
+            does not wait for the end of one.
 
     Raises:
         ConfigError: `num_proc` or `map_func` is missing, or none.
@@ -76,15 +94,19 @@ class MultiProcessMapData(tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
         buffer_size: int = 200,
         strict: bool = False,
     ) -> None:
-        func = _function("MultiProcessMapData", "num_proc", num_proc, map_func)
-        super().__init__(ds, num_proc, func, max(buffer_size, num_proc or 0), ordered=False)
+        number, func = _needed("MultiProcessMapData", "num_proc", num_proc, map_func)
+        source = ds if strict else tpk.dataflow.RepeatedData(ds, -1)
+        tpk.dataflow.MultiProcessMapData.__init__(self, source, number, func, buffer_size)
+        self._mapped = ds
 
 
 MultiProcessMapDataZMQ = MultiProcessMapData
 
 
-class MultiProcessMapAndBatchData(BatchData):
-    """As `BatchData` of a `MultiProcessMapData`: the function runs in worker processes.
+class MultiProcessMapAndBatchData(_ParallelMapData, tpk.dataflow.MultiProcessMapData):
+    """Apply a function to each datapoint, and put the results together as batches, both in worker processes.
+
+    An iteration goes on with the next pass over the data flow, without end.
 
     Args:
         ds: the data flow.
@@ -97,14 +119,51 @@ class MultiProcessMapAndBatchData(BatchData):
     def __init__(
         self, ds: Iterable[Any], num_proc: int, map_func: Function, batch_size: int, buffer_size: int | None = None
     ) -> None:
-        size = batch_size * 10 if buffer_size is None else buffer_size
-        super().__init__(MultiProcessMapData(ds, num_proc, map_func, buffer_size=size), batch_size)
+        owner = "MultiProcessMapAndBatchData"
+        check_at_least(owner, 1, batch_size=batch_size, buffer_size=buffer_size)
+        number, func = _needed(owner, "num_proc", num_proc, map_func)
+        groups = _Groups(tpk.dataflow.RepeatedData(ds, -1), batch_size)
+        under_way = max((buffer_size or 10 * batch_size) // batch_size, 1)
+        tpk.dataflow.MultiProcessMapData.__init__(self, groups, number, _MapAndBatch(func, batch_size), under_way)
+        self._mapped = ds
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return super().__len__() // self.batch_size
 
 
 MultiProcessMapAndBatchDataZMQ = MultiProcessMapAndBatchData
 
 
-def _function(owner: str, number_name: str, number: int | None, map_func: Function | None) -> Function:
+class _Groups(tpk.dataflow.StatefulProxyDataFlow, DataFlow):
+    """Lists of consecutive datapoints."""
+
+    def __init__(self, flow: Iterable[Any], group_size: int) -> None:
+        super().__init__(flow)
+        self.group_size = group_size
+
+    def __iter__(self) -> Iterator[Any]:
+        datapoints = iter(self.upstream)
+        while group := list(islice(datapoints, self.group_size)):
+            yield group
+
+
+class _MapAndBatch:
+    """What a worker does with a list of datapoints; where some are dropped, it keeps the rest for the next batch."""
+
+    def __init__(self, func: Function, batch_size: int) -> None:
+        self.func, self.batch_size = func, batch_size
+        self._mapped: list[Any] = []
+
+    def __call__(self, group: list[Any]) -> Any:
+        self._mapped += [mapped for mapped in map(self.func, group) if mapped is not None]
+        if len(self._mapped) < self.batch_size:
+            return None
+        batch, self._mapped = self._mapped[: self.batch_size], self._mapped[self.batch_size :]
+        return BatchData.aggregate_batch(batch)
+
+
+def _needed(owner: str, name: str, number: int | None, map_func: Function | None) -> tuple[int, Function]:
     if number is None or map_func is None:
-        raise ConfigError(f"{owner} takes {number_name}= and map_func=: how many work, and what they do")
-    return OnCopy(map_func) if callable(map_func) else map_func
+        raise ConfigError(f"{owner} takes {name}= and map_func=: how many work, and what they do")
+    return number, OnCopy(map_func) if callable(map_func) else map_func

@@ -161,26 +161,29 @@ class SyncMultiGPUReplicatedBuilder(DataParallelBuilder):
         reduced = merge_grad_list(allreduce_grads(grads, self._average, mode), variables)
         main = get_opt_fn()
         optimizers = [main, *(copies_of_optimizers([main])[0] for _ in self.towers[1:])]
-        train_ops = []
+        train_ops, state_of_towers = [], []
         with tf.name_scope("apply_gradients"):
             for index, (optimizer, pairs) in enumerate(zip(optimizers, reduced, strict=True)):
                 with tf.device(pairs[0][1].device), record_variables() as state:
                     train_ops.append(optimizer.apply_gradients(pairs, name=f"apply_grad_{index}"))
-                self._created[index].extend(state)
-        self._replicate()
+                state_of_towers.append(state)
+        self._replicate(state_of_towers)
         with tf.name_scope("sync_variables"):
             post_init_op = tf.group(*self.get_post_init_ops(), name="sync_variables_from_main_tower")
         return tf.group(*train_ops, name="train_op"), post_init_op
 
-    def _replicate(self) -> None:
-        main = self._created[0]
-        names = {variable_name(variable): variable for variable in main}
+    def _replicate(self, state_of_towers: Sequence[Sequence[Any]]) -> None:
+        """Make the variables of all but the first tower local ones, and ops that copy those of the first to them.
+
+        Args:
+            state_of_towers: what the optimizer of each tower has made: all of them have made the same in one order.
+        """
+        main = {variable_name(variable): variable for variable in self._created[0]}
         with tf.name_scope("sync_variables"):
-            for index, created in enumerate(self._created[1:], 1):
-                make_local(created)
-                for position, copy in enumerate(created):
-                    # What an optimizer has made, it has made in one order in all towers.
-                    source = names.get(variable_name(copy).removeprefix(f"tower{index}/")) or main[position]
+            for index, (created, state) in enumerate(zip(self._created[1:], state_of_towers[1:], strict=True), 1):
+                make_local([*created, *state])
+                pairs = [(main[variable_name(copy).removeprefix(f"tower{index}/")], copy) for copy in created]
+                for source, copy in [*pairs, *zip(state_of_towers[0], state, strict=True)]:
                     op = copy.assign(source.read_value(), read_value=False)
                     tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
 

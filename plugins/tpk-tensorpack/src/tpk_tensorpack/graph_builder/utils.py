@@ -66,7 +66,8 @@ def allreduce_grads(all_grads: Sequence[Sequence[Any]], average: bool, mode: str
         grad_list = merge_grad_list(allreduce_grads(grads, average=True, mode="cpu"), variables)
         ```
     """
-    devices = [_device_of(grads, f"/gpu:{index}") for index, grads in enumerate(all_grads)]
+    has_gpu = bool(tf.config.list_physical_devices("GPU"))
+    devices = [_device_of(grads, f"/gpu:{index}" if has_gpu else "/cpu:0") for index, grads in enumerate(all_grads)]
     with tf.name_scope("AllReduce"):
         return all_reduce(all_grads, devices, as_mode(mode), average=average)
 

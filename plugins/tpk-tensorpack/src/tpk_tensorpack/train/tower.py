@@ -63,7 +63,8 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
     ) -> OnlinePredictor:
         """Return a function of arrays, with the variables of the training, whatever they are when it is called.
 
-        The first call with a device builds an inference tower there; so call it in a callback's ``_setup_graph``.
+        The first call with a device builds an inference tower there; so call it in a callback's ``_setup_graph``. When
+        the training is over, it is a function in the default session at the time of a call.
 
         Args:
             input_names: names of inputs, or of other tensors in the tower.
@@ -71,7 +72,7 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
             device: the number of a GPU; -1 for the CPU. Without GPUs, it is beside the training tower of that number.
 
         Raises:
-            TrainerStateError: there is no training tower yet, or the training is over.
+            TrainerStateError: there is no training tower yet.
             TowerError: the graph is finalized already, or the tower has no such tensors.
             ConfigError: there are GPUs, but none with this number.
         """
@@ -82,7 +83,8 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
                 name, device=self._device_of_predictor(device), vs_name=self._vs_name_for_predictor(device)
             )
         tower = self.towers[name]
-        predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=self.sess)
+        sess = None if self._is_over else self.sess
+        predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=sess)
         self._predictors.append(predictor)
         return predictor
 
@@ -103,6 +105,15 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
     def vs_name_for_predictor(self) -> str:  # type: ignore[override]
         """The variable scope whose variables predictors have: that of the first tower."""
         return str(self.strategy.predict_context("").vs_name)
+
+    @property
+    def _is_over(self) -> bool:
+        return bool(getattr(self.sess, "_closed", False))
+
+    def _check_not_over(self, what: str) -> None:
+        # Nobody runs the graph any more, so it does no harm to add to it.
+        if self._is_over and self.graph.finalized:
+            self.graph._unsafe_unfinalize()
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
         """Create the session, and give variables their values; see `tpk.Trainer.initialize`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 _seed: int | None = None
+_seeds: np.random.SeedSequence | None = None
 _callers: set[tuple[str, int]] = set()
 
 
@@ -61,6 +62,16 @@ def fixed_rng_seed() -> int | None:
     return _seed
 
 
+def draw_rngs_from(seeds: Sequence[int]) -> None:
+    """Let every later `get_rng` draw another seed, each time the next of a sequence; a worker process begins so.
+
+    Args:
+        seeds: what the sequence is made of.
+    """
+    global _seeds
+    _seeds = np.random.SeedSequence(seeds)
+
+
 def get_rng(obj: Any = None) -> np.random.RandomState:
     """Return a random state for `obj`, another one in each process and at each moment unless the seed is fixed.
 
@@ -69,6 +80,8 @@ def get_rng(obj: Any = None) -> np.random.RandomState:
     """
     if _seed is not None:
         return np.random.RandomState(_seed)
+    if _seeds is not None:
+        return np.random.RandomState(_seeds.spawn(1)[0].generate_state(1)[0])
     words = f"{id(obj)} {os.getpid()} {datetime.now():%Y%m%d%H%M%S%f}"
     return np.random.RandomState(zlib.crc32(words.encode()))
 

@@ -1,0 +1,72 @@
+"""The pages of the reference that are made of docstrings: one for each room, with its public names only."""
+
+import json
+
+from public_names import ROOMS, names_of
+
+from tpk.plugin.spec import HOOK_NAMES
+
+TITLES = {
+    "train": "Training",
+    "callbacks": "Callbacks",
+    "monitors": "Monitors and history",
+    "strategies": "Strategies",
+    "dataflow": "Data",
+    "input_source": "Input sources",
+    "tower": "Towers",
+    "layers": "Layers",
+    "layers.rnn_cell": "Recurrent cells",
+    "graph": "Graphs, gradients and optimizers",
+    "checkpoint": "Checkpoints",
+    "predict": "Prediction and export",
+    "session": "Sessions",
+    "cluster": "Clusters",
+    "plugin": "Plugins",
+    "errors": "Errors",
+    "testing": "Testing plugins",
+}
+TOPICS = {
+    "composition": "Put together, and called now and then",
+    "debugging": "Find mistakes",
+    "guards": "Stop, and guard",
+    "hyper_params": "Hyperparameters",
+    "inference": "Evaluate",
+    "inspection": "Look at tensors, gradients and devices",
+    "processes": "Run things beside it",
+    "savers": "Save",
+    "statistics": "Statistics and progress",
+    "": "Ops and weights",
+}
+"""What the folders of callbacks are about."""
+
+OF_ALL_CALLBACKS = ["!^_", f"!^({'|'.join([*HOOK_NAMES, 'hook_implementations'])})$"]
+"""What is left out of the entries of callbacks: the hooks, which are documented once."""
+
+
+def pages():
+    """Return the text of each page by its path."""
+    return {f"reference/api/{room}.md": page_of(room) for room in ROOMS}
+
+
+def page_of(room):
+    intro = f"# {TITLES[room]}\n\n::: tpk.{room}\n    options: {{members: [], show_root_heading: false}}\n"
+    if room == "callbacks":
+        of_topic = {topic: [name for name in names_of(room) if topic_of(name) == topic] for topic in TOPICS}
+        parts = (f"\n## {title}\n{entries(of_topic[topic], level=3)}" for topic, title in TOPICS.items())
+        return intro + "".join(parts)
+    return intro + entries(names_of(room))
+
+
+def topic_of(name):
+    topic, _, _ = name.module.lstrip(".").rpartition(".")
+    return topic
+
+
+def entries(names, level=2):
+    parts = []
+    for name in names:
+        options = {"heading_level": level}
+        if name.room in ("callbacks", "monitors", "strategies"):
+            options["filters"] = OF_ALL_CALLBACKS
+        parts.append(f"\n::: {name.path}\n    options: {json.dumps(options)}\n")
+    return "".join(parts)

@@ -1,0 +1,149 @@
+"""Drawings of when things happen: of a launch, with the phases of a set-up, of the loop, and of a step.
+
+They are drawn from the trees below. A test records what a training really calls, and compares the order.
+"""
+
+from html import escape
+
+from attrs import field, frozen
+
+
+@frozen
+class Call:
+    """Something that is called: a hook of plugins, a phase of a trainer, or a method of a strategy."""
+
+    name: str
+    says: str = ""
+    kind: str = "work"
+
+
+@frozen
+class Box:
+    """What encloses calls: a phase, or a part of the loop that is repeated."""
+
+    name: str
+    says: str = ""
+    parts: tuple = field(default=(), converter=tuple)
+    kind: str = "phase"
+
+
+def hook(name, says=""):
+    return Call(name, says, "hook")
+
+
+def strategy(name, says=""):
+    return Call(name, says, "strategy")
+
+
+LAUNCH = Box(
+    "launch_train_with_config(config, trainer)",
+    "from a description to a run",
+    kind="outer",
+    parts=[
+        Call("make_trainer", "a name becomes a trainer; plugins of the group tpk.plugins are loaded"),
+        hook("tpk_configure", "the config, before anything in it is resolved"),
+        hook("tpk_default_callbacks", "further callbacks"),
+        Box("resolve_plugins", "every name becomes an instance, or an error; no op is built yet"),
+        strategy("join", "the other processes are met"),
+        Box(
+            "setup_graph",
+            "the towers",
+            parts=[
+                strategy("prepare_input", "staged on devices, or a share of the data"),
+                strategy("build", "calls your build_graph once for each tower; gradients become train_op"),
+                strategy("callbacks", "those that the strategy needs"),
+            ],
+        ),
+        Box(
+            "setup",
+            parts=[
+                Box(
+                    "setup_callbacks",
+                    "strategy, callbacks and monitors are registered in trainer.hooks",
+                    parts=[
+                        hook("setup_graph", "the last chance to add to the graph"),
+                        strategy("complete_graph", "what concerns all variables"),
+                    ],
+                ),
+                Box(
+                    "initialize",
+                    "the graph is finalized, and nothing can be added",
+                    parts=[
+                        strategy("session_config"),
+                        strategy("session_creator", "the session is created; variables are initialized, or restored"),
+                        strategy("after_restore", "replicates get the values of the first one"),
+                    ],
+                ),
+            ],
+        ),
+        Box("main_loop", "the loop; see the next drawing"),
+        strategy("leave", "session and files are closed"),
+    ],
+)
+
+STEP = Box(
+    "run_step()",
+    "a trainer may override it",
+    kind="outer",
+    parts=[
+        hook("before_run", "says what to fetch and feed besides"),
+        Call("Session.run", "once: train_op, and what all of them asked for"),
+        hook("after_run", "each gets its own results"),
+    ],
+)
+
+LOOP = Box(
+    "main_loop",
+    kind="outer",
+    parts=[
+        hook("before_train", "once; the session is there"),
+        Box(
+            "for epoch in starting_epoch … max_epoch",
+            kind="repeat",
+            parts=[
+                hook("before_epoch"),
+                Box(
+                    "for local_step in 0 … steps_per_epoch - 1",
+                    kind="repeat",
+                    parts=[*STEP.parts, hook("trigger_step", "after each step, whatever a step is")],
+                ),
+                hook("after_epoch", "finish what was done step by step"),
+                hook("trigger_epoch", "evaluate, save, report"),
+            ],
+        ),
+        hook("after_train", "always, however it ends; each callback isolated"),
+    ],
+)
+
+
+def launch():
+    """Return the drawing of a launch, as HTML."""
+    return drawn(LAUNCH)
+
+
+def loop():
+    """Return the drawing of the loop, as HTML."""
+    return drawn(LOOP)
+
+
+def step():
+    """Return the drawing of a step, as HTML."""
+    return drawn(STEP)
+
+
+def drawn(part):
+    says = f'<span class="says">{escape(part.says)}</span>' if part.says else ""
+    name = f'<code class="name">{escape(part.name)}</code>'
+    if isinstance(part, Call):
+        return f'<div class="call {part.kind}">{name}{says}</div>'
+    inner = "".join(drawn(each) for each in part.parts)
+    return f'<div class="box {part.kind}"><div class="head">{name}{says}</div>{inner}</div>'
+
+
+def sequence(part, repeats):
+    """Return the names in the order in which they are called, if each box that repeats does so that often."""
+    if isinstance(part, Call):
+        return [part.name]
+    own = [part.name] if part.kind == "phase" else []
+    inner = [name for each in part.parts for name in sequence(each, repeats)]
+    return own + inner * (repeats if part.kind == "repeat" else 1)

@@ -1,0 +1,73 @@
+"""The reference of the hooks, from `tpk.plugin.spec`."""
+
+import ast
+import inspect
+
+from tpk.plugin import spec
+
+WHEN = {
+    "tpk_add_hookspecs": "when the plugin is registered",
+    "tpk_configure": "before anything in the config is resolved",
+    "tpk_default_callbacks": "just after that",
+    "setup_graph": "the graph is built, but not finalized; there is no session",
+    "before_train": "once, before the first epoch",
+    "before_epoch": "before the first step of each epoch",
+    "after_epoch": "after the last step of each epoch",
+    "trigger_epoch": "after every `after_epoch`",
+    "after_train": "once, at the end, however the training ends",
+    "before_run": "before each run of `hooked_sess`",
+    "after_run": "after each run of `hooked_sess`",
+    "trigger_step": "after each step",
+    "translate_error": "a run of the session has failed",
+    "recover": "a step has failed",
+    "before_checkpoint": "before a checkpoint is taken",
+}
+TITLES = {
+    "ConfigurationSpecs": "Before there is a trainer",
+    "TrainingSpecs": "Over the life of a training",
+    "StepSpecs": "Around each step",
+    "FailureSpecs": "When something has gone wrong",
+}
+
+
+def hooks():
+    """Return the hooks, in the order of the specifications: their class, name and options."""
+    return [
+        (specs, name, function.tpk_spec)
+        for specs in spec.SPECS
+        for name, function in vars(specs).items()
+        if hasattr(function, "tpk_spec")
+    ]
+
+
+def table():
+    """Return a table of all hooks, as Markdown."""
+    lines = ["| hook | called | answers | `StopTraining` in it | wrappers |", "|---|---|---|---|---|"]
+    for specs, name, options in hooks():
+        answers = "the first ends it" if options["firstresult"] else "all" if returns_something(specs, name) else "—"
+        is_step = name in spec.STEP_HOOKS
+        stops = "ends the training in good order" if name in spec.MAY_STOP else stop_elsewhere(name)
+        wrappers = "no" if is_step or name == "after_train" else "yes"
+        link = f"[`{name}`][tpk.plugin.spec.{specs.__name__}.{name}]"
+        lines.append(f"| {link} | {WHEN[name]} | {answers} | {stops} | {wrappers} |")
+    return "\n".join(lines)
+
+
+def stop_elsewhere(name):
+    return "ends it before that step" if name == "before_run" else "—"
+
+
+def returns_something(specs, name):
+    (function,) = ast.parse(inspect.cleandoc(inspect.getsource(vars(specs)[name]))).body
+    return ast.unparse(function.returns) != "None"
+
+
+def reference():
+    """Return the entry of each hook, as Markdown."""
+    parts = []
+    for specs in spec.SPECS:
+        parts.append(f"## {TITLES[specs.__name__]}\n\n{inspect.getdoc(specs)}\n")
+        for of, name, _ in hooks():
+            if of is specs:
+                parts.append(f"::: tpk.plugin.spec.{specs.__name__}.{name}\n    options: {{heading_level: 3}}\n")
+    return "\n".join(parts)

@@ -1,0 +1,54 @@
+"""What MkDocs calls while it builds the manual: pages and parts of pages that are made of the code, and links.
+
+`<!-- made by NAME -->` in a page is replaced by what the function of that name in `PARTS` returns, as Markdown.
+"""
+
+import logging
+import re
+
+import api_pages
+import command_pages
+import cross_references
+import drawings
+import error_messages
+import hook_pages
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+log = logging.getLogger("mkdocs.hooks.manual")
+
+PARTS = {
+    "commands": command_pages.reference,
+    "error-messages": error_messages.listed,
+    "hooks": hook_pages.reference,
+    "launch-drawing": drawings.launch,
+    "loop-drawing": drawings.loop,
+    "step-drawing": drawings.step,
+    "table-of-hooks": hook_pages.table,
+}
+"""What makes parts of pages, by name."""
+
+MARKER = re.compile(r"^<!-- made by ([\w-]+) -->$", re.MULTILINE)
+
+
+def on_files(files, config):
+    for path, text in api_pages.pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    return MARKER.sub(lambda marker: made(marker[1], page), markdown)
+
+
+def on_page_content(html, page, config, files):
+    html, unknown = cross_references.linked(html)
+    for name in sorted(unknown):
+        log.warning("%s names `%s`, which is not there", page.file.src_uri, name)
+    return html
+
+
+def made(name, page):
+    if name not in PARTS:
+        raise PluginError(f"{page.file.src_uri}: nothing makes {name!r}. There are {', '.join(sorted(PARTS))}.")
+    return PARTS[name]()

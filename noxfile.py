@@ -10,7 +10,7 @@ import nox
 nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
-nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples", "release"]
+nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples", "docs", "release"]
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
@@ -46,7 +46,7 @@ ONCE = [
     "processes/test_cut_link.py",
 ]
 # Of what is tested in very many combinations, the oldest runs some.
-SOME = ["--cases-of-each", "3"]
+SOME = ["--cases-of-each", "2"]
 
 # What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.
 IN_TF1 = ["input_source", "predict", "callbacks", "session", "strategies", "train"]
@@ -241,7 +241,7 @@ def bench(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6", "grain")
-    session.install("./plugins/tpk-horovod")
+    session.install("./plugins/tpk-horovod", "./plugins/tpk-tensorpack")
     session.run("python", "-m", "tpk_horovod.build")
     session.run("python", "tests/benchmarks/start_up.py")
     session.run("python", "tests/benchmarks/checkpoints.py")

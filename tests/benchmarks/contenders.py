@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,8 @@ CALLABLE = "Session.make_callable(train_op)"
 UNTUNED = "the same, with TensorFlow's own config"
 BARE = "tpk, bare"
 DEFAULTS = "tpk, all defaults"
+TENSORPACK = "tensorpack 0.11, its defaults"
+STAND_IN = "the same, with tpk_tensorpack"
 
 
 # The clock of a contender
@@ -130,9 +133,10 @@ def keras_fit(blocks: Blocks) -> None:
     model.fit(x, y, batch_size=BATCH, shuffle=False, epochs=blocks.count, verbose=0, callbacks=[clock])
 
 
-def tensorpack_defaults(blocks: Blocks) -> None:
+def tensorpack_defaults(blocks: Blocks, package: str = "tensorpack") -> None:
     import tensorflow as tf
-    import tensorpack
+
+    tensorpack: Any = importlib.import_module(package)
 
     class Clock(tensorpack.Callback):
         def _before_epoch(self) -> None:
@@ -217,7 +221,8 @@ CONTENDERS: dict[str, Callable[[Blocks], None]] = {
     ),
     "MonitoredSession.run(train_op)": monitored_session,
     "Keras 3, fit": keras_fit,
-    "tensorpack 0.11, its defaults": tensorpack_defaults,
+    TENSORPACK: tensorpack_defaults,
+    STAND_IN: partial(tensorpack_defaults, package="tpk_tensorpack"),
     BARE: tpk_bare,
     "tpk, all defaults, nothing to summarize": partial(tpk_defaults, summarize=False),
     DEFAULTS: tpk_defaults,

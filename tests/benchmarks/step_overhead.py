@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from contenders import BARE, CALLABLE, CONTENDERS, DEFAULTS, RAW, UNTUNED, Blocks, contender
+from contenders import BARE, CALLABLE, CONTENDERS, DEFAULTS, RAW, STAND_IN, TENSORPACK, UNTUNED, Blocks, contender
 
 PACKAGES = ("tpk", "tensorflow", "tensorflow-cpu", "numpy", "keras", "tensorpack", "pluggy")
 BEFORE = " (before)"
-REACH = ((DEFAULTS, RAW, 0.6), (BARE, CALLABLE, 1.15))
+REACH = ((DEFAULTS, RAW, 0.6), (BARE, CALLABLE, 1.15), (STAND_IN, DEFAULTS, 1.1), (STAND_IN, TENSORPACK, 0.6))
 REACH_UNDER_LOAD = ((DEFAULTS, UNTUNED, 1.15), (DEFAULTS, CALLABLE, 1.15), (BARE, CALLABLE, 1.15))
 
 

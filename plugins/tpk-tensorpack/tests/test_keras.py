@@ -87,6 +87,18 @@ def test_digits(keras, log_dir):
     }
 
 
+@pytest.mark.parametrize("trainer", [tp.SyncMultiGPUTrainerReplicated, tp.SyncMultiGPUTrainerParameterServer])
+def test_two_towers(trainer, graph):
+    train, _ = digits()
+    model = KerasModel(convnet(tf.keras), [IMAGE], [LABEL], train, trainer(2))
+    model.compile(v1.train.AdamOptimizer(1e-2), "categorical_crossentropy", "categorical_accuracy")
+    model.fit(steps_per_epoch=14, max_epoch=1, monitors=[])
+    assert model.trainer.monitors.get_latest("total_loss") < 2
+    names = {each.op.name.removeprefix("tower1/") for each in graph.get_collection("trainable_variables")}
+    assert {"conv2d/kernel", "dense/bias"} <= names
+    assert not [name for name in names if "_1" in name]
+
+
 POINTS = [[np.full([4, 3], n, "float32"), np.ones([4], "int32"), np.full([4, 2], 0.5, "float32")] for n in range(1, 4)]
 SPECS = [
     tf.TensorSpec([None, 3], tf.float32, "x"),

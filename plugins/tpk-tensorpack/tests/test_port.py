@@ -169,6 +169,12 @@ def test_functions_that_are_left_to_tensorflow_2_compute_the_same():
                 np.testing.assert_array_equal(one, other, err_msg=name)
 
 
+def test_a_flow_whose_older_method_is_called_stays():
+    code = converted("from tensorpack import *\n\nflow = RepeatedData(DataFromList(x), 2)\nnext(flow.get_data())\n")
+    assert "flow = RepeatedData(DataFromList(x), 2)" in code
+    assert "tpk." not in code
+
+
 def test_imports_are_those_that_are_needed_and_comments_stay():
     code = converted(
         """\
@@ -423,6 +429,7 @@ def test_tensorflow_is_set_to_its_tf1_behaviour_where_that_is_needed():
     switch = "\ntf.compat.v1.disable_v2_behavior()\ntf.compat.v1.enable_resource_variables()\n"
     assert switch in converted("import tensorflow as tf\n\ndef f():\n    return tf.Session()\n")
     assert switch in converted("from tensorpack.compat import tfv1 as tf\n\nx = tf.constant(1)\n")
+    assert switch in converted("import tensorflow as tf\n\ndef f():\n    return tf.nn.dynamic_rnn(cell, x)\n")
     assert switch not in converted("import tensorflow as tf\n\ndef f():\n    return tf.get_variable('x')\n")
     theirs = "import tensorflow.compat.v1 as tf\n\ntf.disable_v2_behavior()\nsess = tf.Session()\n"
     assert converted(theirs) == theirs

@@ -145,7 +145,7 @@ def test_the_length_of_the_data_is_that_of_an_epoch():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "either dataflow=.*or data="),
+        ({}, "there is no data, so it does not tell steps_per_epoch"),
         ({"dataflow": [], "data": 1}, "either dataflow=.*or data="),
         ({"data": POINTS}, "expected an InputSource. Write dataflow="),
         ({"dataflow": POINTS, "model": Model}, "expected an instance of a class derived from ModelDesc"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import tensorflow as tf
@@ -27,12 +28,7 @@ class TrainerType(abc.ABCMeta):
 
     def __call__(cls: type[T], *args: Any, **options: Any) -> T:
         """Make a trainer."""
-        # By name, because the module of the configuration imports that of the trainer.
-        if any("TrainConfig" in [base.__name__ for base in type(each).__mro__] for each in [*args, *options.values()]):
-            raise ConfigError(
-                f"{cls.__name__} takes no TrainConfig; a config and a trainer meet in the launcher. Write "
-                f"tpk.launch_train_with_config(config, {cls.__name__}())."
-            )
+        cls.check_arguments([*args, *options.values()])  # type: ignore[attr-defined]
         try:
             trainer: T = super().__call__(*args, **options)  # type: ignore[misc]
         except TpkError:
@@ -49,6 +45,15 @@ class TrainerType(abc.ABCMeta):
         if not _is_initialized(trainer):
             raise _not_initialized(cls, "no graph, no hooks and no progress")
         return trainer
+
+    def check_arguments(cls, arguments: Sequence[Any]) -> None:
+        """Raise a `ConfigError` if a trainer is given a configuration; trainers that take one override it."""
+        # By name, because the module of the configuration imports that of the trainer.
+        if any("TrainConfig" in [base.__name__ for base in type(each).__mro__] for each in arguments):
+            raise ConfigError(
+                f"{cls.__name__} takes no TrainConfig; a config and a trainer meet in the launcher. Write "
+                f"tpk.launch_train_with_config(config, {cls.__name__}())."
+            )
 
     @property
     def __signature__(cls) -> inspect.Signature:

@@ -11,6 +11,8 @@ import importlib.util
 from typing import Any
 
 _ROOMS = ("callbacks", "dataflow", "graph_builder", "input_source", "models", "predict", "tfutils", "train", "utils")
+_OLDER = tuple(f"train.{name}" for name in ("distributed", "feedfree", "multigpu", "older"))
+"""Modules with names that scripts have which are older than those packages."""
 _MODULES = {
     **{name: f"tfutils.{name}" for name in ("gradproc", "optimizer", "sesscreate", "sessinit", "summary", "tower")},
     "varreplace": "tfutils.varreplace",
@@ -44,7 +46,7 @@ def __dir__() -> list[str]:
 
 
 def _existing_rooms() -> list[Any]:
-    return [room for room in map(_module, _ROOMS) if room is not None]
+    return [room for room in map(_module, (*_ROOMS, *_OLDER)) if room is not None]
 
 
 def _module(name: str) -> Any:

@@ -21,7 +21,7 @@ from tpk.plugin.spellings import also_spelled
 from tpk_tensorpack.callbacks import Callback, InferenceRunner, ScalarStats
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
-from tpk_tensorpack.train.tower import SingleCostTrainer
+from tpk_tensorpack.train.tower import SingleCostTrainer, apply_default_prefetch
 from tpk_tensorpack.utils.gpu import get_num_gpu
 
 __all__ = ["KerasModel", "KerasPhaseCallback", "setup_keras_trainer"]
@@ -83,7 +83,7 @@ class KerasModel:
         self.input_signature = input_signature
         self.target_signature = target_signature
         self.trainer = _check_trainer(_default_trainer() if trainer is None else trainer)
-        self.input = input if isinstance(input, tpk.InputSource) else self.trainer.default_input(input)
+        self.input = apply_default_prefetch(input, self.trainer)
 
     def compile(self, optimizer: Any, loss: str | list[str], metrics: str | list[str] | None = None) -> None:
         """Set up the graph; see `setup_keras_trainer`.
@@ -229,7 +229,7 @@ def setup_keras_trainer(
 
 
 def _check_trainer(trainer: Any) -> Any:
-    if not isinstance(trainer, tpk.SingleCostTrainer):
+    if not isinstance(trainer, SingleCostTrainer):
         raise ConfigError(f"a Keras model cannot be trained by {trainer!r}; expected a trainer such as SimpleTrainer()")
     return trainer
 

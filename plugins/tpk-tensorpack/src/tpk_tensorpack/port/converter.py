@@ -62,6 +62,11 @@ class Use:
         return self.occurrence.prefix(self.length)
 
     @property
+    def room(self) -> str:
+        """The package of tensorpack's that defines it, such as ``dataflow``."""
+        return str(getattr(self.value, "__module__", "")).removeprefix("tpk_tensorpack.").partition(".")[0]
+
+    @property
     def tail(self) -> tuple[str, ...]:
         """The attributes of it that follow."""
         return self.occurrence.rest[self.length :]
@@ -226,6 +231,8 @@ class _Conversion:
                 reason = classes.why_it_stays(family, self.script)
                 if reason:
                     return reason
+        if any(use.room == "contrib" for use in self.uses):
+            return "what contrib has takes tensorpack's trainers"
         if any(use.name == "MultiThreadAsyncPredictor" for use in self.uses):
             return "MultiThreadAsyncPredictor takes predictors of tensorpack's trainers"
         for node in self.script.attributes:
@@ -240,8 +247,7 @@ class _Conversion:
         others = [
             use.name
             for use in self.uses
-            if (use.module.partition(".")[0] == "predict" and use.name not in _OF_CONFIGS)
-            or use.name == "ModelExporter"
+            if (use.room == "predict" and use.name not in _OF_CONFIGS) or use.name == "ModelExporter"
         ]
         if others:
             return f"{others[0]} takes it, which stays"
@@ -388,7 +394,7 @@ class _Conversion:
             return self._prediction_stays
         if use.name in SESSION_INITS and self._inits_stay:
             return "init is called, which tpk's has not"
-        if use.module.partition(".")[0] == "dataflow" and self._calls_get_data:
+        if use.room == "dataflow" and self._calls_get_data:
             return "get_data is called, which tpk's has not"
         own = self._class_derived_at(use.node)
         if own is not None:

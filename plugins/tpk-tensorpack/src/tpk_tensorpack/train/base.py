@@ -9,6 +9,7 @@ from typing import Any
 
 import tpk
 from tpk import StopTraining
+from tpk_tensorpack.train import older
 from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, DEFAULT_MONITORS
 from tpk_tensorpack.utils import logger
 
@@ -17,13 +18,17 @@ __all__ = ["StopTraining", "Trainer"]
 FOREVER = 9999999
 
 
-class Trainer(tpk.Trainer):
+@older.takes_config
+class Trainer(tpk.Trainer, metaclass=older.TrainerOfConfig):
     """Trains anything that runs in a loop: a class that sets ``train_op`` or overrides ``run_step``; see `tpk.Trainer`.
 
     What it writes goes to the log directory of the script, beside what is there; without one it writes nothing.
     """
 
     _is_chief: bool | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
 
     @property
     def is_chief(self) -> bool:
@@ -68,6 +73,9 @@ class Trainer(tpk.Trainer):
             max_epoch: the number of the last epoch.
             options: further ones of `tpk.Trainer.train`.
         """
+        if callbacks is None and older.config_of(self) is not None:
+            older.train(self)
+            return
         directory = logger.get_logger_dir()
         place = {} if directory is None else {"run_dir": directory, "resume": "keep"}
         with logged_by_script():
@@ -81,6 +89,9 @@ class Trainer(tpk.Trainer):
                 max_epoch=max_epoch,
                 **{**place, **options},
             )
+
+    def _setup(self) -> None:
+        """Build the graph, in a trainer that was made of a `TrainConfig`; for trainers of older scripts to override."""
 
     def train_with_defaults(  # type: ignore[override]
         self,

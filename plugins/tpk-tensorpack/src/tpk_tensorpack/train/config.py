@@ -16,6 +16,7 @@ from tpk_tensorpack.callbacks import (
     ScalarPrinter,
     TFEventWriter,
 )
+from tpk_tensorpack.train import older
 from tpk_tensorpack.train.model_desc import ModelDescBase
 from tpk_tensorpack.utils import logger
 
@@ -35,7 +36,8 @@ def DEFAULT_MONITORS() -> list[Any]:
     return [TFEventWriter(), JSONWriter(), ScalarPrinter()]
 
 
-class TrainConfig:
+@older.takes_older_options
+class TrainConfig(older.OlderConfig):
     """How a single-cost model is trained; any of it may be changed before it is launched.
 
     Args:
@@ -53,8 +55,8 @@ class TrainConfig:
         max_epoch: the number of the last epoch.
 
     Raises:
-        ConfigError: there is neither or there are both of `dataflow` and `data`, or of the two about the session; or
-            one of them is of another kind.
+        ConfigError: there are both of `dataflow` and `data`, or of the two about the session; one of them is of another
+            kind; or nothing says how many steps an epoch has.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class TrainConfig:
         steps_per_epoch: int | None = None,
         max_epoch: int = 99999,
     ) -> None:
-        if (dataflow is None) == (data is None):
+        if dataflow is not None and data is not None:
             raise ConfigError("TrainConfig takes either dataflow=<a data flow> or data=<an InputSource>")
         if data is not None and not isinstance(data, tpk.InputSource):
             raise ConfigError(f"TrainConfig(data={data!r}): expected an InputSource. Write dataflow= for a data flow")
@@ -92,6 +94,11 @@ class TrainConfig:
         self.starting_epoch = int(starting_epoch)
         self.steps_per_epoch = _steps_of(dataflow if data is None else data, steps_per_epoch)
         self.max_epoch = int(max_epoch)
+
+    def of_training(self) -> dict[str, Any]:
+        """Return the arguments of `Trainer.train_with_defaults`."""
+        names = ("session_creator", "session_config", "session_init", "steps_per_epoch", "starting_epoch", "max_epoch")
+        return {name: getattr(self, name) for name in ("callbacks", "monitors", "extra_callbacks", *names)}
 
     @property
     def extra_callbacks(self) -> list[Any]:
@@ -155,5 +162,6 @@ def _steps_of(data: Any, given: int | None) -> int:
         except (TypeError, NotImplementedError):
             size = None
     if size is None:
-        raise ConfigError("TrainConfig: the data has no length, so it does not tell steps_per_epoch; give that")
+        what = "there is no data" if data is None else "the data has no length"
+        raise ConfigError(f"TrainConfig: {what}, so it does not tell steps_per_epoch; give that")
     return int(size)

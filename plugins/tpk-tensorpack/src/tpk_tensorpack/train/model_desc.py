@@ -9,25 +9,18 @@ import tensorflow as tf
 import tpk
 from tpk.errors import ConfigError
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
+from tpk_tensorpack.train.older import InputDesc, OlderModel
 
 __all__ = ["ModelDesc", "ModelDescBase"]
 
 
-class ModelDescBase:
-    """A model: its inputs, and its graph.
+class ModelDescBase(OlderModel):
+    """A model: a class with ``inputs`` and ``build_graph``.
 
     Attributes:
         input_names: the names of the inputs.
         training: whether the tower that is being built is one that is trained.
     """
-
-    def inputs(self) -> list[Any]:
-        """Return a `tf.TensorSpec`, or a placeholder, for each argument of `build_graph`."""
-        raise NotImplementedError(f"{type(self).__name__} has no inputs: define the method")
-
-    def build_graph(self, *args: Any) -> Any:
-        """Add one replicate of the model to the graph; return its cost, where a single-cost trainer trains it."""
-        raise NotImplementedError(f"{type(self).__name__} has no graph: define build_graph(*inputs)")
 
     def get_input_signature(self) -> list[Any]:
         """Return what `inputs` returns as `tf.TensorSpec`s; called once."""
@@ -72,10 +65,6 @@ class ModelDesc(ModelDescBase, tpk.ModelDesc):
         ```
     """
 
-    def optimizer(self) -> Any:
-        """Return a new `tf.compat.v1.train.Optimizer`."""
-        raise NotImplementedError(f"{type(self).__name__} has no optimizer: define the method")
-
     def get_optimizer(self) -> Any:
         """Return what `optimizer` returned when it was called first."""
         found = vars(self).get("_optimizer_of_model")
@@ -87,6 +76,8 @@ class ModelDesc(ModelDescBase, tpk.ModelDesc):
 def _spec(given: Any) -> Any:
     if isinstance(given, tf.TensorSpec):
         return given
+    if isinstance(given, InputDesc):
+        return tf.TensorSpec(given.shape, given.type, given.name)
     if isinstance(given, tf.Tensor) and given.op.type == "Placeholder":
         return tf.TensorSpec(given.shape, given.dtype, given.op.name)
     raise ConfigError(f"inputs() returned {given!r}; expected tf.TensorSpec(shape, dtype, name), or a placeholder")

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.errors import TowerError, TrainerStateError
+from tpk.errors import ConfigError, TowerError, TrainerStateError
 from tpk.graph.gradients import check_cost
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.signature import check_signature
@@ -16,14 +16,18 @@ from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source.base import ProxyInput, check_has_data
 from tpk.predict.online import device_for
 from tpk.train.tower_trainer import check_input_source
-from tpk_tensorpack.input_source import QueueInput
+from tpk_tensorpack.input_source import QueueInput, StagingInput
 from tpk_tensorpack.predict.base import OnlinePredictor
 from tpk_tensorpack.tfutils.tower import TowerFunc, get_current_tower_context
+from tpk_tensorpack.train import older
 from tpk_tensorpack.train.base import Trainer
+from tpk_tensorpack.train.config import TrainConfig
+from tpk_tensorpack.utils import logger
 
 __all__ = ["SingleCostTrainer", "TowerTrainer"]
 
 
+@older.takes_config
 class TowerTrainer(Trainer, tpk.TowerTrainer):
     """A trainer that has a tower function; see `tpk.TowerTrainer`.
 
@@ -53,6 +57,7 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         """Return `func` as a tower function; one that is one stays what it is."""
         return func if isinstance(func, TowerFunc) else TowerFunc(func, input_signature)
 
+    @older.on_predict_tower
     def get_predictor(  # type: ignore[override]
         self, input_names: Sequence[str], output_names: Sequence[str], device: int = 0
     ) -> OnlinePredictor:
@@ -82,6 +87,24 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=sess)
         self._predictors.append(predictor)
         return predictor
+
+    def get_predictors(  # type: ignore[override]
+        self, input_names: Sequence[str], output_names: Sequence[str], n: int
+    ) -> list[OnlinePredictor]:
+        """Return so many predictors, on the GPUs that the configuration names for them in turn; see `get_predictor`.
+
+        Args:
+            input_names: names of inputs, or of other tensors in the tower.
+            output_names: names of tensors in the tower.
+            n: how many.
+        """
+        places = range(n) if older.config_of(self) is not None else [k % max(1, len(self.devices)) for k in range(n)]
+        return [self.get_predictor(input_names, output_names, place) for place in places]
+
+    @property
+    def vs_name_for_predictor(self) -> str:  # type: ignore[override]
+        """The variable scope whose variables predictors have: that of the first tower."""
+        return str(self.strategy.predict_context("").vs_name)
 
     @property
     def _is_over(self) -> bool:
@@ -188,6 +211,30 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
             callbacks = self._setup_input(signature, source)
             self.register_callback(callbacks)
             self.register_callback(self._setup_graph(source, tower_func, get_optimizer) or [])
+
+    def setup_model(self, config: TrainConfig) -> None:
+        """Call `setup_graph` with the model and the data of a configuration.
+
+        Args:
+            config: the configuration.
+
+        Raises:
+            ConfigError: it has no model, or no data.
+        """
+        data = config.dataflow if config.data is None else config.data
+        for name, given in (("model", config.model), ("dataflow", data)):
+            if given is None:
+                raise ConfigError(f"{type(self).__name__}: the TrainConfig has no {name}. Give it {name}=")
+        optimizer = config.optimizer
+        self.setup_graph(
+            config.model.get_input_signature(),
+            apply_default_prefetch(data, self),
+            config.model.build_graph,
+            config.model.get_optimizer if optimizer is None else lambda: optimizer,
+        )
+
+    def _setup(self) -> None:
+        self.setup_model(self.config)
 
     def default_input(self, dataflow: Iterable[Any]) -> tpk.InputSource:
         """Return the input source of a data flow: a `QueueInput`."""
@@ -302,3 +349,24 @@ class _Computed(ProxyOptimizer):
     def compute_gradients(self, loss: Any, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """Return the gradients of a cost."""
         return self._of_costs[loss.name]
+
+
+def apply_default_prefetch(input_source_or_dataflow: Any, trainer: SingleCostTrainer) -> tpk.InputSource:
+    """Return the input source with which a trainer trains on data.
+
+    A data flow is put into a queue; or fed, if that is what the trainer does by default. What several towers take their
+    data from is staged on their devices.
+
+    Args:
+        input_source_or_dataflow: a data flow, or an input source.
+        trainer: the trainer.
+    """
+    source = input_source_or_dataflow
+    if not isinstance(source, tpk.InputSource):
+        source = trainer.default_input(source)
+        logger.info("The data flow is taken by a %s.", type(source).__name__)
+    is_staged = source.is_fed or isinstance(source, tpk.StagingInput | tpk.DummyConstantInput)
+    if len(trainer.devices) > 1 and not is_staged:
+        source = StagingInput(source)
+        logger.info("What the towers take is staged by a StagingInput.")
+    return source

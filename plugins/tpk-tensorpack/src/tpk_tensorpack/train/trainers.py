@@ -19,6 +19,7 @@ from tpk.strategies.base import Strategy
 from tpk_tensorpack.graph_builder.training import as_gpus, as_ps_device
 from tpk_tensorpack.graph_builder.utils import as_mode
 from tpk_tensorpack.input_source import FeedInput, QueueInput
+from tpk_tensorpack.train.older import takes_config
 from tpk_tensorpack.train.tower import SingleCostTrainer
 
 __all__ = [
@@ -60,6 +61,7 @@ class NoOpTrainer(SimpleTrainer):
         self.hooked_sess.run([])
 
 
+@takes_config
 class MultiGPUTrainer(SingleCostTrainer):
     """The base of what trains on the GPUs of a process.
 
@@ -75,6 +77,7 @@ class MultiGPUTrainer(SingleCostTrainer):
         self.devices = as_gpus(type(self).__name__, "gpus", gpus)
 
 
+@takes_config
 class SyncMultiGPUTrainerReplicated(MultiGPUTrainer):
     """Trains a whole replicate on each GPU; gradients are all-reduced. See `tpk.ReplicatedStrategy`.
 
@@ -120,6 +123,7 @@ class SyncMultiGPUTrainerReplicated(MultiGPUTrainer):
         )
 
 
+@takes_config
 class SyncMultiGPUTrainerParameterServer(MultiGPUTrainer):
     """Trains on several GPUs that share the variables; the means of gradients are applied once.
 
@@ -154,6 +158,7 @@ def SyncMultiGPUTrainer(gpus: int | Sequence[int]) -> SingleCostTrainer:
     return SyncMultiGPUTrainerParameterServer(gpus, ps_device="cpu")
 
 
+@takes_config
 class AsyncMultiGPUTrainer(MultiGPUTrainer):
     """Trains on several GPUs that share the variables, and do not wait for each other. See `tpk.AsyncStrategy`.
 
@@ -184,6 +189,7 @@ class AsyncMultiGPUTrainer(MultiGPUTrainer):
         return super()._prepare_input(source)
 
 
+@takes_config
 class DistributedTrainerBase(MultiGPUTrainer):
     """The base of what trains in several workers, with parameter servers.
 
@@ -230,6 +236,7 @@ class DistributedTrainerReplicated(DistributedTrainerBase):
         return SumOverWorkersStrategy(devices=self.devices, cluster=self.server, shard_data=False)
 
 
+@takes_config
 class DistributedTrainerParameterServer(DistributedTrainerBase):
     """Trains in several workers that do not wait for each other; each averages over its GPUs.
 

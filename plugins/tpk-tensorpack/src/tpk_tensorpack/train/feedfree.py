@@ -1,0 +1,102 @@
+"""Trainers of tensorpack 0.2 to 0.6 that build their graphs themselves, on input that needs no feeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tpk.errors import ConfigError
+from tpk_tensorpack.input_source import InputSource, QueueInput
+from tpk_tensorpack.tfutils.tower import TowerContext, get_current_tower_context
+from tpk_tensorpack.train.tower import TowerTrainer
+
+__all__ = ["FeedfreeTrainerBase", "SimpleFeedfreeTrainer", "SingleCostFeedfreeTrainer"]
+
+
+class FeedfreeTrainerBase(TowerTrainer):
+    """The base of trainers that override ``_setup``: there they build towers, and set ``train_op``.
+
+    The data is that of the configuration, or ``self._input_source``, which a subclass sets before it calls the
+    constructor.
+
+    Args:
+        config: a `TrainConfig`, with a model.
+
+    Raises:
+        ConfigError: when it trains: there is no model, or no data.
+
+    Example:
+        ```python
+        class GANTrainer(FeedfreeTrainerBase):
+            def _setup(self):
+                super()._setup()
+                self.build_train_tower()
+                optimizer = self.model.get_optimizer()
+                generator = optimizer.minimize(self.model.g_loss, var_list=self.model.g_vars)
+                with tf.control_dependencies([generator]):
+                    self.train_op = optimizer.minimize(self.model.d_loss, var_list=self.model.d_vars)
+
+
+        GANTrainer(TrainConfig(dataflow=flow, model=Model(), max_epoch=10)).train()
+        ```
+    """
+
+    _input_source: InputSource | None = None
+
+    def _setup(self) -> None:
+        if "config" not in vars(self):
+            raise ConfigError(
+                f"{type(self).__name__} was made without a TrainConfig. Write {type(self).__name__}(config)"
+            )
+        if self.config.model is None:
+            raise ConfigError(f"{type(self).__name__}: the TrainConfig has no model. Give it model=")
+        if self._input_source is None:
+            self._input_source = self._default_source()
+        signature = self.model.get_input_signature()
+        self.input_source = self._input_source
+        self.register_callback(self._input_source.setup(signature))
+        self.tower_func = self.make_tower_func(self.model.build_graph, signature)
+
+    def _default_source(self) -> InputSource:
+        if self.config.data is not None:
+            source: InputSource = self.config.data
+            return source
+        if self.config.dataflow is None:
+            raise ConfigError(f"{type(self).__name__}: the TrainConfig has no dataflow. Give it dataflow=")
+        return QueueInput(self.config.dataflow)
+
+    def _get_input_tensors(self) -> list[Any]:
+        """Return the input tensors of a tower."""
+        assert self._input_source is not None
+        return self._input_source.get_input_tensors()
+
+    def build_train_tower(self) -> None:
+        """Build a training tower: in the `TowerContext` that there is, or in one of its own."""
+        if get_current_tower_context() is None:
+            with TowerContext("", is_training=True):
+                self.tower_func(*self._get_input_tensors())
+        else:
+            self.tower_func(*self._get_input_tensors())
+
+
+class SingleCostFeedfreeTrainer(FeedfreeTrainerBase):
+    """The base of trainers of a model with one cost."""
+
+    def _get_cost_and_grad(self) -> tuple[Any, list[tuple[Any, Any]]]:
+        """Build a tower; return its cost, and the pairs of a gradient and its variable."""
+        self.build_train_tower()
+        cost = self.towers[-1].output
+        pairs = self._get_optimizer().compute_gradients(cost, colocate_gradients_with_ops=True)
+        return cost, [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+
+    def _get_optimizer(self) -> Any:
+        return self.model.get_optimizer() if self.config.optimizer is None else self.config.optimizer
+
+
+class SimpleFeedfreeTrainer(SingleCostFeedfreeTrainer):
+    """Trains a model with one cost on one device, on the `InputSource` of the configuration."""
+
+    def _setup(self) -> None:
+        super()._setup()
+        with TowerContext("", is_training=True):
+            _, gradients = self._get_cost_and_grad()
+            self.train_op = self._get_optimizer().apply_gradients(gradients, name="min_op")

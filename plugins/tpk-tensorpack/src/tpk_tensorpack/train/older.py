@@ -1,0 +1,244 @@
+"""What scripts of tensorpack 0.1 to 0.8 write in another way: a trainer takes its configuration, a model has a cost.
+
+Today's classes have what is here as a base or a decorator, and know no more of it. A trainer that was made of a
+`TrainConfig` has it as its ``config``, and trains by ``train()`` without arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.train.construction import TrainerType
+from tpk_tensorpack.input_source import QueueInput, StagingInput
+
+__all__ = ["InputDesc", "StagingInputWrapper"]
+
+Class = TypeVar("Class", bound=type)
+Method = Callable[..., Any]
+
+_NAMES_OF_OPTIONS = {"dataset": "dataflow", "step_per_epoch": "steps_per_epoch"}
+_OF_TOWERS = ("nr_tower", "tower", "predict_tower")
+_WITHOUT_MEANING = ("gpu_prefetch",)
+"""Options of trainers that said what is decided otherwise by now: whether data is staged on GPUs."""
+
+
+class InputDesc(NamedTuple):
+    """What an input of a model is: what a `tf.TensorSpec` is today.
+
+    Attributes:
+        type: its dtype.
+        shape: its shape; None where a size is not known.
+        name: its name.
+    """
+
+    type: Any
+    shape: Any
+    name: str
+
+    def build_placeholder(self) -> Any:
+        """Return a new placeholder."""
+        return tf.compat.v1.placeholder(self.type, self.shape, self.name)
+
+
+def StagingInputWrapper(input: Any, devices: Sequence[str] | None = None) -> StagingInput:
+    """Return a `StagingInput`.
+
+    Args:
+        input: an input source.
+        devices: has no meaning: data waits on the devices of the towers.
+    """
+    return StagingInput(input)
+
+
+class OlderModel:
+    """A model by ``_get_inputs``, ``_build_graph`` with a list of tensors, ``self.cost`` and ``_get_optimizer``."""
+
+    def inputs(self) -> list[Any]:
+        """Return a `tf.TensorSpec`, or a placeholder, for each argument of `build_graph`."""
+        return list(self._older("_get_inputs", "has no inputs: define the method")())
+
+    def build_graph(self, *args: Any) -> Any:
+        """Add one replicate of the model to the graph; return its cost, where a single-cost trainer trains it."""
+        build = self._older("_build_graph", "has no graph: define build_graph(*inputs)")
+        inputs = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args
+        vars(self).pop("cost", None)  # that of another tower
+        cost = build(list(inputs))
+        return getattr(self, "cost", None) if cost is None else cost
+
+    def optimizer(self) -> Any:
+        """Return a new `tf.compat.v1.train.Optimizer`."""
+        return self._older("_get_optimizer", "has no optimizer: define the method")()
+
+    def get_inputs_desc(self) -> list[InputDesc]:
+        """Return what `inputs` returns, as it was described then."""
+        signature = self.get_input_signature()  # type: ignore[attr-defined]
+        return [InputDesc(spec.dtype, tuple(spec.shape.as_list()), spec.name) for spec in signature]
+
+    def get_cost(self) -> Any:
+        """Return the cost of the tower that was built last.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        cost = vars(self).get("cost")
+        if cost is None:
+            raise ConfigError(f"{type(self).__name__} has no cost: set self.cost in _build_graph")
+        return cost
+
+    def _older(self, name: str, otherwise: str) -> Method:
+        method: Method | None = getattr(self, name, None)
+        if method is None:
+            raise NotImplementedError(f"{type(self).__name__} {otherwise}")
+        return method
+
+
+class OlderConfig:
+    """What a `TrainConfig` also said: on which GPUs the towers are.
+
+    Attributes:
+        optimizer: in place of that of the model; None for that.
+    """
+
+    optimizer: Any = None
+    _tower: Sequence[int] = (0,)
+    _predict_tower: Sequence[int] = (0,)
+
+    @property
+    def tower(self) -> list[int]:
+        """The numbers of the GPUs of the training towers."""
+        return list(self._tower)
+
+    @tower.setter
+    def tower(self, tower: int | Sequence[int]) -> None:
+        self._tower = _numbers("tower", tower)
+
+    @property
+    def nr_tower(self) -> int:
+        """How many training towers there are."""
+        return len(self._tower)
+
+    @nr_tower.setter
+    def nr_tower(self, nr_tower: int) -> None:
+        self._tower = _numbers("nr_tower", list(range(nr_tower)))
+
+    @property
+    def predict_tower(self) -> list[int]:
+        """The numbers of the GPUs of predictors, which are taken in turn; -1 is the CPU."""
+        return list(self._predict_tower)
+
+    @predict_tower.setter
+    def predict_tower(self, predict_tower: int | Sequence[int]) -> None:
+        self._predict_tower = _numbers("predict_tower", predict_tower)
+
+
+class TrainerOfConfig(TrainerType):
+    """The class of the classes of trainers that can be made of a configuration; see `takes_config`."""
+
+    def check_arguments(cls, arguments: Sequence[Any]) -> None:
+        """Accept a configuration."""
+
+
+def takes_older_options(cls: Class) -> Class:
+    """Decorate a configuration, so that it takes what it once took, by position behind today's arguments or by name."""
+    initialize: Method = cls.__init__  # type: ignore[misc]
+    count = len(inspect.signature(initialize).parameters) - 1
+
+    @functools.wraps(initialize)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if len(args) > count + len(_OF_TOWERS):
+            raise TypeError(f"{cls.__name__} takes at most {count + len(_OF_TOWERS)} arguments, not {len(args)}")
+        for older, name in _NAMES_OF_OPTIONS.items():
+            if older in kwargs:
+                if kwargs.get(name) is not None:
+                    raise ConfigError(f"{cls.__name__} got both {older} and {name}, which are the same: give {name}")
+                kwargs[name] = kwargs.pop(older)
+        given = dict(zip(_OF_TOWERS, args[count:]))  # noqa: B905 - by position there may be fewer
+        given.update({name: kwargs.pop(name) for name in (*_OF_TOWERS, "optimizer") if name in kwargs})
+        initialize(self, *args[:count], **kwargs)
+        given = {name: value for name, value in given.items() if value is not None}
+        if given.get("nr_tower", 1) != 1 and "tower" in given:
+            raise ConfigError(f"{cls.__name__} got both nr_tower and tower: give tower, the numbers of the GPUs")
+        if "tower" in given:
+            given.pop("nr_tower", None)
+        for name, value in given.items():
+            setattr(self, name, value)
+
+    cls.__init__ = __init__  # type: ignore[misc]
+    return cls
+
+
+def takes_config(cls: Class) -> Class:
+    """Decorate a trainer, so that it can be made of a configuration, in place of the GPUs if it takes any.
+
+    With it come what trainers of the time took: ``input_queue``, a queue for the data flow, and ``predict_tower``.
+    """
+    initialize: Method = cls.__init__  # type: ignore[misc]
+    takes_gpus = "gpus" in inspect.signature(initialize).parameters
+
+    @functools.wraps(initialize)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        config = kwargs.get("config", next(iter(args), None))
+        if isinstance(config, OlderConfig):
+            rest = args if "config" in kwargs else args[1:]
+            kwargs.pop("config", None)
+            args = (config.tower, *rest) if takes_gpus else ()
+            self.config, self.model = config, config.model
+            _take_options(config, () if takes_gpus else rest, kwargs)
+        initialize(self, *args, **kwargs)
+
+    cls.__init__ = __init__  # type: ignore[misc]
+    return cls
+
+
+def _take_options(config: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    options = {**dict(zip(("input_queue", "predict_tower"), args)), **kwargs}  # noqa: B905 - there may be fewer
+    for name in ("input_queue", "predict_tower", *_WITHOUT_MEANING):
+        kwargs.pop(name, None)
+    if options.get("input_queue") is not None:
+        if config.dataflow is None:
+            raise ConfigError("input_queue= is for a data flow, but the TrainConfig has none: give that dataflow=")
+        config.dataflow, config.data = None, QueueInput(config.dataflow, options["input_queue"])
+    if options.get("predict_tower") is not None:
+        config.predict_tower = options["predict_tower"]
+
+
+def config_of(trainer: Any) -> Any:
+    """Return the configuration that a trainer was made of; None if it was not."""
+    return vars(trainer).get("config")
+
+
+def on_predict_tower(get_predictor: Method) -> Method:
+    """Decorate a method that takes a device, so that the device is one of `OlderConfig.predict_tower`, if there is any.
+
+    It is which of these, and may be called ``tower``.
+    """
+
+    @functools.wraps(get_predictor)
+    def get(self: Any, input_names: Any, output_names: Any, device: int = 0, tower: int | None = None) -> Any:
+        number = device if tower is None else tower
+        config = config_of(self)
+        if config is not None:
+            number = config.predict_tower[number % len(config.predict_tower)]
+        return get_predictor(self, input_names, output_names, number)
+
+    return get
+
+
+def train(trainer: Any) -> None:
+    """Train a trainer as the configuration says that it was made of."""
+    with trainer.graph.as_default():
+        trainer._setup()
+    trainer.train_with_defaults(**config_of(trainer).of_training())
+
+
+def _numbers(name: str, given: Any) -> list[int]:
+    numbers = [given] if isinstance(given, int) else given
+    if not isinstance(numbers, list | tuple | range) or not numbers or not all(isinstance(n, int) for n in numbers):
+        raise ConfigError(f"TrainConfig({name}={given!r}): expected the numbers of GPUs, such as [0, 1]")
+    return list(numbers)

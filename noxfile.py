@@ -10,7 +10,7 @@ import nox
 nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
-nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples", "release"]
+nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples", "docs", "release"]
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
@@ -46,7 +46,7 @@ ONCE = [
     "processes/test_cut_link.py",
 ]
 # Of what is tested in very many combinations, the oldest runs some.
-SOME = ["--cases-of-each", "3"]
+SOME = ["--cases-of-each", "2"]
 
 # What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.
 IN_TF1 = ["input_source", "predict", "callbacks", "session", "strategies", "train"]

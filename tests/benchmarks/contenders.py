@@ -16,7 +16,7 @@ UNTUNED = "the same, with TensorFlow's own config"
 BARE = "tpk, bare"
 DEFAULTS = "tpk, all defaults"
 TENSORPACK = "tensorpack 0.11, its defaults"
-PORT = "the same script by tpk_tensorpack"
+STAND_IN = "the same, with tpk_tensorpack"
 
 
 # The clock of a contender
@@ -136,8 +136,7 @@ def keras_fit(blocks: Blocks) -> None:
 def tensorpack_defaults(blocks: Blocks, package: str = "tensorpack") -> None:
     import tensorflow as tf
 
-    tensorpack = importlib.import_module(package)
-    add_moving_summary = importlib.import_module(f"{package}.tfutils.summary").add_moving_summary
+    tensorpack: Any = importlib.import_module(package)
 
     class Clock(tensorpack.Callback):
         def _before_epoch(self) -> None:
@@ -148,7 +147,7 @@ def tensorpack_defaults(blocks: Blocks, package: str = "tensorpack") -> None:
 
     def summarized_cost(x: Any, y: Any) -> Any:
         value = cost(x, y)
-        add_moving_summary(value)
+        tensorpack.tfutils.summary.add_moving_summary(value)
         return value
 
     tensorpack.logger.set_logger_dir("train_log", action="d")
@@ -223,7 +222,7 @@ CONTENDERS: dict[str, Callable[[Blocks], None]] = {
     "MonitoredSession.run(train_op)": monitored_session,
     "Keras 3, fit": keras_fit,
     TENSORPACK: tensorpack_defaults,
-    PORT: partial(tensorpack_defaults, package="tpk_tensorpack"),
+    STAND_IN: partial(tensorpack_defaults, package="tpk_tensorpack"),
     BARE: tpk_bare,
     "tpk, all defaults, nothing to summarize": partial(tpk_defaults, summarize=False),
     DEFAULTS: tpk_defaults,

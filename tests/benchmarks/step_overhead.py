@@ -30,22 +30,11 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from contenders import (
-    BARE,
-    CALLABLE,
-    CONTENDERS,
-    DEFAULTS,
-    PORT,
-    RAW,
-    TENSORPACK,
-    UNTUNED,
-    Blocks,
-    contender,
-)
+from contenders import BARE, CALLABLE, CONTENDERS, DEFAULTS, RAW, STAND_IN, TENSORPACK, UNTUNED, Blocks, contender
 
-PACKAGES = ("tpk", "tpk-tensorpack", "tensorflow", "tensorflow-cpu", "numpy", "keras", "tensorpack", "pluggy")
+PACKAGES = ("tpk", "tensorflow", "tensorflow-cpu", "numpy", "keras", "tensorpack", "pluggy")
 BEFORE = " (before)"
-REACH = ((DEFAULTS, RAW, 0.6), (BARE, CALLABLE, 1.15), (PORT, DEFAULTS, 1.1), (PORT, TENSORPACK, 0.6))
+REACH = ((DEFAULTS, RAW, 0.6), (BARE, CALLABLE, 1.15), (STAND_IN, DEFAULTS, 1.1), (STAND_IN, TENSORPACK, 0.6))
 REACH_UNDER_LOAD = ((DEFAULTS, UNTUNED, 1.15), (DEFAULTS, CALLABLE, 1.15), (BARE, CALLABLE, 1.15))
 
 

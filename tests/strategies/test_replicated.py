@@ -50,6 +50,14 @@ class Values(tpk.Callback):
         return dict(zip([each.op.name for each in variables], trainer.sess.run(variables), strict=True))
 
 
+def test_an_inference_tower_may_have_the_variables_of_any_replicate():
+    trainer = setup(tpk.use("replicated", devices=2))
+    towers = [trainer.build_inference_tower(f"look{index}", vs_name=name) for index, name in enumerate(["", "tower1"])]
+    assert [each.get_variable("w").op.name for each in towers] == ["w", "tower1/w"]
+    with trainer.graph.as_default():
+        assert [each.op.name for each in v1.trainable_variables()] == ["w"]
+
+
 def test_replicates_start_as_copies_of_the_main_tower():
     trainer, values = setup(tpk.use("replicated", devices=3)), Values()
     with trainer.graph.as_default():

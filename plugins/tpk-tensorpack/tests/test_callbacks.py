@@ -257,9 +257,19 @@ def test_throughput_is_that_of_samples_if_their_number_is_known():
         tp.ThroughputTracker(0)
 
 
+def test_several_runners_may_report_one_statistic():
+    data = tp.DataFromList(POINTS, shuffle=False)
+    runners = [tp.InferenceRunner(data, tp.ScalarStats("cost"), tower_name=name) for name in ("one", "two")]
+    assert "validation_cost" in train(runners, **QUIET).monitors.names
+
+
 def test_values_that_are_not_finite_end_the_training():
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"the variable .*(Inf|NaN)"):
-        train([tp.CheckNumerics(run_as_trigger=False, run_step=True)], session_init={"w": 1e38}, **QUIET)
+    """Variables are looked at, and nothing that needs to be fed."""
+    setter = tp.ScheduledHyperParamSetter("w", [(1, 0.1)])
+    train([setter, tp.CheckNumerics()], **QUIET)
+    for runs in ({"run_as_trigger": True}, {"run_as_trigger": False, "run_step": True}):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)CheckNumerics\['w'\].*Inf"):
+            train([tp.CheckNumerics(**runs)], session_init={"w": 1e38}, **QUIET)
 
 
 def test_monitors_take_what_is_reported(log_dir, capfd):

@@ -8,20 +8,26 @@ import multiprocessing
 import os
 import signal
 import threading
+from itertools import islice
 
 import numpy as np
 import pytest
 from tpk_tensorpack import dataflow
 from tpk_tensorpack.dataflow import (
     BatchData,
+    CacheData,
     CaffeLMDB,
+    ConcatData,
     DataFlow,
     DataFromList,
+    FakeData,
     HDF5Data,
     HDF5Serializer,
+    JoinData,
     LMDBData,
     LMDBDataDecoder,
     LMDBSerializer,
+    LocallyShuffleData,
     MapData,
     MultiProcessMapAndBatchData,
     MultiProcessMapData,
@@ -31,6 +37,8 @@ from tpk_tensorpack.dataflow import (
     MultiThreadRunner,
     NumpySerializer,
     PrintData,
+    RandomChooseData,
+    RandomMixData,
     RemoteDataZMQ,
     RNGDataFlow,
     SVMLightData,
@@ -38,10 +46,18 @@ from tpk_tensorpack.dataflow import (
     TFRecordSerializer,
     send_dataflow_zmq,
 )
+from tpk_tensorpack.utils import utils
+from tpk_tensorpack.utils.utils import fix_rng_seed
 
 from tpk.errors import ConfigError, InputError
 
 POINTS = [[np.arange(3, dtype=np.float32) + number, number] for number in range(6)]
+
+
+@pytest.fixture
+def restored_seed(monkeypatch):
+    """The seed that a test fixes is no longer fixed after it."""
+    monkeypatch.setattr(utils, "_seed", None)
 
 
 def numbers(flow, most=None):
@@ -165,6 +181,74 @@ def test_a_resumed_run_goes_on_exactly_in_each_worker():
     resumed.load_state_dict(state)
     assert [batch[1].tolist() for _ in range(3) for batch in resumed] == expected
     resumed.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DataFromList(POINTS),
+        lambda: FakeData([[2]], 6),
+        lambda: RandomChooseData([DataFromList(POINTS), FakeData([[3], []], 9)]),
+        lambda: RandomMixData([DataFromList(POINTS), FakeData([[3], []], 4)]),
+        lambda: CacheData(DataFromList(POINTS), shuffle=True),
+    ],
+)
+@pytest.mark.parametrize("delivered", [2, 9])
+def test_what_is_drawn_at_random_resumes_exactly(make, delivered):
+    def endless(flow):
+        while True:
+            yield from flow
+
+    flow, resumed = make(), make()
+    flow.reset_state()
+    resumed.reset_state()
+    datapoints = endless(flow)
+    list(islice(datapoints, delivered))
+    state = json.loads(json.dumps(flow.state_dict()))
+    expected = list(islice(datapoints, 8))
+    resumed.load_state_dict(state)
+    for datapoint, other in zip(islice(endless(resumed), 8), expected, strict=True):
+        for value, expected_value in zip(datapoint, other, strict=True):
+            np.testing.assert_array_equal(value, expected_value)
+
+
+def test_a_local_shuffle_loses_its_buffer_when_it_is_resumed():
+    flow, resumed = (
+        LocallyShuffleData(DataFromList([[number] for number in range(60)], shuffle=False), 4) for _ in range(2)
+    )
+    assert set(numbers(flow, 5)) <= set(range(8))
+    resumed.load_state_dict(json.loads(json.dumps(flow.state_dict())))
+    # Nine had come in, of which the buffer held four.
+    assert next(iter(resumed))[0] in range(9, 13)
+
+
+def test_a_flow_may_be_joined_with_itself():
+    flow = source()
+    joined = JoinData([flow, MapData(flow, lambda point: [point[1] * 2])])
+    assert [(point[1], point[2]) for point in joined] == [(number, number * 2) for number in range(6)]
+    assert numbers(ConcatData([flow, flow])) == [*range(6), *range(6)]
+
+
+def test_workers_draw_from_a_fixed_seed(restored_seed):
+    fix_rng_seed(7)
+    flow = drawn()
+    flow.reset_state()
+    expected = [number for _, number in flow]
+    runner = MultiProcessRunnerZMQ(drawn(), 2)
+    runner.reset_state()
+    points = [number for _, number in runner] + [number for _, number in runner]
+    runner.close()
+    assert points[::2] == expected  # The first worker draws what there would be without workers,
+    assert not set(points[1::2]) & set(expected)  # and the other one does not repeat it.
+
+
+def test_functions_get_copies_of_the_lists_that_pass_by():
+    def change(point):
+        point[1] += 1
+        return point
+
+    flow = MapData(source(), change)
+    assert numbers(flow) == numbers(flow) == [1, 2, 3, 4, 5, 6]
 
 
 def test_batches_of_workers_lie_in_shared_memory():

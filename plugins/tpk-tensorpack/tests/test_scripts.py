@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -27,19 +29,110 @@ for path, *arguments in [each.split(",") for each in sys.argv[1:]]:
 """
 
 
+@attrs.frozen
+class Script:
+    """A script, and what it must leave.
+
+    Attributes:
+        arguments: of each of its runs, in one directory.
+        log: the name of its log directory, if it has one.
+        falls, rises: a statistic that is better at the end.
+        files: what it leaves, beside the log directory or in it.
+    """
+
+    arguments: tuple[tuple[str, ...], ...] = ((),)
+    log: str | None = None
+    falls: str | None = None
+    rises: str | None = None
+    files: tuple[str, ...] = ()
+
+
+RUN_TWICE = ((), ("--load", "train_log/resume/checkpoint", "--from-epoch", "3"))
+# Those of one group share a process, and a directory.
+GROUPS: list[dict[str, Script]] = [
+    {
+        "digits": Script(log="digits", rises="validation_accuracy", files=("max-validation_accuracy.index",)),
+        "resume": Script(RUN_TWICE, "resume", falls="cost"),
+        "hooks": Script(log="hooks", falls="cost", files=("calls.npz", "model-6.index")),
+        "residual": Script(log="residual", falls="cross_entropy_loss", files=("min-validation_error.index",)),
+        "gan": Script(log="gan", files=("model-12.index",)),
+        "convnet": Script(log="convnet", falls="validation_cross_entropy_loss", files=("model-20.index",)),
+        "inference": Script(log="inference", falls="val-error-top1", files=("model-20.index",)),
+    },
+    {
+        "lstm": Script(files=("lstm.npz",)),
+        "saliency": Script(files=("saliency-model.index",)),
+        "export": Script(files=("exported", "exported.pb")),
+        "surgery": Script(files=("surgery.npz", "averaged.npz", "averaged-model.index")),
+        "detection": Script(files=("detection.npz",)),
+        "serialized": Script(files=("serialized.npz", "prepared")),
+        "spatial_transformer": Script(log="spatial_transformer", rises="psnr", files=("model-20.index",)),
+        "super_resolution": Script(log="super_resolution", rises="validation_psnr", files=("pictures-2.npy",)),
+        "wgan": Script(log="wgan", falls="d_loss", files=("wgan.npz", "model-24.index")),
+        "fine_tune": Script(log="fine_tune", falls="cost", files=("fine_tuned.npz",)),
+        "dqn": Script(log="dqn", rises="best_q", files=("model-40.index",)),
+    },
+    {
+        "actor_critic": Script(log="actor_critic", falls="value_loss", files=("model-30.index",)),
+        "async_towers": Script(log="async_towers", falls="cost", files=("model-20.index",)),
+        "autoresume": Script(log="autoresume", falls="cost", files=("min-cost.index",)),
+        "cifar": Script((("--make-data",),), "cifar", files=("model-20.index",)),
+        "gan_towers": Script(log="gan_towers", falls="GAN_loss/d_loss", files=("model-20.index",)),
+        "keras_model": Script(log="keras_model", falls="total_loss"),
+        "multi_tower": Script(log="multi_tower:replicated", falls="validation_cost", files=("model-20.index",)),
+        "old_style": Script(log="old_style"),
+        "own_data": Script(log="own_data", falls="cost", files=("model-20.index",)),
+        "ptb": Script(log="ptb", falls="perplexity"),
+        "siamese": Script(log="siamese:siamese", falls="cost", files=("model-20.index",)),
+    },
+]
+# What does not run, and why.
+WAITING: dict[str, str] = {}
+
+
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    """Where all of them have run."""
-    directory = tmp_path_factory.mktemp("scripts")
-    goes_on = "resume.py,--load,train_log/resume/checkpoint,--from-epoch,3"
-    runs = ["digits.py", "resume.py", goes_on, "hooks.py", "residual.py", "gan.py"]
-    names = [f"{SCRIPTS}{os.sep}{run}" for run in runs]
+def directory_of(tmp_path_factory):
+    """A function of the number of a group: where its scripts have run."""
+    return functools.cache(lambda number: run_all(GROUPS[number], tmp_path_factory.mktemp("scripts")))
+
+
+def run_all(group, directory):
+    """Run the scripts of a group there, one after the other."""
+    runs = [
+        ",".join([str(SCRIPTS / f"{name}.py"), *arguments])
+        for name, script in group.items()
+        for arguments in script.arguments
+    ]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *names], cwd=directory, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", RUN, *runs], cwd=directory, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return directory / "train_log"
+    return directory
+
+
+@pytest.mark.parametrize("number", range(len(GROUPS)))
+def test_scripts_run_as_they_are(directory_of, number):
+    directory = directory_of(number)
+    for name, script in GROUPS[number].items():
+        log = directory / "train_log" / (script.log or "")
+        for file in script.files:
+            assert (directory / file).exists() or (log / file).exists(), f"{name} has left no {file}"
+        for statistic, sign in ((script.falls, -1), (script.rises, 1)):
+            if statistic is not None:
+                values = [row[statistic] for row in stats(log) if statistic in row]
+                assert sign * (values[-1] - values[0]) > 0, f"{name}: {statistic} {values}"
+
+
+def test_every_script_is_in_the_table():
+    listed = [name for group in GROUPS for name in group]
+    assert sorted([*listed, *WAITING]) == sorted(path.stem for path in SCRIPTS.glob("*.py"))
+
+
+@pytest.fixture
+def directory(directory_of):
+    """The log directories of the first group."""
+    return directory_of(0) / "train_log"
 
 
 def stats(directory):
@@ -91,20 +184,3 @@ def test_hooks_are_called(directory):
     assert len(recorded["costs"]) == 6
     assert recorded["noises"].tolist() == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     assert [each["steps_so_far"] for each in stats(directory / "hooks")] == [2, 4, 6]
-
-
-def test_scripts_that_need_no_trainer_run_and_leave_their_files(tmp_path):
-    names = [f"{SCRIPTS}{os.sep}{name}" for name in ("lstm.py", "saliency.py", "export.py")]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *names], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "lstm.npz",
-        "checkpoint",
-        "saliency-model.index",
-        "saliency-model.data-00000-of-00001",
-        "exported",
-        "exported.pb",
-    }

@@ -398,3 +398,25 @@ def test_the_loss_of_sequences_is_a_weighted_mean(graph):
     np.testing.assert_allclose(mean, np.log(4), rtol=1e-6)
     np.testing.assert_allclose(of_times, np.log(4) * np.array([1, 1, 0]), rtol=1e-6)
     assert of_words.shape == (2, 3)
+
+
+@pytest.fixture
+def control_flow_v1():
+    """The loops that scripts build."""
+    tensorflow.compat.v1.disable_control_flow_v2()
+    yield
+    tensorflow.compat.v1.enable_control_flow_v2()
+
+
+def test_cells_with_dropout_draw_anew_at_each_place_of_a_sequence(graph, control_flow_v1):
+    class Echo(tf.nn.rnn_cell.RNNCell):
+        state_size = output_size = 16
+
+        def __call__(self, inputs, state, scope=None):
+            return inputs, state
+
+    cell = tf.nn.rnn_cell.DropoutWrapper(Echo(), input_keep_prob=0.5)
+    outputs, _ = tf.nn.dynamic_rnn(cell, tf.ones([1, 8, 16]), dtype=tf.float32)
+    (values,) = run([outputs])
+    assert set(np.unique(values)) == {0.0, 2.0}
+    assert len({tuple(place) for place in values[0]}) > 1

@@ -8,12 +8,15 @@ import sys
 
 import pytest
 
-# tensorpack itself takes these from NumPy, which has dropped them.
+# tensorpack itself takes names from NumPy and TensorFlow that these have dropped.
 _WITH_TENSORPACK = """
 import sys
 import numpy
 numpy.bool, numpy.int, numpy.float, numpy.object = bool, int, float, object
 import tensorflow
+for ours, theirs in ((tensorflow, tensorflow.compat.v1), (tensorflow.train, tensorflow.compat.v1.train)):
+    for name in set(dir(theirs)) - set(dir(ours)):
+        setattr(ours, name, getattr(theirs, name))
 tensorflow.compat.v1.disable_v2_behavior()
 tensorflow.compat.v1.enable_resource_variables()
 del sys.argv[0]

@@ -41,7 +41,7 @@ class Model(ModelDesc):
             v = getter(*args, **kwargs)
             return 0.5 * v + 0.5 * tf.stop_gradient(v) if v.op.name == "fc/W" else v
 
-        with freeze_variables(stop_gradient=True), argscope(BatchNorm, training=False):
+        with freeze_variables(stop_gradient=True, skip_collection=True), argscope(BatchNorm, training=False):
             x = Conv2D("conv0", image, 4, 3, strides=2, use_bias=False, activation=BNReLU)
         with custom_getter_scope(in_half_a_gradient):
             logits = FullyConnected("fc", x, 3)

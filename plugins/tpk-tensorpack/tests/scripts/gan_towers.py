@@ -97,5 +97,5 @@ if __name__ == "__main__":
     logger.auto_set_dir("d")
     trainer = MultiGPUGANTrainer(args.towers, QueueInput(BatchData(Points(), 8)), GANModel())
     assert len(trainer.towers.training()) == args.towers
-    trainer.train_with_defaults(callbacks=[ModelSaver()], steps_per_epoch=10, max_epoch=2)
     assert trainer.get_predictor(["noise"], ["GAN_loss/g_loss"], device=1) is not None
+    trainer.train_with_defaults(callbacks=[ModelSaver()], steps_per_epoch=10, max_epoch=2)

@@ -131,7 +131,7 @@ DumpTensorAsImage = DumpParamAsImage
 
 
 class CheckNumerics(RunOp):
-    """Looks for values that are not finite in the variables; ends the training with an error if there is one.
+    """Looks for values that are not finite in the trainable variables; ends the training with an error if one is.
 
     Args:
         run_as_trigger: at each trigger.
@@ -139,12 +139,16 @@ class CheckNumerics(RunOp):
     """
 
     def __init__(self, run_as_trigger: bool = True, run_step: bool = False) -> None:
-        super().__init__(_check_variables, run_before=False, run_as_trigger=run_as_trigger, run_step=run_step)
+        super().__init__(_check_numerics, run_before=False, run_as_trigger=run_as_trigger, run_step=run_step)
 
 
-def _check_variables() -> Any:
-    variables = [each for each in tf.compat.v1.global_variables() if each.dtype.base_dtype.is_floating]
-    return tf.group(*(tf.debugging.check_numerics(each, f"the variable {each.op.name}") for each in variables))
+def _check_numerics() -> Any:
+    """Return an op that fails if a trainable variable is not finite; it names the variable."""
+    variables = [each for each in tf.compat.v1.trainable_variables() if each.dtype.is_floating]
+    return tf.group(
+        *[tf.debugging.check_numerics(each, f"CheckNumerics['{each.op.name}']") for each in variables],
+        name="CheckNumerics",
+    )
 
 
 class TFLocalCLIDebugHook(Callback):

@@ -16,7 +16,14 @@ _DEFAULT = "InferenceTower"
 InferenceRunnerBase = tpk.InferenceRunner
 
 
-class InferenceRunner(Callback, tpk.InferenceRunner):
+class _LastOneWins:
+    """Several may report one statistic, of which the last one is what callbacks and monitors see."""
+
+    def _claim(self, names: Sequence[str]) -> None:
+        pass
+
+
+class InferenceRunner(_LastOneWins, Callback, tpk.InferenceRunner):
     """Runs the model over a data set at each trigger, and reports statistics; see `tpk.InferenceRunner`.
 
     Args:
@@ -33,7 +40,7 @@ class InferenceRunner(Callback, tpk.InferenceRunner):
         super().__init__(input, infs, _name(tower_name), tower_func, _device(device))
 
 
-class DataParallelInferenceRunner(Callback, tpk.DataParallelInferenceRunner):
+class DataParallelInferenceRunner(_LastOneWins, Callback, tpk.DataParallelInferenceRunner):
     """Evaluates on several GPUs at once; see `tpk.DataParallelInferenceRunner`.
 
     Args:

@@ -253,6 +253,8 @@ class BatchDataByShape(tpk.dataflow.BatchDataByShape, ProxyDataFlow):
     def __len__(self) -> int:
         return len(self.ds) // self.batch_size
 
+    aggregate_batch = staticmethod(BatchData.aggregate_batch)
+
     def begin_batch(self, datapoint: Any, number: int) -> Stack:
         """Begin the batch of a shape."""
         return _Stack("BatchDataByShape", datapoint, number, self.batch_size, False, self._allocate)

@@ -211,8 +211,8 @@ def _image_of_datum(key: bytes, value: bytes) -> Any:
     return [image.transpose(1, 2, 0), datum.label]
 
 
-def SVMLightData(filename: str, shuffle: bool = True) -> DataFromList:
-    """Return the rows of a file in the format of SVMlight, as ``[features, label]``.
+class SVMLightData(DataFromList):
+    """The rows of a file in the format of SVMlight, as ``[features, label]``, which are all read into memory.
 
     Args:
         filename: the file.
@@ -222,14 +222,16 @@ def SVMLightData(filename: str, shuffle: bool = True) -> DataFromList:
         ConfigError: scikit-learn is not installed.
         InputError: there is no such file, or it is damaged.
     """
-    datasets = _library("sklearn.datasets", "scikit-learn", "SVMLightData")
-    try:
-        features, labels = datasets.load_svmlight_file(filename)
-    except FileNotFoundError as error:
-        raise InputError(f"SVMLightData: there is no file {filename}") from error
-    except ValueError as error:
-        raise InputError(f"SVMLightData: {filename} is damaged, or not of this format: {error}") from error
-    return DataFromList(list(map(list, zip(features.toarray(), labels, strict=True))), shuffle=shuffle)
+
+    def __init__(self, filename: str, shuffle: bool = True) -> None:
+        datasets = _library("sklearn.datasets", "scikit-learn", "SVMLightData")
+        try:
+            features, labels = datasets.load_svmlight_file(filename)
+        except FileNotFoundError as error:
+            raise InputError(f"SVMLightData: there is no file {filename}") from error
+        except ValueError as error:
+            raise InputError(f"SVMLightData: {filename} is damaged, or not of this format: {error}") from error
+        super().__init__(list(map(list, zip(features.toarray(), labels, strict=True))), shuffle)
 
 
 def _library(module: str, package: str, owner: str) -> Any:

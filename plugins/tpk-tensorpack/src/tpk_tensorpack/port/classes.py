@@ -1,0 +1,340 @@
+"""Classes of a script that derive from those of tensorpack: their methods, as tpk calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+import libcst as cst
+from libcst import matchers
+
+from tpk_tensorpack.port.arguments import bound
+from tpk_tensorpack.port.edits import Edits
+from tpk_tensorpack.port.names import HOOKS, INFERENCER_METHODS, MODEL_METHODS
+from tpk_tensorpack.port.occurrences import Occurrence, Script, dotted, nodes_of, package_of
+
+
+@attrs.define(eq=False)
+class OwnClass:
+    """A class of the script.
+
+    Attributes:
+        node: its definition.
+        kinds: how what it derives from is treated, by the names in tensorpack; of its own bases only.
+        parents: the classes of this script that it derives from.
+        stays: why it stays one of tensorpack's; empty if it does not.
+    """
+
+    node: cst.ClassDef
+    kinds: dict[str, str] = attrs.field(factory=dict)
+    parents: list[OwnClass] = attrs.field(factory=list)
+    stays: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.node.name.value
+
+    def line_of_descent(self) -> Iterator[OwnClass]:
+        """Yield it, and the classes of this script that it derives from."""
+        yield self
+        for parent in self.parents:
+            yield from parent.line_of_descent()
+
+    def all_kinds(self) -> set[str]:
+        """Return how it is treated, by all that it derives from."""
+        return {kind for each in self.line_of_descent() for kind in each.kinds.values()}
+
+    def methods(self) -> dict[str, cst.FunctionDef]:
+        """Return the methods that it defines itself."""
+        body = self.node.body.body
+        return {each.name.value: each for each in body if isinstance(each, cst.FunctionDef)}
+
+    def has(self, method: str) -> bool:
+        """Whether it, or a class of this script that it derives from, defines a method."""
+        return any(method in each.methods() for each in self.line_of_descent())
+
+
+def families(classes: Iterable[OwnClass]) -> list[list[OwnClass]]:
+    """Return the classes, those together that derive from one another."""
+    found: list[list[OwnClass]] = []
+    for each in classes:
+        related = [family for family in found if any(parent in family for parent in each.parents)]
+        found = [family for family in found if family not in related]
+        found.append([*(member for family in related for member in family), each])
+    return found
+
+
+def why_it_stays(family: list[OwnClass], script: Script) -> str:
+    """Return why classes stay tensorpack's, or nothing if they can be tpk's."""
+    parents = {id(parent) for each in family for parent in each.parents}
+    for each in family:
+        kinds = each.all_kinds()
+        if not all(kinds):
+            return f"{each.name} derives from {', '.join(name for name, kind in each.kinds.items() if not kind)}"
+        if len(kinds - {"same", "flow"}) > 1:
+            return f"{each.name} is several things at once"
+        for kind, why in (
+            ("callback", _of_callback),
+            ("inferencer", _of_inferencer),
+            ("model", _of_model),
+            ("flow", _of_flow),
+        ):
+            if kind not in kinds:
+                continue
+            reason = why(each, script)
+            if not reason and kind == "model" and id(each) not in parents:
+                missing = [name for name in MODEL_METHODS if not each.has(name)]
+                reason = f"it has no {missing[0]}" if missing else ""
+            if reason:
+                return f"{each.name}: {reason}"
+        if "trainer" in kinds and each.has("_setup_graph"):
+            return f"{each.name} overrides _setup_graph"
+    return ""
+
+
+def _of_callback(each: OwnClass, script: Script) -> str:
+    methods = each.methods()
+    for name in HOOKS:
+        if name in methods and f"_{name}" in methods:
+            return f"it has both {name} and _{name}"
+        method = methods.get(f"_{name}")
+        if method is None:
+            continue
+        params = method.params
+        known = len(params.params) - 1 == len(HOOKS[name]) or (HOOKS[name] == ("trainer",) and len(params.params) == 1)
+        if not known or params.kwonly_params or isinstance(params.star_arg, cst.Param) or params.star_kwarg:
+            return f"_{name} has other arguments"
+    fetching = methods.get("_before_run")
+    if fetching is not None:
+        for returned in nodes_of(fetching, cst.Return):
+            if any(True for _ in nodes_of(returned, cst.SimpleString)):
+                return "_before_run returns names of tensors"
+    if matchers.findall(each.node.body, matchers.Name("name_scope")):
+        own = [node for node in nodes_of(each.node, cst.Attribute) if _is_of_self(node, "name_scope")]
+        if own or any(_assigns(statement, "name_scope") for statement in each.node.body.body):
+            return "it has a name scope of its own"
+    for attribute in ("_enable_before_train", "_readable_name"):
+        if any(_assigns(statement, attribute) for statement in each.node.body.body):
+            return f"it sets {attribute}"
+    return ""
+
+
+def _of_inferencer(each: OwnClass, script: Script) -> str:
+    for name in INFERENCER_METHODS:
+        if not each.has(f"_{name}"):
+            return f"it has no _{name}, which tpk wants"
+    after = each.methods().get("_after_inference")
+    if after is not None and not any(returned.value is not None for returned in nodes_of(after, cst.Return)):
+        return "_after_inference returns no statistics"
+    return ""
+
+
+def _of_model(each: OwnClass, script: Script) -> str:
+    methods = each.methods()
+    for name in ("_get_inputs", "_build_graph", "_get_optimizer", "get_input_signature", "get_optimizer"):
+        if name in methods:
+            return f"it has {name}"
+    if any(_is_of_self(node, "input_names") for node in nodes_of(each.node, cst.Attribute)):
+        return "it uses input_names"
+    if any(isinstance(node.attr, cst.Name) and node.attr.value == "get_optimizer" for node in _attributes(script)):
+        return "get_optimizer is called, which returns the same optimizer each time"
+    return ""
+
+
+def _of_flow(each: OwnClass, script: Script) -> str:
+    if each.has("get_data") or any(node.attr.value == "get_data" for node in _attributes(script)):
+        return "get_data is used"
+    return ""
+
+
+def _attributes(script: Script) -> Iterator[cst.Attribute]:
+    return nodes_of(script.module, cst.Attribute)
+
+
+def convert_class(each: OwnClass, script: Script, edits: Edits, tf: str, roots: set[str]) -> set[str]:
+    """Have the methods of a class changed to those of tpk.
+
+    Args:
+        each: the class.
+        script: what it is in.
+        edits: what gets the changes.
+        tf: what the converted script calls TensorFlow.
+        roots: what the names of TensorFlow begin with in the script as it is.
+
+    Returns:
+        What it needs: ``"find_tensor"`` if that is to be imported.
+    """
+    kinds = each.all_kinds()
+    needs: set[str] = set()
+    if "callback" in kinds:
+        needs |= _convert_callback(each, script, edits, tf, roots)
+    if "inferencer" in kinds:
+        _convert_inferencer(each, edits)
+    if "model" in kinds:
+        for node in nodes_of(each.node, cst.Attribute):
+            if _is_of_self(node, "training"):
+                edits.put(node, "tpk.get_current_tower_context().is_training")
+    return needs
+
+
+def _convert_callback(each: OwnClass, script: Script, edits: Edits, tf: str, roots: set[str]) -> set[str]:
+    needs = set()
+    for name, method in each.methods().items():
+        hook = name.removeprefix("_")
+        if not name.startswith("_") or hook not in HOOKS:
+            continue
+        _rename(method, hook, edits)
+        for parameter, now in zip(method.params.params[1:], HOOKS[hook], strict=False):
+            _rename_parameter(method, parameter, now, script, edits)
+        if hook == "setup_graph" and _adds_ops(method, roots):
+            edits.change(method, lambda updated: _in_name_scope(updated, tf))
+    for statement in each.node.body.body:
+        if _assigns(statement, "_chief_only"):
+            for target in nodes_of(statement, cst.AssignTarget):
+                edits.put(target.target, "chief_only")
+    for node in nodes_of(each.node, cst.Attribute):
+        name = node.attr.value
+        hook = name.removeprefix("_")
+        is_super = matchers.matches(node.value, matchers.Call(func=matchers.Name("super")))
+        if _is_of_self(node, "graph"):
+            edits.put(node, "self.trainer.graph")
+        elif _is_of_self(node, "_chief_only"):
+            edits.put(node, "self.chief_only")
+        elif name.startswith("_") and hook in HOOKS and (is_super or _is_of_self(node)):
+            edits.change(node, lambda updated, hook=hook: updated.with_changes(attr=cst.Name(hook)))
+            call = script.parent(node)
+            defined = any(f"_{hook}" in other.methods() for other in _after(each, is_super))
+            if HOOKS[hook] == ("trainer",) and isinstance(call, cst.Call) and not call.args and not defined:
+                edits.change(
+                    call, lambda updated: updated.with_changes(args=[cst.Arg(cst.parse_expression("self.trainer"))])
+                )
+        elif _is_of_self(node, "get_tensors_maybe_in_tower"):
+            call = script.parent(node)
+            if isinstance(call, cst.Call) and len(call.args) == 1:
+                needs.add("find_tensor")
+                edits.change(call, _finding_tensors)
+        elif _is_of_self(node, "get_current_value"):
+            call = script.parent(node)
+            if isinstance(call, cst.Call) and not call.args:
+                edits.put(call, "self.param.get_value()")
+    return needs
+
+
+def _after(each: OwnClass, is_super: bool) -> list[OwnClass]:
+    """Return the classes of this script in which a method may be found."""
+    line = list(each.line_of_descent())
+    return line[1:] if is_super else line
+
+
+def _finding_tensors(call: cst.Call) -> cst.BaseExpression:
+    names = call.args[0].value
+    found = cst.parse_expression("[find_tensor(self.trainer, name) for name in names]")
+    assert isinstance(found, cst.ListComp)
+    return found.with_changes(for_in=found.for_in.with_changes(iter=names))
+
+
+def _adds_ops(method: cst.FunctionDef, roots: set[str]) -> bool:
+    """Whether a method calls something of TensorFlow, but for what gets the default graph."""
+    calls = [node.func for node in nodes_of(method, cst.Call) if isinstance(node.func, cst.Attribute)]
+    return any(package_of(dotted(func)) in roots and func.attr.value != "get_default_graph" for func in calls)
+
+
+def _in_name_scope(method: cst.FunctionDef, tf: str) -> cst.FunctionDef:
+    """Put the body of a method in the name scope that tensorpack gives it."""
+    template = cst.parse_statement(f"with {tf}.name_scope(type(self).__name__):\n    pass\n")
+    assert isinstance(template, cst.With)
+    body = method.body
+    documented = bool(body.body) and matchers.matches(
+        body.body[0], matchers.SimpleStatementLine(body=[matchers.Expr(value=matchers.SimpleString())])
+    )
+    first, rest = (body.body[:1], body.body[1:]) if documented else ((), body.body)
+    scope = template.with_changes(body=template.body.with_changes(body=rest))
+    return method.with_changes(body=body.with_changes(body=[*first, scope]))
+
+
+def _convert_inferencer(each: OwnClass, edits: Edits) -> None:
+    for name, method in each.methods().items():
+        public = name.removeprefix("_")
+        if not name.startswith("_") or public not in INFERENCER_METHODS:
+            continue
+        _rename(method, public, edits)
+        if public != "get_fetches":
+            continue
+        edits.change(
+            method.params,
+            lambda updated: updated.with_changes(
+                params=[
+                    updated.params[0].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))),
+                    cst.Param(cst.Name("tower")),
+                ]
+            ),
+        )
+        for returned in nodes_of(method, cst.Return):
+            edits.change(returned, _fetching)
+
+
+def _fetching(returned: cst.Return) -> cst.Return:
+    found = cst.parse_expression("[tower.get_tensor(name) for name in names]")
+    assert isinstance(found, cst.ListComp) and returned.value is not None
+    return returned.with_changes(value=found.with_changes(for_in=found.for_in.with_changes(iter=returned.value)))
+
+
+def signature_of_placeholders(each: OwnClass, occurrences: Iterable[Occurrence], script: Script) -> dict[cst.Call, str]:
+    """Return the calls of `tf.placeholder` in the inputs of a model, each with why it cannot be a `tf.TensorSpec`."""
+    found = {}
+    inputs = each.methods().get("inputs")
+    for occurrence in occurrences:
+        if occurrence.path.split(".")[-1] != "placeholder" or inputs is None:
+            continue
+        call = script.parent(occurrence.node)
+        if isinstance(call, cst.Call) and any(ancestor is inputs for ancestor in script.ancestors(call)):
+            pairs = bound(call.args, ["dtype", "shape", "name"])
+            has_name = pairs is not None and any(name == "name" for name, _ in pairs)
+            found[call] = "" if has_name else "an input has no name"
+    return found
+
+
+def as_tensor_spec(call: cst.Call, tf: str) -> cst.Call:
+    """Return the `tf.TensorSpec` of a call of `tf.placeholder`."""
+    arguments = dict(bound(call.args, ["dtype", "shape", "name"]) or ())
+    spec = cst.parse_expression(f"{tf}.TensorSpec(a, b, c)")
+    assert isinstance(spec, cst.Call)
+    shape = arguments["shape"].value if "shape" in arguments else cst.Name("None")
+    values = [shape, arguments["dtype"].value, arguments["name"].value]
+    return spec.with_changes(
+        args=[old.with_changes(value=value) for old, value in zip(spec.args, values, strict=True)],
+        lpar=call.lpar,
+        rpar=call.rpar,
+    )
+
+
+def _rename(method: cst.FunctionDef, name: str, edits: Edits) -> None:
+    edits.change(method, lambda updated: updated.with_changes(name=cst.Name(name)))
+
+
+def _rename_parameter(method: cst.FunctionDef, parameter: cst.Param, now: str, script: Script, edits: Edits) -> None:
+    """Have a parameter called as the hook calls it: it is by their names that hooks get their arguments."""
+    old = parameter.name.value
+    if old == now:
+        return
+    edits.change(parameter, lambda updated: updated.with_changes(name=cst.Name(now)))
+    for node in nodes_of(method.body, cst.Name):
+        if node.value == old and any(getattr(each, "node", None) is parameter for each in script.assignments(node)):
+            edits.change(node, lambda updated: updated.with_changes(value=now))
+
+
+def _is_of_self(node: cst.CSTNode, attribute: str | None = None) -> bool:
+    return (
+        isinstance(node, cst.Attribute)
+        and isinstance(node.value, cst.Name)
+        and node.value.value == "self"
+        and attribute in (None, node.attr.value)
+    )
+
+
+def _assigns(statement: cst.CSTNode, name: str) -> bool:
+    return any(
+        isinstance(target.target, cst.Name) and target.target.value == name
+        for target in nodes_of(statement, cst.AssignTarget)
+    )

@@ -1,0 +1,713 @@
+"""Conversion of one module: which of its names become tpk's, and which stay."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+import attrs
+import libcst as cst
+
+import tpk
+import tpk_tensorpack
+from tpk_tensorpack.port import classes, foreign
+from tpk_tensorpack.port.arguments import bound, by_position, parameters_of, rebind, takes_any_number
+from tpk_tensorpack.port.edits import Edits, keyword, with_arguments
+from tpk_tensorpack.port.imports import Imports
+from tpk_tensorpack.port.log_directory import LogDirectory
+from tpk_tensorpack.port.names import (
+    CONVERTED,
+    EXPRESSIONS,
+    KEPT,
+    OUTSIDE_OF_GRAPHS,
+    OUTSIDE_OF_TRAININGS,
+    REWRITTEN,
+    SESSION_INITS,
+    SEVERAL_DEVICES,
+    TRAINING,
+    Rule,
+)
+from tpk_tensorpack.port.occurrences import TF1, Occurrence, Script, dotted, module_of, nodes_of, package_of
+from tpk_tensorpack.port.report import Conversion, ConversionError, Note
+from tpk_tensorpack.runner.imports import replacement
+
+_PREDICTION = ("OfflinePredictor", "PredictConfig")
+_OF_CONFIGS = frozenset({"PredictConfig", "OfflinePredictor", "FeedfreePredictor"})
+
+
+@attrs.define(eq=False)
+class Use:
+    """A use of something of tensorpack.
+
+    Attributes:
+        occurrence: where, and from which import.
+        name: what tensorpack calls it.
+        value: what that is.
+        length: of how many attributes of the chain its name takes the place.
+        module: the module that it was found in.
+    """
+
+    occurrence: Occurrence
+    name: str
+    value: Any
+    length: int
+    module: str
+
+    @property
+    def node(self) -> cst.BaseExpression:
+        """The expression that names it."""
+        return self.occurrence.prefix(self.length)
+
+    @property
+    def tail(self) -> tuple[str, ...]:
+        """The attributes of it that follow."""
+        return self.occurrence.rest[self.length :]
+
+
+def convert_module(source: str, path: str) -> Conversion:
+    """Convert a module; see `tpk_tensorpack.port.convert`."""
+    try:
+        script = Script(source)
+    except cst.ParserSyntaxError as error:
+        raise ConversionError(f"{path} is no Python 3 source: {error.message} (line {error.raw_line})") from None
+    imported = {package_of(name) for name in _imported(script.module)}
+    if imported & {"tpk", "tpk_tensorpack"}:
+        raise ConversionError(
+            f"{path} imports {', '.join(sorted(imported & {'tpk', 'tpk_tensorpack'}))}: it is "
+            "converted already. Convert the script as it was"
+        )
+    if not script.imports:
+        raise ConversionError(
+            f"{path} imports neither tensorpack nor TensorFlow nor NumPy: there is nothing to convert"
+        )
+    return _Conversion(script).run()
+
+
+class _Conversion:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.edits = Edits()
+        self.imports = Imports(script)
+        self.uses: list[Use] = []
+        self.tensorflow: list[tuple[Occurrence, tuple[str, ...]]] = []
+        self.numpy: list[Occurrence] = []
+        self.notes: set[Note] = set()
+        self.marks: set[Note] = set()
+        self._call_of = {call.func: call for call in script.calls}
+        self._own: dict[cst.ClassDef, classes.OwnClass] = {}
+        self._training_stays = ""
+        self._prediction_stays = ""
+        self._handled: set[cst.CSTNode] = set()
+        self._inits_stay = self._switches_itself = False
+        self._modules: list[tuple[str, ...]] | None = None
+
+    def run(self) -> Conversion:
+        for occurrence in self.script.occurrences:
+            self._sort(occurrence)
+        self._find_classes()
+        self.log = LogDirectory(self.script, [use for use in self.uses if _is_of_logger(use)])
+        self._decide_on_groups()
+        for family in classes.families(self._own.values()):
+            self._convert_family(family)
+        for use in self.uses:
+            self._convert_use(use)
+        self._convert_own_calls()
+        self._convert_log()
+        for occurrence, written in self.tensorflow:
+            self._convert_tensorflow(occurrence, written)
+        for occurrence in self.numpy:
+            self._convert_numpy(occurrence)
+        self._look_for_strings()
+        if self._switches_itself:
+            self.imports.want_tensorflow1 = False
+        elif self.imports.want_tensorflow1:
+            self.imports.tensorflow_name()
+        self.imports.rewrite(self.edits)
+        for mark in sorted(self.marks):
+            self.notes.discard(mark)
+        code = self.imports.finish(self.edits.apply(self.script.module)).code
+        return Conversion(code, tuple(sorted(self.marks)), tuple(sorted(self.notes)))
+
+    # What the names are.
+
+    def _sort(self, occurrence: Occurrence) -> None:
+        path = occurrence.path
+        package = package_of(path)
+        of_tfv1 = next((each for each in TF1 if path == each or path.startswith(f"{each}.")), None)
+        if of_tfv1 is not None:
+            written = tuple(path.removeprefix(of_tfv1).split("."))[1:]
+            self.tensorflow.append((occurrence, written))
+        elif package == "tensorflow":
+            if not self._is_of_today(occurrence):
+                self.tensorflow.append((occurrence, tuple(path.split("."))[1:]))
+        elif package == "numpy":
+            self.numpy.append(occurrence)
+        else:
+            self._find_use(occurrence)
+
+    def _is_of_today(self, occurrence: Occurrence) -> bool:
+        """Whether the runner, too, leaves the import as it is."""
+        statement = occurrence.statement
+        module = occurrence.binding
+        if isinstance(statement, cst.ImportFrom):
+            module = occurrence.binding.rpartition(".")[0]
+        return package_of(module) == "tensorflow" and replacement(module) is None
+
+    def _find_use(self, occurrence: Occurrence) -> None:
+        parts = occurrence.path.split(".")[1:]
+        behind = len(parts) - len(occurrence.rest)
+        value: Any = tpk_tensorpack
+        length, module = 0, ""
+        try:
+            if isinstance(occurrence.statement, cst.ImportFrom):
+                # A package may have a function of the name of one of its modules.
+                module = module_of(occurrence.statement).partition(".")[2]
+                length = len(module.split(".")) if module else 0
+                value = importlib.import_module(".".join(filter(None, ["tpk_tensorpack", module])))
+            while length < len(parts) and isinstance(value, ModuleType):
+                module = value.__name__.removeprefix("tpk_tensorpack").removeprefix(".")
+                value = _member(value, parts[length])
+                length += 1
+        except (AttributeError, ImportError) as error:
+            self._mark(occurrence.node, f"there is no {occurrence.path} here: {error}")
+            self.imports.keep(occurrence, "")
+            return
+        if length < behind:
+            self._mark(occurrence.node, f"{occurrence.path} is no name of tensorpack's")
+            return
+        name = parts[length - 1] if length else "tensorpack"
+        self.uses.append(Use(occurrence, name, value, length - behind, module))
+
+    def _find_classes(self) -> None:
+        uses = {use.node: use for use in self.uses if not use.tail}
+        for node in self.script.classes:
+            own = classes.OwnClass(node)
+            for base in node.bases:
+                use, parent = uses.get(base.value), self.script.class_of(base.value)
+                if use is not None:
+                    own.kinds[use.name] = self._kind(use)
+                elif parent in self._own:
+                    own.parents.append(self._own[parent])
+            if own.kinds or own.parents:
+                self._own[node] = own
+
+    def _kind(self, use: Use) -> str:
+        if _same_in_tpk(use.value) is not None:
+            return "same"
+        rule = CONVERTED.get(use.name)
+        return rule.kind if rule is not None and self._fits(use, rule) else ""
+
+    # What becomes of them.
+
+    def _decide_on_groups(self) -> None:
+        names = {use.name for use in self.uses}
+        self._training_stays = self._why_training_stays()
+        self._prediction_stays = self._why_prediction_stays(names)
+        self._inits_stay = any(each.attr.value == "init" for each in nodes_of(self.script.module, cst.Attribute))
+
+    def _why_training_stays(self) -> str:
+        for use in self.uses:
+            if use.name not in TRAINING:
+                continue
+            if use.tail:
+                return f"{use.name}.{use.tail[0]} is used"
+            if use.name in EXPRESSIONS:
+                continue
+            reason = self._why_call_stays(use)
+            if reason:
+                return f"{use.name}: {reason}"
+        for family in classes.families(self._own.values()):
+            if any("trainer" in each.all_kinds() for each in family):
+                reason = classes.why_it_stays(family, self.script)
+                if reason:
+                    return reason
+        if any(use.name == "AutoResumeTrainConfig" for use in self.uses) and not self.log.is_set:
+            return "AutoResumeTrainConfig: the log directory is set elsewhere"
+        return ""
+
+    def _why_prediction_stays(self, names: set[str]) -> str:
+        others = [
+            use.name
+            for use in self.uses
+            if use.name == "ModelExporter"
+            or (use.module.partition(".")[0] == "predict" and use.name not in _OF_CONFIGS)
+        ]
+        if others:
+            return f"{others[0]} takes it, which stays"
+        leaving_out = {"ignore", "ignore_mismatch"}
+        if "SaverRestoreRelaxed" in names or any(
+            arg.keyword is not None and arg.keyword.value in leaving_out
+            for call in self.script.calls
+            for arg in call.args
+        ):
+            return "variables may be left without values, which tpk wants for all"
+        for use in self.uses:
+            if use.name in _PREDICTION:
+                reason = f"{use.name}.{use.tail[0]} is used" if use.tail else self._why_call_stays(use)
+                call = self._call_of.get(use.node)
+                if call is None and not reason:
+                    reason = "it is not called here"
+                if use.name == "PredictConfig" and call is not None and not reason:
+                    given = dict(bound(call.args, by_position(use.value)) or ())
+                    if "session_init" not in given:
+                        reason = "it has no session_init, so its variables have their initial values"
+                    elif "input_names" not in given and _names_of_signature(given.get("input_signature")) is None:
+                        reason = "it feeds all inputs; tpk's feeds those that the outputs need"
+                if reason:
+                    return reason
+        return ""
+
+    def _why_call_stays(self, use: Use) -> str:
+        """Return why a use of a name of `CONVERTED` stays; nothing if it does not."""
+        rule = CONVERTED[use.name]
+        if not self._fits(use, rule):
+            return "it is not what tpk has"
+        call = self._call_of.get(use.node)
+        return "" if call is None else self._why_arguments_stay(call.args, use.name, use.value, rule)
+
+    def _why_arguments_stay(self, args: Iterable[cst.Arg], name: str, value: Any, rule: Rule) -> str:
+        ours = getattr(tpk, rule.to)
+        if takes_any_number(value):
+            return ""
+        if name == "AutoResumeTrainConfig":
+            # It takes those of TrainConfig, by name.
+            pairs = bound(list(args), ["always_resume"])
+            value = tpk_tensorpack.TrainConfig
+        else:
+            pairs = bound(list(args), by_position(value))
+        if pairs is None:
+            return "its arguments cannot be told"
+        known = {*parameters_of(ours), *rule.dropped}
+        for argument, arg in pairs:
+            if argument in rule.kept_with:
+                return f"{argument}: {rule.kept_with[argument]}"
+            if argument == "always_resume":
+                if not (isinstance(arg.value, cst.Name) and arg.value.value == "True"):
+                    return "always_resume is not True"
+            elif rule.renamed.get(argument, argument) not in known:
+                return f"tpk's has no argument {argument}"
+        if name == "ScalarStats":
+            return _why_scopes_matter(pairs)
+        if name == "MapData" and not isinstance(dict(pairs)["func"].value, cst.Lambda):
+            return "its function gets a copy of the datapoint, which it may change"
+        return ""
+
+    def _fits(self, use: Use, rule: Rule) -> bool:
+        """Whether what the package has is still what the rule is about."""
+        ours = getattr(tpk, rule.to, None)
+        if ours is None or use.module.startswith("utils"):
+            return False
+        if inspect.isclass(use.value) and inspect.isclass(ours):
+            return issubclass(use.value, ours) or use.name in TRAINING | REWRITTEN
+        return callable(use.value)
+
+    def _convert_family(self, family: list[classes.OwnClass]) -> None:
+        kinds = {kind for each in family for kind in each.all_kinds()}
+        stays = classes.why_it_stays(family, self.script)
+        if "trainer" in kinds and self._training_stays:
+            stays = self._training_stays
+        placeholders: dict[cst.Call, str] = {}
+        if "model" in kinds:
+            of_tensorflow = [occurrence for occurrence, _ in self.tensorflow]
+            for each in family:
+                placeholders |= classes.signature_of_placeholders(each, of_tensorflow, self.script)
+            stays = stays or next((reason for reason in placeholders.values() if reason), "")
+        for each in family:
+            each.stays = stays
+        if stays:
+            return
+        # It builds its graph before it trains, in the default graph.
+        self.imports.want_tensorflow1 |= "trainer" in kinds
+        roots = {occurrence.root.value for occurrence, _ in self.tensorflow}
+        for each in family:
+            tf = self.imports.tensorflow_name() if roots else ""
+            needs = classes.convert_class(each, self.script, self.edits, tf, roots)
+            if "find_tensor" in needs:
+                self.imports.need("from tpk.callbacks.tensor_names import find_tensor")
+        for call in placeholders:
+            self._handled.add(call.func)
+            tf = self.imports.tensorflow_name()
+            self.edits.change(call, lambda updated, tf=tf: classes.as_tensor_spec(updated, tf))
+
+    def _convert_use(self, use: Use) -> None:
+        if _is_of_logger(use):
+            return
+        if isinstance(use.value, ModuleType):
+            self._keep(use, "")
+            return
+        same = _same_in_tpk(use.value)
+        rule = CONVERTED.get(use.name)
+        if same is not None:
+            self._replace(use, f"tpk.{same}")
+        elif use.name in EXPRESSIONS and not self._training_stays and not use.tail:
+            call = self._call_of.get(use.node)
+            if call is None:
+                self._keep(use, "it is not called here")
+                return
+            self._handled.add(use.node)
+            self.edits.put(call, EXPRESSIONS[use.name])
+            self.imports.need_tpk()
+        elif use.name == "TowerContext" and self._convert_tower_context(use):
+            pass
+        elif rule is not None:
+            self._convert_by_rule(use, rule)
+        else:
+            self._keep(use, KEPT.get(use.name, ""))
+
+    def _convert_by_rule(self, use: Use, rule: Rule) -> None:
+        reason = self._why_stays(use, rule)
+        if reason:
+            self._keep(use, reason)
+            return
+        call = self._call_of.get(use.node)
+        if call is not None:
+            self.edits.change(call, self._edit_of_call(use, rule, call))
+        if rule.note:
+            self._note(use.node, f"{use.name}: {rule.note}")
+        self._replace(use, f"tpk.{rule.to}")
+
+    def _why_stays(self, use: Use, rule: Rule) -> str:
+        if use.name in TRAINING and self._training_stays:
+            return self._training_stays
+        if use.name in _PREDICTION and self._prediction_stays:
+            return self._prediction_stays
+        if use.name in SESSION_INITS and self._inits_stay:
+            return "init is called, which tpk's has not"
+        own = self._class_derived_at(use.node)
+        if own is not None:
+            return own.stays if rule.kind else KEPT.get(use.name, "a class derives from it")
+        if use.tail and not hasattr(getattr(tpk, rule.to), use.tail[0]):
+            return f"tpk's has no {use.tail[0]}"
+        return self._why_call_stays(use)
+
+    def _class_derived_at(self, node: cst.BaseExpression) -> classes.OwnClass | None:
+        return next((own for own in self._own.values() if any(base.value is node for base in own.node.bases)), None)
+
+    def _edit_of_call(self, use: Use, rule: Rule, call: cst.Call) -> Any:
+        more: dict[str, str] = {}
+        dropped: tuple[str, ...] = ()
+        value = use.value
+        if use.name in ("TrainConfig", "AutoResumeTrainConfig"):
+            more = self._more_for_config(use, call)
+            value = tpk_tensorpack.TrainConfig
+            dropped = ("always_resume",)
+        if use.name == "PredictConfig":
+            given = dict(bound(call.args, by_position(value)) or ())
+            if "input_names" not in given:
+                more = {"input_names": _names_of_signature(given["input_signature"]) or ""}
+        rebound = rebind(attrs.evolve(rule, dropped=(*rule.dropped, *dropped)), value, getattr(tpk, rule.to), more)
+        if use.name in ("TrainConfig", "AutoResumeTrainConfig"):
+            return lambda updated: rebound(_without_none(updated))
+        return rebound
+
+    def _more_for_config(self, use: Use, call: cst.Call) -> dict[str, str]:
+        more = self.log.options(call)
+        if use.name == "AutoResumeTrainConfig":
+            more["resume"] = '"auto"'
+        given = dict(bound(call.args, by_position(tpk_tensorpack.TrainConfig)) or ())
+        several = any(each.name in SEVERAL_DEVICES for each in self.uses)
+        if several and "steps_per_epoch" not in given:
+            data = given.get("dataflow")
+            if data is not None and isinstance(data.value, cst.Name):
+                more["steps_per_epoch"] = f"len({data.value.value})"
+            else:
+                self._mark(call, "give steps_per_epoch: tpk's default divides the data among the devices")
+        if not self.log.is_set:
+            self._note(call, "the run keeps its files in runs/<script>/<time>; to keep them elsewhere, give run_dir")
+        return more
+
+    def _convert_tower_context(self, use: Use) -> bool:
+        call = self._call_of.get(use.node)
+        arguments = dict(bound(call.args, by_position(use.value)) or ()) if call is not None else {}
+        training = arguments.get("is_training")
+        if call is None or training is None or not _is_name(training.value, "True"):
+            return False
+        rule = Rule("TrainTowerContext", {"tower_name": "ns_name"}, dropped=("is_training",))
+        self.edits.change(call, rebind(rule, use.value, tpk.TrainTowerContext))
+        self._replace(use, "tpk.TrainTowerContext")
+        return True
+
+    def _convert_own_calls(self) -> None:
+        """Change the arguments that classes of the script hand on to those of tpk, and what trains."""
+        rules = {
+            node: (use, CONVERTED[use.name])
+            for use in self.uses
+            for node in [use.node]
+            if use.name in CONVERTED and not takes_any_number(use.value)
+        }
+
+        def rule_of(own: classes.OwnClass) -> tuple[Use, Rule] | None:
+            for each in own.line_of_descent():
+                for base in each.node.bases:
+                    if base.value in rules:
+                        return rules[base.value]
+            return None
+
+        for own in self._own.values():
+            found = rule_of(own)
+            if found is None or own.stays:
+                continue
+            use, rule = found
+            if not by_position(use.value):
+                continue  # What its class hands on is for another base.
+            calls = [
+                node
+                for node in nodes_of(own.node, cst.Call)
+                if _is_super_init(node) and not any(each.has("__init__") for each in own.parents)
+            ]
+            if not own.has("__init__"):
+                calls += [node for node in self.script.calls if self.script.class_of(node.func) is own.node]
+            for call in calls:
+                reason = self._why_arguments_stay(call.args, use.name, use.value, rule)
+                if reason:
+                    self._mark(call, f"of the arguments of {use.name}: {reason}")
+                elif rule.renamed or rule.added or rule.dropped or rule.kind == "callback":
+                    self.edits.change(call, rebind(rule, use.value, getattr(tpk, rule.to)))
+        if not self._training_stays:
+            for call in self.script.calls:
+                if isinstance(call.func, cst.Attribute) and call.func.attr.value == "train_with_defaults":
+                    options = self.log.options(call)
+                    self.edits.change(call, lambda updated, options=options: _with_options(updated, options))
+
+    # What the script logs.
+
+    def _convert_log(self) -> None:
+        trains = any(use.name in TRAINING for use in self.uses)
+        kept = self.log.stays or (self._training_stays if trains else "")
+        if kept:
+            for use in self.log.uses:
+                self._keep(use, f"logger: {kept}" if kept else "")
+            return
+        self.log.convert(self.edits, self.imports)
+        for node, text in self.log.remarks():
+            self._note(node, text)
+
+    # TensorFlow and NumPy.
+
+    def _convert_tensorflow(self, occurrence: Occurrence, written: tuple[str, ...]) -> None:
+        if occurrence.node in self._handled:
+            self.imports.replaced(occurrence)
+            return
+        own, is_v1 = self._called_here(occurrence)
+        tf = own or self.imports.tensorflow_name()
+        is_v1 = is_v1 if own else self.imports.tensorflow_is_v1
+        call = self._call_of.get(occurrence.node)
+        arguments = None
+        if call is not None and not any(arg.star for arg in call.args):
+            names = [arg.keyword.value for arg in call.args if arg.keyword is not None]
+            arguments = len(call.args) - len(names), names
+        found = foreign.tensorflow_name(written, is_v1, arguments)
+        names = written[2:] if written[:2] == ("compat", "v1") else written
+        if found.mark:
+            self._mark(occurrence.node, found.mark)
+            self.imports.stays(occurrence)
+            return
+        if any(names[: len(module)] == module and len(names) >= len(module) for module in self._modules_in_use()):
+            found = attrs.evolve(found, code=".".join(["tf1", *names[: found.length]]), note="its module is used")
+        if getattr(self.script.function(occurrence.node), "name", cst.Name("_")).value not in ("inputs", "_get_inputs"):
+            self._want_behaviour(names)
+        is_in_function = self.script.function(occurrence.node) is not None
+        if call is not None and not is_in_function and names[0] not in OUTSIDE_OF_GRAPHS:
+            self.imports.want_tensorflow1 = True
+        if found.code is None and own:
+            self.imports.stays(occurrence)
+            return
+        code = found.code or ".".join(["{tf}", *written[: found.length]])
+        if code.startswith("tf1"):
+            self.imports.need("from tpk_tensorpack import tensorflow1 as tf1")
+            self._note(
+                occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} is that of tpk_tensorpack: {found.note}"
+            )
+        elif code.startswith("tpk."):
+            self.imports.need_tpk()
+        elif code.startswith("tf_slim"):
+            self.imports.need("import tf_slim")
+        self.imports.replaced(occurrence)
+        self.edits.put(occurrence.prefix(found.length - len(written) + len(occurrence.rest)), code.format(tf=tf))
+
+    def _called_here(self, occurrence: Occurrence) -> tuple[str, bool]:
+        """Return what the script calls TensorFlow where a name is, if it comes from there; and whether that is v1."""
+        if occurrence.binding in ("tensorflow", "tensorflow.compat.v1"):
+            return occurrence.root.value, occurrence.binding != "tensorflow"
+        return "", False
+
+    def _modules_in_use(self) -> list[tuple[str, ...]]:
+        """Return the modules of TensorFlow 1 that are used themselves: all of their names must come from there."""
+        if self._modules is None:
+            self._modules = []
+            for _, written in self.tensorflow:
+                names = written[2:] if written[:2] == ("compat", "v1") else written
+                if names and foreign.tensorflow_name(written, False).is_module:
+                    self._modules.append(names)
+        return self._modules
+
+    def _want_behaviour(self, names: tuple[str, ...]) -> None:
+        if names[:1] == ("disable_v2_behavior",):
+            self._switches_itself = True
+        if {".".join(names[:1]), ".".join(names[:2])} & OUTSIDE_OF_TRAININGS:
+            self.imports.want_tensorflow1 = True
+
+    def _convert_numpy(self, occurrence: Occurrence) -> None:
+        written = tuple(occurrence.path.split("."))[1:]
+        found = foreign.numpy_name(written) if written else foreign.Found(None, 0)
+        if found.code is None:
+            self.imports.stays(occurrence)
+            return
+        if found.note:
+            self.imports.need("from tpk_tensorpack import numpy1")
+            self._note(occurrence.node, f"np.{written[0]} is that of tpk_tensorpack: {found.note}")
+        np = occurrence.root.value if occurrence.binding == "numpy" else self.imports.numpy_name()
+        # `np` itself may be in use elsewhere, so its import stays.
+        if occurrence.binding == "numpy":
+            self.imports.stays(occurrence)
+        else:
+            self.imports.replaced(occurrence)
+        self.edits.put(occurrence.prefix(len(occurrence.rest) - len(written) + 1), found.code.format(np=np))
+
+    def _look_for_strings(self) -> None:
+        for call in self.script.calls:
+            name = call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
+            if (
+                name in ("import_module", "__import__")
+                and call.args
+                and isinstance(call.args[0].value, cst.SimpleString)
+            ):
+                module = str(call.args[0].value.evaluated_value)
+                if package_of(module) in ("tensorpack",) or module.startswith("tensorflow.contrib"):
+                    self._mark(call, f"{module} is imported through a string")
+            if name == "set_chief_only":
+                self._mark(call, "callbacks of tpk have no set_chief_only: set chief_only")
+        if any(each.attr.value in ("value", "dims") for each in nodes_of(self.script.module, cst.Attribute)):
+            # Of a dimension, which is a number today.
+            self.imports.want_tensorflow1 |= bool(self.tensorflow)
+
+    # Keeping, replacing, and telling.
+
+    def _replace(self, use: Use, code: str) -> None:
+        self.imports.need_tpk()
+        self.imports.replaced(use.occurrence)
+        self.edits.put(use.node, code)
+
+    def _keep(self, use: Use, reason: str) -> None:
+        self.imports.keep(use.occurrence, reason, use.name)
+        if use.occurrence.binding == "tensorpack" and use.occurrence.root.value == "tensorpack":
+            self.edits.put(use.occurrence.root, "tpk_tensorpack")
+        self._note(use.node, f"{use.name} stays that of tpk_tensorpack{f': {reason}' if reason else ''}")
+
+    def _note(self, node: cst.CSTNode, text: str) -> None:
+        if not any(each.text == text for each in self.notes):
+            self.notes.add(Note(self.script.line(node), text))
+
+    def _mark(self, node: cst.CSTNode, text: str) -> None:
+        mark = Note(self.script.line(node), text)
+        if mark not in self.marks:
+            self.marks.add(mark)
+            self.imports.mark(self.script.statement(node), text, self.edits)
+
+
+def _member(module: ModuleType, name: str) -> Any:
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        try:
+            return importlib.import_module(f"{module.__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name and error.name.startswith("tpk_tensorpack"):
+                raise AttributeError(f"tpk_tensorpack has no {module.__name__}.{name}") from None
+            raise
+
+
+_SAME: dict[int, str] = {}
+
+
+def _same_in_tpk(value: Any) -> str | None:
+    """Return what tpk calls an object that is its own; None if it is not."""
+    if not _SAME:
+        for name in dir(tpk):
+            each = getattr(tpk, name)
+            if callable(each) and not isinstance(each, ModuleType):
+                _SAME.setdefault(id(each), name)
+    if not callable(value) or isinstance(value, ModuleType):
+        return None
+    return _SAME.get(id(value))
+
+
+def _imported(module: cst.Module) -> Iterator[str]:
+    for node in nodes_of(module, cst.Import):
+        yield from (dotted(alias.name) for alias in node.names)
+    for node in nodes_of(module, cst.ImportFrom):
+        if not node.relative:
+            yield module_of(node)
+
+
+def _names_of_signature(arg: cst.Arg | None) -> str | None:
+    """Return the list of the names in a signature that is written out; None if it is not."""
+    if arg is None or not isinstance(arg.value, cst.List | cst.Tuple):
+        return None
+    names = []
+    for element in arg.value.elements:
+        if not isinstance(element.value, cst.Call):
+            return None
+        pairs = dict(bound(element.value.args, ["shape", "dtype", "name"]) or ())
+        name = pairs.get("name")
+        if name is None or not isinstance(name.value, cst.SimpleString):
+            return None
+        names.append(name.value.value)
+    return f"[{', '.join(names)}]"
+
+
+def _why_scopes_matter(pairs: list[tuple[str, cst.Arg]]) -> str:
+    value = dict(pairs)["names"].value
+    elements = [each.value for each in value.elements] if isinstance(value, cst.List | cst.Tuple) else [value]
+    if not all(isinstance(each, cst.SimpleString) for each in elements):
+        return "it keeps the scopes of names, which are not written out here"
+    if any("/" in str(each.evaluated_value) for each in elements):  # type: ignore[attr-defined]
+        return "it keeps the scopes of names"
+    return ""
+
+
+def _without_none(call: cst.Call) -> cst.Call:
+    """Have callbacks that may be None left out."""
+    args = []
+    for arg in call.args:
+        if arg.keyword is not None and arg.keyword.value == "callbacks" and isinstance(arg.value, cst.List):
+            elements = [_optional(each) for each in arg.value.elements]
+            arg = arg.with_changes(value=arg.value.with_changes(elements=elements))
+        args.append(arg)
+    return call.with_changes(args=args)
+
+
+def _optional(element: Any) -> Any:
+    value = element.value
+    if not (isinstance(value, cst.IfExp) and _is_name(value.orelse, "None")):
+        return element
+    several = value.with_changes(
+        body=cst.List([cst.Element(value.body)]), orelse=cst.List([]), lpar=[cst.LeftParen()], rpar=[cst.RightParen()]
+    )
+    return cst.StarredElement(several, comma=element.comma)
+
+
+def _with_options(call: cst.Call, options: dict[str, str]) -> cst.Call:
+    new = [keyword(name, cst.parse_expression(code)) for name, code in options.items()]
+    return with_arguments(call, [*call.args, *new]) if new else call
+
+
+def _is_super_init(node: cst.Call) -> bool:
+    func = node.func
+    return (
+        isinstance(func, cst.Attribute)
+        and func.attr.value == "__init__"
+        and isinstance(func.value, cst.Call)
+        and _is_name(func.value.func, "super")
+    )
+
+
+def _is_name(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name
+
+
+def _is_of_logger(use: Use) -> bool:
+    return use.module == "utils.logger" or (isinstance(use.value, ModuleType) and use.name == "logger")

@@ -1,0 +1,163 @@
+"""Names of TensorFlow 1 and of the NumPy of its time, and what they are today."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import ModuleType
+from typing import Any
+
+import attrs
+import numpy
+import tensorflow
+
+import tpk.layers
+import tpk.layers.rnn_cell
+from tpk_tensorpack import numpy1, tensorflow1
+from tpk_tensorpack.port.names import NUMPY_EXPRESSIONS, SAME_CALLS
+
+_NOW = {("tensor", "input"): "input"}
+"""What arguments are called now, that mean the same by position."""
+
+_PLACES = (
+    ("tpk.layers", tpk.layers),
+    ("tpk.layers.rnn_cell", tpk.layers.rnn_cell),
+)
+
+
+@attrs.frozen
+class Found:
+    """What a name is today.
+
+    Attributes:
+        code: the expression, in which ``{tf}`` and ``{np}`` stand for TensorFlow and NumPy; None if it is what it was.
+        length: of how many attributes of the script's chain it takes the place.
+        note: why it is not TensorFlow's or NumPy's own.
+        mark: why there is none.
+        is_module: whether it is a module.
+    """
+
+    code: str | None
+    length: int
+    note: str = ""
+    mark: str = ""
+    is_module: bool = False
+
+
+def tensorflow_name(written: tuple[str, ...], is_v1: bool, arguments: Any = None) -> Found:
+    """Return what a name of TensorFlow is today.
+
+    Args:
+        written: its parts behind ``tensorflow``, such as ``("compat", "v1", "train", "Saver")``.
+        is_v1: whether the script calls `tf.compat.v1` what is ``{tf}``.
+        arguments: those of the call of it: None if it is not called, or they are not known; else the number of those by
+            position, and the names of the others.
+    """
+    skipped = 2 if written[:2] == ("compat", "v1") else 0
+    names = written[skipped:]
+    if names[:2] == ("contrib", "slim"):
+        return Found(".".join(["tf_slim", *names[2:]]), len(written))
+    value: Any = tensorflow1
+    length = 0
+    try:
+        while length < len(names) and isinstance(value, ModuleType):
+            value = _attribute(value, names[length])
+            length += 1
+    except (AttributeError, ImportError) as error:
+        return Found(None, skipped + length + 1, mark=str(error))
+    names = names[:length]
+    taken = skipped + length
+    if isinstance(value, ModuleType):
+        if names and _is_real_module(value):
+            same = _is_at(tensorflow, names, value)
+            return Found(None if same else _v1(names, is_v1), taken)
+        return Found(".".join(["tf1", *names]), taken, note="the module itself is used", is_module=True)
+    if not is_v1 and (_is_at(tensorflow, names, value) or _is_same_call(".".join(names), arguments)):
+        return Found(".".join(["{tf}", *names]) if skipped else None, taken)
+    if _is_at(tensorflow.compat.v1, names, value):
+        return Found(_v1(names, is_v1), taken)
+    for place, module in _PLACES:
+        if _is_at(module, names[-1:], value):
+            return Found(f"{place}.{names[-1]}", taken)
+    if _is_at(tensorflow.compat.v1, ("nn", names[-1]), value):
+        return Found(_v1(("nn", names[-1]), is_v1), taken)
+    return Found(".".join(["tf1", *names]), taken, note="neither TensorFlow nor tpk has it")
+
+
+def numpy_name(written: tuple[str, ...]) -> Found:
+    """Return what a name of NumPy is today.
+
+    Args:
+        written: its parts behind ``numpy``.
+    """
+    name = written[0]
+    if name in numpy1._ALIASES:
+        return Found({"long": "int", "unicode": "str"}.get(name, name), 1)
+    if name in NUMPY_EXPRESSIONS:
+        return Found(NUMPY_EXPRESSIONS[name], 1)
+    if name in numpy1._OWN:
+        return Found(f"numpy1.{name}", 1, note="NumPy has it no more")
+    renamed = numpy1._RENAMED.get(name)
+    if renamed is not None and hasattr(numpy, renamed):
+        return Found(f"{{np}}.{renamed}", 1)
+    return Found(None, 1)
+
+
+def is_real_module(module: str) -> bool:
+    """Whether there is such a module of TensorFlow or NumPy."""
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
+def _attribute(module: ModuleType, name: str) -> Any:
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        if module.__name__.startswith("tpk_tensorpack"):
+            try:
+                return importlib.import_module(f"{module.__name__}.{name}")
+            except ModuleNotFoundError:
+                pass
+        raise
+
+
+def _is_real_module(module: ModuleType) -> bool:
+    return not module.__name__.startswith("tpk_tensorpack")
+
+
+def _v1(names: tuple[str, ...], is_v1: bool) -> str:
+    return ".".join(["{tf}", *(() if is_v1 else ("compat", "v1")), *names])
+
+
+def _is_at(place: Any, names: tuple[str, ...], value: Any) -> bool:
+    for name in names:
+        try:
+            place = getattr(place, name)
+        except (AttributeError, ImportError):
+            return False
+    if place is value:
+        return True
+    if inspect.isfunction(value) and inspect.isfunction(place):
+        return inspect.unwrap(value) is inspect.unwrap(place)
+    return type(value) is type(place) and isinstance(value, str | int | float | tensorflow.DType) and value == place
+
+
+def _is_same_call(name: str, arguments: Any) -> bool:
+    """Whether a call of a function of TensorFlow 1 means the same in TensorFlow 2."""
+    if name not in SAME_CALLS or arguments is None:
+        return False
+    by_position, by_name = arguments
+    old = list(inspect.signature(_at(tensorflow.compat.v1, name)).parameters)
+    new = list(inspect.signature(_at(tensorflow, name)).parameters)
+    if any(_NOW.get((before, now), before) != now for before, now in zip(old[:by_position], new, strict=False)):
+        return False
+    return set(by_name) <= set(new) and {*old[:by_position], *by_name} <= set(SAME_CALLS[name])
+
+
+def _at(place: Any, name: str) -> Any:
+    for each in name.split("."):
+        place = getattr(place, each)
+    return place

@@ -1,0 +1,151 @@
+"""Log and log directory of a script: tensorpack's module `logger`, as Python's logging and the directory of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import libcst as cst
+
+from tpk_tensorpack.port.arguments import bound
+from tpk_tensorpack.port.edits import Edits, statements
+from tpk_tensorpack.port.imports import Imports
+from tpk_tensorpack.port.names import LOGGER_METHODS
+from tpk_tensorpack.port.occurrences import Script, dotted, nodes_of
+
+_SETTERS = {"auto_set_dir": ["action", "name"], "set_logger_dir": ["dirname", "action"]}
+_TRAINING = ("AutoResumeTrainConfig", "TrainConfig", "train_with_defaults")
+_ASKED = "an error says if the directory holds a run already, where tensorpack asked what to do"
+
+
+class LogDirectory:
+    """Where a script logs to, and what it logs.
+
+    Args:
+        script: the script.
+        uses: its uses of the module `logger`, and of the names in it.
+
+    Attributes:
+        stays: why the script goes on with tensorpack's `logger`; empty if it does not.
+        uses: its uses of it.
+    """
+
+    def __init__(self, script: Script, uses: Sequence[Any]) -> None:
+        self._script = script
+        self.uses = list(uses)
+        self._calls = {call.func: call for call in script.calls}
+        self._setters = [use for use in self.uses if use.name in _SETTERS]
+        self._asked = [use for use in self.uses if use.name == "get_logger_dir"]
+        self._sites = [call for call in script.calls if dotted(call.func).split(".")[-1] in _TRAINING]
+        taken = script.names_in_use()
+        self._name = next(name for name in ("run_dir", "directory_of_run", "run_directory") if name not in taken)
+        self.stays = self._why_it_stays()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the script sets it."""
+        return bool(self._setters)
+
+    def options(self, call: cst.Call) -> dict[str, str]:
+        """Return what a training is to be told of it."""
+        if not self.is_set:
+            return {}
+        if self.stays:
+            logger = dotted(self._setters[0].node).rpartition(".")[0] or "logger"
+            return {"run_dir": f"{logger}.get_logger_dir()", "resume": '"keep"'}
+        actions = {_action(self._arguments(use)) for use in self._setters}
+        return {"run_dir": self._name, **({"resume": '"keep"'} if "k" in actions else {})}
+
+    def convert(self, edits: Edits, imports: Imports) -> None:
+        """Have it changed to the directory of a run, and to Python's logging."""
+        for use in self._setters:
+            code = self._statements(use, imports)
+            edits.replaced[self._script.statement(use.node)] = statements(code)
+            imports.replaced(use.occurrence)
+        for use in self._asked:
+            edits.put(self._calls[use.node], self._name)
+            imports.replaced(use.occurrence)
+        logging = [use for use in self.uses if use.name in LOGGER_METHODS]
+        names = {use.occurrence.root.value for use in logging if use.length == 1}
+        name = names.pop() if len(names) == 1 else "logger"
+        for use in logging:
+            edits.put(use.node, f"{name}.{LOGGER_METHODS[use.name]}")
+            imports.replaced(use.occurrence)
+        if logging:
+            imports.need("import logging")
+            is_script = any(
+                each.evaluated_value == "__main__" for each in nodes_of(self._script.module, cst.SimpleString)
+            )
+            imports.behind += ["logging.basicConfig(level=logging.INFO)"] if is_script else []
+            imports.behind.append(f'{name} = logging.getLogger(f"tpk.{{__name__}}")')
+
+    def remarks(self) -> Iterator[tuple[cst.CSTNode, str]]:
+        """Yield what is different, by the places in the script."""
+        for use in self._setters:
+            if _action(self._arguments(use)) is None:
+                yield use.node, f"{use.name}: {_ASKED}"
+
+    def _why_it_stays(self) -> str:
+        for use in self.uses:
+            if use.name not in {*LOGGER_METHODS, *_SETTERS, "get_logger_dir"}:
+                return f"{use.name} is used"
+            if use.tail:
+                return f"{use.name}.{use.tail[0]} is used"
+        functions = {self._script.function(use.node) for use in self._setters}
+        if len(functions) > 1:
+            return "it is set in several functions"
+        for use in (*self._setters, *self._asked):
+            if use.node not in self._calls:
+                return f"{use.name} is not called"
+        for use in self._setters:
+            statement = self._script.statement(use.node)
+            if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) > 1:
+                return f"{use.name} does not stand alone"
+            if not isinstance(statement.body[0], cst.Expr) or statement.body[0].value is not self._calls[use.node]:
+                return f"{use.name} does not stand alone"
+            arguments = self._arguments(use)
+            if arguments is None or _action(arguments) not in (None, "d", "k"):
+                return f"there is nothing like this action of {use.name}"
+        if self._asked and not self._setters:
+            return "the log directory is set elsewhere"
+        if self._setters and not self._sites and not self._asked:
+            return "nothing is trained here"
+        function = next(iter(functions), None)
+        places = [*self._sites, *(use.node for use in self._asked)]
+        if function is not None and not all(function in self._script.ancestors(place) for place in places):
+            return "it is set in a function, and used elsewhere"
+        return ""
+
+    def _arguments(self, use: Any) -> dict[str, cst.Arg] | None:
+        pairs = bound(self._calls[use.node].args, _SETTERS[use.name])
+        return None if pairs is None else dict(pairs)
+
+    def _statements(self, use: Any, imports: Imports) -> str:
+        arguments = self._arguments(use) or {}
+        lines = [f"{self._name} = {self._path(use, arguments, imports)}"]
+        if _action(arguments) == "d":
+            imports.need("import shutil")
+            lines.append(f"shutil.rmtree({self._name}, ignore_errors=True)")
+        if self._asked:
+            imports.need("import os")
+            lines.append(f"os.makedirs({self._name}, exist_ok=True)")
+        return "".join(f"{line}\n" for line in lines)
+
+    def _path(self, use: Any, arguments: dict[str, cst.Arg], imports: Imports) -> str:
+        if "dirname" in arguments:
+            return self._script.module.code_for_node(arguments["dirname"].value)
+        imports.need("from pathlib import Path")
+        if "name" not in arguments:
+            return 'f"train_log/{Path(__file__).stem}"'
+        name = arguments["name"].value
+        if isinstance(name, cst.SimpleString):
+            return f'f"train_log/{{Path(__file__).stem}}:{name.raw_value}"'
+        return f'f"train_log/{{Path(__file__).stem}}:" + {self._script.module.code_for_node(name)}'
+
+
+def _action(arguments: dict[str, cst.Arg] | None) -> str | None:
+    """Return the action that is asked for; None for none, and something else if it cannot be told."""
+    arg = (arguments or {}).get("action")
+    if arg is None or (isinstance(arg.value, cst.Name) and arg.value.value == "None"):
+        return None
+    return str(arg.value.evaluated_value) if isinstance(arg.value, cst.SimpleString) else "?"

@@ -1,0 +1,331 @@
+"""Names of tensorpack, and what tpk has for them: the table of the converter.
+
+What is the very same object in both needs no line here: the converter finds it by looking. A line in `CONVERTED` is a
+name that means the same but for its arguments; `KEPT` tells of some others why they stay tensorpack's, and any that is
+in neither stays without further words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+
+@attrs.frozen
+class Rule:
+    """What becomes of a name.
+
+    Attributes:
+        to: the name that tpk has for it.
+        renamed: arguments that have other names there.
+        added: arguments that are written out, unless the call has them, because tpk's default is another one.
+        dropped: arguments that mean nothing there.
+        kept_with: arguments with which a call stays tensorpack's, and why.
+        kind: how a class is treated that derives from it; empty if it stays tensorpack's.
+        note: what is different, although nobody has to do anything about it.
+    """
+
+    to: str
+    renamed: Mapping[str, str] = attrs.field(factory=dict)
+    added: Mapping[str, str] = attrs.field(factory=dict)
+    dropped: tuple[str, ...] = ()
+    kept_with: Mapping[str, str] = attrs.field(factory=dict)
+    kind: str = ""
+    note: str = ""
+
+
+_NEED_NOT_MATCH = {"must_match": "False"}
+_WANTS_VALUES = "a variable for which there is no value is an error in tpk; tensorpack kept its initial value"
+
+_NAMES_STEPS = "its files have the step behind their name; tpk finds them by the name without it, too"
+
+CONVERTED: dict[str, Rule] = {
+    # Callbacks.
+    "Callback": Rule("Callback", kind="callback"),
+    "EstimatedTimeLeft": Rule("EstimatedTimeLeft", kind="callback"),
+    "GPUMemoryTracker": Rule("GPUMemoryTracker", added={"devices": "(0,)"}, kind="callback"),
+    "GPUUtilizationTracker": Rule("GPUUtilizationTracker", kind="callback"),
+    "GraphProfiler": Rule("GraphProfiler", added={"steps": "None", "dump_profile": "False"}, kind="callback"),
+    "HostMemoryTracker": Rule("HostMemoryTracker", kind="callback"),
+    "InjectShell": Rule("InjectShell", added={"shell": '"ipython"'}, kind="callback"),
+    "MergeAllSummaries": Rule("MergeAllSummaries", kind="callback"),
+    "MovingAverageSummary": Rule("MovingAverageSummary", kind="callback"),
+    "PeakMemoryTracker": Rule("GPUMemoryTracker", added={"devices": "(0,)"}, kind="callback"),
+    "ProcessTensors": Rule("ProcessTensors", renamed={"names": "tensors"}, kind="callback"),
+    "ProgressBar": Rule("ProgressBar", kind="callback"),
+    "RunOp": Rule("RunOp", kind="callback"),
+    "RunUpdateOps": Rule("RunUpdateOps", kind="callback"),
+    "SendStat": Rule("SendStat", kind="callback"),
+    "SessionRunTimeout": Rule("SessionRunTimeout", kind="callback"),
+    "SimpleMovingAverage": Rule("SimpleMovingAverage", kind="callback"),
+    "StartProcOrThread": Rule("StartProcOrThread", dropped=("stop_at_last",), kind="callback"),
+    "TensorPrinter": Rule("TensorPrinter", renamed={"names": "tensors"}, kind="callback"),
+    # Savers.
+    "MaxSaver": Rule("MaxSaver", kind="callback", note=_NAMES_STEPS),
+    "MinSaver": Rule("MinSaver", kept_with={"reverse": "tpk has MaxSaver for it"}, kind="callback", note=_NAMES_STEPS),
+    "ModelSaver": Rule(
+        "ModelSaver",
+        added={"keep_checkpoint_every_n_hours": "0.5"},
+        kept_with={"var_collections": "tpk's takes the variables themselves, as var_list"},
+        kind="callback",
+    ),
+    # Hyperparameters.
+    "GraphVarParam": Rule("GraphVarParam", dropped=("shape",)),
+    "HumanHyperParamSetter": Rule("HumanHyperParamSetter", renamed={"file_name": "path"}, kind="callback"),
+    "HyperParamSetter": Rule("HyperParamSetter", kind="callback"),
+    "HyperParamSetterWithFunc": Rule("HyperParamSetterWithFunc", kind="callback"),
+    "ObjAttrParam": Rule("ObjAttrParam", renamed={"attrname": "attr"}),
+    "ScheduledHyperParamSetter": Rule(
+        "ScheduledHyperParamSetter",
+        kept_with={"set_at_beginning": "tpk's always sets what the schedule says for the first epoch"},
+        kind="callback",
+    ),
+    "StatMonitorParamSetter": Rule("StatMonitorParamSetter", kind="callback"),
+    # Evaluation.
+    "BinaryClassificationStats": Rule("BinaryClassificationStats", note="it reports F1, too"),
+    "ClassificationError": Rule("ClassificationError"),
+    "DataParallelInferenceRunner": Rule(
+        "DataParallelInferenceRunner", renamed={"gpus": "devices"}, kept_with={"tower_name": "tpk's default is another"}
+    ),
+    "InferenceRunner": Rule("InferenceRunner", kept_with={"device": "tpk's is a device string"}),
+    "Inferencer": Rule("Inferencer", kind="inferencer"),
+    "ScalarStats": Rule("ScalarStats"),
+    # Monitors.
+    "JSONWriter": Rule("JSONWriter", note="it writes stats.jsonl, a line for each step that reports anything"),
+    "MonitorBase": Rule("Monitor", kind="callback"),
+    "ScalarPrinter": Rule("ScalarPrinter"),
+    "TFEventWriter": Rule("TFEventWriter"),
+    # Input.
+    "BatchQueueInput": Rule("BatchQueueInput", renamed={"ds": "flow"}, note="the callback InputMonitor reports on it"),
+    "DummyConstantInput": Rule("DummyConstantInput"),
+    "FeedInput": Rule("FeedInput", renamed={"ds": "flow"}),
+    "QueueInput": Rule(
+        "QueueInput",
+        renamed={"ds": "flow"},
+        note="it does not report QueueInput/queue_size; the callback InputMonitor tells whether the data is too slow",
+    ),
+    "StagingInput": Rule(
+        "StagingInput", renamed={"input": "source"}, kept_with={"device": "tpk's takes a list, as devices"}
+    ),
+    "TFDatasetInput": Rule("TFDatasetInput"),
+    "TensorInput": Rule("TensorInput"),
+    "ZMQInput": Rule("ZMQInput", renamed={"end_point": "endpoint"}),
+    # Data.
+    "DataFromList": Rule("DataFromList", renamed={"lst": "items"}, added={"shuffle": "True"}),
+    "CacheData": Rule("CacheData", renamed={"ds": "flow"}),
+    "DataFlow": Rule("DataFlow", kind="flow"),
+    "DataFromGenerator": Rule("DataFromGenerator", renamed={"gen": "generator"}),
+    "DataFromIterable": Rule("DataFromIterable"),
+    "DataFromQueue": Rule("DataFromQueue"),
+    "FixedSizeData": Rule("FixedSizeData", renamed={"ds": "flow"}),
+    "MapData": Rule("MapData", renamed={"ds": "flow"}),
+    "MapDataComponent": Rule("MapDataComponent", renamed={"ds": "flow", "index": "component"}),
+    "PrintData": Rule("PrintData", renamed={"ds": "flow", "max_list": "max_items"}),
+    "RepeatedData": Rule("RepeatedData", renamed={"ds": "flow"}),
+    "RepeatedDataPoint": Rule("RepeatedDataPoint", renamed={"ds": "flow"}),
+    # Training; these are converted together, or stay together.
+    "AsyncMultiGPUTrainer": Rule("AsyncMultiGPUTrainer", renamed={"gpus": "devices"}, kind="trainer"),
+    "AutoResumeTrainConfig": Rule("TrainConfig"),
+    "ModelDesc": Rule("ModelDesc", kind="model"),
+    "NoOpTrainer": Rule("NoOpTrainer", kind="trainer"),
+    "QueueInputTrainer": Rule("QueueInputTrainer", kind="trainer"),
+    "SimpleTrainer": Rule("SimpleTrainer", kind="trainer"),
+    "SingleCostTrainer": Rule("SingleCostTrainer", kind="trainer"),
+    "SyncMultiGPUTrainer": Rule(
+        "SyncMultiGPUTrainer", renamed={"gpus": "devices"}, added={"ps_device": '"cpu"'}, kind="trainer"
+    ),
+    "SyncMultiGPUTrainerParameterServer": Rule(
+        "SyncMultiGPUTrainerParameterServer", renamed={"gpus": "devices"}, kind="trainer"
+    ),
+    "SyncMultiGPUTrainerReplicated": Rule(
+        "SyncMultiGPUTrainerReplicated",
+        renamed={"gpus": "devices"},
+        kept_with={"mode": "tpk's modes have other names"},
+        kind="trainer",
+    ),
+    "TowerTrainer": Rule("TowerTrainer", kind="trainer"),
+    "TrainConfig": Rule("TrainConfig"),
+    "Trainer": Rule("Trainer", kind="trainer"),
+    "launch_train_with_config": Rule("launch_train_with_config"),
+    # Values of variables.
+    "ChainInit": Rule("ChainInit", renamed={"sess_inits": "inits"}),
+    "DictRestore": Rule("DictRestore", renamed={"variable_dict": "values"}, added=_NEED_NOT_MATCH),
+    "SaverRestore": Rule("SaverRestore", renamed={"model_path": "path"}, added=_NEED_NOT_MATCH),
+    "SaverRestoreRelaxed": Rule("SaverRestoreRelaxed", renamed={"model_path": "path"}, added=_NEED_NOT_MATCH),
+    "SmartInit": Rule("SmartInit", added=_NEED_NOT_MATCH),
+    "get_model_loader": Rule("SmartInit", added=_NEED_NOT_MATCH),
+    # Prediction; these are converted together, or stay together.
+    "OfflinePredictor": Rule("OfflinePredictor"),
+    "PredictConfig": Rule("PredictConfig", note=_WANTS_VALUES),
+    # The graph.
+    "add_activation_summary": Rule("add_activation_summary", renamed={"x": "tensor"}),
+    "add_param_summary": Rule("add_param_summary"),
+    "add_tensor_summary": Rule("add_tensor_summary", renamed={"x": "tensor"}, dropped=("main_tower_only",)),
+    "TowerFunc": Rule("TowerFunc", renamed={"tower_fn": "func"}),
+    "apply_grad_processors": Rule("apply_grad_processors", renamed={"opt": "optimizer", "gradprocs": "processors"}),
+}
+
+EXPRESSIONS = {
+    "DEFAULT_CALLBACKS": "[tpk.MovingAverageSummary(), tpk.ProgressBar(), tpk.MergeAllSummaries(), tpk.RunUpdateOps()]",
+    "DEFAULT_MONITORS": "[tpk.TFEventWriter(), tpk.JSONWriter(), tpk.ScalarPrinter()]",
+}
+"""Functions without arguments, and what a call of them is."""
+
+TRAINING = frozenset(
+    {"AutoResumeTrainConfig", "DEFAULT_CALLBACKS", "DEFAULT_MONITORS", "TrainConfig", "launch_train_with_config"}
+    | {name for name, rule in CONVERTED.items() if rule.kind == "trainer"}
+)
+"""What is converted together: a configuration of the one is none for a launcher of the other."""
+
+REWRITTEN = frozenset(
+    {"JSONWriter", "MaxSaver", "MinSaver", "OfflinePredictor", "SaverRestoreRelaxed", "ScalarPrinter"}
+)
+"""Classes that derive from nothing of tpk's here, and mean the same."""
+
+SESSION_INITS = frozenset(
+    {"ChainInit", "DictRestore", "SaverRestore", "SaverRestoreRelaxed", "SmartInit", "get_model_loader"}
+)
+
+SEVERAL_DEVICES = frozenset(
+    {
+        "AsyncMultiGPUTrainer",
+        "SyncMultiGPUTrainer",
+        "SyncMultiGPUTrainerParameterServer",
+        "SyncMultiGPUTrainerReplicated",
+    }
+)
+"""Trainers for which tpk's default for the steps of an epoch is another one."""
+
+_LAYERS = "their variables are W and b, as in checkpoints; tpk.layers has kernel and bias"
+_KEEPS_MEANING = "tpk's means something else"
+
+KEPT: dict[str, str] = {
+    **dict.fromkeys(
+        ("AvgPooling", "BatchNorm", "BNReLU", "Conv2D", "Conv2DTranspose", "Deconv2D", "Dropout", "FixedUnPooling"),
+        _LAYERS,
+    ),
+    **dict.fromkeys(
+        ("FullyConnected", "GlobalAvgPooling", "InstanceNorm", "LayerNorm", "LinearWrap", "MaxPooling", "Maxout"),
+        _LAYERS,
+    ),
+    **dict.fromkeys(("PReLU", "argscope", "layer_register"), _LAYERS),
+    "AccumGradOptimizer": "it applies the sum of the gradients; tpk's applies their mean",
+    "BatchData": "of Python's integers it makes int32, of floats float32; tpk's makes int64 and float64",
+    "BatchDataByShape": "of Python's integers it makes int32, of floats float32; tpk's makes int64 and float64",
+    "CallbackFactory": _KEEPS_MEANING,
+    "CheckNumerics": "tpk's wraps the run of a step, and names the op",
+    "ConcatData": "a flow may occur in it several times",
+    "DumpParamAsImage": _KEEPS_MEANING,
+    "DumpTensorAsImage": _KEEPS_MEANING,
+    "DumpTensors": "tpk's files have other keys",
+    "JoinData": "a flow may occur in it several times",
+    "LocallyShuffleData": "it draws from a RandomState",
+    "ModelDescBase": "tpk has models with one cost and one optimizer only",
+    "ModelExporter": "tpk's takes names for inputs and outputs; see tpk export",
+    "ProxyDataFlow": "tpk's calls what it wraps flow, not ds",
+    "RNGDataFlow": "its rng is a RandomState; tpk's is a numpy.random.Generator",
+    "ThroughputTracker": "tpk's statistic has another name",
+    "TowerContext": "tpk.PredictTowerContext has to be told whether it creates variables",
+    "add_moving_summary": "tpk's reports the mean over the epoch by this name, and this average with /EMA behind it",
+    "regularize_cost": "it searches for the expression; tpk's has to match the whole name",
+    "regularize_cost_from_collection": "it is 0 in a tower that is not trained",
+}
+"""Why names stay tensorpack's, of which tpk has something like it."""
+
+HOOKS: dict[str, tuple[str, ...]] = {
+    "setup_graph": ("trainer",),
+    "before_train": ("trainer",),
+    "before_epoch": ("trainer",),
+    "before_run": ("run_context",),
+    "after_run": ("run_context", "run_values"),
+    "trigger_step": ("trainer",),
+    "after_epoch": ("trainer",),
+    "trigger_epoch": ("trainer",),
+    "after_train": ("trainer",),
+    "trigger": (),
+    "get_value_to_set": (),
+}
+"""Methods that callbacks of tensorpack have with an underscore before the name; and the arguments that tpk's have."""
+
+INFERENCER_METHODS = ("get_fetches", "before_inference", "on_fetches", "after_inference")
+MODEL_METHODS = ("inputs", "build_graph", "optimizer")
+
+LOGGER_METHODS = {
+    **{name: name for name in ("info", "warning", "error", "critical", "exception", "debug", "setLevel", "addFilter")},
+    "warn": "warning",
+}
+"""Functions of `logger`, and what loggers of Python call them."""
+
+SAME_CALLS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        [f"reduce_{kind}" for kind in ("all", "any", "logsumexp", "max", "mean", "min", "prod", "sum")],
+        ("input_tensor", "axis", "keepdims", "name"),
+    ),
+    "argmax": ("input", "axis"),
+    "argmin": ("input", "axis"),
+    "constant": ("value", "dtype", "shape", "name"),
+    "convert_to_tensor": ("value", "dtype", "name"),
+    "expand_dims": ("input", "axis", "name"),
+    "gather": ("params", "indices", "name"),
+    "gradients": ("ys", "xs", "grad_ys", "name", "stop_gradients"),
+    "name_scope": ("name",),
+    "ones_like": ("tensor", "dtype", "name"),
+    "pad": ("tensor", "paddings", "mode", "constant_values", "name"),
+    "shape": ("input", "name"),
+    "size": ("input", "name"),
+    "squeeze": ("input", "axis", "name"),
+    "transpose": ("a", "perm", "name"),
+    "zeros_like": ("tensor", "dtype", "name"),
+    "nn.in_top_k": ("predictions", "targets", "k", "name"),
+    "nn.leaky_relu": ("features", "alpha", "name"),
+    "nn.log_softmax": ("logits", "axis", "name"),
+    "nn.moments": ("x", "axes", "keepdims", "name"),
+    "nn.sigmoid_cross_entropy_with_logits": ("labels", "logits", "name"),
+    "nn.softmax": ("logits", "axis", "name"),
+    "nn.sparse_softmax_cross_entropy_with_logits": ("labels", "logits", "name"),
+}
+"""Functions of TensorFlow 1 of which a call means the same in 2, if it has these arguments only.
+
+Given by position, they must be at the same one in both.
+"""
+
+OUTSIDE_OF_TRAININGS = frozenset(
+    {
+        "Dimension",
+        "InteractiveSession",
+        "Session",
+        "case",
+        "cond",
+        "global_variables_initializer",
+        "initialize_all_variables",
+        "placeholder",
+        "placeholder_with_default",
+        "set_random_seed",
+        "train.Saver",
+        "train.import_meta_graph",
+        "while_loop",
+    }
+)
+"""Names of TensorFlow 1 that want its behaviour: a default graph, sessions, control flow of its own."""
+
+NUMPY_EXPRESSIONS = {"NINF": "-{np}.inf", "NZERO": "-0.0", "PZERO": "0.0"}
+"""What is no name of NumPy any more, and no other name of it either."""
+
+OUTSIDE_OF_GRAPHS = frozenset(
+    {
+        "ConfigProto",
+        "GPUOptions",
+        "Graph",
+        "TensorSpec",
+        "app",
+        "data",
+        "errors",
+        "flags",
+        "gfile",
+        "io",
+        "logging",
+        "test",
+    }
+)
+"""Names of TensorFlow that a script may call where it is in no function, without a default graph."""

@@ -1,0 +1,278 @@
+"""Occurrences of imported names in a script: where they are, and what they are names of."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import libcst as cst
+from libcst import metadata
+
+PACKAGES = ("tensorpack", "tensorflow", "numpy")
+"""Packages whose names are converted."""
+
+TF1 = ("tensorpack.compat.tfv1", "tensorpack.tfv1", "tensorpack.tfutils.common.tfv1")
+"""What tensorpack calls `tf.compat.v1`."""
+
+
+@attrs.define(eq=False)
+class Occurrence:
+    """An imported name that the script uses.
+
+    Attributes:
+        node: the longest chain of attributes, such as ``tf.train.AdamOptimizer.minimize``; or the name alone.
+        root: what it begins with, as the script calls it.
+        binding: what the import is an import of: ``tensorflow`` for ``tf``.
+        rest: the attributes behind that.
+        statement: the import.
+    """
+
+    node: cst.BaseExpression
+    root: cst.Name
+    binding: str
+    rest: tuple[str, ...]
+    statement: cst.CSTNode
+
+    @property
+    def path(self) -> str:
+        """The name in full, such as ``tensorflow.train.AdamOptimizer``."""
+        return ".".join([self.binding, *self.rest])
+
+    def prefix(self, length: int) -> cst.BaseExpression:
+        """Return the part of the chain that has so many attributes."""
+        node = self.node
+        for _ in range(len(self.rest) - length):
+            assert isinstance(node, cst.Attribute)
+            node = node.value
+        return node
+
+
+class Script:
+    """A script that has been parsed, with what its names mean.
+
+    Args:
+        source: its text.
+
+    Attributes:
+        module: its syntax tree.
+        occurrences: what it uses of the packages that are converted, in order.
+        imports: the statements that import something of them.
+        unresolved: names that nothing in the script defines, by the statement of the star import that gives them.
+    """
+
+    def __init__(self, source: str) -> None:
+        wrapper = metadata.MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
+        self.module = wrapper.module
+        self._parents: Mapping[Any, Any] = wrapper.resolve(metadata.ParentNodeProvider)
+        self._scopes: Mapping[Any, Any] = wrapper.resolve(metadata.ScopeProvider)
+        self._contexts: Mapping[Any, Any] = wrapper.resolve(metadata.ExpressionContextProvider)
+        self._positions: Mapping[Any, Any] = wrapper.resolve(metadata.PositionProvider)
+        collector = _Collector()
+        self.module.visit(collector)
+        self.imports: list[cst.Import | cst.ImportFrom] = collector.imports
+        self.calls: list[cst.Call] = collector.calls
+        self.classes: list[cst.ClassDef] = collector.classes
+        self._stars = [
+            (node, module, _exported(module))
+            for node in self.imports
+            if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar)
+            for module in [module_of(node)]
+        ]
+        self.occurrences = list(self._found(collector.chains))
+
+    def parent(self, node: cst.CSTNode) -> Any:
+        """Return the node around another one."""
+        return self._parents[node]
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[Any]:
+        """Yield the nodes around another one, from within."""
+        while not isinstance(node, cst.Module):
+            node = self._parents[node]
+            yield node
+
+    def line(self, node: cst.CSTNode) -> int:
+        """Return the number of the line on which a node begins."""
+        return int(self._positions[node].start.line)
+
+    def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
+        """Return the statement on lines of its own, in a block, that a node is in."""
+        line: cst.CSTNode = node
+        while not isinstance(self._parents[line], cst.Module | cst.IndentedBlock):
+            line = self._parents[line]
+        assert isinstance(line, cst.BaseStatement)
+        return line
+
+    def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """Return the function that a node is in; None at the level of the module."""
+        return next((each for each in self.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
+
+    def assignments(self, name: cst.Name) -> set[Any]:
+        """Return where what a name means at its place was assigned."""
+        scope = self._scopes.get(name)
+        if scope is None:
+            return set()
+        return {each for each in scope[name.value] if not isinstance(each, metadata.BuiltinAssignment)}
+
+    def class_of(self, name: cst.CSTNode) -> cst.ClassDef | None:
+        """Return the class of this script that a name means; None if it means anything else."""
+        if not isinstance(name, cst.Name):
+            return None
+        found = [getattr(each, "node", None) for each in self.assignments(name)]
+        return found[0] if len(found) == 1 and isinstance(found[0], cst.ClassDef) else None
+
+    def names_in_use(self) -> set[str]:
+        """Return all names that stand anywhere in it."""
+        return {each.value for each in _nodes(self.module, cst.Name)}
+
+    def _found(self, chains: list[cst.BaseExpression]) -> Iterator[Occurrence]:
+        for chain in chains:
+            root, rest = chain, []
+            while isinstance(root, cst.Attribute):
+                rest.insert(0, root.attr.value)
+                root = root.value
+            if not isinstance(root, cst.Name) or self._contexts.get(root) is metadata.ExpressionContext.STORE:
+                continue
+            found = self._binding(root)
+            if found is not None:
+                statement, binding, consumed = found
+                # `import a.b` binds `a`.
+                del rest[:consumed]
+                yield Occurrence(chain, root, binding, tuple(rest), statement)
+
+    def _binding(self, root: cst.Name) -> tuple[cst.CSTNode, str, int] | None:
+        assigned = self.assignments(root)
+        if not assigned and root not in self._scopes:
+            return None
+        if not assigned:
+            for node, module, names in reversed(self._stars):
+                if root.value in names:
+                    return node, f"{module}.{root.value}", 0
+            return None
+        if not all(isinstance(each, metadata.ImportAssignment) for each in assigned):
+            return None
+        for each in sorted(assigned, key=lambda each: self.line(each.node)):
+            binding = _binding_of(each.node, root.value)
+            if binding is not None:
+                return each.node, binding, 0
+        return None
+
+
+class _Collector(cst.CSTVisitor):
+    """Finds chains of names, imports, calls and classes."""
+
+    def __init__(self) -> None:
+        self.chains: list[cst.BaseExpression] = []
+        self.imports: list[cst.Import | cst.ImportFrom] = []
+        self.calls: list[cst.Call] = []
+        self.classes: list[cst.ClassDef] = []
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        if any(package_of(dotted(alias.name)) in PACKAGES for alias in node.names):
+            self.imports.append(node)
+        return False
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        if not node.relative and package_of(module_of(node)) in PACKAGES:
+            self.imports.append(node)
+        return False
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:
+        self.chains.append(node)
+        value: cst.BaseExpression = node
+        while isinstance(value, cst.Attribute):
+            value = value.value
+        if not isinstance(value, cst.Name):
+            self.chains.pop()
+            value.visit(self)
+        return False
+
+    def visit_Name(self, node: cst.Name) -> None:
+        self.chains.append(node)
+
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        node.value.visit(self)
+        return False
+
+    def visit_Call(self, node: cst.Call) -> None:
+        self.calls.append(node)
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> bool:
+        self.classes.append(node)
+        for each in (*node.decorators, *node.bases, *node.keywords, node.body):
+            each.visit(self)
+        return False
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        for each in (*node.decorators, node.params, node.body):
+            each.visit(self)
+        return False
+
+    def visit_Param(self, node: cst.Param) -> bool:
+        for each in (node.annotation, node.default):
+            if each is not None:
+                each.visit(self)
+        return False
+
+
+def dotted(node: cst.CSTNode) -> str:
+    """Return a dotted name as a text; empty if it begins with anything else."""
+    if isinstance(node, cst.Attribute):
+        return f"{dotted(node.value)}.{node.attr.value}"
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def module_of(node: cst.ImportFrom) -> str:
+    """Return the module that a statement imports from; empty for a relative one."""
+    return "" if node.module is None else dotted(node.module)
+
+
+def package_of(module: str) -> str:
+    """Return the first part of a dotted name."""
+    return module.partition(".")[0]
+
+
+def local_name(alias: cst.ImportAlias) -> str:
+    """Return the name that an import binds."""
+    if alias.asname is not None:
+        assert isinstance(alias.asname.name, cst.Name)
+        return alias.asname.name.value
+    return package_of(dotted(alias.name))
+
+
+def _binding_of(node: cst.CSTNode, name: str) -> str | None:
+    """Return what an import statement binds to a name, in full; None if it is of another package."""
+    if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
+        module = module_of(node)
+        if node.relative or package_of(module) not in PACKAGES:
+            return None
+        found = [dotted(alias.name) for alias in node.names if (alias.evaluated_alias or dotted(alias.name)) == name]
+        return f"{module}.{found[0]}" if found else None
+    if isinstance(node, cst.Import):
+        for alias in node.names:
+            full = dotted(alias.name)
+            if local_name(alias) == name and package_of(full) in PACKAGES:
+                return full if alias.asname is not None else package_of(full)
+    return None
+
+
+def _exported(module: str) -> frozenset[str]:
+    """Return what a star import of a module gives."""
+    if package_of(module) != "tensorpack":
+        return frozenset()
+    try:
+        found = importlib.import_module("tpk_" + module)
+    except ImportError:
+        return frozenset()
+    return frozenset(getattr(found, "__all__", ()))
+
+
+def _nodes(tree: cst.CSTNode, kind: type[Any]) -> Iterator[Any]:
+    if isinstance(tree, kind):
+        yield tree
+    for child in tree.children:
+        yield from _nodes(child, kind)
+
+
+nodes_of = _nodes

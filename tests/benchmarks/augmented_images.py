@@ -1,0 +1,143 @@
+"""How many augmented images a second reach a step from two worker processes: one tensorpack script, by two packages.
+
+python tests/benchmarks/augmented_images.py
+
+Images of 500 x 375 are decoded, cropped at random and resized to 224 x 224, flipped, and their brightness, contrast and
+saturation changed; batches of 32 come through `MultiProcessRunnerZMQ` and `QueueInput`, as in tensorpack's ImageNet
+examples. Each contender runs in a process of its own, in turn; the ratio is the median of those within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+from typing import Any
+
+PORT, TENSORPACK = "tpk_tensorpack", "tensorpack"
+REACH = 1.5
+FOUND = "images a second: "
+BATCH, WORKERS, IMAGES = 32, 2, 128
+PACKAGES = ("tpk", "tpk-tensorpack", "tensorflow", "tensorflow-cpu", "tensorpack", "numpy", "opencv-python-headless")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="(default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=30, help="timed batches of each in a round (default: %(default)s)")
+    parser.add_argument("--contender", choices=[PORT, TENSORPACK], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.contender is not None:
+        print(f"\n{FOUND}{images_per_second(args.contender, args.steps)}")
+        return 0
+
+    print(f"load {os.getloadavg()[0]:.1f} at the start, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(", ".join(f"{name} {version}" for name in PACKAGES if (version := version_of(name)) is not None))
+    speeds: dict[str, list[float]] = {PORT: [], TENSORPACK: []}
+    for number in range(args.rounds):
+        for name in sorted(speeds, reverse=bool(number % 2)):
+            command = [sys.executable, __file__, "--contender", name, "--steps", str(args.steps)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            if done.returncode:
+                print(done.stderr[-3000:])
+                return 1
+            (found,) = (line for line in done.stdout.splitlines() if line.startswith(FOUND))
+            speeds[name].append(float(found.removeprefix(FOUND)))
+    for name, found in speeds.items():
+        print(f"{name:16} {statistics.median(found):8.1f} images/s")
+    ratio = statistics.median(ours / theirs for ours, theirs in zip(speeds[PORT], speeds[TENSORPACK], strict=True))
+    print(f"{PORT} / {TENSORPACK}: {ratio:.2f} (reach: at least {REACH}) {'ok' if ratio >= REACH else 'NOT REACHED'}")
+    return 0 if ratio >= REACH else 1
+
+
+def version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def images_per_second(package: str, steps: int) -> float:
+    """Run the script with the modules of one package."""
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    if package == TENSORPACK:
+        import numpy
+
+        for name, kind in {"bool": bool, "int": int, "float": float, "object": object}.items():
+            vars(numpy).setdefault(name, kind)  # It still uses them.
+    import cv2
+    import numpy as np
+    import tensorflow as tf
+
+    tensorpack: Any = importlib.import_module(package)
+    dataflow: Any = importlib.import_module(f"{package}.dataflow")
+    imgaug: Any = importlib.import_module(f"{package}.dataflow.imgaug")
+    v1 = tf.compat.v1
+    rng = np.random.RandomState(0)
+
+    def photograph() -> Any:
+        smooth = cv2.resize(rng.randint(256, size=(12, 16, 3)).astype(np.uint8), (500, 375))
+        return cv2.imencode(".jpg", smooth)[1]
+
+    files = [photograph() for _ in range(IMAGES)]
+
+    class Files(dataflow.RNGDataFlow):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return IMAGES
+
+        def __iter__(self) -> Any:
+            for index in self.rng.permutation(IMAGES):
+                yield [files[index], int(index) % 10]
+
+    def decode(data: Any) -> Any:
+        return cv2.imdecode(data, cv2.IMREAD_COLOR)
+
+    augmentors = [
+        imgaug.GoogleNetRandomCropAndResize(),
+        imgaug.Flip(horiz=True),
+        imgaug.RandomOrderAug(
+            [
+                imgaug.BrightnessScale((0.6, 1.4), clip=False),
+                imgaug.Contrast((0.6, 1.4), rgb=False, clip=False),
+                imgaug.Saturation(0.4, rgb=False),
+            ]
+        ),
+    ]
+    flow = dataflow.MapDataComponent(Files(), decode, 0)
+    flow = dataflow.AugmentImageComponent(flow, augmentors, copy=False)
+    flow = dataflow.MultiProcessRunnerZMQ(dataflow.BatchData(flow, BATCH), WORKERS)
+
+    def build(image: Any, label: Any) -> Any:
+        weight = v1.get_variable("weight", [], initializer=v1.zeros_initializer())
+        return tf.reduce_mean(tf.cast(image, tf.float32)) * weight
+
+    marks: list[float] = []
+
+    class Clock(tensorpack.Callback):  # type: ignore[misc]
+        def _before_epoch(self) -> None:
+            marks.append(time.perf_counter())
+
+        def _after_epoch(self) -> None:
+            marks.append(time.perf_counter())
+
+    signature = [tf.TensorSpec([BATCH, 224, 224, 3], tf.uint8, "image"), tf.TensorSpec([BATCH], tf.int32, "label")]
+    with tempfile.TemporaryDirectory() as directory, tf.Graph().as_default():
+        os.chdir(directory)
+        tensorpack.logger.set_logger_dir(directory, action="d")
+        trainer = tensorpack.SimpleTrainer()
+        source = tensorpack.QueueInput(flow, queue=tf.queue.FIFOQueue(4, [tf.uint8, tf.int32]))
+        trainer.setup_graph(signature, source, build, lambda: v1.train.GradientDescentOptimizer(0.1))
+        # The first epoch warms up.
+        trainer.train_with_defaults(callbacks=[Clock()], steps_per_epoch=steps, max_epoch=2)
+    return steps * BATCH / (marks[3] - marks[2])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -178,5 +178,5 @@ def test_batch_renorm_uses_the_averages_outside_of_training():
     with TowerContext("", is_training=False):
         y = BatchRenorm("bn", x, rmax=2.0, dmax=1.0)
     np.testing.assert_allclose(*run(y, x / np.sqrt(1 + 1e-5)), rtol=1e-5)
-    with pytest.raises(ValueError, match="expected images or vectors"):
+    with pytest.raises(ValueError, match="BatchRenorm: the input has the shape"):
         BatchRenorm("other", tf.ones([2, 3, 4]), rmax=2.0, dmax=1.0)

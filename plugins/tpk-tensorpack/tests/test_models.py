@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from tpk_tensorpack.models import (
     BatchNorm,
+    BatchRenorm,
     BNReLU,
     Conv2D,
     Dropout,
@@ -170,3 +171,12 @@ def test_bnrelu_calls_its_normalization_bn():
         BNReLU(tf.constant(IMAGES))
         BNReLU("inner", tf.constant(IMAGES))
     assert names() == ["bn/gamma:0", "bn/beta:0", "inner/bn/gamma:0", "inner/bn/beta:0"]
+
+
+def test_batch_renorm_uses_the_averages_outside_of_training():
+    x = tf.constant(np.random.RandomState(0).randn(8, 3) + 5, tf.float32)
+    with TowerContext("", is_training=False):
+        y = BatchRenorm("bn", x, rmax=2.0, dmax=1.0)
+    np.testing.assert_allclose(*run(y, x / np.sqrt(1 + 1e-5)), rtol=1e-5)
+    with pytest.raises(ValueError, match="BatchRenorm: the input has the shape"):
+        BatchRenorm("other", tf.ones([2, 3, 4]), rmax=2.0, dmax=1.0)

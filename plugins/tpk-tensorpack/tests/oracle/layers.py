@@ -63,6 +63,8 @@ CASES = {
     "BatchNorm, ghosts": (IMAGES, lambda x: BatchNorm("b", x, virtual_batch_size=2)),
     "BatchNorm, ghosts of vectors": (VECTORS, lambda x: BatchNorm("b", x, virtual_batch_size=2)),
     "BatchNorm, NCHW": (CHANNELS_FIRST, lambda x: BatchNorm("b", x, data_format="NCHW", center=False)),
+    "BatchRenorm": (IMAGES, lambda x: BatchRenorm("b", x, rmax=2.0, dmax=1.0)),
+    "BatchRenorm, old names": (IMAGES, lambda x: BatchRenorm("b", x, rmax=1.5, dmax=0.5, use_scale=False, decay=0.8)),
     "BNReLU": (IMAGES, lambda x: BNReLU(x)),
     "BNReLU, named": (IMAGES, lambda x: BNReLU("n", x)),
     "LayerNorm": (IMAGES, lambda x: LayerNorm("l", x)),

@@ -183,7 +183,14 @@ class Callback(tpk.Callback):
 
 
 class ProxyCallback(tpk.ProxyCallback):
-    """A callback that stands in for another one."""
+    """A callback that stands in for another one.
+
+    Args:
+        cb: that one.
+    """
+
+    def __init__(self, cb: Any) -> None:
+        super().__init__(cb)
 
 
 class CallbackFactory(Callback):

@@ -22,7 +22,6 @@ __all__ = [
     "ProcessTensors",
     "RunOp",
     "RunUpdateOps",
-    "TFLocalCLIDebugHook",
 ]
 
 

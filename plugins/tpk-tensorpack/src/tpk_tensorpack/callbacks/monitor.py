@@ -228,7 +228,7 @@ class SendMonitorData(MonitorBase):
 class CometMLMonitor:
     """Reported to Comet: this raises an error that says what there is instead."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, experiment: Any = None, tags: list[str] | None = None, **kwargs: Any) -> None:
         raise NotImplementedError(
             "CometMLMonitor: there is none here. Use monitors=[..., 'mlflow'] or 'wandb' (pip install tpk-mlflow, "
             "tpk-wandb), or derive from MonitorBase"

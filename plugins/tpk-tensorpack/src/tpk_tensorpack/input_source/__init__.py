@@ -7,15 +7,14 @@ from tpk_tensorpack.input_source.input_source import (
     DummyConstantInput,
     FeedfreeInput,
     FeedInput,
-    InputSource,
     PlaceholderInput,
     QueueInput,
     StagingInput,
     TensorInput,
     TFDatasetInput,
     ZMQInput,
-    remap_input_source,
 )
+from tpk_tensorpack.input_source.input_source_base import InputSource, remap_input_source
 
 __all__ = [
     "BatchQueueInput",

@@ -18,18 +18,13 @@ __all__ = [
     "DummyConstantInput",
     "FeedInput",
     "FeedfreeInput",
-    "InputSource",
     "PlaceholderInput",
     "QueueInput",
     "StagingInput",
     "TFDatasetInput",
     "TensorInput",
     "ZMQInput",
-    "remap_input_source",
 ]
-
-InputSource = tpk.InputSource
-remap_input_source = tpk.remap_input_source
 
 
 class FeedfreeInput(tpk.InputSource):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.models.batch_norm import BatchNorm
+from tpk_tensorpack.models.batch_norm import BatchNorm, BatchRenorm
 from tpk_tensorpack.models.common import VariableHolder, rename_tflayer_get_variable
 from tpk_tensorpack.models.conv2d import Conv2D, Conv2DTranspose, Deconv2D
 from tpk_tensorpack.models.fc import FullyConnected
@@ -24,6 +24,7 @@ __all__ = [
     "AvgPooling",
     "BNReLU",
     "BatchNorm",
+    "BatchRenorm",
     "ConcatWith",
     "Conv2D",
     "Conv2DTranspose",

@@ -14,7 +14,7 @@ from tpk_tensorpack.models.common import old_arguments, rename_get_variable, wit
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.utils.argtools import get_data_format
 
-__all__ = ["BatchNorm"]
+__all__ = ["BatchNorm", "BatchRenorm"]
 
 v1 = tf.compat.v1
 
@@ -132,6 +132,100 @@ def BatchNorm(
     outputs.variables.mean = outputs.variables.moving_mean
     outputs.variables.variance = outputs.variables.moving_variance
     return outputs
+
+
+@layer_register()
+@old_arguments([], _OLD_NAMES)
+def BatchRenorm(
+    x: Any,
+    rmax: Any,
+    dmax: Any,
+    *,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    gamma_initializer: Any = None,
+    data_format: str = "channels_last",
+) -> Any:
+    """Normalize each feature by the statistics of the batch, corrected towards their averages.
+
+    (Ioffe, 2017, https://arxiv.org/abs/1702.03275.) Variables: ``gamma``, ``beta``; and, not trainable,
+    ``moving_mean``, ``moving_variance`` and ``moving_stddev``, by which it normalizes outside of training, and
+    ``renorm_mean`` and ``renorm_stddev``, towards which it corrects.
+
+    Args:
+        x: images or vectors.
+        rmax: how many times the deviation may be that of the average, at most; a number or a scalar.
+        dmax: by how many deviations the mean may be off the average, at most.
+        momentum: how much of the averages for inference stays in a step. Of those of the correction, 0.99 does.
+        epsilon: what is added to the variance.
+        center: whether there is a ``beta``.
+        scale: whether there is a ``gamma``.
+        gamma_initializer: by default ones.
+        data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``), for images.
+
+    Returns:
+        A tensor like `x`, named ``output``.
+
+    Raises:
+        ValueError: `x` has another rank than 2 or 4.
+    """
+    rank = x.shape.rank
+    if rank not in (2, 4):
+        raise ValueError(
+            f"BatchRenorm: the input has the shape {x.shape}; expected images (rank 4) or vectors (rank 2)"
+        )
+    axis = 1 if rank == 4 and get_data_format(data_format) == "channels_first" else rank - 1
+    features = x.shape.as_list()[axis]
+    broadcast = [features if each == axis else 1 for each in range(rank)]
+
+    def variable(name: str, initializer: Any, trainable: bool = False) -> Any:
+        return v1.get_variable(name, [features], initializer=initializer, trainable=trainable)
+
+    gamma = variable("gamma", gamma_initializer or ONES, True) if scale else None
+    beta = variable("beta", ZEROS, True) if center else None
+    moving = [variable("moving_mean", ZEROS), variable("moving_variance", ONES), variable("moving_stddev", ONES)]
+    renorm_mean, renorm_stddev = variable("renorm_mean", ZEROS), variable("renorm_stddev", ONES)
+
+    def shaped(values: Any) -> Any:
+        return None if values is None else tf.reshape(values, broadcast)
+
+    context = get_current_tower_context()
+    if context is None or not context.is_training:
+        outputs = tf.nn.batch_normalization(x, *map(shaped, (moving[0], moving[1], beta, gamma)), epsilon)
+    else:
+        mean, variance = tf.nn.moments(x, [each for each in range(rank) if each != axis])
+        stddev = tf.sqrt(variance + epsilon)
+        average_mean, average_stddev = renorm_mean.read_value(), renorm_stddev.read_value()
+        average_stddev = tf.maximum(average_stddev, epsilon**0.5)
+        r = tf.stop_gradient(tf.clip_by_value(stddev / average_stddev, 1.0 / rmax, rmax))
+        d = tf.stop_gradient(tf.clip_by_value((mean - average_mean) / average_stddev, -dmax, dmax))
+        outputs = (x - shaped(mean)) / shaped(stddev) * shaped(r) + shaped(d)
+        outputs = outputs if gamma is None else outputs * shaped(gamma)
+        outputs = outputs if beta is None else outputs + shaped(beta)
+        with tf.control_dependencies([outputs]):
+            _move_renormed(moving, (renorm_mean, mean), (renorm_stddev, stddev), momentum, epsilon)
+    variables = {name: each for name, each in (("gamma", gamma), ("beta", beta)) if each is not None}
+    return with_variables(tf.identity(outputs, name="output"), **variables)
+
+
+_RENORM_MOMENTUM = 0.99
+
+
+def _move_renormed(
+    moving: list[Any], mean: tuple[Any, Any], stddev: tuple[Any, Any], momentum: float, epsilon: float
+) -> None:
+    """Add ops to ``UPDATE_OPS`` that move the averages: those for inference, and along with them the others."""
+
+    def moved(average: Any, value: Any, decay: float) -> Any:
+        return v1.assign_sub(average, (average - value) * (1 - decay))
+
+    moving_mean, moving_variance, moving_stddev = moving
+    with tf.control_dependencies([moved(average, value, _RENORM_MOMENTUM) for average, value in (mean, stddev)]):
+        new_variance = tf.nn.relu(tf.square(moved(moving_stddev, stddev[1], momentum)) - epsilon)
+        for update in (moved(moving_mean, mean[1], momentum), v1.assign(moving_variance, new_variance)):
+            v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, update)
 
 
 def _of_ghost_batches(

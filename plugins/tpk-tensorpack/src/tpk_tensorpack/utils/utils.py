@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+__all__ = ["change_env", "execute_only_once", "fix_rng_seed", "get_rng", "get_tqdm", "humanize_time_delta"]
+
 _seed: int | None = None
 _seeds: np.random.SeedSequence | None = None
 _callers: set[tuple[str, int]] = set()

@@ -36,7 +36,7 @@ class Script:
     Attributes:
         arguments: of each of its runs, in one directory.
         log: the name of its log directory, if it has one.
-        falls, rises: a statistic that is better at the end.
+        falls, rises: a statistic that is better at the end, whatever was drawn.
         files: what it leaves, beside the log directory or in it.
     """
 
@@ -68,16 +68,16 @@ GROUPS: list[dict[str, Script]] = [
         "serialized": Script(files=("serialized.npz", "prepared")),
         "spatial_transformer": Script(log="spatial_transformer", rises="psnr", files=("model-20.index",)),
         "super_resolution": Script(log="super_resolution", rises="validation_psnr", files=("pictures-2.npy",)),
-        "wgan": Script(log="wgan", falls="d_loss", files=("wgan.npz", "model-24.index")),
+        "wgan": Script(log="wgan", files=("wgan.npz", "model-24.index")),
         "fine_tune": Script(log="fine_tune", falls="cost", files=("fine_tuned.npz",)),
-        "dqn": Script(log="dqn", rises="best_q", files=("model-40.index",)),
+        "dqn": Script(log="dqn", files=("model-40.index",)),
     },
     {
-        "actor_critic": Script(log="actor_critic", falls="value_loss", files=("model-30.index",)),
-        "async_towers": Script(log="async_towers", falls="cost", files=("model-20.index",)),
+        "actor_critic": Script(log="actor_critic", files=("model-30.index",)),
+        "async_towers": Script(log="async_towers", files=("model-20.index",)),
         "autoresume": Script(log="autoresume", falls="cost", files=("min-cost.index",)),
         "cifar": Script((("--make-data",),), "cifar", files=("model-20.index",)),
-        "gan_towers": Script(log="gan_towers", falls="GAN_loss/d_loss", files=("model-20.index",)),
+        "gan_towers": Script(log="gan_towers", files=("model-20.index",)),
         "keras_model": Script(log="keras_model", falls="total_loss"),
         "multi_tower": Script(log="multi_tower:replicated", falls="validation_cost", files=("model-20.index",)),
         "old_style": Script(log="old_style"),

@@ -81,7 +81,7 @@ GROUPS: list[dict[str, Script]] = [
         "keras_model": Script(log="keras_model", falls="total_loss"),
         "multi_tower": Script(log="multi_tower:replicated", falls="validation_cost", files=("model-20.index",)),
         "old_style": Script(log="old_style"),
-        "own_data": Script(log="own_data", falls="cost", files=("model-20.index",)),
+        "own_data": Script(log="own_data", files=("model-20.index",)),
         "ptb": Script(log="ptb", falls="perplexity"),
         "siamese": Script(log="siamese:siamese", falls="cost", files=("model-20.index",)),
     },

@@ -61,6 +61,8 @@ CONVERTED: dict[str, Rule] = {
     "SimpleMovingAverage": Rule("SimpleMovingAverage", kind="callback"),
     "StartProcOrThread": Rule("StartProcOrThread", dropped=("stop_at_last",), kind="callback"),
     "TensorPrinter": Rule("TensorPrinter", renamed={"names": "tensors"}, kind="callback"),
+    "EnableCallbackIf": Rule("EnableCallbackIf"),
+    "PeriodicTrigger": Rule("PeriodicTrigger", renamed={"triggerable": "callback"}),
     # Savers.
     "MaxSaver": Rule("MaxSaver", kind="callback", note=_NAMES_STEPS),
     "MinSaver": Rule("MinSaver", kept_with={"reverse": "tpk has MaxSaver for it"}, kind="callback", note=_NAMES_STEPS),

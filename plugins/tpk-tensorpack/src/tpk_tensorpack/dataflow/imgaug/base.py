@@ -242,5 +242,10 @@ def check_augmentors(owner: str, augmentors: Any) -> None:
 
 
 def clipped(img: Array, dtype: Any, clip: bool) -> Array:
-    """Return values as `dtype`, between 0 and 255 if that is asked for, or the only ones that it has."""
-    return (np.clip(img, 0, 255) if clip or dtype == np.uint8 else img).astype(dtype)
+    """Return values as `dtype`, between 0 and 255 if that is asked for, or the only ones that it has.
+
+    They are floating-point numbers that nobody else has, and are changed in place: memory is what takes time here.
+    """
+    if clip or dtype == np.uint8:
+        np.clip(img, 0, 255, out=img)
+    return img.astype(dtype, copy=False)

@@ -78,7 +78,9 @@ class Brightness(PhotometricAugmentor):
         return self._rand_range(-self.delta, self.delta)
 
     def _augment(self, img: Array, delta: Any) -> Array:
-        return clipped(img.astype(np.float32) + delta, img.dtype, self.clip)
+        values = img.astype(np.float32)
+        values += delta
+        return clipped(values, img.dtype, self.clip)
 
 
 class BrightnessScale(PhotometricAugmentor):
@@ -97,7 +99,9 @@ class BrightnessScale(PhotometricAugmentor):
         return self._rand_range(*self.range)
 
     def _augment(self, img: Array, factor: Any) -> Array:
-        return clipped(img.astype(np.float32) * factor, img.dtype, self.clip)
+        values = img.astype(np.float32)
+        values *= factor
+        return clipped(values, img.dtype, self.clip)
 
 
 class Contrast(PhotometricAugmentor):
@@ -123,7 +127,10 @@ class Contrast(PhotometricAugmentor):
         else:
             gray = cv2.cvtColor(values, _RGB2GRAY if self.rgb else _BGR2GRAY)
             mean = np.mean(gray[:, :, np.newaxis], axis=(0, 1), keepdims=True)
-        return clipped((values - mean) * factor + mean, img.dtype, self.clip)
+        values -= mean
+        values *= factor
+        values += mean
+        return clipped(values, img.dtype, self.clip)
 
 
 class MeanVarianceNormalize(PhotometricAugmentor):
@@ -267,7 +274,9 @@ class Saturation(PhotometricAugmentor):
 
     def _augment(self, img: Array, part: Any) -> Array:
         gray = cv2.cvtColor(img, _RGB2GRAY if self.rgb else _BGR2GRAY)[:, :, np.newaxis]
-        return clipped(img * part + gray * (1 - part), img.dtype, self.clip)
+        values = img * part
+        values += gray * (1 - part)
+        return clipped(values, img.dtype, self.clip)
 
 
 class Lighting(PhotometricAugmentor):

@@ -38,7 +38,8 @@ class WaitFor(tpk.Callback):
         self.counter, self.samples = counter, samples
 
     def trigger_step(self, trainer):
-        for _ in range(self.samples):
+        wanted = self.counter.count + self.samples
+        while self.counter.count < wanted:
             assert self.counter.seen.acquire(timeout=20)
 
 
@@ -52,7 +53,7 @@ def test_a_thread_measures_while_steps_run_and_each_epoch_has_its_own_samples(ru
     assert counter.threads == {"tpk-Counter", "MainThread"}
     assert history["first"][0] == 1
     assert history["first"][1] == history["last"][0] + 1
-    assert min(history["taken"]) >= 2 and sum(history["taken"]) >= 20
+    assert min(history["taken"]) >= 10
     assert not threads_of("Counter")
 
 

@@ -285,12 +285,16 @@ def test_monitors_take_what_is_reported(log_dir, capfd):
 
     keeping = Keeping()
     command = f"{sys.executable} -c \"open('sent','w').write('{{cost}}')\""
-    printers = [tp.ScalarPrinter(enable_step=True, whitelist=["co"], blacklist=["cost$"]), tp.ScalarPrinter()]
+    printers = [
+        tp.ScalarPrinter(enable_step=True, whitelist=["co"], blacklist=["st$"]),
+        tp.ScalarPrinter(whitelist=["os"]),
+        tp.ScalarPrinter(),
+    ]
     monitors = [keeping, tp.SendMonitorData(command, "cost"), *printers]
     train(monitors=monitors)
     assert keeping.calls == [1, 2]
     assert float((log_dir.parent / "sent").read_text()) == pytest.approx(keeping.scalars["cost"])
-    assert (log_dir / "log.log").read_text().count(" cost: ") == 2
+    assert (log_dir / "log.log").read_text().count(" cost: ") == 4
 
 
 def test_images_are_written(log_dir):

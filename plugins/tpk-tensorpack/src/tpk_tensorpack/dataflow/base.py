@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,27 @@ __all__ = ["DataFlow", "DataFlowTerminated", "ProxyDataFlow", "RNGDataFlow"]
 
 class DataFlowTerminated(BaseException):
     """A data flow is over, and cannot begin anew."""
+
+
+class DataFlowReentrantGuard:
+    """A context for the ``__iter__`` of a data flow that can be iterated only once at a time, as it has workers, say.
+
+    Raises:
+        RuntimeError: (on entering) somebody is within it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                "this DataFlow is being iterated already, and cannot be twice at a time: end the other iteration, or "
+                "make another DataFlow"
+            )
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
 
 
 class LengthUnknownError(NotImplementedError, TypeError):

@@ -112,12 +112,14 @@ class RNGDataFlow(DataFlow):
 class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
     """The first base of a flow of tpk that draws from `rng`, as tensorpack's do, and yet knows where it stands.
 
-    Its state holds those of `rng`: that of the beginning of the pass under way, or that of now between two passes.
+    Its state holds two of `rng`: that from which the pass under way goes on, which is that of its beginning, and that
+    from which the next one begins if this one is broken off, which is that of now. Between two passes they are one.
     """
 
     rng: Any
     _at_beginning: Any = None
     _loaded: Any = None
+    _loaded_now: Any = None
 
     def reset_state(self) -> None:
         """Begin with other random numbers; make the flows beneath ready."""
@@ -136,15 +138,22 @@ class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands."""
-        state = self._loaded
-        if state is None and self.rng is not None:
-            state = random_state(self.rng) if self.place is None else self._at_beginning
-        return {**super().state_dict(), "rng": state}
+        at_beginning, now = self._loaded, self._loaded_now
+        if at_beginning is None and self.rng is not None:
+            now = random_state(self.rng)
+            at_beginning = now if self.place is None else self._at_beginning
+        return {**super().state_dict(), "rng": at_beginning, "rng_now": now}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on from there."""
         super().load_state_dict(state)
-        self._loaded = state["rng"]
+        self._loaded, self._loaded_now = state["rng"], state["rng_now"]
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way."""
+        super().break_off()
+        if self._loaded is not None:
+            self._loaded = self._loaded_now
 
 
 def random_state(rng: np.random.RandomState) -> list[Any]:

@@ -46,7 +46,7 @@ def test_a_warning_says_that_it_waits():
             self.messages.append(record.getMessage())
 
     handler = Log()
-    logger = logging.getLogger("tpk.dataflow.from_queue")
+    logger = logging.getLogger("tpk.dataflow.sources.from_queue")
     logger.addHandler(handler)
     try:
         assert list(DataFromQueue(Late(), warn_after=5)) == []

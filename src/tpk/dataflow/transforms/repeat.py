@@ -7,8 +7,8 @@ from itertools import repeat
 from typing import Any
 
 from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, allocate_with, check_at_least, divides_evenly
-from tpk.dataflow.lookahead import LookaheadDataFlow
 from tpk.dataflow.memory import Allocate
+from tpk.dataflow.transforms.lookahead import LookaheadDataFlow
 from tpk.errors import ConfigError, InputError
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, check_at_least, shard
-from tpk.dataflow.lookahead import LookaheadDataFlow
-from tpk.dataflow.map import describe_components
 from tpk.dataflow.memory import Allocate, allocate_aligned
-from tpk.dataflow.stack import Stack
+from tpk.dataflow.transforms.lookahead import LookaheadDataFlow
+from tpk.dataflow.transforms.map import describe_components
+from tpk.dataflow.transforms.stack import Stack
 from tpk.errors import InputError
 
 

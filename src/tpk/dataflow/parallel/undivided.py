@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tpk.dataflow.base import DataFlow, Share
-from tpk.dataflow.map import MapData
+from tpk.dataflow.transforms.map import MapData
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tpk.dataflow.base import RNGDataFlow, check_at_least, may_refill
-from tpk.dataflow.lookahead import LookaheadDataFlow
 from tpk.dataflow.memory import copy_arrays
+from tpk.dataflow.transforms.lookahead import LookaheadDataFlow
 
 
 class LocallyShuffleData(LookaheadDataFlow, RNGDataFlow):

@@ -20,8 +20,8 @@ class CostCurve(tpk.Callback):
     def after_run(self, run_context, run_values):
         self.costs.append(run_values.results)
 
-    def trigger(self):                         # at the end of each epoch, or when `PeriodicTrigger` says
-        self.trainer.monitors.put_scalar("lowest-cost", min(self.costs))
+    def trigger(self, trainer):                # at the end of each epoch, or when `PeriodicTrigger` says
+        trainer.monitors.put_scalar("lowest-cost", min(self.costs))
 ```
 
 The hooks, with arguments and examples, are in `tpk.plugin.spec`; when they are called is drawn in `tpk.train.loop`;

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import attrs
 
 from tpk.errors import HookError
+from tpk.plugin.arguments import taken_arguments
 from tpk.plugin.callback import Callback
 from tpk.plugin.hook_names import check_names, check_not_lost, describe, namespaces_of
 from tpk.plugin.spec import HOOK_ARGUMENTS, STEP_HOOKS
@@ -94,7 +95,7 @@ def _implementation(plugin: object, hook: str, method: Any, hooks: Mapping[str, 
         raise HookError(f"{where} must be a function or a method, but is {method!r}")
     options = _options_of(where, plugin, method)
     _check_kind(where, hook, method, is_wrapper=options["wrapper"])
-    return Implementation(hook, method, _arguments_of(where, hooks[hook], method), **options)
+    return Implementation(hook, method, taken_arguments(where, hooks[hook], method), **options)
 
 
 def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper: bool) -> None:
@@ -109,21 +110,6 @@ def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper
         raise HookError(f"{where} is a generator or coroutine, so calling it would run nothing of it")
 
 
-def _arguments_of(where: str, given: Sequence[str], method: Callable[..., Any]) -> tuple[str, ...]:
-    arguments = inspect.signature(method).parameters
-    for argument in arguments.values():
-        if argument.kind not in (argument.POSITIONAL_ONLY, argument.POSITIONAL_OR_KEYWORD):
-            problem = f"takes {argument}, but hooks are called with positional arguments"
-        elif argument.default is not argument.empty:
-            problem = f"gives {argument.name!r} a default: it would never be used, or always"
-        elif argument.name not in given:
-            problem = f"takes {argument.name!r}, which this hook does not give"
-        else:
-            continue
-        raise HookError(f"{where} {problem}; it may take {', '.join(given) or 'none'}, or less")
-    return tuple(arguments)
-
-
 def order_of(method: Callable[..., Any]) -> dict[str, bool]:
     """Return where in the order `method`, a bound method of a callback, is called: options for ``tpk.hookimpl``.
 
@@ -132,7 +118,7 @@ def order_of(method: Callable[..., Any]) -> dict[str, bool]:
     Example:
         ```python
         @tpk.hookimpl(**order_of(self.wrapped.trigger))
-        def trigger_later() -> None: ...
+        def trigger_later(trainer): ...
         ```
     """
     options = _options_of(getattr(method, "__qualname__", repr(method)), None, method)

@@ -162,12 +162,12 @@ class Callback(tpk.Callback):
     def _trigger_epoch(self) -> None:
         super().trigger_epoch(self.trainer)
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """What it does each time that its time has come."""
         self._trigger()
 
     def _trigger(self) -> None:
-        super().trigger()
+        super().trigger(self.trainer)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Called when the training is over, however it ends."""

@@ -7,12 +7,12 @@ decorator and no registration; give an instance of it to the trainer:
 import tpk
 
 class CostCurve(tpk.Callback):
-    def __init__(self, tensor_name="cost:0"):
+    def __init__(self, tensor_name="cost"):
         self.tensor_name = tensor_name
         self.costs = []
 
     def setup_graph(self, trainer):
-        self.cost = trainer.graph.get_tensor_by_name(self.tensor_name)
+        self.cost = tpk.find_tensor(trainer, self.tensor_name)
 
     def before_run(self, run_context):
         return self.cost                       # runs along with the step, in the same Session.run
@@ -59,7 +59,7 @@ cost-curve = "cost_curve:CostCurve"         # a class or a factory
 ```
 
 ```python
-callbacks = [tpk.use("cost-curve", tensor_name="total_cost:0")]
+callbacks = [tpk.use("cost-curve", tensor_name="total_cost")]
 ```
 
 What a constructor is given stands in ``config.json`` of the run, in few words (`tpk.plugin.options`); the value of an

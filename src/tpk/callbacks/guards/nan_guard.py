@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.guards.nan_checks import find_tensors, tell_what_is_left_out
+from tpk.callbacks.guards.nan_checks import tell_what_is_left_out, tensors_to_check
 from tpk.callbacks.hyper_params.setters import GraphVarParam
 from tpk.callbacks.run_companions import NamedTensors, RunCompanions, RunTensor
 from tpk.errors import ConfigError, NonFiniteError, add_note
@@ -141,7 +141,7 @@ class NanGuard(Callback):
         """
         if not self._gates and any(isinstance(each, str) and each == "gradients" for each in self._wanted):
             refuse_loss_scale(trainer, "NanGuard(tensors='gradients')", "Check the cost, or use on_nan='skip'.")
-        return find_tensors(trainer, self._wanted)
+        return tensors_to_check(trainer, self._wanted)
 
     def before_run(self, run_context: Any) -> Any:
         """Return the check that belongs to what is run, to be run along with it."""

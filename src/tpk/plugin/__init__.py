@@ -100,10 +100,10 @@ import pluggy
 
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
-from tpk.plugin.creation import Use, use
 from tpk.plugin.dispatch import StepHooks
-from tpk.plugin.implementations import order_of
+from tpk.plugin.hooks.implementations import order_of
 from tpk.plugin.manager import HookManager
+from tpk.plugin.names.creation import Use, use
 from tpk.plugin.spec import HOOK_NAMES as HOOK_NAMES, hookspec
 from tpk.plugin.trainer import TowerTrainerProtocol, TrainerProtocol
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tpk.plugin.arguments import taken_arguments, taking_all
+from tpk.plugin.hooks.arguments import taken_arguments, taking_all
 from tpk.plugin.options import RecordsOptions
 from tpk.plugin.spec import HOOK_ARGUMENTS, HOOK_NAMES
 

@@ -13,9 +13,9 @@ import attrs
 import pluggy
 
 from tpk.errors import StopTraining
-from tpk.plugin.arguments import taking_all
-from tpk.plugin.implementations import Implementation
-from tpk.plugin.registration import Registration, note_failure, raise_stop
+from tpk.plugin.hooks.arguments import taking_all
+from tpk.plugin.hooks.implementations import Implementation
+from tpk.plugin.hooks.registration import Registration, note_failure, raise_stop
 from tpk.plugin.spec import HOOK_ARGUMENTS, STEP_HOOKS
 
 if TYPE_CHECKING:

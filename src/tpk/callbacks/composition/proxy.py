@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tpk.errors import PluginError
 from tpk.plugin.callback import Callback, trigger_of
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.creation import Use
+from tpk.plugin.names.creation import Use
 
 if TYPE_CHECKING:
     from tpk.plugin.run_options import RunOptions

@@ -15,9 +15,9 @@ from tpk.callbacks.run_companions import NamedTensors, RunCompanions, RunTensor
 from tpk.errors import ConfigError, NonFiniteError, add_note
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.optimizers.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
+from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.step.fetches import FetchDependencies
 from tpk.graph.step.global_step import get_global_step_var
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tpk.callbacks.inspection.steps import file_in_run_dir, write_file
 from tpk.callbacks.inspection.tensors import LooksAtTensors
 from tpk.errors import ConfigError, TowerError
-from tpk.graph.png import encode_png
+from tpk.graph.reports.png import encode_png
 from tpk.graph.variables import name_in_tower, variable_name
 from tpk.plugin import Callback
 

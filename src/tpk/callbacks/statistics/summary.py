@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tpk.callbacks.tensor_names import find_tensor
 from tpk.errors import ConfigError
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from hypothesis.extra import numpy as numbers
 
-from tpk.strategies.plain_data import pack, unpack
+from tpk.strategies.processes.plain_data import pack, unpack
 
 KINDS = ("b1", "i1", "u2", "i8", "f2", "f4", ">f8", "c8", "S3", "U4", "M8[s]", "m8[ns]", "bfloat16", "float8_e5m2")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tpk.errors import ConfigError, PeerError
 from tpk.strategies import ProcessGroup
-from tpk.strategies.plain_data import pack
+from tpk.strategies.processes.plain_data import pack
 
 
 class WithAnother(ProcessGroup):

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tpk
 from tpk import layers
 from tpk.graph.gradients import compute_gradients
-from tpk.graph.overview import log_model_overview, model_overview
+from tpk.graph.reports.overview import log_model_overview, model_overview
 
 v1 = tf.compat.v1
 

@@ -12,7 +12,7 @@ from tpk.plugin.environment import is_on, names_in
 
 if TYPE_CHECKING:
     from tpk.plugin.catalog import Catalog
-    from tpk.plugin.entry import CatalogEntry
+    from tpk.plugin.names.entry import CatalogEntry
 
 logger = logging.getLogger(__name__)
 

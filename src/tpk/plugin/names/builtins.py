@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from tpk import __version__
-from tpk.plugin.entry import CatalogEntry
+from tpk.plugin.names.entry import CatalogEntry
 
 BUILTINS: dict[str, dict[str, str]] = {
     "trainer": {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from tpk.errors import StopTraining, add_note
-from tpk.plugin.implementations import Implementation
+from tpk.plugin.hooks.implementations import Implementation
 from tpk.plugin.spec import MAY_STOP, STEP_HOOKS
 
 

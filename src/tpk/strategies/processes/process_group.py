@@ -6,7 +6,7 @@ import abc
 from typing import Any
 
 from tpk.errors import ConfigError, PeerError
-from tpk.strategies.plain_data import pack, unpack
+from tpk.strategies.processes.plain_data import pack, unpack
 
 
 class ProcessGroup(abc.ABC):

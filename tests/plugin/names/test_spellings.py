@@ -7,8 +7,8 @@ import pytest
 
 import tpk
 from tpk.errors import UnknownOptionError
-from tpk.plugin.creation import create
-from tpk.plugin.spellings import also_spelled
+from tpk.plugin.names.creation import create
+from tpk.plugin.names.spellings import also_spelled
 
 
 @also_spelled({"gpus": "devices"}, use_nccl="write mode='nccl' for it.")

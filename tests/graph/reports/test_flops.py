@@ -8,7 +8,7 @@ import tensorflow as tf
 import tpk
 from tpk import layers
 from tpk.errors import ConfigError
-from tpk.graph.flops import model_flops
+from tpk.graph.reports.flops import model_flops
 
 v1 = tf.compat.v1
 

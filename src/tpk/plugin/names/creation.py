@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from tpk.errors import PluginError, add_note
-from tpk.plugin.spellings import respelled
+from tpk.plugin.names.spellings import respelled
 
 
 @attrs.frozen(repr=False)

@@ -17,8 +17,8 @@ import pluggy
 
 from tpk.errors import StopTraining
 from tpk.plugin.dispatch import StepHooks, compile_step, direct
-from tpk.plugin.implementations import Implementation
-from tpk.plugin.registration import note_failure
+from tpk.plugin.hooks.implementations import Implementation
+from tpk.plugin.hooks.registration import note_failure
 from tpk.plugin.spec import MAY_STOP
 
 logger = logging.getLogger("tpk.trace")

@@ -112,7 +112,7 @@ def model_overview(graph: Any) -> ModelOverview:
 
     Example:
         ```python
-        overview = tpk.graph.overview(trainer.graph)
+        overview = tpk.graph.reports.overview(trainer.graph)
         parameters = sum(variable.elements for variable in overview.trainable)
         ```
     """

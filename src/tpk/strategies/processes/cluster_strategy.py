@@ -17,8 +17,8 @@ from tpk.errors import PeerError, TrainerStateError, add_note
 from tpk.plugin import Callback, hookimpl
 from tpk.session.creator import SessionCreator, default_session_config
 from tpk.strategies.base import Strategy
-from tpk.strategies.cluster_process_group import ClusterProcessGroup
-from tpk.strategies.process_group import ProcessGroup, SingleProcess
+from tpk.strategies.processes.cluster_process_group import ClusterProcessGroup
+from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

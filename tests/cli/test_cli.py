@@ -9,7 +9,7 @@ import pytest
 import tpk
 from tpk.cli.main import main
 from tpk.cli.plugins.check import check_imports
-from tpk.plugin.entry import CatalogEntry
+from tpk.plugin.names.entry import CatalogEntry
 
 GREETER = '''
 """A module of plugins."""

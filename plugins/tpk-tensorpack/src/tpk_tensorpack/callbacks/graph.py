@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.callbacks.inspection.steps import file_in_run_dir, write_file
-from tpk.graph.png import encode_png
+from tpk.graph.reports.png import encode_png
 from tpk_tensorpack.callbacks.base import Callback
 
 __all__ = [

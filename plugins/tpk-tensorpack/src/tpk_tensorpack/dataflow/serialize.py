@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 import tpk.dataflow
-from tpk.dataflow.base import flow_length
 from tpk.dataflow.serialize.files import datapoints_with_progress, written_atomically
 from tpk.dataflow.serialize.lmdb import commit
 from tpk.dataflow.serialize.npz import NumpyItems
@@ -188,10 +187,8 @@ class HDF5Serializer:
 
         Raises:
             ConfigError: h5py is not installed, or something is at `path`.
-            InputError: datapoints have another number of components, or do not fit together.
+            InputError: there is no datapoint, or some have another number of components, or do not fit together.
         """
-        if flow_length(df) == 0:
-            raise InputError("HDF5Serializer: the data flow has no datapoint")
         tpk.dataflow.HDF5Serializer.save(df, path, data_paths)
 
     @staticmethod

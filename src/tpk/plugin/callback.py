@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tpk.plugin.hooks.arguments import taken_arguments, taking_all
 from tpk.plugin.options import RecordsOptions
-from tpk.plugin.spec import HOOK_NAMES
+from tpk.plugin.spec import HOOK_ARGUMENTS, HOOK_NAMES
 
 if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec, TypeVar
@@ -121,7 +122,7 @@ class Callback(RecordsOptions):
     @_may_leave_out_arguments
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Called once an epoch is over; does what `trigger` does unless overridden."""
-        self.trigger()
+        trigger_of(self)(trainer)
 
     @_may_leave_out_arguments
     def after_train(self, trainer: TrainerProtocol) -> None:
@@ -162,10 +163,10 @@ class Callback(RecordsOptions):
             ```
         """
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """What the callback does each time that its time has come: by default at the end of each epoch.
 
-        Overriding it lets `PeriodicTrigger` choose other times.
+        Overriding it lets `PeriodicTrigger` choose other times. It may leave the trainer out, as a hook may.
         """
 
     def state_dict(self) -> dict[str, Any]:
@@ -204,3 +205,14 @@ class Callback(RecordsOptions):
         """Whether `name` is more than the base's no-op, on class or instance, without touching it."""
         own = self.__class__
         return name in getattr(self, "__dict__", {}) or getattr(own, name) is not getattr(Callback, name)
+
+
+def trigger_of(callback: Callback) -> Callable[[TrainerProtocol], None]:
+    """Return `trigger` of a callback as a function of the trainer, which its own may leave out.
+
+    Raises:
+        HookError: it takes something else.
+    """
+    given = HOOK_ARGUMENTS["trigger_epoch"]
+    taken = taken_arguments(f"{type(callback).__name__}.trigger", given, callback.trigger)
+    return taking_all(callback.trigger, taken, given)

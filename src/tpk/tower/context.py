@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tpk.errors import TowerError, add_note
 from tpk.graph.collections import added_since, collection_sizes, truncate
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
+from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
 from tpk.tower.keras.inline import record_inline_keras
 
 GraphKeys = tf.compat.v1.GraphKeys

@@ -136,6 +136,7 @@ def test_a_question_finds_the_page_that_answers_it(open_page, address):
     results = page.locator(".md-search-result__item")
     field = page.get_by_role("textbox", name="Search")
     field.focus()
+    page.get_by_text("Type to start searching").wait_for(state="attached")
     found = {}
     for question in ANSWERS:
         # Each key searches: so one key only, where nothing is left of the question before.

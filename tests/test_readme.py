@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -49,10 +48,3 @@ def test_ci_runs_the_test_command_of_the_readme():
 @pytest.mark.parametrize("path", re.findall(r"\]\(((?!http)[^)]+)\)", README))
 def test_links_lead_somewhere(path):
     assert (ROOT / path).exists()
-
-
-# The others take longer; the session `examples` of nox runs them in a short form.
-@pytest.mark.parametrize("name", ["any_loop.py", "custom_trainer.py"])
-def test_examples_run(name, tmp_path):
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    subprocess.run([sys.executable, ROOT / "examples" / name], cwd=tmp_path, env=environment, check=True, timeout=110)

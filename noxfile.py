@@ -35,8 +35,8 @@ LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich"
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
-# What depends on neither TensorFlow nor Python is tested once, on the newest of everything. So is what several processes
-# do beside training: for that the oldest runs their trainings, each process of which takes seconds to compute.
+# What depends on neither TensorFlow nor Python is tested once, on the newest of everything; so is what several
+# processes do beside training, each of which takes seconds of a processor: the oldest runs their trainings.
 ONCE = [
     "manual",
     "test_architecture.py",

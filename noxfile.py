@@ -181,7 +181,7 @@ def release(session):
     """What would be published: built of all packages, looked at, and installed and used, wheel and source archive."""
     directory = Path(session.create_tmp(), "distributions")
     shutil.rmtree(directory, ignore_errors=True)
-    session.install("build", "uv", "twine>=6", "pytest>=8", "pytest-timeout")
+    session.install("build", "uv", "twine>=6", "hypothesis", "pytest>=8", "pytest-timeout")
     for package in (ROOT, *PACKAGES):
         session.run("python", "-m", "build", "--installer", "uv", "--outdir", str(directory), str(package), silent=True)
     session.run("twine", "check", "--strict", *map(str, sorted(directory.iterdir())))

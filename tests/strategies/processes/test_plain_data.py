@@ -8,7 +8,7 @@ import signal
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 from hypothesis.extra import numpy as numbers
 
 from tpk.strategies.processes.plain_data import pack, unpack
@@ -66,7 +66,6 @@ def assert_same(got, expected):
 
 @given(VALUES)
 @example(np.bytes_(b""))
-@settings(deadline=None, max_examples=50)
 def test_values_come_back_bit_by_bit(value):
     assert_same(unpack(pack(one=value, other=[value])), {"one": value, "other": [value]})
 
@@ -137,7 +136,6 @@ def test_other_bytes_are_an_error(data):
 
 
 @given(st.integers(0, len(GOOD) - 1), st.integers(0, 255))
-@settings(deadline=None, max_examples=50)
 def test_damaged_bytes_are_an_error_or_other_values(place, byte):
     damaged = GOOD[:place] + bytes([byte]) + GOOD[place + 1 :]
     try:

@@ -185,6 +185,7 @@ def test_a_line_of_steps_is_not_logged_as_what_holds_after_an_epoch(caplog):
         ([(1, "high")], "list of pairs"),
         ([1, 2], "list of pairs"),
         (3, "list of pairs"),
+        (tpk.use("CosineSchedule", start=1), r"with its module, as 'tpk:CosineSchedule'; got use\('CosineSchedule'"),
         (lambda epoch: 0.1 / epoch, r"for HyperParamSetterWithFunc\(param, function\)"),
     ],
 )

@@ -17,7 +17,7 @@ from tpk.callbacks.hyper_params.schedules import Schedule
 from tpk.callbacks.statistics.statistic import Statistic, StatisticFollower
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.variables import by_name
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import Callback, Use, hookimpl
 from tpk.plugin.options import RecordsOptions
 
 if TYPE_CHECKING:
@@ -511,6 +511,8 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
 
 
 def _check_schedule(schedule: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    if isinstance(schedule, Use):
+        raise ConfigError(f"a schedule is named with its module, as 'tpk:CosineSchedule'; got {schedule!r}.")
     try:
         points = sorted((int(point), float(value)) for point, value in schedule)
         whole = all(int(point) == point >= 0 for point, _ in schedule)

@@ -79,9 +79,11 @@ def lint(session):
 
 @nox.session(python=NEWEST)
 def types(session):
-    """Types of the library; TensorFlow itself counts as Any."""
-    session.install("mypy>=1.11", *LIBRARIES, "numpy", "pluggy>=1.6", "pytest>=8")
+    """Types of the library, and of code that uses it where it is installed; TensorFlow itself counts as Any."""
+    session.install("mypy>=1.11", *LIBRARIES, "numpy", "pluggy>=1.6", "pytest>=8", "pytest-timeout")
+    session.install("--no-deps", ".")
     session.run("mypy")
+    session.run("pytest", "tests/test_types.py")
 
 
 @nox.session(python=OLDEST)

@@ -513,6 +513,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         self.graph.finalize()
         self.progress.global_step = int(self.sess.run(global_step))
         self.step_hooks = self.hooks.compile_step()
+        # What other processes answer is taken up in a thread that must not be kept from them.
+        tries_threads = self.strategy.world_size == 1
         self.hooked_sess = HookedSession(
             self.sess,
             self.step_hooks,
@@ -520,7 +522,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             count_op=counter.op_for,
             translate=self.hooks.translate_error,
             completed=lambda: int(self.sess.run(global_step)),
-            loops=StepLoops(self.sess, self.compiles_loops),
+            loops=StepLoops(self.sess, self.compiles_loops, tries_threads),
+            tries_threads=tries_threads,
         )
         if self._resumption is not None:
             self._resumption.begin(self)

@@ -282,7 +282,8 @@ def test_no_thread_is_left():
     numbers(islice(flow, 4))
     numbers(flow)
     close_dataflow(flow)
-    assert set(threading.enumerate()) == before
+    # One of an earlier test may have ended since.
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_flow_that_each_worker_makes_as_a_whole_is_told_of_once(caplog):

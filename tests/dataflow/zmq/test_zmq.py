@@ -15,7 +15,6 @@ from tpk.dataflow.zmq.sender import send_dataflow_zmq
 from tpk.errors import ConfigError
 
 zmq = pytest.importorskip("zmq")
-pytestmark = pytest.mark.timeout(30)
 
 
 def test_what_a_thread_sends_arrives_and_ends(address, threads):
@@ -52,7 +51,7 @@ def test_what_another_process_sends_arrives(address):
     """
     with receiver(address) as flow, in_another_process(code, flow.addresses[0]) as sender:
         received = list(flow)
-        assert sender.wait(10) == 0
+        assert sender.wait(60) == 0
     assert numbers(received) == list(range(20))
     assert all((array == number).all() for array, number in received)
 
@@ -74,14 +73,14 @@ def test_more_senders_than_promised_are_heard_to_their_end(threads):
     def slow():
         yield from numbered(100, 1)
         first_has_come.set()
-        others_may_end.wait(10)
+        others_may_end.wait(60)
         yield from numbered(101, 1)
 
     with receiver() as flow:
         threads.submit(send_dataflow_zmq, slow(), flow.addresses[0])
         iterator = iter(flow)
         received = [next(iterator)]
-        assert first_has_come.wait(10)
+        assert first_has_come.wait(60)
         ended = threads.submit(send_dataflow_zmq, numbered(0, 2), flow.addresses[0])
         received += [next(iterator), next(iterator)]
         threads.submit(lambda: (ended.result(), others_may_end.set()))

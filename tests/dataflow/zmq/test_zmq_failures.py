@@ -18,7 +18,6 @@ from tpk.dataflow.zmq.sender import send_dataflow_zmq
 from tpk.errors import ConfigError, InputError
 
 zmq = pytest.importorskip("zmq")
-pytestmark = pytest.mark.timeout(30)
 
 
 def test_an_error_of_the_senders_flow_arrives_with_its_traceback(threads):
@@ -69,7 +68,7 @@ def test_a_slow_sender_is_not_taken_for_dead(threads, caplog):
 
     def slow():
         yield [1]
-        release.wait(10)
+        release.wait(60)
         yield [2]
 
     with receiver(timeout=1) as flow:
@@ -129,7 +128,7 @@ def test_a_sender_without_receiver_says_so(tmp_path, threads, caplog):
     logging.getLogger("tpk.dataflow.zmq.sender").addHandler(notice)
     try:
         sent = threads.submit(send_dataflow_zmq, numbered(0, 10), address, hwm=1, warn_after=0.1)
-        assert warned.wait(10)
+        assert warned.wait(60)
     finally:
         logging.getLogger("tpk.dataflow.zmq.sender").removeHandler(notice)
     with receiver(address) as flow:
@@ -143,7 +142,7 @@ def test_closing_ends_an_iteration_that_waits_in_another_thread(threads):
     flow.reset_state()
     waiting = threads.submit(list, flow)
     flow.close()
-    assert waiting.result(5) == []
+    assert waiting.result(60) == []
 
 
 def test_nothing_is_left_behind(tmp_path):
@@ -154,9 +153,10 @@ def test_nothing_is_left_behind(tmp_path):
         sender.start()
         assert path.exists()
         assert numbers(flow) == list(range(5))
-        sender.join(10)
+        sender.join(60)
     assert not path.exists()
-    assert set(threading.enumerate()) == threads_before
+    # One of an earlier test may have ended since.
+    assert set(threading.enumerate()) <= threads_before
     assert len(os.listdir("/proc/self/fd")) <= len(files_before)
 
 
@@ -184,7 +184,7 @@ def test_ctrl_c_ends_a_process_at_once(moment, tmp_path):
     with in_another_process(textwrap.dedent(code) + codes[moment], address) as process:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
     assert errors.rstrip().endswith(b"KeyboardInterrupt")
     assert process.returncode == -signal.SIGINT
     assert not (tmp_path / "socket").exists()
@@ -221,7 +221,7 @@ def test_a_signal_that_does_not_wake_the_waiting_is_seen_all_the_same(tmp_path):
             send_dataflow_zmq(flow(), f"ipc://{tmp_path}/socket", hwm=1)
     finally:
         signal.signal(signal.SIGUSR1, before)
-        thread.join(10)
+        thread.join(60)
 
 
 def test_an_interrupted_sender_says_so_to_the_receiver():

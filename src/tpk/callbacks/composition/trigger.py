@@ -335,7 +335,7 @@ class PeriodicCallback(EnableCallbackIf):
     def hook_implementations(self) -> dict[str, Implementation]:
         """Return the hooks of the callback, under the condition, which is checked before any of them is called."""
         hooks = super().hook_implementations()
-        setup_graph = hooks.get("setup_graph", self.cb.setup_graph)
+        setup_graph: Implementation = hooks.get("setup_graph", self.cb.setup_graph)
 
         @wraps(setup_graph)
         def checked(*arguments: Any) -> None:

@@ -104,7 +104,12 @@ class DumpParamAsImage(Callback):
 
     def _setup_graph(self) -> None:
         file_in_run_dir(self)
-        (self._tensor,) = self.get_tensors_maybe_in_tower([self.tensor_name])
+        (tensor,) = self.get_tensors_maybe_in_tower([self.tensor_name])
+        # The tensor of a variable's name is its handle.
+        if tensor.dtype == tf.resource:
+            variables = tf.compat.v1.global_variables() + tf.compat.v1.local_variables()
+            tensor = next(variable for variable in variables if variable.handle is tensor)
+        self._tensor = tensor
 
     def _trigger(self) -> None:
         value = self.trainer.sess.run(self._tensor)

@@ -1,0 +1,180 @@
+"""Runs in the thread that calls: when one is tried, which stays, and that the results are the same."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hooked_sessions import hooked
+from tensorflow.core.protobuf import config_pb2
+
+from tpk.graph.step.loop import ops_in_order, repeat
+from tpk.session import caller_thread
+from tpk.session.caller_thread import TRIED, WARM_UP, ThreadTrial, compile_for_caller, may_run_in_caller
+
+v1 = tf.compat.v1
+
+
+def options_of(op):
+    return config_pb2.CallableOptions(target=[op.name])
+
+
+class Threads:
+    """An op that keeps in which threads it ran, made by a run in TensorFlow's threads and by one in the caller's."""
+
+    def __init__(self):
+        self.idents = []
+        with tf.Graph().as_default() as graph:
+            noted = tf.numpy_function(lambda: self.idents.append(threading.get_ident()), [], [])
+            self.sess = v1.Session(graph=graph)
+        own = options_of(noted)
+        own.run_options.inter_op_thread_pool = -1
+        self.pooled = self.sess._make_callable_from_options(options_of(noted))
+        self.own = self.sess._make_callable_from_options(own)
+
+    @property
+    def last_was_own(self):
+        return self.idents[-1] == threading.get_ident()
+
+    def trial(self, pooled_seconds, own_seconds, **options):
+        """Return a trial in which the runs take these times, and where it puts what it settles on."""
+        chosen = []
+        times = itertools.count()
+        now = 0.0
+
+        def clock():
+            nonlocal now
+            if next(times) % 2:
+                now += own_seconds if self.last_was_own else pooled_seconds
+            return now
+
+        return ThreadTrial(self.pooled, lambda: self.own, chosen.append, clock=clock, **options), chosen
+
+
+@pytest.mark.parametrize(("own_seconds", "own_stays"), [(4e-5, True), (9.5e-5, False)])
+def test_the_faster_thread_stays(own_seconds, own_stays):
+    threads = Threads()
+    trial, chosen = threads.trial(1e-4, own_seconds)
+    runs = 0
+    while not chosen:
+        trial()
+        runs += 1
+    chosen[0]()
+    assert threads.last_was_own == own_stays
+    assert len(threads.idents) == runs + 1 == WARM_UP + 2 * TRIED + 2
+    mine = [ident == threading.get_ident() for ident in threads.idents]
+    assert mine[: WARM_UP + 4] == [False] * WARM_UP + [False, True, False, True]
+
+
+def test_long_steps_are_not_tried():
+    threads = Threads()
+    trial, chosen = threads.trial(3e-3, 0.0)
+    for _ in range(WARM_UP + 1):
+        assert not chosen
+        trial()
+    assert chosen == [threads.pooled]
+    assert threads.own not in chosen and not any(ident == threading.get_ident() for ident in threads.idents)
+
+
+def test_a_run_of_many_steps_is_tried_sooner_and_may_take_longer():
+    threads = Threads()
+    trial, chosen = threads.trial(3e-3, 1e-3, steps=10)
+    for _ in range(WARM_UP // 10 + 2):
+        trial()
+    assert threads.last_was_own
+    assert not chosen
+
+
+# What may be run in one thread
+
+
+def queue():
+    return tf.queue.FIFOQueue(9, [tf.float32], shapes=[[]])
+
+
+def dequeued(times=1):
+    with tf.device("/cpu:0"):
+        return tf.add_n([queue().dequeue() for _ in range(times)])
+
+
+def dataset():
+    return v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(1.0).repeat()).get_next()
+
+
+def updated(values=1.0):
+    variable = v1.get_variable("v", [3], use_resource=True)
+    return variable.assign_add(tf.random.normal([3]) * values).op
+
+
+def reference():
+    return v1.assign_add(v1.get_variable("r", [], use_resource=False), 1.0)
+
+
+RUNS = {
+    "a variable": (updated, True),
+    "a reference variable": (reference, True),
+    "a datapoint of a queue": (lambda: updated(dequeued()), True),
+    "a datapoint for each of many towers": (lambda: updated(dequeued(times=9)), False),
+    "a loop": (lambda: repeat([updated()], 3), True),
+    "a loop over a queue": (lambda: repeat([updated(dequeued())], 3), False),
+    "a dataset, whose threads are those of the run": (lambda: updated(dataset()), False),
+    "Python": (lambda: tf.numpy_function(lambda: np.float32(1), [], tf.float32), False),
+    "what waits for what the same run may stage": (lambda: tf.raw_ops.Unstage(dtypes=[tf.float32]), False),
+    "a function": (lambda: tf.function(lambda: tf.constant(1.0) + 1.0, autograph=False)(), False),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_waits_for_another_op_is_left_to_many_threads(name):
+    make, may_run = RUNS[name]
+    with tf.Graph().as_default(), v1.Session() as sess:
+        made = make()
+        ops = ops_in_order([op if isinstance(op, tf.Operation) else op.op for op in tf.nest.flatten(made)])
+        assert may_run_in_caller(sess, ops) == may_run
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        v1.ConfigProto(inter_op_parallelism_threads=2),
+        v1.ConfigProto(session_inter_op_thread_pool=[config_pb2.ThreadPoolOptionProto(num_threads=2)]),
+    ],
+)
+def test_threads_that_the_config_names_are_those_of_the_run(config):
+    with tf.Graph().as_default(), v1.Session(config=config) as sess:
+        assert compile_for_caller(sess, options_of(updated()), ()) is None
+
+
+# What it computes
+
+
+def drawn(runs, monkeypatch, **options):
+    """Return a variable to which so many runs of a hooked session have added random draws, and how each was made."""
+    made = []
+    compile_own = caller_thread.compile_for_caller
+    monkeypatch.setattr(
+        "tpk.session.plan.compile_for_caller", lambda *args: made.append(compile_own(*args)) or made[-1]
+    )
+    with tf.Graph().as_default(), v1.Session() as sess:
+        v1.set_random_seed(3)
+        op = updated()
+        sess.run(v1.global_variables_initializer())
+        session = hooked(sess, **options)
+        for _ in range(runs):
+            session.run(op)
+        return sess.run("v/Read/ReadVariableOp:0"), made, [plan.call for plan in session._plans.values()]
+
+
+def test_the_thread_makes_no_difference_to_what_is_computed(monkeypatch):
+    monkeypatch.setattr(caller_thread, "GAIN", math.inf)
+    monkeypatch.setattr(caller_thread, "SHORT", math.inf)
+    runs = WARM_UP + 2 * TRIED + 9
+    values, own, calls = drawn(runs, monkeypatch)
+    expected, nothing, _ = drawn(runs, monkeypatch, tries_threads=False)
+    np.testing.assert_array_equal(values, expected)
+    assert own == calls  # So the last runs were made by this thread.
+    assert nothing == []

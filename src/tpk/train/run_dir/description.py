@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-import tpk
 from tpk import __version__
 from tpk.input_source.base import InputCallback
 from tpk.plugin.options import described, options_of
 from tpk.strategies.base import NullStrategy
+from tpk.train.run_dir.names import is_own_command
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -60,12 +60,7 @@ def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: I
 def script_directory() -> Path:
     """Return the directory of the script that runs; in a notebook, or by the command ``tpk``, the current one."""
     script = getattr(sys.modules["__main__"], "__file__", None)
-    return Path.cwd() if script is None or _is_own_command(Path(script)) else Path(script).resolve().parent
-
-
-def _is_own_command(script: Path) -> bool:
-    """Whether a script is ``tpk`` as it is installed, or ``python -m tpk``: the user's code is elsewhere."""
-    return script.stem == "tpk" or script.resolve() == Path(tpk.__file__).with_name("__main__.py").resolve()
+    return Path.cwd() if script is None or is_own_command(script) else Path(script).resolve().parent
 
 
 def git_state(directory: Path) -> dict[str, Any] | None:

@@ -179,7 +179,8 @@ class QueueInput(FlowInput):
 
     def _enqueue(self, specs: Sequence[Any], count: int) -> Any:
         """Return the options of a run that enqueues so many datapoints, and tells how many there are then."""
-        placeholders, enqueued = [], []
+        placeholders: list[Any] = []
+        enqueued: list[Any] = []
         for _ in range(count):
             fed = [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in specs]
             with tf.control_dependencies(enqueued[-1:]):

@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import config_pb2
 
 from tpk.graph.step.loop import repeat
 from tpk.session import caller_thread
-from tpk.session.caller_thread import TRIED, WARM_UP, ThreadTrial, most_steps_in_caller
+from tpk.session.caller_thread import TRIED, WARM_UP, ThreadTrial, compile_for_caller, most_steps_in_caller
 
 v1 = tf.compat.v1
 
@@ -32,10 +32,8 @@ class Threads:
         with tf.Graph().as_default() as graph:
             noted = tf.numpy_function(lambda: self.idents.append(threading.get_ident()), [], [])
             self.sess = v1.Session(graph=graph)
-        own = options_of(noted)
-        own.run_options.inter_op_thread_pool = -1
         self.pooled = self.sess._make_callable_from_options(options_of(noted))
-        self.own = self.sess._make_callable_from_options(own)
+        self.own = compile_for_caller(self.sess, options_of(noted))
 
     @property
     def last_was_own(self):
@@ -162,9 +160,8 @@ def test_threads_that_the_config_names_are_those_of_the_run(config):
 def drawn(runs, monkeypatch, **options):
     """Return a variable to which so many runs of a hooked session have added random draws, and how each was made."""
     made = []
-    compile_own = caller_thread.compile_for_caller
     monkeypatch.setattr(
-        "tpk.session.plan.compile_for_caller", lambda *args: made.append(compile_own(*args)) or made[-1]
+        "tpk.session.plan.compile_for_caller", lambda *args: made.append(compile_for_caller(*args)) or made[-1]
     )
     with tf.Graph().as_default(), v1.Session() as sess:
         v1.set_random_seed(3)
@@ -207,3 +204,15 @@ def test_many_steps_that_wait_for_a_queue_are_made_by_many_threads(monkeypatch):
             session.steps_of_next_run = steps
             session.run(op)
         np.testing.assert_array_equal(sess.run("taken/Read/ReadVariableOp:0"), numbers)
+
+
+def test_a_run_on_several_devices_is_made_by_threads_of_tensorflow_all_the_same():
+    idents = []
+    with tf.Graph().as_default(), v1.Session(config=v1.ConfigProto(device_count={"CPU": 2})) as sess:
+        with tf.device("/cpu:1"):
+            one = tf.random.normal([])
+        with tf.device("/cpu:0"):
+            noted = tf.numpy_function(lambda _: idents.append(threading.get_ident()), [one], [])
+        compile_for_caller(sess, options_of(noted))()
+    assert threading.get_ident() not in idents
+    assert len(idents) == 1

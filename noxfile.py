@@ -79,9 +79,11 @@ def lint(session):
 
 @nox.session(python=NEWEST)
 def types(session):
-    """Types of the library; TensorFlow itself counts as Any."""
-    session.install("mypy>=1.11", *LIBRARIES, "numpy", "pluggy>=1.6", "pytest>=8")
+    """Types of the library, and of code that uses it where it is installed; TensorFlow itself counts as Any."""
+    session.install("mypy>=1.11", *LIBRARIES, "numpy", "pluggy>=1.6", "pytest>=8", "pytest-timeout")
+    session.install("--no-deps", ".")
     session.run("mypy")
+    session.run("pytest", "tests/test_types.py")
 
 
 @nox.session(python=OLDEST)
@@ -181,7 +183,7 @@ def release(session):
     """What would be published: built of all packages, looked at, and installed and used, wheel and source archive."""
     directory = Path(session.create_tmp(), "distributions")
     shutil.rmtree(directory, ignore_errors=True)
-    session.install("build", "uv", "twine>=6", "pytest>=8", "pytest-timeout")
+    session.install("build", "uv", "twine>=6", "hypothesis", "pytest>=8", "pytest-timeout")
     for package in (ROOT, *PACKAGES):
         session.run("python", "-m", "build", "--installer", "uv", "--outdir", str(directory), str(package), silent=True)
     session.run("twine", "check", "--strict", *map(str, sorted(directory.iterdir())))

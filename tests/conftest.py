@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 
@@ -37,6 +38,11 @@ if IN_TF1:
     import tensorflow
 
     tensorflow.compat.v1.disable_v2_behavior()
+
+
+# How long an example takes, and how long one is drawn, depends on what else the machine does.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
+settings.load_profile("unhurried")
 
 
 def pytest_configure(config):

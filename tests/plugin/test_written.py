@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tpk
-from tpk.plugin.creation import Ref
+from tpk.plugin.names.creation import Ref
 from tpk.plugin.written import module_of_script, name_of, written, written_plugin
 
 

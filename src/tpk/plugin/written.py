@@ -16,8 +16,8 @@ from typing import Any
 
 import attrs
 
-from tpk.plugin.builtins import BUILTINS
-from tpk.plugin.creation import Ref, Use
+from tpk.plugin.names.builtins import BUILTINS
+from tpk.plugin.names.creation import Ref, Use
 
 USE, REF, NOT_WRITTEN = "use", "ref", "not_written"
 """The keys of a table that stands for an object, for what a name leads to, and for what could not be written."""

@@ -15,15 +15,15 @@ from tpk.callbacks.statistics.statistic import StatisticCheck, statistic_followe
 from tpk.checkpoint.session_init import as_session_init
 from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError, explaining_missing_init
 from tpk.graph.determinism import warn_of_stateful_random_ops
-from tpk.graph.overview import log_model_overview
 from tpk.graph.random import step_reads
+from tpk.graph.reports.overview import log_model_overview
 from tpk.graph.step.global_step import StepCounter, get_global_step_var
 from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks
-from tpk.plugin.hook_names import check_names
+from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.options import RecordsOptions, described
 from tpk.plugin.run_options import RunOptions

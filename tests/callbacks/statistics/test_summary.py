@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tpk.callbacks.statistics.summary import MergeAllSummaries, MovingAverageSummary, SimpleMovingAverage
 from tpk.errors import ConfigError
-from tpk.graph.summaries import add_moving_summary
+from tpk.graph.reports.summaries import add_moving_summary
 from tpk.monitors import JSONWriter, Monitor, TFEventWriter
 from tpk.plugin import Callback
 from tpk.train.trainer import Trainer

@@ -201,7 +201,7 @@ class HyperParamSetter(Callback, abc.ABC):
         if self._epoch_of_last_call != self.last_epoch:
             self._set_param()
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Set the value."""
         self.last_epoch = self.epoch_num
         self._set_param()
@@ -465,9 +465,9 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         return f"{self.param.readable_name}, {self.statistic.name}"
 
     @hookimpl(trylast=True)
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Change the value if the statistic has not improved; after all that may write the statistic."""
-        super().trigger()
+        super().trigger(trainer)
 
     def get_value_to_set(self) -> float | None:
         """Return the new value if the statistic has not improved, or else None; all processes what the chief finds."""

@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,9 @@ from tpk.input_source.base import InputSource
 from tpk.plugin import Callback
 from tpk.tower.handle import TowerHandle
 from tpk.tower.tower_func import TowerFunc
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +160,7 @@ class InferenceRunner(Callback):
                     raise
             logger.info("%s: the sanity pass over at most %d batches went well", self._label, self._sanity_batches)
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Make one pass over the data, and report the statistics.
 
         Raises:
@@ -166,7 +169,7 @@ class InferenceRunner(Callback):
         """
         # In each process: the monitors of all but the chief keep the history only, for callbacks that decide by it.
         for name, value in self._evaluate(self.max_batches).items():
-            self.trainer.monitors.put_scalar(name, value)
+            trainer.monitors.put_scalar(name, value)
 
     def after_train(self, trainer: Any) -> None:
         """Stop the data.

@@ -71,7 +71,7 @@ class LooksAtTensors(LooksAtSteps):
         for record in recorded_gradients(trainer.graph):
             # A cost belongs to the run that minimizes it, whose gradients may not need the value of the cost itself.
             gradients.setdefault(record.cost.ref(), []).append(record.gradient.op)
-        found = find_tensors(self, trainer, self._wanted)
+        found = labelled_tensors(self, trainer, self._wanted)
         return [RunTensor(name, each, gradients.get(each.ref(), [each.op])) for name, each in found.items()]
 
     def next_due(self, step: int) -> float:
@@ -279,7 +279,7 @@ def _storable(value: Any) -> np.ndarray:
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
-def find_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any]) -> dict[str, Any]:
+def labelled_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any]) -> dict[str, Any]:
     """Return tensors by the names that they are shown with: as they are called inside the tower, without ``:0``.
 
     Args:
@@ -289,7 +289,7 @@ def find_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any])
 
     Raises:
         ConfigError: if something is neither, or is a variable.
-        TowerError, ConfigError: if there is no tensor of a name, see `tpk.callbacks.tensor_names.find_tensor`.
+        TowerError, ConfigError: if there is no tensor of a name, see `tpk.find_tensor`.
     """
     found = {}
     for each in wanted:

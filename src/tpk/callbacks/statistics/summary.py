@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tpk.callbacks.tensor_names import find_tensor
 from tpk.errors import ConfigError
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:
@@ -136,13 +136,13 @@ class MergeAllSummaries(Callback):
         """Evaluate the summaries if the period is over; those of the last step come with `trigger_epoch`."""
         step = trainer.local_step
         if step != self._last_step and self._ends_period(step):
-            self.trigger()
+            self.trigger(trainer)
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries in a run of their own."""
-        self.trigger()
+        self.trigger(trainer)
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries in a run of their own, and hand them to the monitors.
 
         Raises:
@@ -151,7 +151,7 @@ class MergeAllSummaries(Callback):
         if self._summary is None:
             return
         try:
-            summary = self.trainer.sess.run(self._summary)
+            summary = trainer.sess.run(self._summary)
         except tf.errors.InvalidArgumentError as error:
             if "must feed a value" not in str(error):
                 raise

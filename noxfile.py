@@ -285,4 +285,5 @@ def bench(session):
     session.run("python", "tests/benchmarks/tf_cnn.py")
     session.run("python", "tests/benchmarks/processes.py")
     session.run("python", "tests/benchmarks/profiler_overhead.py")
+    session.run("python", "tests/benchmarks/busy_step.py", "--load", "3")
     session.run("python", "tests/benchmarks/step_overhead.py", "--png", "step_overhead.png", *session.posargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
 
 import numpy as np
@@ -12,9 +13,9 @@ import tensorflow as tf
 from hooked_sessions import hooked
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.graph.step.loop import ops_in_order, repeat
+from tpk.graph.step.loop import repeat
 from tpk.session import caller_thread
-from tpk.session.caller_thread import TRIED, WARM_UP, ThreadTrial, compile_for_caller, may_run_in_caller
+from tpk.session.caller_thread import TRIED, WARM_UP, ThreadTrial, compile_for_caller, most_steps_in_caller
 
 v1 = tf.compat.v1
 
@@ -31,10 +32,8 @@ class Threads:
         with tf.Graph().as_default() as graph:
             noted = tf.numpy_function(lambda: self.idents.append(threading.get_ident()), [], [])
             self.sess = v1.Session(graph=graph)
-        own = options_of(noted)
-        own.run_options.inter_op_thread_pool = -1
         self.pooled = self.sess._make_callable_from_options(options_of(noted))
-        self.own = self.sess._make_callable_from_options(own)
+        self.own = compile_for_caller(self.sess, options_of(noted))
 
     @property
     def last_was_own(self):
@@ -115,26 +114,32 @@ def reference():
 
 
 RUNS = {
-    "a variable": (updated, True),
-    "a reference variable": (reference, True),
-    "a datapoint of a queue": (lambda: updated(dequeued()), True),
-    "a datapoint for each of many towers": (lambda: updated(dequeued(times=9)), False),
-    "a loop": (lambda: repeat([updated()], 3), True),
-    "a loop over a queue": (lambda: repeat([updated(dequeued())], 3), False),
-    "a dataset, whose threads are those of the run": (lambda: updated(dataset()), False),
-    "Python": (lambda: tf.numpy_function(lambda: np.float32(1), [], tf.float32), False),
-    "what waits for what the same run may stage": (lambda: tf.raw_ops.Unstage(dtypes=[tf.float32]), False),
-    "a function": (lambda: tf.function(lambda: tf.constant(1.0) + 1.0, autograph=False)(), False),
+    "a variable": (updated, sys.maxsize),
+    "a reference variable": (reference, sys.maxsize),
+    "a datapoint of a queue": (lambda: updated(dequeued()), 64),
+    "a datapoint for each of many towers": (lambda: updated(dequeued(times=9)), 7),
+    "a loop": (lambda: repeat([updated()], 3), sys.maxsize),
+    "a loop over a queue": (lambda: repeat([updated(dequeued())], 3), 0),
+    "a dataset, whose threads are those of the run": (lambda: updated(dataset()), 0),
+    "Python": (lambda: tf.numpy_function(lambda: np.float32(1), [], tf.float32), 0),
+    "what waits for what the same run may stage": (lambda: tf.raw_ops.Unstage(dtypes=[tf.float32]), 0),
+    "a function": (lambda: tf.function(lambda: tf.constant(1.0) + 1.0, autograph=False)(), 0),
 }
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_waits_for_another_op_is_left_to_many_threads(name):
-    make, may_run = RUNS[name]
+    make, most_steps = RUNS[name]
     with tf.Graph().as_default(), v1.Session() as sess:
-        made = make()
-        ops = ops_in_order([op if isinstance(op, tf.Operation) else op.op for op in tf.nest.flatten(made)])
-        assert may_run_in_caller(sess, ops) == may_run
+        assert most_steps_in_caller(sess, tf.nest.flatten(make()), []) == most_steps
+
+
+def test_what_makes_a_fed_tensor_counts_not():
+    with tf.Graph().as_default(), v1.Session() as sess:
+        tensor = v1.placeholder_with_default(dequeued(), [])
+        op = updated(tensor)
+        assert most_steps_in_caller(sess, [op], []) == 64
+        assert most_steps_in_caller(sess, [op], [tensor]) == sys.maxsize
 
 
 @pytest.mark.parametrize(
@@ -146,7 +151,7 @@ def test_what_waits_for_another_op_is_left_to_many_threads(name):
 )
 def test_threads_that_the_config_names_are_those_of_the_run(config):
     with tf.Graph().as_default(), v1.Session(config=config) as sess:
-        assert compile_for_caller(sess, options_of(updated()), ()) is None
+        assert most_steps_in_caller(sess, [updated()], []) == 0
 
 
 # What it computes
@@ -155,9 +160,8 @@ def test_threads_that_the_config_names_are_those_of_the_run(config):
 def drawn(runs, monkeypatch, **options):
     """Return a variable to which so many runs of a hooked session have added random draws, and how each was made."""
     made = []
-    compile_own = caller_thread.compile_for_caller
     monkeypatch.setattr(
-        "tpk.session.plan.compile_for_caller", lambda *args: made.append(compile_own(*args)) or made[-1]
+        "tpk.session.plan.compile_for_caller", lambda *args: made.append(compile_for_caller(*args)) or made[-1]
     )
     with tf.Graph().as_default(), v1.Session() as sess:
         v1.set_random_seed(3)
@@ -178,3 +182,37 @@ def test_the_thread_makes_no_difference_to_what_is_computed(monkeypatch):
     np.testing.assert_array_equal(values, expected)
     assert own == calls  # So the last runs were made by this thread.
     assert nothing == []
+
+
+def test_many_steps_that_wait_for_a_queue_are_made_by_many_threads(monkeypatch):
+    """Made by the caller, each would be a call within that of the one before, until the stack is used up."""
+    monkeypatch.setattr(caller_thread, "GAIN", math.inf)
+    monkeypatch.setattr(caller_thread, "SHORT", math.inf)
+    trials, few, many = WARM_UP // 10 + 2 * TRIED + 1, 2, 2000
+    numbers = np.arange(trials * few + many, dtype=np.float32)
+    with tf.Graph().as_default(), v1.Session() as sess:
+        queue = tf.queue.FIFOQueue(len(numbers), [tf.float32], shapes=[[]])
+        taken = v1.get_variable("taken", initializer=tf.zeros_like(numbers), use_resource=True)
+        count = v1.get_variable("count", initializer=0, use_resource=True)
+        at = count.assign_add(1) - 1
+        op = taken.scatter_nd_update([[at]], [queue.dequeue()]).op
+        fill = queue.enqueue_many([numbers])
+        sess.run(v1.global_variables_initializer())
+        sess.run(fill)
+        session = hooked(sess)
+        for steps in [few] * trials + [many]:
+            session.steps_of_next_run = steps
+            session.run(op)
+        np.testing.assert_array_equal(sess.run("taken/Read/ReadVariableOp:0"), numbers)
+
+
+def test_a_run_on_several_devices_is_made_by_threads_of_tensorflow_all_the_same():
+    idents = []
+    with tf.Graph().as_default(), v1.Session(config=v1.ConfigProto(device_count={"CPU": 2})) as sess:
+        with tf.device("/cpu:1"):
+            one = tf.random.normal([])
+        with tf.device("/cpu:0"):
+            noted = tf.numpy_function(lambda _: idents.append(threading.get_ident()), [one], [])
+        compile_for_caller(sess, options_of(noted))()
+    assert threading.get_ident() not in idents
+    assert len(idents) == 1

@@ -164,6 +164,7 @@ class Callback(RecordsOptions):
             ```
         """
 
+    @_may_leave_out_arguments
     def trigger(self, trainer: TrainerProtocol) -> None:
         """What the callback does each time that its time has come: by default at the end of each epoch.
 

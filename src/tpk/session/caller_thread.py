@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,8 +34,8 @@ SHORT = 2e-3
 GAIN = 0.9
 """Of the time in TensorFlow's threads, what a run in the caller's may take at most to stay there."""
 
-_MOST_WAITING_OPS = 8
-_WAITING = re.compile("Queue(De|En)queue")
+_MOST_WAITS = 64
+_WAITS = re.compile("Queue(De|En)queue")
 _LOOPS = ("Enter", "RefEnter")
 _KNOWN = re.compile(
     "Assert|Assign|FIFOQueue|HashTable|IsVariableInitialized|LookupTable|Multinomial|MutableHashTable|PaddingFIFOQueue|"
@@ -100,21 +101,13 @@ class ThreadTrial:
         return chosen, []
 
 
-def compile_for_caller(sess: Any, options: Any, feeds: Sequence[Any]) -> Call | None:
+def compile_for_caller(sess: Any, options: Any) -> Call:
     """Compile a run for the thread that calls.
 
     Args:
         sess: the raw `tf.compat.v1.Session`.
         options: the `CallableOptions` of the run.
-        feeds: the tensors that are fed.
-
-    Returns:
-        What makes the run; None if it might wait for itself there, or never return: see `may_run_in_caller`.
     """
-    names = [name.partition(":")[0] for name in (*options.fetch, *options.target)]
-    ops = ops_in_order(map(sess.graph.get_operation_by_name, names), feeds)
-    if not may_run_in_caller(sess, ops):
-        return None
     own = config_pb2.CallableOptions()
     own.CopyFrom(options)
     own.run_options.inter_op_thread_pool = -1
@@ -122,21 +115,28 @@ def compile_for_caller(sess: Any, options: Any, feeds: Sequence[Any]) -> Call | 
     return call
 
 
-def may_run_in_caller(sess: Any, ops: Sequence[Any]) -> bool:
-    """Whether a run of `ops`, and of no others, can be made in one thread.
+def most_steps_in_caller(sess: Any, fetches: Sequence[Any], feeds: Sequence[Any]) -> int:
+    """Return how many times `fetches` may be run, one after the other, in one run in the thread that calls.
 
-    It can if each op computes, and waits for nothing that another op of the run does: of ops with a state, those of
-    which that is known. What `tf.data` makes, and functions, are computed by many threads. An op that waits for a queue
-    goes on in a call within a call; so there must not be many of them, and none in a loop. Where the session's config
-    says how many threads there are, that holds.
+    None, if an op might wait there for what another one of the run does: of ops with a state, those may run of which
+    it is known that they do not. What `tf.data` makes, and functions, are computed by many threads. An op that waits
+    for a queue goes on in a call within a call; so there must not be many of them, and none in a loop. Where the
+    session's config says how many threads there are, that holds.
+
+    Args:
+        sess: the raw `tf.compat.v1.Session`.
+        fetches: operations and tensors.
+        feeds: the tensors that are fed.
     """
     config = sess._config
     if sess.sess_str or (config and (config.inter_op_parallelism_threads or config.session_inter_op_thread_pool)):
-        return False
+        return 0
+    ops = ops_in_order([getattr(each, "op", each) for each in fetches], feeds)
     if any(op.op_def.is_stateful and not _KNOWN.match(op.type) for op in ops):
-        return False
+        return 0
     if any(attribute.type in ("func", "list(func)") for op in ops for attribute in op.op_def.attr):
-        return False
-    waiting = sum(_WAITING.match(op.type) is not None for op in ops)
-    has_loop = any(op.type in _LOOPS for op in ops)
-    return waiting <= (0 if has_loop else _MOST_WAITING_OPS)
+        return 0
+    waits = sum(_WAITS.match(op.type) is not None for op in ops)
+    if not waits:
+        return sys.maxsize
+    return 0 if any(op.type in _LOOPS for op in ops) else _MOST_WAITS // waits

@@ -18,7 +18,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
 
 from tpk.graph.step.fetches import leaves, names_in, rebuild
-from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller
+from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
 from tpk.session.request import Feed, own
 
 _KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
@@ -82,7 +82,7 @@ class RunPlan:
         found = compiled.get(key)
         call = compiled[key] = _make_callable(sess, self.options) if found is None else found
         if tries_threads:
-            call = ThreadTrial(call, lambda: compile_for_caller(sess, self.options, self.feed_keys), self._settle)
+            call = ThreadTrial(call, lambda: self._compile_for_caller(sess), self._settle)
         self.call = call
         return call
 
@@ -103,6 +103,11 @@ class RunPlan:
                 return None
             arrays.append(array)
         return arrays
+
+    def _compile_for_caller(self, sess: Any) -> Call | None:
+        names = [name.partition(":")[0] for name in (*self.options.fetch, *self.options.target)]
+        ops = list(map(sess.graph.get_operation_by_name, names))
+        return compile_for_caller(sess, self.options) if most_steps_in_caller(sess, ops, self.feed_keys) else None
 
     def _settle(self, call: Call) -> None:
         self.call = call

@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import config_pb2
 
 from tpk.graph.step.compiled_loop import repeat_compiled
 from tpk.graph.step.loop import repeat
-from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller
+from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
 from tpk.session.plan import RunPlan
 
 Run = Callable[[int, Sequence[Any]], None]
@@ -79,19 +79,22 @@ class StepLoops:
     def _plain(self, plan: RunPlan, times: Any) -> Run:
         loop = repeat(plan.work, times, plan.feed_keys, plan.counting)
         feeds = [times, *plan.feed_keys]
-        call: Call = self._callable(loop, feeds)
+        pooled = call = self._callable(loop, feeds)
+        most = 0
+        if self._tries_threads and not self._timeout_in_ms:
+            work = plan.work if plan.counting is None else [*plan.work, plan.counting]
+            most = most_steps_in_caller(self._sess, work, plan.feed_keys)
+            own = partial(compile_for_caller, self._sess, self._options(loop, feeds))
 
         def settle(faster: Call) -> None:
             nonlocal call
             call = faster
 
-        if self._tries_threads and not self._timeout_in_ms:
-            options = self._options(loop, feeds)
-            own = partial(compile_for_caller, self._sess, options, feeds)
-            call = ThreadTrial(call, own, settle, steps=_STEPS_OF_TRIAL)
+        if most:
+            call = ThreadTrial(pooled, own, settle, steps=_STEPS_OF_TRIAL)
 
         def run(steps: int, arrays: Sequence[Any]) -> None:
-            call(np.array(steps, np.int32), *arrays)
+            (call if steps <= most else pooled)(np.array(steps, np.int32), *arrays)
 
         return run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -63,10 +62,3 @@ def test_what_is_to_be_installed_by_hand_beside_tensorflow_cpu_is_all_that_tpk_n
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = {re.match(r"[\w-]+", each)[0] for each in project["dependencies"]}
     assert set(command.split()) == needed - {"tensorflow"} | {"tensorflow-cpu"}
-
-
-# The others take longer; the session `examples` of nox runs them in a short form.
-@pytest.mark.parametrize("name", ["any_loop.py", "custom_trainer.py"])
-def test_examples_run(name, tmp_path):
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    subprocess.run([sys.executable, ROOT / "examples" / name], cwd=tmp_path, env=environment, check=True, timeout=110)

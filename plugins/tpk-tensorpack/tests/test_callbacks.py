@@ -56,6 +56,20 @@ def test_what_is_not_overridden_is_called_without_a_detour():
     assert method.__func__ is tpk.MovingAverageSummary.before_run
 
 
+def test_a_script_may_trigger_a_callback_by_itself():
+    triggered = []
+
+    class AtTheBeginning(tp.Callback):
+        def _before_train(self):
+            self.trigger()
+
+        def _trigger(self):
+            triggered.append(self.global_step)
+
+    train([AtTheBeginning(), tp.PeriodicTrigger(AtTheBeginning(), every_k_steps=3)], **QUIET)
+    assert triggered == [0, 0, 2, 3, 4]
+
+
 def test_a_misspelt_hook_is_an_error():
     class Slip(tp.Callback):
         def _befor_run(self, _):

@@ -26,6 +26,7 @@ tensorpack.dataflow: dataset imgaug
 tensorpack.dataflow.base: DataFlow DataFlowReentrantGuard ProxyDataFlow RNGDataFlow
 tensorpack.dataflow.common: BatchData BatchDataByShape ConcatData JoinData MapData MapDataComponent PrintData
     RandomMixData RepeatedData TestDataSpeed
+tensorpack.dataflow.dataset: RNGDataFlow
 tensorpack.dataflow.dataset.bsds500: BSDS500
 tensorpack.dataflow.dataset.cifar: Cifar10 Cifar100
 tensorpack.dataflow.dataset.ilsvrc: ILSVRC12 ILSVRC12Files ILSVRCMeta

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tpk.plugin.hooks.arguments import taken_arguments, taking_all
 from tpk.plugin.options import RecordsOptions
 from tpk.plugin.spec import HOOK_ARGUMENTS, HOOK_NAMES
+from tpk.plugin.written import shown_arguments
 
 if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec, TypeVar
@@ -163,6 +164,7 @@ class Callback(RecordsOptions):
             ```
         """
 
+    @_may_leave_out_arguments
     def trigger(self, trainer: TrainerProtocol) -> None:
         """What the callback does each time that its time has come: by default at the end of each epoch.
 
@@ -200,6 +202,9 @@ class Callback(RecordsOptions):
         if "trigger_epoch" not in implementations and self._overrides("trigger"):
             implementations["trigger_epoch"] = self.trigger
         return implementations
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({shown_arguments(self)})"
 
     def _overrides(self, name: str) -> bool:
         """Whether `name` is more than the base's no-op, on class or instance, without touching it."""

@@ -152,6 +152,18 @@ def test_summaries_are_evaluated_alone(period, steps):
     assert values == {"variable": [(step, step) for step in steps]}
 
 
+def test_a_refined_evaluation_may_leave_out_the_trainer():
+    class Noting(MergeAllSummaries):
+        def trigger(self):
+            super().trigger(self.trainer)
+
+    def build(count):
+        v1.summary.scalar("variable-summary", v1.global_variables()[0])
+
+    values = train(Counting(build), Noting(period=3, run_alone=True))
+    assert values == {"variable": [(step, step) for step in (3, 4, 7, 8)]}
+
+
 def test_summaries_of_what_is_fed_cannot_be_evaluated_alone():
     def build(count):
         v1.summary.scalar("fed", v1.placeholder(tf.float32, []))

@@ -87,10 +87,12 @@ class InferenceRunner(Callback):
         sanity_batches: int = 0,
         shard_data: bool = True,
     ) -> None:
-        self._inferencers = [infs] if isinstance(infs, Inferencer) else list(infs)
+        self._inferencers = _as_list(infs)
         for inferencer in self._inferencers:
             if not isinstance(inferencer, Inferencer):
-                raise ConfigError(f"InferenceRunner takes Inferencers, such as tpk.ScalarStats, got {inferencer!r}.")
+                raise ConfigError(
+                    f"InferenceRunner takes Inferencers, such as tpk.ScalarStats('cost'), and not {inferencer!r}."
+                )
         if not self._inferencers:
             raise ConfigError("InferenceRunner was given no Inferencer, so it would report nothing.")
         if isinstance(sanity_batches, bool) or not isinstance(sanity_batches, int) or sanity_batches < 0:
@@ -333,3 +335,8 @@ def _random_state_kept() -> Iterator[None]:
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)
+
+
+def _as_list(infs: Any) -> list[Inferencer]:
+    # A text can be iterated, too.
+    return list(infs) if isinstance(infs, Iterable) and not isinstance(infs, Inferencer | str) else [infs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import zipfile
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +62,9 @@ class LooksAtTensors(LooksAtSteps):
         self._names: tuple[str, ...] = ()
         self._last: tuple[Any, tuple[str, ...], tuple[Any, ...] | None] = (None, (), None)
 
+    @abstractmethod
     def look(self, values: dict[str, Any]) -> None:
         """Do something with the values of a step, by their names."""
-        raise NotImplementedError
 
     def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
         """Return what to fetch, each with the name that it is shown with."""

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tpk.callbacks.tensor_names import find_tensor
 from tpk.errors import ConfigError
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
-from tpk.plugin import Callback
+from tpk.plugin.callback import Callback, trigger_of
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -136,11 +136,11 @@ class MergeAllSummaries(Callback):
         """Evaluate the summaries if the period is over; those of the last step come with `trigger_epoch`."""
         step = trainer.local_step
         if step != self._last_step and self._ends_period(step):
-            self.trigger(trainer)
+            trigger_of(self)(trainer)
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries in a run of their own."""
-        self.trigger(trainer)
+        trigger_of(self)(trainer)
 
     def trigger(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries in a run of their own, and hand them to the monitors.

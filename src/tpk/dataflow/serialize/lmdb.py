@@ -8,10 +8,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from tpk.dataflow.base import DataFlow
-from tpk.dataflow.optional import import_optional
-from tpk.dataflow.serialize.files import FileFlow, FileItems, datapoints_with_progress, written_atomically
+from tpk.dataflow.serialize.files import (
+    FileFlow,
+    FileItems,
+    OpenedFile,
+    datapoints_with_progress,
+    written_atomically,
+)
 from tpk.dataflow.serialize.packing import DatapointPacker
 from tpk.errors import InputError
+from tpk.plugin.optional import import_optional
 
 _LENGTH_KEY = b"__tpk_length__"
 _TENSORPACK_KEYS = b"__keys__"
@@ -40,11 +46,12 @@ class LMDBSerializer:
             path: a file that does not exist.
 
         Raises:
-            ConfigError: something is at `path`, or lmdb or msgpack is not installed.
+            ConfigError: something is at `path`.
+            PluginImportError: lmdb or msgpack is not installed.
             InputError: a datapoint holds something that cannot be stored.
         """
         owner = "LMDBSerializer"
-        lmdb = import_optional("lmdb", "serialize", owner)
+        lmdb = import_optional("lmdb", owner, "'tpk[serialize]'")
         packer = DatapointPacker(owner)
         path = os.fspath(path)
         with (
@@ -58,9 +65,9 @@ class LMDBSerializer:
                 held_bytes += len(held[-1][1])
                 count += 1
                 if held_bytes >= _COMMIT_BYTES:
-                    _commit(lmdb, environment, held)
+                    commit(lmdb, environment, held)
                     held, held_bytes = [], 0
-            _commit(lmdb, environment, [*held, (_LENGTH_KEY, str(count).encode())])
+            commit(lmdb, environment, [*held, (_LENGTH_KEY, str(count).encode())])
             environment.sync(True)
 
     @staticmethod
@@ -76,23 +83,23 @@ class LMDBSerializer:
             allow_pickle: whether pickled datapoints are read, which tensorpack writes. A pickle can run any code.
 
         Raises:
-            ConfigError: lmdb or msgpack is not installed.
+            PluginImportError: lmdb or msgpack is not installed.
             InputError: the file is missing, empty, truncated or foreign.
         """
         return FileFlow(_LMDBItems(path, allow_pickle), shuffle, seed)
 
 
-class LMDBFile(FileItems):
-    """Base of the datapoints of an LMDB, a directory or a single file: opens it, once in each process."""
+class LMDBFile(OpenedFile):
+    """Base of what reads an LMDB, a directory or a single file: opens it, once in each process."""
 
     def environment(self) -> Any:
         """Return the open environment.
 
         Raises:
-            ConfigError: lmdb is not installed.
+            PluginImportError: lmdb is not installed.
             InputError: the file is truncated or foreign.
         """
-        lmdb = import_optional("lmdb", "serialize", self.owner)
+        lmdb = import_optional("lmdb", self.owner, "'tpk[serialize]'")
         subdir = os.path.isdir(self.path)
         file = os.path.join(self.path, "data.mdb") if subdir else self.path
         if not os.path.exists(file):
@@ -111,7 +118,7 @@ class LMDBFile(FileItems):
         return environment
 
 
-class _LMDBItems(LMDBFile):
+class _LMDBItems(LMDBFile, FileItems):
     def __init__(self, path: str | os.PathLike[str], allow_pickle: bool) -> None:
         self.allow_pickle = allow_pickle
         super().__init__(path, "LMDBSerializer")
@@ -142,7 +149,14 @@ def _key(index: int) -> bytes:
     return b"%08d" % index
 
 
-def _commit(lmdb: Any, environment: Any, items: list[tuple[bytes, bytes]]) -> None:
+def commit(lmdb: Any, environment: Any, items: list[tuple[bytes, bytes]]) -> None:
+    """Write pairs of a key and a value in one transaction; where the file is full, it grows.
+
+    Args:
+        lmdb: the library.
+        environment: the file, open.
+        items: the pairs.
+    """
     while True:
         try:
             with environment.begin(write=True) as transaction:

@@ -90,10 +90,10 @@ def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
 
 
 def describe(plugin: object) -> str:
-    """Return what to call `plugin` in a message: its module's name, or its class's."""
+    """Return what to call `plugin` in a message: its module's name, or its class's, be that private to its module."""
     if isinstance(plugin, ModuleType | type):
         return plugin.__name__
-    return plugin.__class__.__name__
+    return plugin.__class__.__name__.lstrip("_")
 
 
 def namespaces_of(plugin: object) -> list[Mapping[str, Any]]:

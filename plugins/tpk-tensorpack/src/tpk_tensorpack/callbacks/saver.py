@@ -111,9 +111,9 @@ class MinSaver(Callback):
         super().setup_graph(trainer)
 
     @tpk.hookimpl(trylast=True)
-    def trigger(self, trainer: Any) -> None:
+    def trigger(self) -> None:
         """Save, if there is a new value that is better than all before."""
-        super().trigger(trainer)
+        super().trigger()
 
     def _trigger(self) -> None:
         monitors = self.trainer.monitors

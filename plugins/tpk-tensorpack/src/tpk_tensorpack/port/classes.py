@@ -102,8 +102,14 @@ def _of_callback(each: OwnClass, script: Script) -> str:
         if method is None:
             continue
         params = method.params
-        known = len(params.params) - 1 == len(HOOKS[name]) or (HOOKS[name] == ("trainer",) and len(params.params) == 1)
-        if not known or params.kwonly_params or isinstance(params.star_arg, cst.Param) or params.star_kwarg:
+        # Those that get the trainer from tpk get nothing from tensorpack.
+        wanted = 0 if HOOKS[name] == ("trainer",) else len(HOOKS[name])
+        if (
+            len(params.params) - 1 != wanted
+            or params.kwonly_params
+            or isinstance(params.star_arg, cst.Param)
+            or params.star_kwarg
+        ):
             return f"_{name} has other arguments"
     fetching = methods.get("_before_run")
     if fetching is not None:

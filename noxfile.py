@@ -35,7 +35,8 @@ LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich"
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
-# What depends on neither TensorFlow nor Python is tested once, on the newest of everything.
+# What depends on neither TensorFlow nor Python is tested once, on the newest of everything; so is what several
+# processes do beside training, each of which takes seconds of a processor: the oldest runs their trainings.
 ONCE = [
     "manual",
     "test_architecture.py",
@@ -43,10 +44,26 @@ ONCE = [
     "test_notebook.py",
     "faults",
     "testing",
-    "processes/test_cut_link.py",
+    *(
+        f"processes/test_{name}.py"
+        for name in (
+            "accumulation_of_processes",
+            "cut_link",
+            "distributed_faults",
+            "inspection_of_processes",
+            "launching",
+            "servers",
+            "setters_of_processes",
+            "shared_memory",
+            "steps_per_run_of_processes",
+            "sync_batch_norm_of_processes",
+            "update_order_in_processes",
+        )
+    ),
 ]
-# Of what is tested in very many combinations, the oldest runs some.
-SOME = ["--cases-of-each", "2"]
+# Of a test with many cases the oldest runs the first one; the newest runs so many that each value of each parameter
+# occurs. `tests_all` runs all of them.
+SOME_ON_OLDEST, SOME_ON_NEWEST = ["--cases-of-each", "1"], ["--each-choice"]
 
 # What depends on TensorFlow's TF1 behaviour: shapes of dimensions, reference variables, no eager mode.
 IN_TF1 = ["input_source", "predict", "callbacks", "session", "strategies", "train"]
@@ -79,14 +96,16 @@ def lint(session):
 
 @nox.session(python=NEWEST)
 def types(session):
-    """Types of the library; TensorFlow itself counts as Any."""
-    session.install("mypy>=1.11", *LIBRARIES, "numpy", "pluggy>=1.6", "pytest>=8")
+    """Types of the library, and of code that uses it where it is installed; TensorFlow itself counts as Any."""
+    session.install("mypy>=1.11", *LIBRARIES, "numpy", "pluggy>=1.6", "pytest>=8", "pytest-timeout", "hypothesis")
+    session.install("--no-deps", ".")
     session.run("mypy")
+    session.run("pytest", "tests/test_types.py")
 
 
 @nox.session(python=OLDEST)
 def tests_oldest(session):
-    """The tests, on the oldest of everything that is supported, with TensorFlow's CPU-only distribution.
+    """The tests, one case of each, on the oldest of everything that is supported, with TensorFlow for CPUs only.
 
     `nox -s tests_oldest -- --cases-of-each 1000` runs all of their cases there, too.
     """
@@ -94,12 +113,19 @@ def tests_oldest(session):
     session.install(*DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     once = [f"--ignore=tests/{path}" for path in ONCE]
-    session.run("pytest", *IN_PARALLEL, *once, *SOME, *session.posargs)
+    session.run("pytest", *IN_PARALLEL, *once, *SOME_ON_OLDEST, *session.posargs)
 
 
 @nox.session(python=NEWEST)
 def tests_newest(session):
-    """The tests, on the newest of everything."""
+    """The tests, on the newest of everything; of those with many cases, some."""
+    session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
+    session.run("pytest", *IN_PARALLEL, "--ignore=tests/manual", *SOME_ON_NEWEST, *session.posargs)
+
+
+@nox.session(python=NEWEST)
+def tests_all(session):
+    """The tests, on the newest of everything, with all of their cases: every combination of their parameters."""
     session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
     session.run("pytest", *IN_PARALLEL, "--ignore=tests/manual", *session.posargs)
 
@@ -147,7 +173,9 @@ def plugins(session):
                 session.run("python", "-m", "tpk_horovod.build")
                 environment["TPK_HOROVOD_BUILT"] = "1"
         session.chdir(package)
-        session.run("pytest", *session.posargs, env=environment)
+        # It has many tests, and the processes that they start find their own ports.
+        in_parallel = IN_PARALLEL if package.name == "tpk-tensorpack" else []
+        session.run("pytest", *in_parallel, *session.posargs, env=environment)
         session.chdir(ROOT)
 
 
@@ -181,7 +209,7 @@ def release(session):
     """What would be published: built of all packages, looked at, and installed and used, wheel and source archive."""
     directory = Path(session.create_tmp(), "distributions")
     shutil.rmtree(directory, ignore_errors=True)
-    session.install("build", "uv", "twine>=6", "pytest>=8", "pytest-timeout")
+    session.install("build", "uv", "twine>=6", "hypothesis", "pytest>=8", "pytest-timeout")
     for package in (ROOT, *PACKAGES):
         session.run("python", "-m", "build", "--installer", "uv", "--outdir", str(directory), str(package), silent=True)
     session.run("twine", "check", "--strict", *map(str, sorted(directory.iterdir())))
@@ -257,4 +285,5 @@ def bench(session):
     session.run("python", "tests/benchmarks/tf_cnn.py")
     session.run("python", "tests/benchmarks/processes.py")
     session.run("python", "tests/benchmarks/profiler_overhead.py")
+    session.run("python", "tests/benchmarks/busy_step.py", "--load", "3")
     session.run("python", "tests/benchmarks/step_overhead.py", "--png", "step_overhead.png", *session.posargs)

@@ -12,6 +12,7 @@ import math
 import random
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -95,7 +96,7 @@ class ResNet(tpk.ModelDesc):
         if self.args.schedule == "cosine":
             rest = 0.5 + 0.5 * tf.cos(math.pi * tf.minimum((epoch - warm_up) / max(last - warm_up, 1), 1.0))
         else:
-            rest = 0.1 ** tf.reduce_sum(tf.cast(epoch > np.float32([1 / 3, 2 / 3, 8 / 9]) * last, tf.float32))
+            rest = 0.1 ** tf.reduce_sum(tf.cast(epoch > np.array([1 / 3, 2 / 3, 8 / 9], np.float32) * last, tf.float32))
         return self.args.rate * total_batch / 256 * tf.where(epoch < warm_up, epoch / max(warm_up, 1), rest)
 
 
@@ -181,10 +182,11 @@ def main():
 
     strategy = tpk.use(args.strategy, devices=args.devices)
     trainer = tpk.SingleCostTrainer(strategy, args.precision, args.xla, args.steps_per_run)
-    callbacks = [tpk.ModelSaver(max_to_keep=3, asynchronous=True)]
+    callbacks: list[tpk.Callback] = [tpk.ModelSaver(max_to_keep=3, asynchronous=True)]
+    data: dict[str, Any]
     if args.data is None:
         args.steps_per_epoch = args.steps_per_epoch or 1000
-        classes, files = range(1000), []
+        classes, files = list(map(str, range(1000))), []
         data = {"data": tpk.TensorInput(partial(synthetic_batch, args))}
     else:
         files = find_images(args.data / "train")

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 
@@ -37,6 +39,11 @@ if IN_TF1:
     import tensorflow
 
     tensorflow.compat.v1.disable_v2_behavior()
+
+
+# How long an example takes, and how long one is drawn, depends on what else the machine does.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
+settings.load_profile("unhurried")
 
 
 def pytest_configure(config):
@@ -151,35 +158,57 @@ def pytest_addoption(parser):
         "--cases-of-each",
         type=int,
         metavar="N",
-        help="of each parametrized test run N cases at most, evenly spread: for a further version of what is tested",
+        help="of each parametrized test run N cases at most: for a further version of what is tested",
+    )
+    parser.addoption(
+        "--each-choice",
+        action="store_true",
+        help="of each test with several parameters run as many cases as it takes that each value of each one occurs",
     )
 
 
 def pytest_collection_modifyitems(config, items):
     most = config.getoption("cases_of_each")
-    if most is not None:
-        config.hook.pytest_deselected(items=drop_cases(items, most))
+    if config.getoption("each_choice") or most is not None:
+        cases = {}
+        for item in items:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        kept = {case for each in cases.values() for case in each_choice(each)[:most]}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
     alternate(items)
 
 
-def drop_cases(items, most):
-    """Drop all but `most` cases of each test function, evenly spread over them; return what is dropped."""
-    cases = {}
-    for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {each[number * len(each) // most] for each in cases.values() for number in range(most)}
-    dropped = [item for item in items if item not in kept]
-    items[:] = [item for item in items if item in kept]
-    return dropped
+def each_choice(cases):
+    """Return some of the cases of a test, the first one first: together they have each value of each parameter.
+
+    Next comes the case with the most values that there were not yet; of several, that with the most pairs of values.
+    """
+    if not all(hasattr(case, "callspec") for case in cases):
+        return cases
+    # Values need not be hashable, and those of stacked decorators are the same objects.
+    values = {case: {(name, id(value)) for name, value in case.callspec.params.items()} for case in cases}
+    pairs = {case: set(itertools.combinations(sorted(values[case]), 2)) for case in cases}
+    chosen, seen, seen_pairs = [], set(), set()
+    while any(values[case] - seen for case in cases):
+        best = max(cases, key=lambda case: (len(values[case] - seen), len(pairs[case] - seen_pairs)))
+        chosen.append(best)
+        seen |= values[best]
+        seen_pairs |= pairs[best]
+    return chosen
 
 
 def alternate(items):
-    """Spread the files that wait among those that compute, so that workers that run side by side do both."""
+    """Spread the files that wait among those that compute, so that workers that run side by side do both.
+
+    Those with many tests come first: a worker that began with one of them as the last would be waited for.
+    """
     files = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [path for path in files if path.is_relative_to(TESTS) and path.relative_to(TESTS).parts[0] in WAITING]
-    computing = [path for path in files if path not in waiting]
+    by_size = sorted(files, key=lambda path: len(files[path]), reverse=True)
+    waiting = [path for path in by_size if path.is_relative_to(TESTS) and path.relative_to(TESTS).parts[0] in WAITING]
+    computing = [path for path in by_size if path not in waiting]
     every = max(len(computing) // (len(waiting) or 1), 1)
     ordered = []
     while computing or waiting:

@@ -17,73 +17,29 @@ import pytest
 import tpk
 from tpk.train import loop
 
+# The floors and who imports whom stand where the manual draws them.
+sys.path.append(str(Path(__file__).parents[1] / "docs" / "generate"))
+from floors import FLOORS, imports_of, room_of, rooms_imported
+
 SOURCE = Path(tpk.__file__).parent
 
-FLOORS = {
-    "plugin": 0,
-    "errors": 0,
-    "dataflow": 1,
-    "cluster": 2,
-    "graph": 2,
-    "layers": 3,
-    "input_source": 3,
-    "tower": 3,
-    "checkpoint": 4,
-    "session": 4,
-    "callbacks": 5,
-    "monitors": 5,
-    "strategies": 5,
-    "predict": 5,
-    "train": 6,
-    "cli": 7,
-    "testing": 7,
-    "__main__": 8,
-}
 WITHOUT_TENSORFLOW = {"plugin", "errors", "dataflow", "cli"}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-def room_of(path):
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def imports_of(path, for_types=True):
-    """The modules that a file imports, also for type checkers only if that is wanted; those in functions apart."""
-    top, inside = set(), set()
-
-    def visit(node, in_function):
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not for_types:
-                continue
-            target = inside if in_function else top
-            if isinstance(child, ast.Import):
-                target.update(alias.name for alias in child.names)
-            elif isinstance(child, ast.ImportFrom):
-                assert child.level == 0, f"{path}: a relative import"
-                target.add(child.module)
-                if child.module == "tpk":
-                    target.update(f"tpk.{alias.name}" for alias in child.names)
-            visit(child, in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
-
-    visit(ast.parse(path.read_text(encoding="utf-8")), False)
-    return top, inside
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_room_imports_only_rooms_below(path):
-    room = room_of(path)
+    room = room_of(path, SOURCE)
     if room == "__init__":
         return
-    top, inside = imports_of(path)
-    # `from tpk import __version__` needs no room.
-    used = {name.split(".")[1] for name in top | inside if name.startswith("tpk.")} - {room, "__version__"}
+    used = rooms_imported(path, SOURCE)
     wrong = {other for other in used if FLOORS[other] >= FLOORS[room] and other != "errors"}
     assert not wrong, f"{room} (floor {FLOORS[room]}) imports {wrong}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_tensorflow_stays_out_of_the_rooms_that_need_none(path):
-    if room_of(path) in WITHOUT_TENSORFLOW:
+    if room_of(path, SOURCE) in WITHOUT_TENSORFLOW:
         top, _ = imports_of(path, for_types=False)
         assert not {name for name in top if name.split(".")[0] in ("tensorflow", "keras")}
 
@@ -96,7 +52,7 @@ def test_no_file_imports_itself_by_way_of_others():
 
 
 def test_every_room_has_a_floor():
-    assert {room_of(path) for path in FILES} - {"__init__"} == set(FLOORS)
+    assert {room_of(path, SOURCE) for path in FILES} - {"__init__"} == set(FLOORS)
 
 
 def test_the_loop_is_short():
@@ -158,7 +114,7 @@ def test_nothing_prompts_prints_exits_or_sleeps():
     called = {
         (str(path.relative_to(SOURCE)), ast.unparse(node.func))
         for path in FILES
-        if room_of(path) not in ("cli", "__main__")
+        if room_of(path, SOURCE) not in ("cli", "__main__")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call)
     }

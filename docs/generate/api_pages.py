@@ -42,6 +42,9 @@ TOPICS = {
 OF_ALL_CALLBACKS = ["!^_", f"!^({'|'.join([*HOOK_NAMES, 'hook_implementations'])})$"]
 """What is left out of the entries of callbacks: the hooks, which are documented once."""
 
+FOUND_AFTER_GUIDES = "---\nsearch:\n  boost: 0.5\n---\n\n"
+"""What a question finds are the pages that answer it, before those that merely have its words."""
+
 
 def pages():
     """Return the text of each page by its path."""
@@ -49,7 +52,8 @@ def pages():
 
 
 def page_of(room):
-    intro = f"# {TITLES[room]}\n\n::: tpk.{room}\n    options: {{members: [], show_root_heading: false}}\n"
+    heading = f"{FOUND_AFTER_GUIDES}# {TITLES[room]}\n"
+    intro = f"{heading}\n::: tpk.{room}\n    options: {{members: [], show_root_heading: false}}\n"
     if room == "callbacks":
         of_topic = {topic: [name for name in names_of(room) if topic_of(name) == topic] for topic in TOPICS}
         parts = (f"\n## {title}\n{entries(of_topic[topic], level=3)}" for topic, title in TOPICS.items())

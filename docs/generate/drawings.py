@@ -1,6 +1,6 @@
 """Drawings of when things happen: of a launch, with the phases of a set-up, of the loop, and of a step.
 
-They are drawn from the trees below. A test records what a training really calls, and compares the order.
+They are drawn from the trees below. `tests/manual/test_drawings.py` records what a training really calls, and compares.
 """
 
 from html import escape
@@ -43,8 +43,12 @@ LAUNCH = Box(
         Call("make_trainer", "a name becomes a trainer; plugins of the group tpk.plugins are loaded"),
         hook("tpk_configure", "the config, before anything in it is resolved"),
         hook("tpk_default_callbacks", "further callbacks"),
-        Box("resolve_plugins", "every name becomes an instance, or an error; no op is built yet"),
+        Box(
+            "resolve_plugins",
+            "every name becomes an instance, or an error; no op is built yet; later phases find it done",
+        ),
         strategy("join", "the other processes are met"),
+        strategy("serve", "a parameter server stays here until the others are done, and trains nothing"),
         Box(
             "setup_graph",
             "the towers",
@@ -76,8 +80,13 @@ LAUNCH = Box(
                 ),
             ],
         ),
-        Box("main_loop", "the loop; see the next drawing"),
-        strategy("leave", "session and files are closed"),
+        Box(
+            "main_loop",
+            parts=[
+                Call("run_loop", "the loop; see the next drawing"),
+                strategy("leave", "session and files are closed"),
+            ],
+        ),
     ],
 )
 
@@ -93,7 +102,7 @@ STEP = Box(
 )
 
 LOOP = Box(
-    "main_loop",
+    "run_loop",
     kind="outer",
     parts=[
         hook("before_train", "once; the session is there"),
@@ -109,6 +118,7 @@ LOOP = Box(
                 ),
                 hook("after_epoch", "finish what was done step by step"),
                 hook("trigger_epoch", "evaluate, save, report"),
+                hook("before_checkpoint", "if a saver has asked for one; or after the trigger_step in which it has"),
             ],
         ),
         hook("after_train", "always, however it ends; each callback isolated"),
@@ -140,10 +150,26 @@ def drawn(part):
     return f'<div class="box {part.kind}"><div class="head">{name}{says}</div>{inner}</div>'
 
 
-def sequence(part, repeats):
-    """Return the names in the order in which they are called, if each box that repeats does so that often."""
+def calls(part, repeats):
+    """Return what is called, in order: a name each, and for a phase a pair of its name and what it calls in turn.
+
+    Args:
+        part: a drawing, or a part of one. Where the launch has the loop, its calls stand.
+        repeats: how often what is repeated is done.
+    """
+    if part == Call("run_loop", part.says):
+        return calls(LOOP, repeats)
     if isinstance(part, Call):
         return [part.name]
+    inner = [each for inner in part.parts for each in calls(inner, repeats)]
+    if part.kind == "phase":
+        return [(part.name, inner)]
+    return inner * (repeats if part.kind == "repeat" else 1)
+
+
+def phases(part):
+    """Return the names of the phases in a drawing."""
+    if isinstance(part, Call):
+        return []
     own = [part.name] if part.kind == "phase" else []
-    inner = [name for each in part.parts for name in sequence(each, repeats)]
-    return own + inner * (repeats if part.kind == "repeat" else 1)
+    return own + [name for inner in part.parts for name in phases(inner)]

@@ -1,4 +1,7 @@
-"""The messages of the errors that tpk raises on purpose, read from its sources: each says cause and cure."""
+"""The errors that tpk raises on purpose, read from its sources: what each class means, its cure, and all messages.
+
+The cure of a class stands in its docstring, under ``Cure:``.
+"""
 
 import ast
 import functools
@@ -67,6 +70,35 @@ def text_of(node):
 
 
 def listed():
+    """Return the errors with their causes and cures, then all messages, as Markdown."""
+    return f"## Each error: cause and cure\n\n{causes_and_cures()}\n\n## All messages\n\n{all_messages()}"
+
+
+def causes_and_cures():
+    """Return a section for each error class, in the order in which they are declared, as Markdown."""
+    parts = []
+    for name in error_classes():
+        said = documented(name)
+        parts.append(f"### {name}\n\n**Cause**: {said.cause}\n\n**Cure**: {said.cure}\n")
+    return "\n".join(parts)
+
+
+@frozen
+class Documented:
+    """What the documentation of an error class says: when it is raised, and what to do; empty if it does not."""
+
+    cause: str
+    cure: str
+
+
+def documented(name):
+    _, documentation = error_classes()[name]
+    paragraphs = [" ".join(each.split()).replace("``", "`") for each in documentation.split("\n\n")]
+    cures = [each.removeprefix("Cure: ") for each in paragraphs if each.startswith("Cure: ")]
+    return Documented(cause=paragraphs[0], cure="".join(cures))
+
+
+def all_messages():
     """Return the messages as Markdown: by error, then by room."""
     by_error = defaultdict(lambda: defaultdict(list))
     for message in messages():

@@ -8,9 +8,11 @@ import re
 
 import api_pages
 import command_pages
+import contributing
 import cross_references
 import drawings
 import error_messages
+import floors
 import hook_pages
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
@@ -19,12 +21,15 @@ log = logging.getLogger("mkdocs.hooks.manual")
 
 PARTS = {
     "commands": command_pages.reference,
+    "contributing": contributing.page,
     "error-messages": error_messages.listed,
     "hooks": hook_pages.reference,
     "launch-drawing": drawings.launch,
     "loop-drawing": drawings.loop,
     "step-drawing": drawings.step,
     "table-of-hooks": hook_pages.table,
+    "table-of-imports": floors.table_of_imports,
+    "table-of-rooms": floors.table_of_rooms,
 }
 """What makes parts of pages, by name."""
 

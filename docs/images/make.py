@@ -1,4 +1,4 @@
-"""Makes the pictures of the README: of the console of a training, and of what `tpk plot` draws of runs.
+"""Makes the pictures of README and manual: of the console of a training, and of what `tpk plot` draws of runs.
 
     python docs/images/make.py          # console.svg and curves.png, beside this file; some two minutes on two cores
 

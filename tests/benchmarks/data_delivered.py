@@ -17,7 +17,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,22 +47,25 @@ Step = Callable[[], Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=20, help="timed blocks of each (default: %(default)s)")
+    parser.add_argument("--size", nargs="+", choices=SHAPES, default=list(SHAPES), help="only these (default: all)")
+    parser.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", help="only these contenders")
     args = parser.parse_args()
-    for size in SHAPES:
+    names = list(CONTENDERS) if args.only is None else [FEED_DICT, *args.only]
+    for size in args.size:
         for alignment in ("aligned", "unaligned") if size == "large" else ("aligned",):
-            compare(size, alignment, args.repeats)
+            compare(size, alignment, args.repeats, names)
     sys.stdout.flush()
     os._exit(0)  # Not every contender ends the thread that fills its queue.
 
 
-def compare(size: str, alignment: str, repeats: int) -> None:
+def compare(size: str, alignment: str, repeats: int, names: Sequence[str]) -> None:
     load = os.getloadavg()[0]
     batch = make_batch(SHAPES[size], alignment)
     contenders: dict[str, Step] = {}
     missing = []
-    for name, make in CONTENDERS.items():
+    for name in names:
         try:
-            contenders[name] = make(batch)
+            contenders[name] = CONTENDERS[name](batch)
         except ImportError as error:
             missing.append(f"{name} is not available here: {error}")
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
@@ -91,6 +94,8 @@ def compare(size: str, alignment: str, repeats: int) -> None:
     print(*missing, sep="\n")
     if size == "small":
         for name, other, least in REACH:
+            if name not in seconds or other not in seconds:
+                continue
             reached = speedup(seconds[name], seconds[other])
             verdict = "ok" if reached >= least else "NOT REACHED"
             print(f"{name} x {other}: {reached:.2f} (reach: at least {least}) {verdict}")

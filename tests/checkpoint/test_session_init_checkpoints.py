@@ -130,6 +130,13 @@ def test_a_damaged_pointer_is_an_error_that_names_what_is_there(write, tmp_path,
         find_checkpoint(tmp_path / "run")
 
 
+def test_for_the_directory_of_several_runs_one_of_them_is_named(write, tmp_path):
+    write("first/model-1")
+    write("second/model-1")
+    with pytest.raises(CheckpointError, match=r"in the directories below: name one, such as .*second"):
+        find_checkpoint(tmp_path)
+
+
 def test_an_object_based_checkpoint_is_an_error_whose_remedy_works(tmp_path, weights):
     model = tf.Module()
     model.net, model.bias = tf.Variable(weights, name="net/w"), tf.Variable([1.0, 2.0], name="b")

@@ -16,7 +16,7 @@ import tpk
 from tpk.cli.main import COMMANDS, main, tpk as tpk_command
 from tpk.cli.plugins.command import KINDS
 from tpk.cli.table import as_table, human_duration, human_size, print_table
-from tpk.plugin.entry import GROUPS
+from tpk.plugin.names.entry import GROUPS
 
 
 def paths_of(command, path=()):

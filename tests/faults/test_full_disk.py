@@ -88,11 +88,12 @@ PAGE = 4096
     [(False, None), (False, -20), (False, 0), (False, 1), (False, 2), (False, 4), (True, None), (True, -20)],
 )
 def test_the_training_ends_and_goes_on_once_there_is_space(small_disk, whole, pages, asynchronous):
-    run_dir, threads = small_disk / "run", threading.enumerate()
+    run_dir, threads = small_disk / "run", set(threading.enumerate())
     scenario = attrs.evolve(SCENARIO, asynchronous=asynchronous)
     with pytest.raises(tpk.CheckpointError, match=rf"{run_dir}.*Free there: \d\.\d MB of 2\.1 MB"):
         train(run_dir, scenario, before=[FullDisk(13, 10**6, space_for(whole, pages))])
-    assert threading.enumerate() == threads
+    # One of an earlier test may have ended since.
+    assert set(threading.enumerate()) <= threads
     assert newest_complete(run_dir).step in (12, 16, 20)
     (run_dir / "filler").unlink()
     train(run_dir, scenario, resume="must")

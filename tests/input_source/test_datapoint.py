@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tpk.errors import InputError
@@ -51,7 +51,6 @@ def test_each_array_is_checked_whatever_the_shape_of_the_one_before():
         converter([image, np.zeros(1, np.int32)], 9)
 
 
-@settings(deadline=None)
 @given(
     hnp.arrays(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]), hnp.array_shapes(min_side=0)),
     st.sampled_from([tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64]),

@@ -5,7 +5,7 @@ A page is run from top to bottom, in a directory and a namespace of its own:
 - ` ```python ` is executed; what it prints is checked by the block after it, if that is ` ```text title="Output" `.
   One that is followed by ` ```text title="Error" ` has to fail, with that error: the type and the message. What
   ` ```text title="Log" ` shows has to stand in what tpk logs.
-- Python files beside the page are there, to be imported.
+- Python files that the page links to are there, to be imported.
 - a block with a file name as its title, such as ` ```python title="train.py" `, is written to that file, not run.
 - ` ```bash ` has a command in each line, run in the directory: `python FILE.py` and `tpk ...` in this process, others
   by the shell. With ` ```text title="Output" ` after it, what they write has to be that.
@@ -41,6 +41,7 @@ FENCE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 REMARK = re.compile(r"<!-- (?:(?P<why>not run: [^\n]+)|(?P<apart>in a process of its own)) -->\s*\Z")
+LINK_TO_CODE = re.compile(r"\]\(([\w./-]+\.py)\)")
 TITLE = re.compile(r'title="([^"]+)"')
 RUN = ("python", "bash")
 SHOWN = ("Output", "Error", "Log")
@@ -97,8 +98,8 @@ def run_page(page, directory):
         AssertionError: if one of them does something else than the page says; it names the line.
     """
     namespace = {"__name__": "__main__"}
-    for path in page.parent.glob("*.py"):
-        shutil.copy(path, directory)
+    for linked in LINK_TO_CODE.findall(page.read_text(encoding="utf-8")):
+        shutil.copy(page.parent / linked, directory)
     blocks = blocks_of(page)
     for index, block in enumerate(blocks):
         if block.why_not_run:

@@ -103,7 +103,7 @@ numbers = st.integers(-(2**60), 2**60) | st.floats()
 names = st.text(min_size=1, max_size=5).filter(lambda name: "\0" not in name and name != "time")
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(rows=st.lists(st.dictionaries(names, numbers, min_size=1, max_size=4), min_size=1, max_size=6))
 def test_every_value_can_be_read_back(trainer, rows):
     (trainer.run_dir / "stats.csv").unlink(missing_ok=True)

@@ -9,8 +9,8 @@ import pytest
 
 import tpk.errors
 from tpk.plugin import Callback, Catalog, get_catalog, use, use_catalog
-from tpk.plugin.builtins import BUILTINS
-from tpk.plugin.entry import GROUPS
+from tpk.plugin.names.builtins import BUILTINS
+from tpk.plugin.names.entry import GROUPS
 
 HELLO = """
 import tpk.plugin

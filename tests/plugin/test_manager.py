@@ -55,6 +55,7 @@ def test_names_are_those_of_classes_and_unique():
     assert manager.register_all([first, other, second]) == ["Recorder", "Failing", "Recorder#2"]
     assert (first.plugin_name, other.plugin_name, second.plugin_name) == ("Recorder", "Failing", "Recorder#2")
     assert manager.plugins == {"Recorder": first, "Failing": other, "Recorder#2": second}
+    assert manager.register(type("_Own", (Recorder,), {})()) == "Own"
 
 
 def test_names_do_not_depend_on_an_earlier_registration():

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tpk
-from tpk.plugin.creation import Ref
+from tpk.plugin.names.creation import Ref
 from tpk.plugin.written import module_of_script, name_of, written, written_plugin
 
 
@@ -161,3 +161,11 @@ def test_a_class_of_the_script_has_the_module_by_which_it_can_be_imported(monkey
     main.__spec__ = types.SimpleNamespace(name="package.train")
     assert module_of_script() == "package.train"
     assert written(Greeting())["use"] == "package.train:Greeting"
+
+
+def test_a_message_shows_what_a_callback_was_made_with():
+    assert repr(Bare()) == "Bare()"
+    assert repr(Greeting("ho", times=2)) == "Greeting(text='ho', times=2)"
+    assert repr(Greeting(Value(1), all=["a", Bare()])) == "Greeting(text=Value, all=['a', Bare])"
+    assert repr(Greeting("long" * 50, odd=np.zeros(3), api_key="x")) == "Greeting(text=…, odd=…, api_key=…)"
+    assert repr(tpk.PeriodicTrigger(tpk.ModelSaver(3), every_k_steps=2)) == "PeriodicTrigger(ModelSaver(max_to_keep=3))"

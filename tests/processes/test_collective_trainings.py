@@ -18,7 +18,7 @@ from tpk.strategies.collective.strategy import CollectiveStrategy
 
 v1 = tf.compat.v1
 
-QUICK = {"timeouts": tpk.Timeouts(heartbeat=5.0, start=30.0)}
+QUICK = {"timeouts": tpk.Timeouts(heartbeat=20.0, start=60.0)}
 
 
 class Linear(tpk.ModelDesc):

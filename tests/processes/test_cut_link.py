@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 
 import collective_trainings
 import distributed_trainings
@@ -44,15 +43,12 @@ def cut_while_training(launch, network, train, servers, cut):
     for worker in running.workers:
         worker.wait_for("step 5")
     cut()
-    begin = time.monotonic()
+    # Where nobody noticed, they would wait for each other until they are killed, which is an error.
     outcomes = [process.wait() for process in (*running.workers, *running.servers)]
-    took = time.monotonic() - begin
     errors = []
     for outcome in outcomes:
         assert outcome.status == 1, outcome.stderr[-3000:]
         errors += re.findall("^tpk.errors.PeerError: .*", outcome.stderr, re.MULTILINE)[-1:] or [""]
-    # One question more than TIMEOUT, the end of the others, and a busy machine.
-    assert took < 6 * TIMEOUT
     return errors
 
 

@@ -56,6 +56,14 @@ def test_a_wheel_says_what_it_is_and_under_which_licence(wheel, metadata):
     assert metadata["Requires-Python"] == ">=3.10"
 
 
+def test_it_is_found_by_what_it_is_for_and_runs_on(metadata):
+    classifiers = metadata.get_all("Classifier")
+    supported = [f"Programming Language :: Python :: 3.{minor}" for minor in (10, 11, 12, 13)]
+    assert [each for each in classifiers if "Python :: 3." in each] == supported
+    assert {"Typing :: Typed", "Operating System :: POSIX :: Linux"} <= set(classifiers)
+    assert {"tensorflow", "training"} <= set(metadata["Keywords"].split(","))
+
+
 def test_all_are_of_one_version_that_the_changelog_describes(package, metadata):
     import tpk
 

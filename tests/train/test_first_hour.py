@@ -517,7 +517,7 @@ def a_signature_that_is_no_method():
     launch_model(inputs=Linear().inputs())
 
 
-@mistake(tpk.ConfigError, "callbacks=<tpk.callbacks", "expected a list, e.g. [<tpk")
+@mistake(tpk.ConfigError, "callbacks=ModelSaver()", "expected a list, e.g. [ModelSaver()]")
 def one_callback():
     launch(callbacks=tpk.ModelSaver())
 

@@ -7,11 +7,12 @@ import json
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tpk.cli.launch.cluster import reserved_cluster
 
 HERE = Path(__file__).parent
 
@@ -27,6 +28,7 @@ class Processes:
         self.directory = directory
         self.running = []
         self.all = []
+        self._ports = contextlib.ExitStack()
 
     def __enter__(self):
         return self
@@ -37,9 +39,8 @@ class Processes:
     def start(self, function, *arguments, count=2, ranks=None, env=None):
         """Start `count` processes that know each other by TF_CONFIG; only some `ranks`, if told."""
         self.running.clear()
-        with contextlib.ExitStack() as held:
-            sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-            addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+        # Nobody else is given their ports in the seconds that they take to import TensorFlow.
+        addresses = self._ports.enter_context(reserved_cluster(count)).workers
         for rank in range(count) if ranks is None else ranks:
             cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
             self.command(
@@ -93,3 +94,4 @@ class Processes:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             process.stdin.close()
+        self._ports.close()

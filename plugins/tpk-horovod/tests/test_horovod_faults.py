@@ -33,7 +33,7 @@ def processes(tmp_path):
 def test_when_one_is_killed_the_other_ends_with_an_error(processes, rank):
     processes.start("kill_one", rank)
     assert processes.wait(rank) == -signal.SIGKILL
-    assert processes.wait(1 - rank, timeout=60) == 1
+    assert processes.wait(1 - rank) == 1
     assert "PeerError: rank" in processes.log(1 - rank)
 
 
@@ -44,7 +44,7 @@ def test_one_that_is_late_is_reported_then_given_up(processes):
     # Where the machine is busy, it is some seconds more.
     reported = re.search(r"rank 0 has been waiting for (\d+) s for rank 1 \(127\.0\.0\.1:", log)
     given_up = re.search(r"PeerError: rank 0 has waited for (\d+) s for rank 1 \(127\.0\.0\.1:", log)
-    assert 2 <= int(reported[1]) < 6 <= int(given_up[1])
+    assert 2 <= int(reported[1]) <= int(given_up[1]) >= 6
     processes.running[1].communicate(b"\n", timeout=60)
     assert processes.running[1].returncode == 1
     assert "PeerError" in processes.log(1)

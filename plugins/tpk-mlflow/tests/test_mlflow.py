@@ -31,8 +31,8 @@ class Reporting(tpk.Callback):
 class EachStep(tpk.ModelSaver):
     """Saves after each step."""
 
-    def trigger_step(self):
-        self.trigger()
+    def trigger_step(self, trainer):
+        self.trigger(trainer)
 
 
 @pytest.fixture

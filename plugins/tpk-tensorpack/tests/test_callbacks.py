@@ -13,7 +13,7 @@ import tensorflow as tf
 import tpk_tensorpack as tp
 
 import tpk
-from tpk.plugin.implementations import implementations_of
+from tpk.plugin.hooks.implementations import implementations_of
 
 v1 = tf.compat.v1
 _spec = importlib.util.spec_from_file_location("_training", Path(__file__).with_name("test_training.py"))
@@ -54,6 +54,20 @@ def test_what_is_not_overridden_is_called_without_a_detour():
     callback = tp.MovingAverageSummary()
     (method,) = (each.method for each in implementations_of(callback) if each.hook == "before_run")
     assert method.__func__ is tpk.MovingAverageSummary.before_run
+
+
+def test_a_script_may_trigger_a_callback_by_itself():
+    triggered = []
+
+    class AtTheBeginning(tp.Callback):
+        def _before_train(self):
+            self.trigger()
+
+        def _trigger(self):
+            triggered.append(self.global_step)
+
+    train([AtTheBeginning(), tp.PeriodicTrigger(AtTheBeginning(), every_k_steps=3)], **QUIET)
+    assert triggered == [0, 0, 2, 3, 4]
 
 
 def test_a_misspelt_hook_is_an_error():
@@ -181,6 +195,9 @@ def test_evaluations_report_by_tensorpacks_names():
         def _get_fetches(self):
             return ["inner/largest"]
 
+        def _setup_graph(self):
+            self.tower_is_built = bool(self.trainer.towers.inference())
+
         def _before_inference(self):
             self.largest = -math.inf
 
@@ -188,7 +205,14 @@ def test_evaluations_report_by_tensorpacks_names():
             self.largest = max(self.largest, float(results[0]))
 
         def _after_inference(self):
-            return {"largest": self.largest}
+            return {"largest": self.largest, "position": self.epoch_num + self.global_step + self.local_step}
+
+    class Doubled(tp.ScalarStats):
+        def _on_fetches(self, results):
+            super()._on_fetches([2 * value for value in results])
+
+        def _after_inference(self):
+            return {"doubled": super()._after_inference()["double_cost"]}
 
     class Silent(tp.Inferencer):
         def _get_fetches(self):
@@ -197,9 +221,11 @@ def test_evaluations_report_by_tensorpacks_names():
         def _on_fetches(self, results):
             pass
 
+    largest = Largest()
     infs = [
-        Largest(),
+        largest,
         Silent(),
+        Doubled("cost", prefix="double"),
         tp.ScalarStats(["cost:0", "inner/largest"], prefix="test"),
         tp.ClassificationError("inner/predicted", "error"),
         tp.BinaryClassificationStats("inner/predicted", "label"),
@@ -209,8 +235,11 @@ def test_evaluations_report_by_tensorpacks_names():
     found = {name: monitors.get_latest(name) for name in monitors.names}
     cost = found.pop("test_cost")
     assert 0 < cost < 1
+    assert largest.tower_is_built
+    assert found.pop("doubled") == pytest.approx(2 * cost)
     assert found == {
         "largest": 2.0,
+        "position": 1 + 2 + 1,
         "test_inner/largest": 1.5,
         "error": 0.5,
         "val_precision": 1.0,
@@ -223,6 +252,8 @@ def test_inferencers_that_are_not_complete():
         tp.Inferencer().get_fetches(None)
     with pytest.raises(NotImplementedError, match="define _on_fetches"):
         tp.Inferencer().on_fetches([])
+    with pytest.raises(NotImplementedError, match="by name what to fetch: define _get_fetches"):
+        tp.Inferencer()._get_fetches()
 
 
 def test_who_runs_it_in_several_processes():
@@ -310,12 +341,16 @@ def test_monitors_take_what_is_reported(log_dir, capfd):
 
     keeping = Keeping()
     command = f"{sys.executable} -c \"open('sent','w').write('{{cost}}')\""
-    printers = [tp.ScalarPrinter(enable_step=True, whitelist=["co"], blacklist=["cost$"]), tp.ScalarPrinter()]
+    printers = [
+        tp.ScalarPrinter(enable_step=True, whitelist=["co"], blacklist=["st$"]),
+        tp.ScalarPrinter(whitelist=["os"]),
+        tp.ScalarPrinter(),
+    ]
     monitors = [keeping, tp.SendMonitorData(command, "cost"), *printers]
     train(monitors=monitors)
     assert keeping.calls == [1, 2]
     assert float((log_dir.parent / "sent").read_text()) == pytest.approx(keeping.scalars["cost"])
-    assert (log_dir / "log.log").read_text().count(" cost: ") == 2
+    assert (log_dir / "log.log").read_text().count(" cost: ") == 4
 
 
 def test_images_are_written(log_dir):

@@ -46,6 +46,7 @@ from tpk_tensorpack.dataflow import (
     TFRecordSerializer,
     send_dataflow_zmq,
 )
+from tpk_tensorpack.dataflow.base import DataFlowReentrantGuard
 from tpk_tensorpack.utils import utils
 from tpk_tensorpack.utils.utils import fix_rng_seed
 
@@ -193,11 +194,8 @@ def test_a_resumed_run_goes_on_exactly_in_each_worker():
         lambda: CacheData(DataFromList(POINTS), shuffle=True),
     ],
 )
-@pytest.mark.parametrize("delivered", [2, 9])
+@pytest.mark.parametrize("delivered", [2, 9, 20])
 def test_what_is_drawn_at_random_resumes_exactly(make, delivered):
-    if isinstance(make(), RandomChooseData):
-        delivered = 2  # Beyond its end, the flows that it had not come to the end of would begin otherwise.
-
     def endless(flow):
         while True:
             yield from flow
@@ -282,6 +280,13 @@ def test_plasma_is_gone(name):
 
     with pytest.raises(ConfigError, match="Arrow has dropped plasma"):
         getattr(parallel, name)(source())
+
+
+def test_a_guard_lets_one_iteration_in_at_a_time():
+    guard = DataFlowReentrantGuard()
+    for _ in range(2):
+        with guard, pytest.raises(RuntimeError, match="cannot be twice at a time"):
+            guard.__enter__()
 
 
 def test_flows_of_the_time_of_get_data():

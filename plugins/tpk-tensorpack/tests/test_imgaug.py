@@ -12,7 +12,7 @@ import sys
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from tpk_tensorpack.dataflow import (
     AugmentImageComponent,
     AugmentImageComponents,
@@ -55,7 +55,7 @@ def seeded(augmentor, seed):
     return augmentor
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**31), y=st.integers(26, 38), x=st.integers(26, 38))
 @pytest.mark.parametrize("name", GEOMETRIC)
 def test_a_point_goes_where_its_pixels_go(name, seed, y, x):

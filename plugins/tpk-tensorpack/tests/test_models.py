@@ -20,6 +20,7 @@ from tpk_tensorpack.models import (
     regularize_cost,
     regularize_cost_from_collection,
 )
+from tpk_tensorpack.models.tflayer import convert_to_tflayer_args
 from tpk_tensorpack.tfutils import TowerContext, argscope, enable_argscope_for_function
 
 v1 = tf.compat.v1
@@ -74,8 +75,9 @@ def test_maxout_takes_the_greatest_of_each_group():
 
 
 def test_batch_norm_uses_the_averages_outside_of_training():
-    with TowerContext("", is_training=True):
+    with TowerContext("", is_training=True) as context:
         BatchNorm("bn", tf.constant(IMAGES), momentum=0.5)
+    assert context.name == ""
     updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
     with v1.variable_scope("", reuse=True), TowerContext("inference", is_training=False):
         y = BatchNorm("bn", tf.constant(IMAGES), epsilon=0.0)
@@ -141,6 +143,20 @@ def test_layers_of_ones_own_are_registered_once_and_called_with_a_name():
         layer_register()(Shift.f)
     with pytest.raises(ValueError, match="takes no arguments from a scope"), argscope(tf.nn.relu, name="x"):
         pass
+
+
+def test_a_layer_of_ones_own_takes_arguments_of_the_past():
+    @layer_register(log_shape=False)
+    @convert_to_tflayer_args(args_names=["filters"], name_mapping={"out_channel": "filters"})
+    def Taken(inputs, filters, activation=None, kernel_initializer=None, data_format="channels_last"):
+        return filters, activation, kernel_initializer, data_format
+
+    assert Taken("a", IMAGES, 3, nl="relu", data_format="NCHW") == (3, "relu", None, "channels_first")
+    assert Taken("b", IMAGES, out_channel=4, W_init="zeros") == (4, None, "zeros", "channels_last")
+    with pytest.raises(ValueError, match="takes filters by position after the inputs; pass the other 1 by name"):
+        Taken("c", IMAGES, 3, 4)
+    with pytest.raises(TypeError, match="'filters' twice, once as 'out_channel'"):
+        Taken("d", IMAGES, 3, out_channel=4)
 
 
 def test_any_function_takes_arguments_of_a_scope_once_that_is_enabled():

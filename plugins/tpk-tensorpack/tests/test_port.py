@@ -262,7 +262,6 @@ class Finer(Noted):
         """\
 import tensorflow as tf
 import tpk
-from tpk.callbacks.tensor_names import find_tensor
 
 
 class Noted(tpk.Callback):
@@ -271,7 +270,7 @@ class Noted(tpk.Callback):
     def setup_graph(self):
         \"\"\"Look.\"\"\"
         with tf.name_scope(type(self).__name__):
-            (cost,) = [find_tensor(self.trainer, name) for name in ["cost"]]
+            (cost,) = [tpk.find_tensor(self.trainer, name) for name in ["cost"]]
             self.double = tf.multiply(cost, 2)
 
     def before_run(self, run_context):

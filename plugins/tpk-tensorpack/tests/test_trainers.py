@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +25,7 @@ from tpk_tensorpack.tfutils.tower import PredictTowerContext, TowerContext, Towe
 from tpk_tensorpack.train.interface import apply_default_prefetch
 
 import tpk
+from tpk.cli.launch.cluster import reserved_cluster
 from tpk.errors import ConfigError, PluginError, TowerError
 
 v1 = tf.compat.v1
@@ -469,12 +469,18 @@ if sys.argv[1] == "worker" and sys.argv[2] == "0":
 
 def test_gradients_of_workers_are_summed_up(tmp_path):
     """Both workers train on the same data, which is not divided: as one with twice the learning rate."""
-    ports = []
-    for _ in range(3):
-        with socket.socket() as each:
-            each.bind(("127.0.0.1", 0))
-            ports.append(f"127.0.0.1:{each.getsockname()[1]}")
-    source = WORKERS.format(tests=str(Path(__file__).parent), ps=ports[0], workers=ports[1:])
+    with reserved_cluster(workers=2, parameter_servers=1) as cluster:
+        outputs, statuses = run_cluster(cluster, tmp_path)
+    assert statuses == [0, 0, 0], "\n".join(each[-2000:] for each in outputs)
+    doubled = Model(lambda: v1.train.MomentumOptimizer(0.2, 0.9))
+    alone = train(tp.SimpleTrainer, list(batches())[:STEPS], doubled)
+    np.testing.assert_allclose(np.load(tmp_path / "w.npy"), alone["w"], rtol=1e-5)
+
+
+def run_cluster(cluster, tmp_path):
+    """Run the processes to their end; return what they have written, and their exit statuses."""
+    (ps,) = cluster.parameter_servers
+    source = WORKERS.format(tests=str(Path(__file__).parent), ps=ps, workers=list(cluster.workers))
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     processes = [
         subprocess.Popen(
@@ -493,7 +499,4 @@ def test_gradients_of_workers_are_summed_up(tmp_path):
         for process in processes:
             process.kill()
             process.wait()
-    assert [process.returncode for process in processes] == [0, 0, 0], "\n".join(each[-2000:] for each in outputs)
-    doubled = Model(lambda: v1.train.MomentumOptimizer(0.2, 0.9))
-    alone = train(tp.SimpleTrainer, list(batches())[:STEPS], doubled)
-    np.testing.assert_allclose(np.load(tmp_path / "w.npy"), alone["w"], rtol=1e-5)
+    return outputs, [process.returncode for process in processes]

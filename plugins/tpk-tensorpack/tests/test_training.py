@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 
 import numpy as np
@@ -313,6 +314,25 @@ def test_what_is_gone_says_what_there_is_instead():
         CometMLMonitor()
     with pytest.raises(NotImplementedError, match="CheckNumerics"):
         tp.TFLocalCLIDebugHook()
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "instead"),
+    [
+        ("callbacks.steps", "MaintainStepCounter", "self.global_step"),
+        ("graph_builder.distributed", "DistributedReplicatedBuilder", "DistributedTrainerReplicated"),
+        ("graph_builder.utils", "GradientPacker", "allreduce_grads"),
+        ("input_source.input_source", "EnqueueThread", "QueueInput"),
+        ("models.shape_utils", "StaticDynamicShape", "tensor.shape"),
+        ("predict.concurrency", "PredictorWorkerThread", "MultiThreadAsyncPredictor"),
+        ("utils.concurrency", "OrderedContainer", "MultiProcessMapData"),
+    ],
+)
+def test_what_is_of_the_implementation_says_what_to_use(module, name, instead):
+    with pytest.raises(ImportError, match=rf"tensorpack.{module}.{name} is a part.* Use {instead}"):
+        exec(f"from tpk_tensorpack.{module} import {name}")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        importlib.import_module(f"tpk_tensorpack.{module}").nothing  # noqa: B018
 
 
 def test_a_star_import_has_tensorpacks_names():

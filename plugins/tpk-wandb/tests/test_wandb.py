@@ -28,8 +28,8 @@ class Reporting(tpk.Callback):
 class EachStep(tpk.ModelSaver):
     """Saves after each step."""
 
-    def trigger_step(self):
-        self.trigger()
+    def trigger_step(self, trainer):
+        self.trigger(trainer)
 
 
 class Showing(tpk.Callback):

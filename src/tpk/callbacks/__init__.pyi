@@ -92,4 +92,5 @@ from .statistics.summary import (
     SimpleMovingAverage as SimpleMovingAverage,
 )
 from .statistics.throughput import ThroughputTracker as ThroughputTracker
+from .tensor_names import find_tensor as find_tensor
 from .weight_averages import WithAveragedWeights as WithAveragedWeights

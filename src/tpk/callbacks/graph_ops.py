@@ -63,7 +63,7 @@ class RunOp(Callback):
         """Run the op."""
         self._run()
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Run the op."""
         self._run()
 

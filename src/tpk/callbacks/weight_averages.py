@@ -65,10 +65,10 @@ class WithAveragedWeights(ProxyCallback):
         if isinstance(callback, ModelSaver):
             callback.weights_only = True
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Trigger the callback with the averages in place."""
         with averaged_weights(self.trainer.sess):
-            self.cb.trigger()
+            super().trigger(trainer)
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks of the callback, with the averages in place when it is triggered."""
@@ -76,8 +76,8 @@ class WithAveragedWeights(ProxyCallback):
 
         # What `functools.wraps` copies includes the callback's place in the order of calls.
         @wraps(self.cb.trigger)
-        def trigger() -> None:
-            self.trigger()
+        def trigger(*_: Any) -> None:
+            self.trigger(self.trainer)
 
         return {**hooks, "trigger_epoch": trigger, "setup_graph": self._checked(hooks.get("setup_graph"))}
 

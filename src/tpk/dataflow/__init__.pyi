@@ -6,44 +6,26 @@ from .base import (
     StatefulProxyDataFlow as StatefulProxyDataFlow,
     seed_dataflow as seed_dataflow,
 )
-from .batch import (
-    BatchData as BatchData,
-    BatchDataByShape as BatchDataByShape,
-)
-from .cache import CacheData as CacheData
 from .combine import (
     ConcatData as ConcatData,
     JoinData as JoinData,
-)
-from .describe import PrintData as PrintData
-from .fake import FakeData as FakeData
-from .fixed_size import FixedSizeData as FixedSizeData
-from .from_queue import DataFromQueue as DataFromQueue
-from .map import (
-    MapData as MapData,
-    MapDataComponent as MapDataComponent,
-    SelectComponent as SelectComponent,
-)
-from .memory import aligned_empty as aligned_empty
-from .mix import (
     RandomChooseData as RandomChooseData,
     RandomMixData as RandomMixData,
 )
+from .describe import PrintData as PrintData
+from .memory import aligned_empty as aligned_empty
 from .parallel.process_map import MultiProcessMapData as MultiProcessMapData
 from .parallel.process_runner import MultiProcessRunner as MultiProcessRunner
 from .parallel.thread_map import MultiThreadMapData as MultiThreadMapData
 from .parallel.thread_runner import MultiThreadRunner as MultiThreadRunner
 from .position import Position as Position
-from .repeat import (
-    RepeatedData as RepeatedData,
-    RepeatedDataPoint as RepeatedDataPoint,
-)
 from .serialize.hdf5 import HDF5Serializer as HDF5Serializer
 from .serialize.lmdb import LMDBSerializer as LMDBSerializer
 from .serialize.npz import NumpySerializer as NumpySerializer
 from .serialize.tfrecord import TFRecordSerializer as TFRecordSerializer
-from .shuffle import LocallyShuffleData as LocallyShuffleData
-from .sources import (
+from .sources.fake import FakeData as FakeData
+from .sources.from_queue import DataFromQueue as DataFromQueue
+from .sources.iterables import (
     DataFromGenerator as DataFromGenerator,
     DataFromIterable as DataFromIterable,
     DataFromList as DataFromList,
@@ -54,5 +36,21 @@ from .speed import (
     TestDataSpeed as TestDataSpeed,
     measure_speed as measure_speed,
 )
+from .transforms.batch import (
+    BatchData as BatchData,
+    BatchDataByShape as BatchDataByShape,
+)
+from .transforms.cache import CacheData as CacheData
+from .transforms.fixed_size import FixedSizeData as FixedSizeData
+from .transforms.map import (
+    MapData as MapData,
+    MapDataComponent as MapDataComponent,
+    SelectComponent as SelectComponent,
+)
+from .transforms.repeat import (
+    RepeatedData as RepeatedData,
+    RepeatedDataPoint as RepeatedDataPoint,
+)
+from .transforms.shuffle import LocallyShuffleData as LocallyShuffleData
 from .zmq.receiver import RemoteDataZMQ as RemoteDataZMQ
 from .zmq.sender import send_dataflow_zmq as send_dataflow_zmq

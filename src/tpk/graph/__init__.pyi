@@ -7,10 +7,6 @@ from .collections import (
     freeze_collection as freeze_collection,
     restore_collection as restore_collection,
 )
-from .flops import (
-    ModelFlops as ModelFlops,
-    model_flops as model_flops,
-)
 from .getters import (
     custom_getter_scope as custom_getter_scope,
     freeze_variables as freeze_variables,
@@ -40,15 +36,25 @@ from .optimizers.weight_averages import (
     MovingAverageOptimizer as MovingAverageOptimizer,
     averaged_weights as averaged_weights,
 )
-from .overview import (
-    ModelOverview as ModelOverview,
-    model_overview as model_overview,
-)
 from .regularization import (
     l1_regularizer as l1_regularizer,
     l2_regularizer as l2_regularizer,
     regularize_cost as regularize_cost,
     regularize_cost_from_collection as regularize_cost_from_collection,
+)
+from .reports.flops import (
+    ModelFlops as ModelFlops,
+    model_flops as model_flops,
+)
+from .reports.overview import (
+    ModelOverview as ModelOverview,
+    model_overview as model_overview,
+)
+from .reports.summaries import (
+    add_activation_summary as add_activation_summary,
+    add_moving_summary as add_moving_summary,
+    add_param_summary as add_param_summary,
+    add_tensor_summary as add_tensor_summary,
 )
 from .scopes import (
     auto_reuse_variable_scope as auto_reuse_variable_scope,
@@ -57,9 +63,3 @@ from .scopes import (
     under_variable_scope as under_variable_scope,
 )
 from .step.global_step import get_global_step_var as get_global_step_var
-from .summaries import (
-    add_activation_summary as add_activation_summary,
-    add_moving_summary as add_moving_summary,
-    add_param_summary as add_param_summary,
-    add_tensor_summary as add_tensor_summary,
-)

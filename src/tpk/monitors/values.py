@@ -12,7 +12,12 @@ from tpk.errors import TpkError
 
 
 class ReportedValueError(TpkError, ValueError):
-    """Something was reported to the monitors that is not what it was reported as."""
+    """Something was reported to the monitors that is not what it was reported as.
+
+    Cure:
+        Report a scalar as one number (``float(value)``, or ``value.mean()`` of an array), an image as an array of
+        height, width and channels, and what has many values by `put_histogram`.
+    """
 
 
 def as_scalar(name: str, value: Any) -> int | float:

@@ -7,12 +7,12 @@ decorator and no registration; give an instance of it to the trainer:
 import tpk
 
 class CostCurve(tpk.Callback):
-    def __init__(self, tensor_name="cost:0"):
+    def __init__(self, tensor_name="cost"):
         self.tensor_name = tensor_name
         self.costs = []
 
     def setup_graph(self, trainer):
-        self.cost = trainer.graph.get_tensor_by_name(self.tensor_name)
+        self.cost = tpk.find_tensor(trainer, self.tensor_name)
 
     def before_run(self, run_context):
         return self.cost                       # runs along with the step, in the same Session.run
@@ -20,8 +20,8 @@ class CostCurve(tpk.Callback):
     def after_run(self, run_context, run_values):
         self.costs.append(run_values.results)
 
-    def trigger(self):                         # at the end of each epoch, or when `PeriodicTrigger` says
-        self.trainer.monitors.put_scalar("lowest-cost", min(self.costs))
+    def trigger(self, trainer):                # at the end of each epoch, or when `PeriodicTrigger` says
+        trainer.monitors.put_scalar("lowest-cost", min(self.costs))
 ```
 
 The hooks, with arguments and examples, are in `tpk.plugin.spec`; when they are called is drawn in `tpk.train.loop`;
@@ -59,7 +59,7 @@ cost-curve = "cost_curve:CostCurve"         # a class or a factory
 ```
 
 ```python
-callbacks = [tpk.use("cost-curve", tensor_name="total_cost:0")]
+callbacks = [tpk.use("cost-curve", tensor_name="total_cost")]
 ```
 
 What a constructor is given stands in ``config.json`` of the run, in few words (`tpk.plugin.options`); the value of an
@@ -100,10 +100,10 @@ import pluggy
 
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
-from tpk.plugin.creation import Use, use
 from tpk.plugin.dispatch import StepHooks
-from tpk.plugin.implementations import order_of
+from tpk.plugin.hooks.implementations import order_of
 from tpk.plugin.manager import HookManager
+from tpk.plugin.names.creation import Use, use
 from tpk.plugin.spec import HOOK_NAMES as HOOK_NAMES, hookspec
 from tpk.plugin.trainer import TowerTrainerProtocol, TrainerProtocol
 

@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tpk.plugin.hooks.arguments import taken_arguments, taking_all
 from tpk.plugin.options import RecordsOptions
-from tpk.plugin.spec import HOOK_NAMES
+from tpk.plugin.spec import HOOK_ARGUMENTS, HOOK_NAMES
+from tpk.plugin.written import shown_arguments
 
 if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec, TypeVar
+
     from tpk.plugin.run_options import RunOptions
     from tpk.plugin.trainer import TrainerProtocol
+
+    _Self = TypeVar("_Self")
+    _Arguments = ParamSpec("_Arguments")
+    _Result = TypeVar("_Result")
+
+    def _may_leave_out_arguments(
+        hook: Callable[Concatenate[_Self, _Arguments], _Result],
+    ) -> Callable[Concatenate[_Self, ...], _Result]: ...
+
+else:
+
+    def _may_leave_out_arguments(hook):
+        """Tell type checkers that an override may take fewer arguments than the hook has."""
+        return hook
 
 
 class Callback(RecordsOptions):
@@ -60,15 +78,19 @@ class Callback(RecordsOptions):
     else:  # As a subclass likes: an attribute or a property.
         state_key = ""
 
+    @_may_leave_out_arguments
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Add what the callback needs to the graph; the last chance before the graph is finalized."""
 
+    @_may_leave_out_arguments
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Called once, with the session initialized, before the first epoch."""
 
+    @_may_leave_out_arguments
     def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Called before the first step of each epoch."""
 
+    @_may_leave_out_arguments
     def before_run(self, run_context: Any) -> Any:
         """Called before each `hooked_sess.run`; returns what to run along with it.
 
@@ -80,6 +102,7 @@ class Callback(RecordsOptions):
             or None. Returning the same object each time is the cheapest.
         """
 
+    @_may_leave_out_arguments
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Called after each `hooked_sess.run`.
 
@@ -89,27 +112,34 @@ class Callback(RecordsOptions):
                 callback asked for in `before_run`.
         """
 
+    @_may_leave_out_arguments
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Called after each step, whatever a step is."""
 
+    @_may_leave_out_arguments
     def after_epoch(self, trainer: TrainerProtocol) -> None:
         """Called after the last step of each epoch, before any `trigger_epoch`."""
 
+    @_may_leave_out_arguments
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Called once an epoch is over; does what `trigger` does unless overridden."""
-        self.trigger()
+        trigger_of(self)(trainer)
 
+    @_may_leave_out_arguments
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Called once at the end, however the training ends; the session is still open."""
 
+    @_may_leave_out_arguments
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Called when a run of the session has failed; returns the error that caused it, or None."""
         return None
 
+    @_may_leave_out_arguments
     def recover(self, error: Exception) -> bool | None:
         """Called when a step has failed; returns True if it has put things right, and the step shall be taken anew."""
         return None
 
+    @_may_leave_out_arguments
     def before_checkpoint(self) -> None:
         """Called before a checkpoint is taken; an error that it raises prevents that."""
 
@@ -134,10 +164,11 @@ class Callback(RecordsOptions):
             ```
         """
 
-    def trigger(self) -> None:
+    @_may_leave_out_arguments
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """What the callback does each time that its time has come: by default at the end of each epoch.
 
-        Overriding it lets `PeriodicTrigger` choose other times.
+        Overriding it lets `PeriodicTrigger` choose other times. It may leave the trainer out, as a hook may.
         """
 
     def state_dict(self) -> dict[str, Any]:
@@ -172,7 +203,21 @@ class Callback(RecordsOptions):
             implementations["trigger_epoch"] = self.trigger
         return implementations
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({shown_arguments(self)})"
+
     def _overrides(self, name: str) -> bool:
         """Whether `name` is more than the base's no-op, on class or instance, without touching it."""
         own = self.__class__
         return name in getattr(self, "__dict__", {}) or getattr(own, name) is not getattr(Callback, name)
+
+
+def trigger_of(callback: Callback) -> Callable[[TrainerProtocol], None]:
+    """Return `trigger` of a callback as a function of the trainer, which its own may leave out.
+
+    Raises:
+        HookError: it takes something else.
+    """
+    given = HOOK_ARGUMENTS["trigger_epoch"]
+    taken = taken_arguments(f"{type(callback).__name__}.trigger", given, callback.trigger)
+    return taking_all(callback.trigger, taken, given)

@@ -15,11 +15,11 @@ from typing import Any
 import attrs
 
 from tpk.errors import PluginError, PluginImportError, UnknownPluginError
-from tpk.plugin.builtins import BUILTINS, builtin_entries, not_installed
 from tpk.plugin.callback import Callback
-from tpk.plugin.creation import Ref, Use, create
-from tpk.plugin.entry import CatalogEntry, blocked_entries, installed_entries
 from tpk.plugin.environment import names_in
+from tpk.plugin.names.builtins import BUILTINS, builtin_entries, not_installed
+from tpk.plugin.names.creation import Ref, Use, create
+from tpk.plugin.names.entry import CatalogEntry, blocked_entries, installed_entries
 
 logger = logging.getLogger(__name__)
 

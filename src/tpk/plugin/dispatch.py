@@ -13,8 +13,9 @@ import attrs
 import pluggy
 
 from tpk.errors import StopTraining
-from tpk.plugin.implementations import Implementation
-from tpk.plugin.registration import Registration, note_failure, raise_stop
+from tpk.plugin.hooks.arguments import taking_all
+from tpk.plugin.hooks.implementations import Implementation
+from tpk.plugin.hooks.registration import Registration, note_failure, raise_stop
 from tpk.plugin.spec import HOOK_ARGUMENTS, STEP_HOOKS
 
 if TYPE_CHECKING:
@@ -102,13 +103,7 @@ def compile_step(hook: pluggy.HookRelay, take_stop: Callable[[StopTraining], Non
 
 def direct(implementation: Implementation) -> Method:
     """Return a function of all arguments of the hook: the very method, if it takes them all."""
-    method, given = implementation.method, HOOK_ARGUMENTS[implementation.hook]
-    if implementation.arguments == given:
-        return method
-    if not implementation.arguments:
-        return lambda *_: method()
-    positions = [given.index(argument) for argument in implementation.arguments]
-    return lambda *arguments: method(*[arguments[position] for position in positions])
+    return taking_all(implementation.method, implementation.arguments, HOOK_ARGUMENTS[implementation.hook])
 
 
 def call_order(caller: pluggy.HookCaller) -> list[Registration]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from tpk.plugin.creation import Ref, Use
+from tpk.plugin.names.creation import Ref, Use
 from tpk.plugin.written import is_secret, record_written
 
 _RECORDED = "_recorded_options"

@@ -258,7 +258,7 @@ class StepSpecs:
             ```python
             def trigger_step(self, trainer):
                 if trainer.global_step % 100 == 0:
-                    self.trigger()
+                    self.trigger(trainer)
             ```
         """
 

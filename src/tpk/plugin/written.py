@@ -16,12 +16,14 @@ from typing import Any
 
 import attrs
 
-from tpk.plugin.builtins import BUILTINS
-from tpk.plugin.creation import Ref, Use
+from tpk.plugin.names.builtins import BUILTINS
+from tpk.plugin.names.creation import Ref, Use
 
 USE, REF, NOT_WRITTEN = "use", "ref", "not_written"
 """The keys of a table that stands for an object, for what a name leads to, and for what could not be written."""
 
+_MOST_SHOWN = 4
+_MOST_CHARACTERS_SHOWN = 60
 _RECORDED = "_recorded_written"
 _MOST_VALUES = 1000
 _MOST_CHARACTERS = 2000
@@ -84,6 +86,23 @@ def record_written(thing: object, bound: inspect.BoundArguments) -> None:
         bound: the arguments, without defaults; the first one is the object itself.
     """
     vars(thing)[_RECORDED] = _written_arguments(bound)
+
+
+def shown_arguments(thing: object) -> str:
+    """Return the arguments that an object was made with, as a message may show them: what is long is left out."""
+    recorded = getattr(thing, "__dict__", {}).get(_RECORDED)
+    given = recorded if isinstance(recorded, dict) else {}
+    return ", ".join(f"{name}={_shown(value)}" for name, value in given.items())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        name = value.get(USE, value.get(REF))
+        return name.rpartition(":")[2] if isinstance(name, str) else "…"
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return f"[{', '.join(map(_shown, value))}]" if len(value) <= _MOST_SHOWN else "…"
+    text = repr(value)
+    return text if len(text) <= _MOST_CHARACTERS_SHOWN else "…"
 
 
 def is_secret(name: str, value: Any) -> bool:

@@ -15,7 +15,8 @@ from tpk.errors import SessionError, StopTraining
 from tpk.graph.step.fetches import leaves, structure_key
 from tpk.graph.step.loop import as_of_originals
 from tpk.graph.step.reusable_feeds import ReusableFeeds
-from tpk.session.plan import Call, CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
+from tpk.session.caller_thread import Call
+from tpk.session.plan import CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
 from tpk.session.request import Feed, RunContext, is_constant, merge_requests, merge_run_options
 from tpk.session.step_loops import StepLoops
 
@@ -66,6 +67,8 @@ class HookedSession:
         completed: tells how many steps the graph has counted.
         loops: what makes several steps in one run; by default plain loops in the graph.
         steps_of_further_runs: how many steps a run counts where nobody has set `steps_of_next_run`.
+        tries_threads: whether short runs may be made in the thread that calls, where that is faster; see
+            `tpk.session.caller_thread`.
 
     Attributes:
         steps_of_next_run: how many steps the next run makes, and counts when it has completed. Who runs steps, such as
@@ -84,6 +87,7 @@ class HookedSession:
         completed: Callable[[], int] = lambda: 0,
         loops: StepLoops | None = None,
         steps_of_further_runs: int = 0,
+        tries_threads: bool = True,
     ) -> None:
         self.sess = sess
         self._hooks = hooks
@@ -92,6 +96,7 @@ class HookedSession:
         self._translate = translate
         self._completed = completed
         self._loops = StepLoops(sess) if loops is None else loops
+        self._tries_threads = tries_threads
         self._before_run = hooks.before_run
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
@@ -297,7 +302,9 @@ class HookedSession:
         return self._call_once(plan, arrays)
 
     def _call_once(self, plan: RunPlan, arrays: Sequence[Any]) -> list[Any]:
-        call = plan.call or plan.compile(self.sess, self._compiled)
+        call = plan.call or plan.compile(
+            self.sess, self._compiled, tries_threads=self._tries_threads and not self._timeout_in_ms
+        )
         try:
             values = call(*arrays)
         except tf.errors.OpError as error:

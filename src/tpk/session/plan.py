@@ -18,6 +18,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
 
 from tpk.graph.step.fetches import leaves, names_in, rebuild
+from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
 from tpk.session.request import Feed, own
 
 _KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
@@ -25,8 +26,6 @@ _KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedT
 
 CountOp = Callable[[Sequence[Any], bool], Any]
 """Given the operations that a run makes for its fetches, and whether it counts a step, returns what counts it."""
-
-Call = Callable[..., list[Any]]
 
 
 @attrs.define(eq=False)
@@ -71,17 +70,20 @@ class RunPlan:
     def _no_results(self) -> list[None]:
         return [None] * len(self.positions)
 
-    def compile(self, sess: Any, compiled: MutableMapping[bytes, Call]) -> Call:
+    def compile(self, sess: Any, compiled: MutableMapping[bytes, Call], *, tries_threads: bool = False) -> Call:
         """Compile the run, which must have `options`, unless another plan of the session has done so.
 
         Args:
             sess: the raw session.
             compiled: what has been compiled in it.
+            tries_threads: whether the run may be made in the thread that calls, if that is faster.
         """
         key = self.options.SerializeToString()
         found = compiled.get(key)
-        call = _make_callable(sess, self.options) if found is None else found
-        self.call = compiled[key] = call
+        call = compiled[key] = _make_callable(sess, self.options) if found is None else found
+        if tries_threads:
+            call = ThreadTrial(call, lambda: self._compile_for_caller(sess), self._settle)
+        self.call = call
         return call
 
     def results(self, values: list[Any]) -> list[Any]:
@@ -101,6 +103,14 @@ class RunPlan:
                 return None
             arrays.append(array)
         return arrays
+
+    def _compile_for_caller(self, sess: Any) -> Call | None:
+        names = [name.partition(":")[0] for name in (*self.options.fetch, *self.options.target)]
+        ops = list(map(sess.graph.get_operation_by_name, names))
+        return compile_for_caller(sess, self.options) if most_steps_in_caller(sess, ops, self.feed_keys) else None
+
+    def _settle(self, call: Call) -> None:
+        self.call = call
 
     def _distribute(self, merged: Sequence[Any]) -> list[Any]:
         return [None if position is None else merged[position] for position in self.positions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,13 @@ from tensorflow.core.protobuf import config_pb2
 
 from tpk.graph.step.compiled_loop import repeat_compiled
 from tpk.graph.step.loop import repeat
+from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
 from tpk.session.plan import RunPlan
 
 Run = Callable[[int, Sequence[Any]], None]
+
+_STEPS_OF_TRIAL = 10
+"""As how many steps a run counts in a trial of threads: how many it makes may change from run to run."""
 
 
 class StepLoops:
@@ -22,11 +27,13 @@ class StepLoops:
     Args:
         sess: the raw `tf.compat.v1.Session`, whose graph may be finalized: the loops are added to it all the same.
         xla: whether they are compiled by XLA; see `tpk.graph.step.compiled_loop`.
+        tries_threads: as for `HookedSession`.
     """
 
-    def __init__(self, sess: Any, xla: bool = False) -> None:
+    def __init__(self, sess: Any, xla: bool = False, tries_threads: bool = True) -> None:
         self._sess = sess
         self._xla = xla
+        self._tries_threads = tries_threads
         self._timeout_in_ms = 0
         self._runs: dict[tuple[Any, ...], Run] = {}
 
@@ -71,10 +78,23 @@ class StepLoops:
 
     def _plain(self, plan: RunPlan, times: Any) -> Run:
         loop = repeat(plan.work, times, plan.feed_keys, plan.counting)
-        call = self._callable(loop, [times, *plan.feed_keys])
+        feeds = [times, *plan.feed_keys]
+        pooled = call = self._callable(loop, feeds)
+        most = 0
+        if self._tries_threads and not self._timeout_in_ms:
+            work = plan.work if plan.counting is None else [*plan.work, plan.counting]
+            most = most_steps_in_caller(self._sess, work, plan.feed_keys)
+            own = partial(compile_for_caller, self._sess, self._options(loop, feeds))
+
+        def settle(faster: Call) -> None:
+            nonlocal call
+            call = faster
+
+        if most:
+            call = ThreadTrial(pooled, own, settle, steps=_STEPS_OF_TRIAL)
 
         def run(steps: int, arrays: Sequence[Any]) -> None:
-            call(np.array(steps, np.int32), *arrays)
+            (call if steps <= most else pooled)(np.array(steps, np.int32), *arrays)
 
         return run
 
@@ -99,10 +119,13 @@ class StepLoops:
     def _callable(self, target: Any, feeds: Sequence[Any]) -> Callable[..., Any]:
         if self._timeout_in_ms and self._sess.sess_str:  # The callables of a TensorFlow server know no timeout.
             return self._with_timeout(target, feeds)
+        call: Callable[..., Any] = self._sess._make_callable_from_options(self._options(target, feeds))
+        return call
+
+    def _options(self, target: Any, feeds: Sequence[Any]) -> Any:
         options = config_pb2.CallableOptions(feed=[feed.name for feed in feeds], target=[target.name])
         options.run_options.timeout_in_ms = self._timeout_in_ms
-        call: Callable[..., Any] = self._sess._make_callable_from_options(options)
-        return call
+        return options
 
     def _with_timeout(self, target: Any, feeds: Sequence[Any]) -> Callable[..., Any]:
         options = tf.compat.v1.RunOptions(timeout_in_ms=self._timeout_in_ms)

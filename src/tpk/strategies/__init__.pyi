@@ -2,11 +2,11 @@ from .asynchronous import AsyncStrategy as AsyncStrategy
 from .base import Strategy as Strategy
 from .collective.strategy import CollectiveStrategy as CollectiveStrategy
 from .device_setter import LeastLoadedDeviceSetter as LeastLoadedDeviceSetter
-from .multi_process import MultiProcessStrategy as MultiProcessStrategy
 from .parameter_server import ParameterServerStrategy as ParameterServerStrategy
 from .parameter_servers.asynchronous import DistributedParameterServerStrategy as DistributedParameterServerStrategy
 from .parameter_servers.replicated import DistributedReplicatedStrategy as DistributedReplicatedStrategy
-from .process_group import ProcessGroup as ProcessGroup, SingleProcess as SingleProcess
+from .processes.multi_process import MultiProcessStrategy as MultiProcessStrategy
+from .processes.process_group import ProcessGroup as ProcessGroup, SingleProcess as SingleProcess
 from .replicated import (
     ReplicatedStrategy as ReplicatedStrategy,
     get_post_init_ops as get_post_init_ops,

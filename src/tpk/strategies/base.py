@@ -11,7 +11,7 @@ from tpk.graph.devices import is_gpu
 from tpk.graph.objective import Objective
 from tpk.plugin.callback import Callback
 from tpk.session.creator import NewSessionCreator, SessionCreator
-from tpk.strategies.process_group import ProcessGroup, SingleProcess
+from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
 

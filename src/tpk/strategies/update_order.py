@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.graph.gradients import Gradients, values_of
+from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.step.fetches import ops_run_for
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import variable_name
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import tensorflow as tf
 
 from tpk.errors import HookError
-from tpk.plugin.implementations import implementations_of
+from tpk.plugin.hooks.implementations import implementations_of
 from tpk.plugin.options import options_of
 from tpk.testing.leftovers import watching
 from tpk.testing.rules import Broken, Rules

@@ -13,7 +13,12 @@ Case = TypeVar("Case")
 
 
 class ConformanceError(TpkError, AssertionError):
-    """A plugin breaks a rule of its kind; the message says which, what was expected and found, and where to read."""
+    """A plugin breaks a rule of its kind; the message says which, what was expected and found, and where to read.
+
+    Cure:
+        Read the paragraph that the message names, and change the plugin; ``tpk plugins new`` writes one of each kind
+        that keeps all rules.
+    """
 
 
 class Broken(Exception):

@@ -267,8 +267,8 @@ def _fails(case: _Case) -> None:
     if error is None:
         raise Broken("the error, raised by train()", "a training that ends without it")
     notes = getattr(error, "__notes__", [])
-    if "in callback '_At', hook 'trigger_step'" not in notes:
-        raise Broken("the note \"in callback '_At', hook 'trigger_step'\"", repr(notes)) from error
+    if "in callback 'At', hook 'trigger_step'" not in notes:
+        raise Broken("the note \"in callback 'At', hook 'trigger_step'\"", repr(notes)) from error
     if not failing.is_over:
         raise Broken("after_train", "no call of it")
 

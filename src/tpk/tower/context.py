@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tpk.errors import TowerError, add_note
 from tpk.graph.collections import added_since, collection_sizes, truncate
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
+from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
 from tpk.tower.keras.inline import record_inline_keras
 
 GraphKeys = tf.compat.v1.GraphKeys
@@ -28,7 +28,7 @@ _MAIN_TOWER_ONLY = (GraphKeys.SUMMARIES, MOVING_SUMMARY_OPS_KEY)
 _current: ContextVar[TowerContext | None] = ContextVar("tpk_tower_context", default=None)
 
 
-def get_current_tower_context() -> TowerContext | None:
+def get_current_tower_context() -> TowerContext | Any:
     """Return the context of the tower that is being built, or None outside of a tower function.
 
     Example:
@@ -38,6 +38,7 @@ def get_current_tower_context() -> TowerContext | None:
             hidden = tpk.layers.batch_normalization(hidden, training=training)
         ```
     """
+    # `Any` rather than None: type checkers would have each tower function ask whether it is one.
     return _current.get()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpk.errors import Preempted, StopTraining
-from tpk.train.run_dir.names import RUN_FILE_NAME
+from tpk.train.run_dir.names import RUN_FILE_NAME, is_own_command
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -61,7 +61,7 @@ def what_is_saved(trainer: TrainerProtocol, saved: Path | str | None) -> str:
 
 def how_to_resume(run_dir: Path, argv: Sequence[str]) -> str:
     """Return what a training goes on by: a command, or the options of its script, or those of `train`."""
-    if list(argv[1:2]) == ["train"] and (Path(argv[0]).stem == "tpk" or Path(argv[0]).parts[-2:-1] == ("tpk",)):
+    if list(argv[1:2]) == ["train"] and is_own_command(argv[0]):
         return f"tpk train {shlex.quote(str(run_dir / RUN_FILE_NAME))} --resume"
     given = {argument.split("=")[0] for argument in argv}
     if given & {"--run-dir", "--resume"}:

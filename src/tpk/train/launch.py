@@ -15,9 +15,9 @@ import tensorflow as tf
 from tpk.errors import ConfigError, PluginError, UnknownPluginError, explaining_missing_init
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
 from tpk.input_source.base import InputSource
-from tpk.plugin.builtins import not_installed
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.creation import Use
+from tpk.plugin.names.builtins import not_installed
+from tpk.plugin.names.creation import Use
 from tpk.train.config import TrainConfig
 from tpk.train.epoch import steps_of_one_pass
 from tpk.train.run_file.write import run_data, run_file_text

@@ -15,15 +15,15 @@ from tpk.callbacks.statistics.statistic import StatisticCheck, statistic_followe
 from tpk.checkpoint.session_init import as_session_init
 from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError, explaining_missing_init
 from tpk.graph.determinism import warn_of_stateful_random_ops
-from tpk.graph.overview import log_model_overview
 from tpk.graph.random import step_reads
+from tpk.graph.reports.overview import log_model_overview
 from tpk.graph.step.global_step import StepCounter, get_global_step_var
 from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks
-from tpk.plugin.hook_names import check_names
+from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.options import RecordsOptions, described
 from tpk.plugin.run_options import RunOptions
@@ -517,6 +517,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         self.graph.finalize()
         self.progress.global_step = int(self.sess.run(global_step))
         self.step_hooks = self.hooks.compile_step()
+        # What other processes answer is taken up in a thread that must not be kept from them.
+        tries_threads = self.strategy.world_size == 1
         self.hooked_sess = HookedSession(
             self.sess,
             self.step_hooks,
@@ -524,7 +526,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             count_op=counter.op_for,
             translate=self.hooks.translate_error,
             completed=lambda: int(self.sess.run(global_step)),
-            loops=StepLoops(self.sess, self.compiles_loops),
+            loops=StepLoops(self.sess, self.compiles_loops, tries_threads),
+            tries_threads=tries_threads,
             steps_of_further_runs=self.steps_of_further_runs,
         )
         if self._resumption is not None:

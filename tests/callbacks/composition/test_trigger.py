@@ -120,6 +120,51 @@ def test_periodic_triggers_nest():
     assert recorder.of("trigger") == [(2, 2), (4, 2)]
 
 
+class Without(tpk.Callback):
+    def __init__(self, given):
+        self.given = given
+
+    def trigger(self):
+        self.given.append(self.trainer)
+
+
+class With(Without):
+    def trigger(self, trainer):
+        super().trigger()
+        self.given.append(trainer)
+
+
+class AtEpoch(Without):
+    def trigger_epoch(self, trainer):
+        super().trigger_epoch(trainer)
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        lambda callback: callback,
+        lambda callback: PeriodicTrigger(callback, every_k_steps=3),
+        lambda callback: PeriodicTrigger(EnableCallbackIf(callback, lambda self: True), every_k_epochs=1),
+    ],
+)
+def test_a_trigger_takes_the_trainer_or_leaves_it_out(proxy):
+    given = []
+    made = [Without(given), With(given), AtEpoch(given)]
+    made.append(CallbackFactory(trigger=lambda self, trainer: given.append(trainer)))
+    made.append(CallbackFactory(trigger=lambda self: given.append(self.trainer)))
+    train(*map(proxy, made), max_epoch=1)
+    assert given == [made[0].trainer] * 6
+
+
+def test_a_trigger_that_takes_something_else_is_an_error():
+    class Wrong(tpk.Callback):
+        def trigger(self, epoch):
+            raise AssertionError
+
+    with pytest.raises(HookError, match=r"Wrong\.trigger takes 'epoch', which this hook does not give; it may take tr"):
+        PeriodicTrigger(Wrong(), every_k_steps=2)
+
+
 def test_a_callback_that_comes_last_does_so_at_every_time_of_its_trigger():
     order = []
 

@@ -84,7 +84,7 @@ from tpk.callbacks.debugging.shell import InjectShell
 
 shell = InjectShell(sys.argv[1], "ipython")
 shell.trainer = SimpleNamespace(progress="epoch 3, step 2", sess="the session", graph="the graph", monitors="some")
-shell.trigger()
+shell.trigger(shell.trainer)
 print("went on:", shell.trainer.sess)
 """
 

@@ -79,15 +79,19 @@ def train(source, watchdog, *callbacks, epochs=1, **options):
         trainer.train(callbacks=[watchdog, *callbacks], steps_per_epoch=10, max_epoch=epochs)
 
 
+SHORT = 3
+"""Seconds: longer than what does not hang takes on a busy machine."""
+
+
 def watchdog(**options):
-    return Watchdog(**{"timeout": 1, "first_step_timeout": 60, "grace": 1, **options})
+    return Watchdog(**{"timeout": SHORT, "first_step_timeout": 60, "grace": 1, **options})
 
 
 def test_a_step_that_waits_for_a_queue_is_ended_and_the_session_stays_open(hanging, caplog):
     ending = Ending()
     source = tpk.QueueInput(DataFromGenerator(hanging), stop_timeout=0.1)
     with pytest.raises(
-        HangError, match=r"not gone on for .* s, longer than a step may take \(1 s\), in epoch 1, step 4"
+        HangError, match=r"not gone on for .* s, longer than a step may take \(3 s\), in epoch 1, step 4"
     ):
         train(source, watchdog(), ending)
     assert isinstance(ending.failure, HangError)
@@ -116,9 +120,9 @@ class Waiting(tpk.Callback):
 @pytest.mark.parametrize(
     ("hook", "options", "step"),
     [
-        ("trigger_step", {"first_step_timeout": 1}, 1),
-        ("trigger_epoch", {"between_epochs_timeout": 1}, 10),
-        ("before_train", {"first_step_timeout": 1}, 0),
+        ("trigger_step", {"first_step_timeout": SHORT}, 1),
+        ("trigger_epoch", {"between_epochs_timeout": SHORT}, 10),
+        ("before_train", {"first_step_timeout": SHORT}, 0),
     ],
 )
 def test_a_callback_that_waits_is_interrupted(hook, options, step):
@@ -136,7 +140,7 @@ def test_a_run_that_no_input_source_can_end_is_cancelled_with_the_session(caplog
         graph.hole = tf.queue.FIFOQueue(1, [tf.float32], [[]])
         trainer = build(tpk.DummyConstantInput([[]]), func)
         with pytest.raises(HangError, match="longer than a first step may take"):
-            trainer.train(callbacks=[watchdog(first_step_timeout=1)], steps_per_epoch=1, max_epoch=1)
+            trainer.train(callbacks=[watchdog(first_step_timeout=SHORT)], steps_per_epoch=1, max_epoch=1)
     assert "closing the session, which cancels what it runs" in caplog.messages
 
 
@@ -169,13 +173,13 @@ def test_a_callback_that_waits_for_the_queue_of_the_input_does_not_end_the_train
     hanging.after = 10
     source = tpk.QueueInput(DataFromGenerator(hanging), stop_timeout=0.1)
     with pytest.raises(HangError, match="step 10 "):
-        train(source, watchdog(between_epochs_timeout=1), Dequeues)
+        train(source, watchdog(between_epochs_timeout=SHORT), Dequeues)
 
 
 def test_the_error_of_a_cancelled_run_outside_of_the_steps_says_why():
     with tf.Graph().as_default():
         trainer = build(tpk.DummyConstantInput([[]]))
-        callbacks = [watchdog(between_epochs_timeout=1), Dequeues(tf.queue.FIFOQueue(1, [tf.float32], [[]]))]
+        callbacks = [watchdog(between_epochs_timeout=SHORT), Dequeues(tf.queue.FIFOQueue(1, [tf.float32], [[]]))]
         with pytest.raises(tf.errors.CancelledError) as caught:
             trainer.train(callbacks=callbacks, steps_per_epoch=1, max_epoch=1)
     assert any("interrupted: the training has not gone on" in note for note in caught.value.__notes__)

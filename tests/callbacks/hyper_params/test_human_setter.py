@@ -54,7 +54,7 @@ def rates(run_dir, *callbacks, texts=(), max_epoch=5, **options):
 
 
 def test_an_edit_holds_from_the_end_of_the_epoch_on(tmp_path, caplog):
-    texts = {2: "# slower\nlearning_rate: 0.5  # for now\n\n", 4: "learning_rate : 1e-3\nother: 7"}
+    texts = {2: "# slower\nlearning_rate: 0.5  # for now\n\n", 4: "learning_rate : 1e-3"}
     with caplog.at_level("INFO", "tpk.callbacks"):
         assert rates(tmp_path, tpk.HumanHyperParamSetter("learning_rate"), texts=texts) == [1, 1, 0.5, 0.5, 0.001]
     assert [line for line in caplog.messages if "is set" in line] == [
@@ -75,7 +75,7 @@ def test_without_a_file_or_a_line_the_value_is_left_alone(tmp_path, caplog):
     assert rates(tmp_path, others, tpk.HumanHyperParamSetter("learning_rate"), texts=texts, max_epoch=3) == (
         [0.5, 0.25, 0.125]
     )
-    assert "ignored" not in caplog.text
+    assert "line 1, 'another: 0.25': no HumanHyperParamSetter of this training sets another" in caplog.text
 
 
 def test_a_line_holds_against_others_while_it_is_there(tmp_path):
@@ -126,6 +126,7 @@ def test_a_whole_number_stays_one_if_it_is_a_variable(tmp_path, caplog):
     rates(tmp_path, *setters, tpk.CallbackFactory(before_epoch=look), texts=texts, max_epoch=3)
     assert seen == [(3, 4), (5, 8), (5, 0.5)]
     assert "'warm_up_epochs: 5.5': warm_up_epochs is a whole number" in caplog.text
+    assert "no HumanHyperParamSetter" not in caplog.text
 
 
 def test_the_file_may_be_elsewhere(tmp_path):

@@ -185,6 +185,8 @@ def test_a_line_of_steps_is_not_logged_as_what_holds_after_an_epoch(caplog):
         ([(1, "high")], "list of pairs"),
         ([1, 2], "list of pairs"),
         (3, "list of pairs"),
+        (tpk.use("CosineSchedule", start=1), r"with its module, as 'tpk:CosineSchedule'; got use\('CosineSchedule'"),
+        (lambda epoch: 0.1 / epoch, r"for HyperParamSetterWithFunc\(param, function\)"),
     ],
 )
 def test_a_bad_schedule_is_an_error(schedule, message):
@@ -274,11 +276,16 @@ def test_where_several_steps_make_a_run_the_value_holds_for_all_of_them():
     assert seen == [(step, pytest.approx(1 - step / 10)) for step in (3, 6, 7)]
 
 
-def test_a_schedule_may_be_given_as_plain_data():
-    data = {"name": "StepSchedule", "options": {"points": [[0, 0.5], [2, 0.25]]}}
-    assert rates(tpk.use("ScheduledHyperParamSetter", param="learning_rate", schedule=data), max_epoch=4) == (
-        [0.5, 0.5, 0.25, 0.25]
-    )
+def _warnings(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_an_epoch_in_which_a_warmup_stays_at_zero_is_warned_of(caplog):
+    rise = tpk.LinearSchedule(0.5, 0.5, 4).after_warmup(2)
+    assert rates(ScheduledHyperParamSetter("learning_rate", rise, every_k_steps=1), max_epoch=1)[0] == 0
+    assert not _warnings(caplog)
+    assert rates(ScheduledHyperParamSetter("learning_rate", rise), max_epoch=3) == [0, 0.25, 0.5]
+    assert [line.split(",")[0] for line in _warnings(caplog)] == ["learning_rate is 0 for the whole of epoch 1"]
 
 
 def test_what_goes_by_itself_is_logged_where_it_ends(caplog):

@@ -185,7 +185,10 @@ def test_the_cost_may_be_another_tensor_and_the_rate_an_attribute():
     assert trainer.rate == 0.5
     assert 1e-3 < finder.suggestion < 1
 
-    for wanted, message in [(None, "does not know the one cost of a Plain"), ("no_cost", "graph has no such tensor")]:
+    for wanted, message in [
+        (None, "does not know the one cost of a Plain"),
+        ("no_cost", "graph has no tensor 'no_cost'"),
+    ]:
         with pytest.raises(ConfigError, match=message):
             Plain().train(
                 callbacks=[tpk.LRFinder(tpk.ObjAttrParam(trainer, "rate"), cost=wanted)],

@@ -38,7 +38,7 @@ class Look(tpk.Callback):
         self.threads = threads
 
     def trigger_step(self, trainer):
-        assert all(each.began.wait(20) for each in self.threads)
+        assert all(each.began.wait(60) for each in self.threads)
         self.alive = [each.is_alive() for each in self.threads]
 
 
@@ -126,9 +126,9 @@ class Answers(tpk.Callback):
 
     def trigger_step(self, trainer):
         if trainer.global_step == 1:
-            self.answers = [end.recv() if end.poll(20) else "nothing" for end in self.ends]
+            self.answers = [end.recv() if end.poll(60) else "nothing" for end in self.ends]
             for each in self.processes:
-                each.join(20)
+                each.join(60)
 
 
 def test_processes_are_ended_killed_and_told_of(run_steps, caplog):

@@ -167,7 +167,7 @@ def test_what_was_asked_for_before_the_training_stopped_is_saved(tmp_path):
             self.saver = tpk.ModelSaver(when=tpk.Every(epochs=1000))
 
         def trigger_epoch(self, trainer):
-            self.saver.trigger()
+            self.saver.trigger(self.trainer)
             raise tpk.StopTraining
 
     asks = AsksFirst()

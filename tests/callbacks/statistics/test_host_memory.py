@@ -40,7 +40,7 @@ class WaitFor(tpk.Callback):
     def trigger_step(self, trainer):
         wanted = self.counter.count + self.samples
         while self.counter.count < wanted:
-            assert self.counter.seen.acquire(timeout=20)
+            assert self.counter.seen.acquire(timeout=60)
 
 
 def threads_of(name):

@@ -109,7 +109,8 @@ def test_the_wait_for_a_queue_is_that_of_the_step(staged):
         yield from NUMBERS[:3]
         assert wanted.wait(60)
         began = time.perf_counter()
-        threading.Event().wait(0.2)  # what makes this datapoint takes its time
+        # What makes this datapoint takes its time: long against what may pass before the step begins to wait for it.
+        threading.Event().wait(1)
         held.append(time.perf_counter() - began)
         yield NUMBERS[3]
 

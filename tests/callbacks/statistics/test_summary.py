@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tpk.callbacks.statistics.summary import MergeAllSummaries, MovingAverageSummary, SimpleMovingAverage
 from tpk.errors import ConfigError
-from tpk.graph.summaries import add_moving_summary
+from tpk.graph.reports.summaries import add_moving_summary
 from tpk.monitors import JSONWriter, Monitor, TFEventWriter
 from tpk.plugin import Callback
 from tpk.train.trainer import Trainer
@@ -150,6 +150,18 @@ def test_summaries_are_evaluated_alone(period, steps):
 
     values = train(Counting(build), MergeAllSummaries(period=period, run_alone=True))
     assert values == {"variable": [(step, step) for step in steps]}
+
+
+def test_a_refined_evaluation_may_leave_out_the_trainer():
+    class Noting(MergeAllSummaries):
+        def trigger(self):
+            super().trigger(self.trainer)
+
+    def build(count):
+        v1.summary.scalar("variable-summary", v1.global_variables()[0])
+
+    values = train(Counting(build), Noting(period=3, run_alone=True))
+    assert values == {"variable": [(step, step) for step in (3, 4, 7, 8)]}
 
 
 def test_summaries_of_what_is_fed_cannot_be_evaluated_alone():

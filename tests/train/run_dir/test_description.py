@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -144,6 +145,9 @@ def test_the_commit_is_that_of_the_script(repository, monkeypatch, tmp_path):
     del main.__file__
     monkeypatch.chdir(repository)
     assert script_directory() == repository
+    for command in ("/opt/env/bin/tpk", str(Path(tpk.__file__).with_name("__main__.py"))):
+        main.__file__ = command
+        assert script_directory() == repository
 
 
 def test_without_git_there_is_no_commit(tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ def test_a_run_of_a_script_is_repeated_to_the_bit_by_the_file_that_it_leaves(fol
         dataflow="my_run:data",
         callbacks=[
             tpk.ModelSaver(max_to_keep=2),
-            tpk.ScheduledHyperParamSetter("learning_rate", [(2, 0.01)]),
+            tpk.ScheduledHyperParamSetter("learning_rate", tpk.LinearSchedule(0.1, 0.01, 2).after_warmup(1, 0.05)),
             tpk.HyperParamSetterWithFunc("learning_rate", script.halved),
             tpk.PeriodicTrigger(tpk.RunOp(script.nothing), every_k_epochs=2),
         ],

@@ -15,10 +15,10 @@ import tensorflow as tf
 import tpk
 from tpk.cluster.spec import Cluster, as_cluster
 from tpk.cluster.timeouts import Timeouts, as_timeouts
-from tpk.plugin.spellings import also_spelled
+from tpk.plugin.names.spellings import also_spelled
 from tpk.strategies import MultiProcessStrategy
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
-from tpk.strategies.process_group import ProcessGroup, SingleProcess
+from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess
 from tpk_horovod import bootstrap
 from tpk_horovod.elastic import callbacks_of_round, is_elastic
 from tpk_horovod.failures import PeerErrors, Peers

@@ -24,6 +24,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
+    if name in ("__version__", "__git_version__"):
+        return getattr(importlib.import_module(f"{__name__}.libinfo"), name)
     if name.startswith("__"):
         raise AttributeError(name)
     if name in _ROOMS or name in _MODULES:

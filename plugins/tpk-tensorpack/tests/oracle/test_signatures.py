@@ -47,7 +47,6 @@ MISSING = {
     "callbacks.monitor.MonitorBase.process": "monitors do it",
     "callbacks.prof.GPUUtilizationTracker.worker": "of its implementation",
     "callbacks.trigger.PeriodicCallback.predicate": "of its implementation",
-    "dataflow.dataset.RNGDataFlow": "of another module, from where it is exported",
     "dataflow.remote.RemoteDataZMQ.bind_or_connect": "of its implementation",
     "input_source.input_source.QueueInput.refill_queue": "an evaluation takes each pass apart",
     "input_source.input_source.ZMQInput.to_dataset": "it needs an op that is to be compiled",

@@ -28,7 +28,7 @@ class CallbackFactory(Callback):
         translate_error: ``(self)`` or ``(self, error)``.
         recover: ``(self)`` or ``(self, error)``.
         before_checkpoint: ``(self)``.
-        trigger: ``(self)``; called at the end of each epoch, or when `PeriodicTrigger` says.
+        trigger: ``(self)`` or ``(self, trainer)``; called at the end of each epoch, or when `PeriodicTrigger` says.
 
     Raises:
         HookError: if something else than a function is given.

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpk.errors import PluginError
-from tpk.plugin.callback import Callback
+from tpk.plugin.callback import Callback, trigger_of
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.creation import Use
+from tpk.plugin.names.creation import Use
 
 if TYPE_CHECKING:
     from tpk.plugin.run_options import RunOptions
@@ -93,9 +93,9 @@ class ProxyCallback(Callback):
         """Let the callback change the run."""
         self.cb.configure_run(run)
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Trigger the callback."""
-        self.cb.trigger()
+        trigger_of(self.cb)(trainer)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the callback."""

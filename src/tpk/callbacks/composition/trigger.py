@@ -6,13 +6,17 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from tpk.callbacks.composition.proxy import ProxyCallback, innermost
 from tpk.errors import ConfigError, HookError
 from tpk.plugin import HOOK_NAMES, Callback
+from tpk.plugin.callback import trigger_of
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +89,7 @@ class _Triggering:
     def __init__(self, when: Every, callback: Callback) -> None:
         self._when = when
         self._callback = callback
+        self._trigger_callback = trigger_of(callback)
         self._period_of_steps = 0
         self._triggered_at = 0.0
 
@@ -153,7 +158,7 @@ class _Triggering:
 
     def _trigger(self) -> None:
         self._start_clock()
-        self._callback.trigger()
+        self._trigger_callback(self._callback.trainer)
 
     def _start_clock(self) -> None:
         if self._when.minutes is not None:
@@ -199,10 +204,10 @@ class PeriodicTrigger(ProxyCallback):
         """Whether the callback has not been triggered yet."""
         return self._is_awaited
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Trigger the callback."""
         self._is_awaited = False
-        super().trigger()
+        super().trigger(trainer)
 
     def check_callback(self, callback: Callback) -> None:
         """See to it that there is something to trigger.
@@ -247,11 +252,11 @@ class EnableCallbackIf(ProxyCallback):
         """Whether one of the hooks in which the callback may report something has never been enabled yet."""
         return bool(self._awaited)
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Trigger the callback if it is enabled."""
         if self._predicate(self):
             self._awaited.discard("trigger_epoch")
-            self.cb.trigger()
+            super().trigger(trainer)
 
     def hook_implementations(self) -> dict[str, Implementation]:
         """Return the hooks of the callback, those of epochs and steps under the condition."""
@@ -330,7 +335,7 @@ class PeriodicCallback(EnableCallbackIf):
     def hook_implementations(self) -> dict[str, Implementation]:
         """Return the hooks of the callback, under the condition, which is checked before any of them is called."""
         hooks = super().hook_implementations()
-        setup_graph = hooks.get("setup_graph", self.cb.setup_graph)
+        setup_graph: Implementation = hooks.get("setup_graph", self.cb.setup_graph)
 
         @wraps(setup_graph)
         def checked(*arguments: Any) -> None:
@@ -355,6 +360,7 @@ class PeriodicCallback(EnableCallbackIf):
 
 def _check_trigger(callback: Callback) -> None:
     inner = innermost(callback)
+    trigger_of(inner)
     if not inner._overrides("trigger"):
         hooks = [name for name in HOOK_NAMES if inner._overrides(name)]
         raise HookError(

@@ -93,7 +93,7 @@ class DebugRun(Callback):
         periodic = [each for each in waiting if isinstance(each, PeriodicTrigger) and each.is_awaited]
         # Those that report before those that follow what is reported.
         for late in sorted(periodic, key=lambda each: order_of(innermost(each).trigger)["trylast"]):
-            late.trigger()
+            late.trigger(trainer)
         for each in waiting:
             if each.is_awaited:
                 logger.warning("in this debug run, %s has not had its turn: its condition did not hold", each)

@@ -91,7 +91,7 @@ class InjectShell(Callback):
         self._shell = self._shell or ("ipython" if has_ipython else "pdb")
         logger.info("to open a shell in this training: touch %s", self._path)
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Open the shell if the file is there.
 
         Raises:
@@ -105,7 +105,7 @@ class InjectShell(Callback):
             return
         try:
             with _interrupts_for_the_shell():
-                _open(self._shell, self.trainer)
+                _open(self._shell, trainer)
         except bdb.BdbQuit:
             raise StopTraining("the shell was left by q") from None
 

@@ -64,9 +64,8 @@ class EarlyStopping(StatisticFollower, Callback):
             raise StopTraining(self._reason)
 
     @hookimpl(trylast=True)
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Look at the statistic, after all that may write it."""
-        trainer = self.trainer
         value = self.statistic.take_new(trainer.monitors) if trainer.is_chief else None
         # Only the chief has all statistics, but all processes have to end together.
         value = trainer.strategy.process_group.broadcast_object(f"the statistic {self.statistic.name!r}", value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.callbacks.run_companions import RunTensor
+from tpk.callbacks.tensor_names import find_in_each_tower
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
 
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def find_tensors(trainer: TrainerProtocol, wanted: Sequence[Any]) -> list[RunTensor]:
+def tensors_to_check(trainer: TrainerProtocol, wanted: Sequence[Any]) -> list[RunTensor]:
     """Return what the option `tensors` of a `NanGuard` stands for, in every tower.
 
     Raises:
         ConfigError: if there is no such thing, or it is no tensor of floating-point numbers.
-        TowerError: if the towers have no tensor of a name.
+        TowerError, ConfigError: if there is no tensor of a name, see `tpk.find_tensor`.
     """
     found: list[RunTensor] = []
     for each in wanted:
@@ -34,7 +35,7 @@ def find_tensors(trainer: TrainerProtocol, wanted: Sequence[Any]) -> list[RunTen
         elif each == "gradients":
             found += _find_gradients(trainer)
         elif isinstance(each, str):
-            found += [RunTensor(tensor.name, tensor) for tensor in _find_by_name(trainer, each)]
+            found += [RunTensor(tensor.name, tensor) for tensor in find_in_each_tower(trainer, each)]
         else:
             raise ConfigError(f"NanGuard(tensors=...): expected names or tensors, got {each!r}.")
     for checked in found:
@@ -69,16 +70,6 @@ def _find_gradients(trainer: TrainerProtocol) -> list[RunTensor]:
     return [
         RunTensor(f"the gradient of {record.variable} ({record.gradient.name})", record.gradient) for record in records
     ]
-
-
-def _find_by_name(trainer: TrainerProtocol, name: str) -> list[Any]:
-    towers = getattr(trainer, "towers", None)
-    if towers is not None:
-        return [tower.get_tensor(name) for tower in towers.training()]
-    try:
-        return [trainer.graph.get_tensor_by_name(name if ":" in name else f"{name}:0")]
-    except KeyError:
-        raise ConfigError(f"NanGuard: the graph has no tensor {name!r}.") from None
 
 
 def tell_what_is_left_out(wanted: Sequence[RunTensor], left_out: Sequence[RunTensor]) -> None:

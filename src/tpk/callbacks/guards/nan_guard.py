@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.guards.nan_checks import find_tensors, tell_what_is_left_out
+from tpk.callbacks.guards.nan_checks import tell_what_is_left_out, tensors_to_check
 from tpk.callbacks.hyper_params.setters import GraphVarParam
 from tpk.callbacks.run_companions import NamedTensors, RunCompanions, RunTensor
 from tpk.errors import ConfigError, NonFiniteError, add_note
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.optimizers.non_finite import GATES_KEY, check_all_finite, fail_unless, read_failure, skip_non_finite
+from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.step.fetches import FetchDependencies
 from tpk.graph.step.global_step import get_global_step_var
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 
@@ -141,7 +141,7 @@ class NanGuard(Callback):
         """
         if not self._gates and any(isinstance(each, str) and each == "gradients" for each in self._wanted):
             refuse_loss_scale(trainer, "NanGuard(tensors='gradients')", "Check the cost, or use on_nan='skip'.")
-        return find_tensors(trainer, self._wanted)
+        return tensors_to_check(trainer, self._wanted)
 
     def before_run(self, run_context: Any) -> Any:
         """Return the check that belongs to what is run, to be run along with it."""

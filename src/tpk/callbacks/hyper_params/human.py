@@ -8,8 +8,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tpk.callbacks.composition.proxy import innermost
 from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam, HyperParamSetter
 from tpk.errors import ConfigError
+from tpk.plugin import Callback
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -21,11 +23,11 @@ class HumanHyperParamSetter(HyperParamSetter):
     """Sets a hyperparameter to what a file says, which may be edited while the training runs.
 
     The file has lines such as ``learning_rate: 0.001``, with the name of the variable or attribute, for any number of
-    hyperparameters; each has a setter of its own. Empty lines, and what follows a ``#``, are left out. It is read
-    before the training, and at the end of each epoch, by the chief; all processes of a training take what it says, on
-    all strategies. While there is a line, it holds: what others have made of the value is set back. Where there is no
-    file, or no line for it, the value is left alone. A line that cannot be understood is reported in the log, once, and
-    ignored.
+    hyperparameters, each of which has a setter of its own. Empty lines, and what follows a ``#``, are left out. It is
+    read before the training, and at the end of each epoch, by the chief; all processes of a training take what it says,
+    on all strategies. While there is a line, it holds: what others have made of the value is set back. Where there is
+    no file, or no line for it, the value is left alone. A line that cannot be understood, or is for what no setter
+    sets, is reported in the log, once, and ignored.
 
     A resumed training begins with the value that it had, and reads the file at the end of the epoch, as it would have
     done.
@@ -53,6 +55,7 @@ class HumanHyperParamSetter(HyperParamSetter):
         self._given = Path(path)
         self._path = self._given
         self._reported = ""
+        self._others: frozenset[str] | None = None
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the hyperparameter, and the place of the file.
@@ -81,6 +84,7 @@ class HumanHyperParamSetter(HyperParamSetter):
                 f"HumanHyperParamSetter sets numbers; {self.param.readable_name} is {value!r}. Write a HyperParam of "
                 "your own, whose value is a number."
             )
+        self._others = self._names_of_others(trainer)
         super().before_train(trainer)
 
     def get_value_to_set(self) -> float | None:
@@ -115,6 +119,8 @@ class HumanHyperParamSetter(HyperParamSetter):
                 parsed = _parse(value)
                 if name == self.param.readable_name:
                     found = self._check(parsed)
+                elif self._others is not None and name not in self._others:
+                    raise ValueError(f"no HumanHyperParamSetter of this training sets {name}")
             except ValueError as error:
                 problems.append(f"line {number}, {line!r}: {error}")
         if problems:
@@ -123,6 +129,12 @@ class HumanHyperParamSetter(HyperParamSetter):
                 f"'{self.param.readable_name}: 0.001'. {'; '.join(problems)}",
             )
         return found
+
+    def _names_of_others(self, trainer: TrainerProtocol) -> frozenset[str] | None:
+        """Return what else may stand in the file; None if another setter of it, the first one, tells what may not."""
+        setters = [innermost(each) for each in trainer.hooks.plugins.values() if isinstance(each, Callback)]
+        same = [each for each in setters if isinstance(each, HumanHyperParamSetter) and each._path == self._path]
+        return frozenset(each.param.readable_name for each in same) if same[0] is self else None
 
     def _check(self, value: float) -> float:
         # An attribute that is a whole number may become another number; a variable may not.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpk.graph.gradients import recorded_optimizers
 from tpk.graph.optimizers.learning_rate import learning_rate_of
-from tpk.graph.summaries import names_of_scalar_summaries
+from tpk.graph.reports.summaries import names_of_scalar_summaries
 from tpk.plugin import Callback
 
 if TYPE_CHECKING:

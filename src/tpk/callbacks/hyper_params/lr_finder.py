@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tpk.callbacks.hyper_params.schedules import import_pyplot
 from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam
+from tpk.callbacks.tensor_names import find_in_each_tower
 from tpk.checkpoint.durable_files import replace_file
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import recorded_gradients
@@ -281,16 +282,11 @@ class LRFinder(Callback):
 
 def _find_cost(trainer: TrainerProtocol, wanted: Any) -> list[Any]:
     """Return the cost of each tower that has one."""
-    towers = getattr(trainer, "towers", None)
     if isinstance(wanted, str):
-        if towers is not None:
-            return [tower.get_tensor(wanted) for tower in towers.training()]
-        try:
-            return [trainer.graph.get_tensor_by_name(wanted if ":" in wanted else f"{wanted}:0")]
-        except KeyError:
-            raise ConfigError(f"LRFinder(cost={wanted!r}): the graph has no such tensor.") from None
+        return find_in_each_tower(trainer, wanted)
     if wanted is not None:
         return [wanted]
+    towers = getattr(trainer, "towers", None)
     if towers is not None:
         costs = [tower.output for tower in towers.training()]
     else:

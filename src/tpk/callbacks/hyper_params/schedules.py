@@ -9,17 +9,16 @@ tpk.CosineSchedule(0.1, 0.0, length=85).after_warmup(5)
 tpk.LinearSchedule(0.1, 0.1, length=30).then(tpk.ExponentialSchedule(0.1, 0.94, period=2))
 ```
 
-They are frozen values: equal if they say the same, pickled as any value, and described by name and options in
-``config.json`` of a run. `as_schedule` makes one of such a description.
+They are frozen values: equal if they say the same, pickled as any value, and written into ``config.json`` and
+``config.toml`` of a run by name and options.
 """
 
 from __future__ import annotations
 
 import abc
 import bisect
-import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Real
 from typing import Any
@@ -481,40 +480,6 @@ class JoinedSchedule(Schedule):
         return self.boundaries[-1] + self.schedules[-1]._length_of_plot
 
 
-def as_schedule(value: Any) -> Schedule:
-    """Return a schedule, given as one or as plain data: the name of its class, and its options, as in ``config.json``.
-
-    Raises:
-        ConfigError: if it is neither, or there is no such schedule or option.
-
-    Example:
-        ```python
-        as_schedule({"name": "CosineSchedule", "options": {"start": 0.1, "end": 0.0, "length": 90}})
-        ```
-    """
-    if isinstance(value, Schedule):
-        return value
-    if not isinstance(value, Mapping) or not {"name"} <= value.keys() <= {"name", "options"}:
-        raise ConfigError(
-            f"a schedule is a tpk.Schedule, or plain data such as {{'name': 'LinearSchedule', 'options': {{...}}}}; "
-            f"got {value!r}."
-        )
-    kinds = {kind.__name__: kind for kind in _KINDS}
-    kind = kinds.get(value["name"])
-    if kind is None:
-        nearest = difflib.get_close_matches(str(value["name"]), kinds, n=1)
-        hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
-        raise ConfigError(f"there is no schedule {value['name']!r}. {hint}There are {', '.join(kinds)}.")
-    options = dict(value.get("options") or {})
-    if kind is JoinedSchedule and isinstance(options.get("schedules"), list | tuple):
-        options["schedules"] = [as_schedule(each) for each in options["schedules"]]
-    try:
-        return kind(**options)
-    except TypeError as error:
-        names = ", ".join(field.name for field in attrs.fields(kind))
-        raise ConfigError(f"{value['name']} takes {names}; got {', '.join(options) or 'nothing'}.") from error
-
-
 def import_pyplot(what: str, instead: str) -> Any:
     """Return `matplotlib.pyplot`.
 
@@ -532,17 +497,6 @@ def import_pyplot(what: str, instead: str) -> Any:
             f"{what} needs Matplotlib, which is not installed: pip install matplotlib. {instead}"
         ) from error
     return pyplot
-
-
-_KINDS: tuple[Any, ...] = (
-    StepSchedule,
-    LinearSchedule,
-    CosineSchedule,
-    PolynomialSchedule,
-    ExponentialSchedule,
-    OneCycleSchedule,
-    JoinedSchedule,
-)
 
 
 def _part(position: float, length: float) -> float:

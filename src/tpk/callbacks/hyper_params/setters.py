@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import tensorflow as tf
 
-from tpk.callbacks.hyper_params.schedules import Schedule, as_schedule
+from tpk.callbacks.hyper_params.schedules import Schedule
 from tpk.callbacks.statistics.statistic import Statistic, StatisticFollower
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.variables import by_name
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import Callback, Use, hookimpl
 from tpk.plugin.options import RecordsOptions
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class HyperParamSetter(Callback, abc.ABC):
         if self._epoch_of_last_call != self.last_epoch:
             self._set_param()
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Set the value."""
         self.last_epoch = self.epoch_num
         self._set_param()
@@ -247,10 +247,9 @@ class ScheduledHyperParamSetter(HyperParamSetter):
 
     Args:
         param: a `HyperParam`, or the name of a variable.
-        schedule: a schedule, such as a `CosineSchedule`, or its description as plain data (see
-            `tpk.callbacks.hyper_params.schedules.as_schedule`). Or pairs of an epoch and a value, which holds from the
-            end of that epoch on; epoch 0 is the beginning. So ``[(0, 0.1), (10, 0.01)]`` trains ten epochs with 0.1;
-            before its first point, such a list leaves the value alone.
+        schedule: a schedule, such as a `CosineSchedule`. Or pairs of an epoch and a value, which holds from the end of
+            that epoch on; epoch 0 is the beginning. So ``[(0, 0.1), (10, 0.01)]`` trains ten epochs with 0.1; before
+            its first point, such a list leaves the value alone.
         interp: for a list, how to go from one point to the next: None to stay at the former value until the latter
             point, ``"linear"``, or a function that maps how much of the way is done (from 0 to 1) to how much of the
             difference is, e.g. ``lambda done: (1 - math.cos(math.pi * done)) / 2``.
@@ -277,7 +276,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
     def __init__(
         self,
         param: HyperParam | str,
-        schedule: Schedule | Sequence[tuple[int, float]] | Mapping[str, Any],
+        schedule: Schedule | Sequence[tuple[int, float]],
         interp: str | Callable[[float], float] | None = None,
         step_based: bool = False,
         every_k_steps: int | None = None,
@@ -285,10 +284,10 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         super().__init__(param)
         if interp not in (None, "linear") and not callable(interp):
             raise ConfigError(f"interp must be None, 'linear' or a function, but is {interp!r}.")
-        if isinstance(schedule, Schedule | Mapping):
+        if isinstance(schedule, Schedule):
             if interp is not None:
                 raise ConfigError(f"interp={interp!r} is for a list of points; {schedule!r} knows its ways itself.")
-            self.schedule = as_schedule(schedule)
+            self.schedule: Schedule = schedule
         else:
             self.schedule = _Points(tuple(_check_schedule(schedule)), interp)
         is_count = isinstance(every_k_steps, int) and not isinstance(every_k_steps, bool) and every_k_steps > 0
@@ -318,6 +317,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         self.last_epoch = trainer.starting_epoch - 1
         self._find_next_step()
         super().before_train(trainer)
+        self._warn_of_an_epoch_at_zero(trainer)
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Set the value, if there may be a new one."""
@@ -348,6 +348,16 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         hooks = super().hook_implementations()
         del hooks["trigger_step" if self._every_k_steps is None else "trigger_epoch"]
         return hooks
+
+    def _warn_of_an_epoch_at_zero(self, trainer: TrainerProtocol) -> None:
+        """Tell of a rise from 0 that is looked at too seldom: the whole first epoch would have no part in it."""
+        if self._every_k_steps is None and self._scheduled == 0 and self.schedule.glides(self.last_epoch):
+            logger.warning(
+                "%s is 0 for the whole of epoch %d, since its schedule is looked at after epochs: give "
+                "ScheduledHyperParamSetter every_k_steps=1, or let the schedule begin above 0.",
+                self.param.readable_name,
+                trainer.starting_epoch,
+            )
 
     def _at(self, position: float) -> float | None:
         schedule = self.schedule
@@ -466,9 +476,9 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         return f"{self.param.readable_name}, {self.statistic.name}"
 
     @hookimpl(trylast=True)
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Change the value if the statistic has not improved; after all that may write the statistic."""
-        super().trigger()
+        super().trigger(trainer)
 
     def get_value_to_set(self) -> float | None:
         """Return the new value if the statistic has not improved, or else None; all processes what the chief finds."""
@@ -502,12 +512,15 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
 
 
 def _check_schedule(schedule: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    if isinstance(schedule, Use):
+        raise ConfigError(f"a schedule is named with its module, as 'tpk:CosineSchedule'; got {schedule!r}.")
     try:
         points = sorted((int(point), float(value)) for point, value in schedule)
         whole = all(int(point) == point >= 0 for point, _ in schedule)
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"a schedule is a list of pairs of an epoch or step and a value, but got {schedule!r}."
+            "a schedule is one of tpk, such as tpk.CosineSchedule(0.1, 0.0, length=90), or a list of pairs of an epoch "
+            f"or step and a value, but got {schedule!r}. A function is for HyperParamSetterWithFunc(param, function)."
         ) from error
     if not points:
         raise ConfigError("the schedule is empty. Give at least one pair of an epoch or step and a value.")

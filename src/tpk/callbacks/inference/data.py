@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.checkpoint.encoding import encode
 from tpk.dataflow.base import check_iterable, flow_length
-from tpk.dataflow.batch import BatchData
+from tpk.dataflow.transforms.batch import BatchData
 from tpk.errors import CheckpointError, ConfigError, InputError, TowerError, add_note
 from tpk.input_source.base import FlowInput, InputSource, ProxyInput
 from tpk.input_source.batch_queue import BatchQueueInput

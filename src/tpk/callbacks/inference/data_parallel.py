@@ -15,7 +15,7 @@ from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
 from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
-from tpk.plugin.spellings import also_spelled
+from tpk.plugin.names.spellings import also_spelled
 from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
 from tpk.tower.tower_func import TowerFunc

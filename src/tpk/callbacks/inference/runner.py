@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,9 @@ from tpk.input_source.base import InputSource
 from tpk.plugin import Callback
 from tpk.tower.handle import TowerHandle
 from tpk.tower.tower_func import TowerFunc
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +87,12 @@ class InferenceRunner(Callback):
         sanity_batches: int = 0,
         shard_data: bool = True,
     ) -> None:
-        self._inferencers = [infs] if isinstance(infs, Inferencer) else list(infs)
+        self._inferencers = _as_list(infs)
         for inferencer in self._inferencers:
             if not isinstance(inferencer, Inferencer):
-                raise ConfigError(f"InferenceRunner takes Inferencers, such as tpk.ScalarStats, got {inferencer!r}.")
+                raise ConfigError(
+                    f"InferenceRunner takes Inferencers, such as tpk.ScalarStats('cost'), and not {inferencer!r}."
+                )
         if not self._inferencers:
             raise ConfigError("InferenceRunner was given no Inferencer, so it would report nothing.")
         if isinstance(sanity_batches, bool) or not isinstance(sanity_batches, int) or sanity_batches < 0:
@@ -157,7 +162,7 @@ class InferenceRunner(Callback):
                     raise
             logger.info("%s: the sanity pass over at most %d batches went well", self._label, self._sanity_batches)
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Make one pass over the data, and report the statistics.
 
         Raises:
@@ -166,7 +171,7 @@ class InferenceRunner(Callback):
         """
         # In each process: the monitors of all but the chief keep the history only, for callbacks that decide by it.
         for name, value in self._evaluate(self.max_batches).items():
-            self.trainer.monitors.put_scalar(name, value)
+            trainer.monitors.put_scalar(name, value)
 
     def after_train(self, trainer: Any) -> None:
         """Stop the data.
@@ -330,3 +335,8 @@ def _random_state_kept() -> Iterator[None]:
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)
+
+
+def _as_list(infs: Any) -> list[Inferencer]:
+    # A text can be iterated, too.
+    return list(infs) if isinstance(infs, Iterable) and not isinstance(infs, Inferencer | str) else [infs]

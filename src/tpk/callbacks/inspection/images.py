@@ -12,7 +12,7 @@ import tensorflow as tf
 from tpk.callbacks.inspection.steps import file_in_run_dir, write_file
 from tpk.callbacks.inspection.tensors import LooksAtTensors
 from tpk.errors import ConfigError, TowerError
-from tpk.graph.png import encode_png
+from tpk.graph.reports.png import encode_png
 from tpk.graph.variables import name_in_tower, variable_name
 from tpk.plugin import Callback
 
@@ -132,13 +132,13 @@ class DumpParamAsImage(Callback):
         file_in_run_dir(self)
         self._variable = _find_variable(trainer, self._wanted)
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Write the images.
 
         Raises:
             ConfigError: if the value, or what `map_func` has made of it, is no image.
         """
-        name, value = name_in_tower(variable_name(self._variable)), self.trainer.sess.run(self._variable)
+        name, value = name_in_tower(variable_name(self._variable)), trainer.sess.run(self._variable)
         images = as_images(self, name, _stretched(value) if self._map_func is None else self._map_func(value))
         _put_images(self, self._prefix or name, images[: self._max_images])
 

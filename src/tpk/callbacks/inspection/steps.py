@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
-class LooksAtSteps(Callback):
+class LooksAtSteps(Callback, ABC):
     """Looks at some steps; the others cost one comparison of two numbers.
 
     A step has the number to which it brings `global_step`, in each of its runs of the session. Where one run makes
@@ -34,9 +35,9 @@ class LooksAtSteps(Callback):
         self._steps_per_epoch = 0
         self._offset = 0
 
+    @abstractmethod
     def next_due(self, step: int) -> float:
         """Return the number of the first step to look at after `step`."""
-        raise NotImplementedError
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Find out how steps are numbered, and which one is the first to look at."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import zipfile
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +62,9 @@ class LooksAtTensors(LooksAtSteps):
         self._names: tuple[str, ...] = ()
         self._last: tuple[Any, tuple[str, ...], tuple[Any, ...] | None] = (None, (), None)
 
+    @abstractmethod
     def look(self, values: dict[str, Any]) -> None:
         """Do something with the values of a step, by their names."""
-        raise NotImplementedError
 
     def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
         """Return what to fetch, each with the name that it is shown with."""
@@ -71,7 +72,7 @@ class LooksAtTensors(LooksAtSteps):
         for record in recorded_gradients(trainer.graph):
             # A cost belongs to the run that minimizes it, whose gradients may not need the value of the cost itself.
             gradients.setdefault(record.cost.ref(), []).append(record.gradient.op)
-        found = find_tensors(self, trainer, self._wanted)
+        found = labelled_tensors(self, trainer, self._wanted)
         return [RunTensor(name, each, gradients.get(each.ref(), [each.op])) for name, each in found.items()]
 
     def next_due(self, step: int) -> float:
@@ -279,7 +280,7 @@ def _storable(value: Any) -> np.ndarray:
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
-def find_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any]) -> dict[str, Any]:
+def labelled_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any]) -> dict[str, Any]:
     """Return tensors by the names that they are shown with: as they are called inside the tower, without ``:0``.
 
     Args:
@@ -289,7 +290,7 @@ def find_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any])
 
     Raises:
         ConfigError: if something is neither, or is a variable.
-        TowerError, ConfigError: if there is no tensor of a name, see `tpk.callbacks.tensor_names.find_tensor`.
+        TowerError, ConfigError: if there is no tensor of a name, see `tpk.find_tensor`.
     """
     found = {}
     for each in wanted:

@@ -10,10 +10,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tpk.errors import ConfigError
 from tpk.plugin import Callback, hookimpl
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -70,9 +73,9 @@ class SendStat(Callback):
         self._has_told_of_missing = False
 
     @hookimpl(trylast=True)
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Run the command."""
-        monitors = self.trainer.monitors
+        monitors = trainer.monitors
         missing = [name for name in self._names if name not in monitors.names]
         if not missing:
             values = {name: monitors.get_latest(name) for name in self._names}

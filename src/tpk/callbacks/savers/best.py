@@ -120,9 +120,9 @@ class MinSaver(StatisticFollower, Callback):
         self._variables = saveable_variables(trainer.graph)
 
     @hookimpl(trylast=True)
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Save if there is a new value and it is among the best, after all that may write the statistic."""
-        value = self.statistic.take_new(self.trainer.monitors)
+        value = self.statistic.take_new(trainer.monitors)
         if value is None or math.isnan(value):
             return
         if len(self._best) == self._keep and not self._is_better(value, self._best[-1].value):

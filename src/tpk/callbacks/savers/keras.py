@@ -64,9 +64,9 @@ class KerasSaver(Callback):
         variables = by_name(saveable_variables(trainer.graph))
         self._variables = {name: variables[name] for name in self._model.variable_names(trainer.graph)}
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Write the model."""
-        values = self.trainer.sess.run(self._variables)
-        self._model.save(self.path, values, self.trainer.graph)
+        values = trainer.sess.run(self._variables)
+        self._model.save(self.path, values, trainer.graph)
         self.written = self.path
         logger.info("wrote the Keras model to %s", self.written)

@@ -111,14 +111,14 @@ class ModelSaver(Callback):
         self._variables = saveable_variables(trainer.graph) if self._var_list is None else self._var_list
 
     @hookimpl(trylast=True)
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Ask for a checkpoint of this moment; variables without training state are saved at once."""
         if self.weights_only:
-            self.trainer.checkpoints.before_saving()
-            self.series.save(self.trainer.sess, self._variables, self.global_step)
-            self.trainer.checkpoints.announce(self.series.directory.name_of(self.global_step))
+            trainer.checkpoints.before_saving()
+            self.series.save(trainer.sess, self._variables, trainer.global_step)
+            trainer.checkpoints.announce(self.series.directory.name_of(trainer.global_step))
         else:
-            self.trainer.checkpoints.request(self.series)
+            trainer.checkpoints.request(self.series)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Wait for what is being written."""

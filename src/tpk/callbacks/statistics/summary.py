@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from tpk.callbacks.tensor_names import find_tensor
 from tpk.errors import ConfigError
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
-from tpk.plugin import Callback
+from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.plugin.callback import Callback, trigger_of
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -139,13 +139,13 @@ class MergeAllSummaries(Callback):
         """Evaluate the summaries if the period is over; those of the last step come with `trigger_epoch`."""
         step = trainer.local_step
         if step != self._last_step and self._ends_period(step):
-            self.trigger()
+            trigger_of(self)(trainer)
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries in a run of their own."""
-        self.trigger()
+        trigger_of(self)(trainer)
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Evaluate the summaries in a run of their own, and hand them to the monitors.
 
         Raises:
@@ -154,7 +154,7 @@ class MergeAllSummaries(Callback):
         if self._summary is None:
             return
         try:
-            summary = self.trainer.sess.run(self._summary)
+            summary = trainer.sess.run(self._summary)
         except tf.errors.InvalidArgumentError as error:
             if "must feed a value" not in str(error):
                 raise

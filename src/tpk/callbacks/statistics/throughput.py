@@ -11,7 +11,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.step.fetches import FetchDependencies
 from tpk.plugin import Callback, hookimpl
-from tpk.plugin.spellings import also_spelled
+from tpk.plugin.names.spellings import also_spelled
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

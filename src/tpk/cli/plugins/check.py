@@ -25,10 +25,10 @@ from packaging.requirements import Requirement
 from tpk import __version__
 from tpk.errors import PluginError, TpkError
 from tpk.plugin.catalog import Catalog
-from tpk.plugin.creation import create
-from tpk.plugin.entry import CatalogEntry
-from tpk.plugin.implementations import check_class
+from tpk.plugin.hooks.implementations import check_class
 from tpk.plugin.manager import HookManager
+from tpk.plugin.names.creation import create
+from tpk.plugin.names.entry import CatalogEntry
 from tpk.plugin.spec import HOOK_NAMES
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from tpk.cli.table import print_table
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.entry import GROUPS, CatalogEntry
+from tpk.plugin.names.entry import GROUPS, CatalogEntry
 
 COLUMNS = ("kind", "name", "distribution", "version", "target", "status")
 

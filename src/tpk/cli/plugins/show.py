@@ -9,9 +9,9 @@ from typing import Any
 
 from tpk.errors import PluginError
 from tpk.plugin.catalog import get_catalog, unknown_plugin
-from tpk.plugin.entry import CatalogEntry
-from tpk.plugin.hook_names import namespaces_of
-from tpk.plugin.implementations import implementations_of
+from tpk.plugin.hooks.hook_names import namespaces_of
+from tpk.plugin.hooks.implementations import implementations_of
+from tpk.plugin.names.entry import CatalogEntry
 from tpk.plugin.spec import HOOK_NAMES
 
 

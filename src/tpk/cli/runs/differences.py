@@ -21,7 +21,8 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
         runs: those to compare.
 
     Returns:
-        Names such as ``callbacks.ModelSaver.max_to_keep`` with their values; ``"-"`` where a run has no such option.
+        Names such as ``callbacks.ModelSaver.max_to_keep`` with their values; ``"-"`` where a run has no such option,
+        unless that goes without saying, because it has not that plugin but none or another one.
         ``argv`` are the arguments of its script that not all have, those apart that say where the run is.
     """
     flat = [leaves_of({name: value for name, value in run.config.items() if name not in _LEFT_OUT}) for run in runs]
@@ -29,12 +30,18 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
     differing = [
         name for name in names if any(each.get(name, _MISSING) != flat[0].get(name, _MISSING) for each in flat)
     ]
-    found = [{name: each.get(name, _MISSING) for name in differing} for each in flat]
+    told = [name for name in differing if not _is_of_one_of(name, differing)]
+    found = [{name: each.get(name, _MISSING) for name in differing if name in each or name in told} for each in flat]
     arguments = [_arguments(run) for run in runs]
     for each, own in zip(found, arguments, strict=True):
         if special := [words for words in own if not all(words in others for others in arguments)]:
             each["argv"] = " ".join(special)
     return found
+
+
+def _is_of_one_of(name: str, plugins: Sequence[str]) -> bool:
+    """Whether an option is that of one of the plugins."""
+    return any(name.startswith(f"{plugin}.") for plugin in plugins)
 
 
 def _arguments(run: Run) -> list[str]:

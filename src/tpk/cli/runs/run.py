@@ -14,7 +14,7 @@ import attrs
 from tpk.checkpoint.files import Checkpoint, checkpoint_steps, read_state
 from tpk.errors import CheckpointError, ConfigError, TpkError
 from tpk.monitors.history import History
-from tpk.plugin.builtins import BUILTINS
+from tpk.plugin.names.builtins import BUILTINS
 from tpk.plugin.written import NOT_WRITTEN
 from tpk.train.run_dir.attempts import Attempt, read_attempts
 from tpk.train.run_dir.lock import owner_of

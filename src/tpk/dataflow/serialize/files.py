@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from tpk.dataflow.base import check_iterable, flow_length, reset_state
 from tpk.dataflow.position import close_iterator
-from tpk.dataflow.sources import DataFromList
+from tpk.dataflow.sources.iterables import DataFromList
 from tpk.errors import ConfigError, InputError
 
 
@@ -60,8 +60,8 @@ def datapoints_with_progress(flow: Iterable[Any], path: str, owner: str) -> Iter
         close_iterator(iterator, flow)
 
 
-class FileItems(ABC):
-    """The datapoints of a file, as a sequence that is read when it is asked.
+class OpenedFile(ABC):
+    """A file of datapoints that is opened when it is needed.
 
     What `_open` returns, and all that is found with it, is opened anew in another process.
 
@@ -87,11 +87,6 @@ class FileItems(ABC):
 
     def __len__(self) -> int:
         return self._size
-
-    def __getitem__(self, index: int) -> Any:
-        if self._handle is None:
-            self.open()
-        return self._read(self._handle, index)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_handle": None}
@@ -133,12 +128,21 @@ class FileItems(ABC):
     def _length(self, handle: Any) -> int:
         """Return how many datapoints are in the open file."""
 
+    def _close(self, handle: Any) -> None:  # noqa: B027 - most close when nobody refers to them any more
+        """Close the file."""
+
+
+class FileItems(OpenedFile):
+    """The datapoints of a file, as a sequence that is read when it is asked; see `OpenedFile`."""
+
+    def __getitem__(self, index: int) -> Any:
+        if self._handle is None:
+            self.open()
+        return self._read(self._handle, index)
+
     @abstractmethod
     def _read(self, handle: Any, index: int) -> Any:
         """Return a datapoint."""
-
-    def _close(self, handle: Any) -> None:  # noqa: B027 - most close when nobody refers to them any more
-        """Close the file."""
 
 
 class FileFlow(DataFromList):

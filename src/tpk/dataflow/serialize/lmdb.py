@@ -9,7 +9,13 @@ from typing import Any
 
 from tpk.dataflow.base import DataFlow
 from tpk.dataflow.optional import import_optional
-from tpk.dataflow.serialize.files import FileFlow, FileItems, datapoints_with_progress, written_atomically
+from tpk.dataflow.serialize.files import (
+    FileFlow,
+    FileItems,
+    OpenedFile,
+    datapoints_with_progress,
+    written_atomically,
+)
 from tpk.dataflow.serialize.packing import DatapointPacker
 from tpk.errors import InputError
 
@@ -58,9 +64,9 @@ class LMDBSerializer:
                 held_bytes += len(held[-1][1])
                 count += 1
                 if held_bytes >= _COMMIT_BYTES:
-                    _commit(lmdb, environment, held)
+                    commit(lmdb, environment, held)
                     held, held_bytes = [], 0
-            _commit(lmdb, environment, [*held, (_LENGTH_KEY, str(count).encode())])
+            commit(lmdb, environment, [*held, (_LENGTH_KEY, str(count).encode())])
             environment.sync(True)
 
     @staticmethod
@@ -82,8 +88,8 @@ class LMDBSerializer:
         return FileFlow(_LMDBItems(path, allow_pickle), shuffle, seed)
 
 
-class LMDBFile(FileItems):
-    """Base of the datapoints of an LMDB, a directory or a single file: opens it, once in each process."""
+class LMDBFile(OpenedFile):
+    """Base of what reads an LMDB, a directory or a single file: opens it, once in each process."""
 
     def environment(self) -> Any:
         """Return the open environment.
@@ -111,7 +117,7 @@ class LMDBFile(FileItems):
         return environment
 
 
-class _LMDBItems(LMDBFile):
+class _LMDBItems(LMDBFile, FileItems):
     def __init__(self, path: str | os.PathLike[str], allow_pickle: bool) -> None:
         self.allow_pickle = allow_pickle
         super().__init__(path, "LMDBSerializer")
@@ -142,7 +148,14 @@ def _key(index: int) -> bytes:
     return b"%08d" % index
 
 
-def _commit(lmdb: Any, environment: Any, items: list[tuple[bytes, bytes]]) -> None:
+def commit(lmdb: Any, environment: Any, items: list[tuple[bytes, bytes]]) -> None:
+    """Write pairs of a key and a value in one transaction; where the file is full, it grows.
+
+    Args:
+        lmdb: the library.
+        environment: the file, open.
+        items: the pairs.
+    """
     while True:
         try:
             with environment.begin(write=True) as transaction:

@@ -23,7 +23,7 @@ from tpk.graph.collections import check_can_be_collected
 from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.masked_update import masked
 from tpk.graph.optimizers.proxy import ProxyOptimizer
-from tpk.graph.summaries import add_tensor_summary
+from tpk.graph.reports.summaries import add_tensor_summary
 from tpk.graph.variables import NamePattern, name_in_tower, variable_name
 
 logger = logging.getLogger(__name__)

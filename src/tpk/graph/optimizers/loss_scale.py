@@ -14,7 +14,7 @@ from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.masked_update import multiply, update_if
 from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables
 from tpk.graph.optimizers.proxy import ProxyOptimizer
-from tpk.graph.summaries import add_tensor_summary
+from tpk.graph.reports.summaries import add_tensor_summary
 
 _LARGEST_SCALE = 2.0**126
 """The inverse of a larger one is no normal number of ``float32``."""

@@ -17,7 +17,7 @@ from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.masked_update import update_if
 from tpk.graph.optimizers.proxy import ProxyOptimizer
-from tpk.graph.summaries import add_tensor_summary
+from tpk.graph.reports.summaries import add_tensor_summary
 
 logger = logging.getLogger(__name__)
 

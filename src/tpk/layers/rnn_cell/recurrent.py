@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import tensorflow as tf
@@ -10,7 +11,7 @@ from tpk.layers.layer_scope import ZEROS, Function
 from tpk.layers.rnn_cell.base import RNNCell, size_of
 
 
-class DenseCell(RNNCell):
+class DenseCell(RNNCell, ABC):
     """A cell whose gates are dense layers of its inputs of shape [batch, features] and its state."""
 
     def __init__(
@@ -46,9 +47,9 @@ class DenseCell(RNNCell):
             self._activation = layer.activation_of(self._given_activation) or tf.identity
         self.make_variables(layer.known_size(1, "features"))
 
+    @abstractmethod
     def make_variables(self, features: int) -> None:
         """Make the variables for inputs of so many features."""
-        raise NotImplementedError
 
 
 class BasicRNNCell(DenseCell):

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.dataflow.memory import aligned_empty
-from tpk.strategies.process_group import ProcessGroup
+from tpk.strategies.processes.process_group import ProcessGroup
 
 _HEADER = mmap.ALLOCATIONGRANULARITY
 _NONCE_BYTES = 16

@@ -15,13 +15,13 @@ from tpk.cluster.timeouts import Timeouts
 from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_logical_devices, is_gpu, parts_of_one_gpu
 from tpk.plugin import Callback
-from tpk.plugin.spellings import also_spelled
+from tpk.plugin.names.spellings import also_spelled
 from tpk.session.creator import NewSessionCreator, SessionCreator
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
-from tpk.strategies.cluster_strategy import ClusterStrategy, WatchSteps, joined
 from tpk.strategies.collective.ops import COMPRESSIONS, LEAST_SHARED_BYTES, Collectives
 from tpk.strategies.collective.shared_memory import SharedMemory, share_memory
-from tpk.strategies.multi_process import MultiProcessStrategy
+from tpk.strategies.processes.cluster_strategy import ClusterStrategy, WatchSteps, joined
+from tpk.strategies.processes.multi_process import MultiProcessStrategy
 from tpk.strategies.replicated import DEFAULT_PACK_BYTES
 
 logger = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
 from tpk.strategies.all_reduce import reduce_column
-from tpk.strategies.cluster_strategy import ClusterStrategy
 from tpk.strategies.parameter_servers.placement import ServerPlacement, is_on_server, place_on_worker
 from tpk.strategies.parameter_servers.serving import serve_workers
+from tpk.strategies.processes.cluster_strategy import ClusterStrategy
 from tpk.strategies.towers import Tower, check_gradients_alike, gradients_of_towers
 
 logger = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, variable_name
 from tpk.plugin import Callback
-from tpk.plugin.spellings import also_spelled
+from tpk.plugin.names.spellings import also_spelled
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs
-from tpk.strategies.cluster_strategy import WatchSteps
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.parameter_servers.queues import StepQueues
+from tpk.strategies.processes.cluster_strategy import WatchSteps
 from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
 from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn, plain_name, variables_by_name
 from tpk.strategies.update_order import after_reads, apply_in_groups

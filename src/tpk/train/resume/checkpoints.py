@@ -35,7 +35,7 @@ class Saver(Protocol):
         series: what writes its files.
     """
 
-    def trigger(self) -> None:
+    def trigger(self, trainer: TrainerProtocol) -> None:
         """Ask for a checkpoint of this moment, or write it."""
 
     plugin_name: str
@@ -241,7 +241,7 @@ class Checkpoints(Callback):
                 for saver in self._savers:
                     saved = saver.series.last_step
                     if trainer.global_step != (self._first_step if saved is None else saved):
-                        saver.trigger()
+                        saver.trigger(trainer)
                 self._meet_requests()
         finally:
             if self._own_series is not None:

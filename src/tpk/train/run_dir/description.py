@@ -17,6 +17,7 @@ from tpk import __version__
 from tpk.input_source.base import InputCallback
 from tpk.plugin.options import described, options_of
 from tpk.strategies.base import NullStrategy
+from tpk.train.run_dir.names import is_own_command
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -57,9 +58,9 @@ def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: I
 
 
 def script_directory() -> Path:
-    """Return the directory of the script that runs; in a notebook, the current one."""
+    """Return the directory of the script that runs; in a notebook, or by the command ``tpk``, the current one."""
     script = getattr(sys.modules["__main__"], "__file__", None)
-    return Path.cwd() if script is None else Path(script).resolve().parent
+    return Path.cwd() if script is None or is_own_command(script) else Path(script).resolve().parent
 
 
 def git_state(directory: Path) -> dict[str, Any] | None:

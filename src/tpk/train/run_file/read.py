@@ -16,8 +16,8 @@ from google.protobuf import json_format
 
 from tpk.errors import ConfigError, PluginError, TpkError
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.creation import Ref, Use, check_options
-from tpk.plugin.entry import CatalogEntry
+from tpk.plugin.names.creation import Ref, Use, check_options
+from tpk.plugin.names.entry import CatalogEntry
 from tpk.plugin.written import REF, USE
 from tpk.train.config import SPELLINGS, TrainConfig
 from tpk.train.launch import imported_for, names_strategy

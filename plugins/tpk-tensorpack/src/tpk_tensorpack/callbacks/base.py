@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.tensor_names import find_tensor
 from tpk.plugin import HOOK_NAMES
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Callback(tpk.Callback):
 
     def get_tensors_maybe_in_tower(self, names: list[str]) -> list[Any]:
         """Return tensors by their names in the main training tower, or else in the graph."""
-        return [find_tensor(self.trainer, name) if isinstance(name, str) else name for name in names]
+        return [tpk.find_tensor(self.trainer, name) if isinstance(name, str) else name for name in names]
 
     def hook_implementations(self) -> dict[str, Function[..., Any]]:
         """Return the hooks that are overridden, by either of their names; of the others, those of the next class."""
@@ -162,12 +161,13 @@ class Callback(tpk.Callback):
     def _trigger_epoch(self) -> None:
         super().trigger_epoch(self.trainer)
 
-    def trigger(self) -> None:
+    # Scripts call it by themselves, without a trainer, which a callback of tpk may leave out.
+    def trigger(self) -> None:  # type: ignore[override]
         """What it does each time that its time has come."""
         self._trigger()
 
     def _trigger(self) -> None:
-        super().trigger()
+        super().trigger(self.trainer)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Called when the training is over, however it ends."""

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.callbacks.inspection.steps import file_in_run_dir, write_file
-from tpk.graph.png import encode_png
+from tpk.graph.reports.png import encode_png
 from tpk_tensorpack.callbacks.base import Callback
 
 __all__ = [
@@ -104,7 +104,12 @@ class DumpParamAsImage(Callback):
 
     def _setup_graph(self) -> None:
         file_in_run_dir(self)
-        (self._tensor,) = self.get_tensors_maybe_in_tower([self.tensor_name])
+        (tensor,) = self.get_tensors_maybe_in_tower([self.tensor_name])
+        # The tensor of a variable's name is its handle.
+        if tensor.dtype == tf.resource:
+            variables = tf.compat.v1.global_variables() + tf.compat.v1.local_variables()
+            tensor = next(variable for variable in variables if variable.handle is tensor)
+        self._tensor = tensor
 
     def _trigger(self) -> None:
         value = self.trainer.sess.run(self._tensor)

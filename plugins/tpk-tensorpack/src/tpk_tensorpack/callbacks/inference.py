@@ -35,36 +35,64 @@ class Inferencer(tpk.Inferencer):
         ```
     """
 
+    @property
+    def epoch_num(self) -> int:
+        """The epoch under way."""
+        return self.trainer.epoch_num
+
+    @property
+    def global_step(self) -> int:
+        """How many steps have been completed."""
+        return self.trainer.global_step
+
+    @property
+    def local_step(self) -> int:
+        """How many steps of the epoch have been completed before the one under way."""
+        return self.trainer.local_step
+
+    def _setup_graph(self) -> None:
+        """Called once, when the tower of the evaluation has been built."""
+
+    # Those without underscore are what a runner calls; by default, they do what the next class does in them.
+
     def get_fetches(self, tower: Any) -> Any:
         """Return the tensors to fetch."""
+        if type(self)._get_fetches is Inferencer._get_fetches:
+            return self._next("get_fetches", "say what to fetch")(tower)
         return [tower.get_tensor(each) if isinstance(each, str) else each for each in self._get_fetches()]
 
     def _get_fetches(self) -> Sequence[Any]:
-        raise NotImplementedError(f"{type(self).__name__} does not say what to fetch: define _get_fetches")
+        raise NotImplementedError(f"{type(self).__name__} does not say by name what to fetch: define _get_fetches")
 
     def before_inference(self) -> None:
         """Forget the last pass."""
         self._before_inference()
 
     def _before_inference(self) -> None:
-        pass
+        super().before_inference()
 
     def on_fetches(self, results: Any) -> None:
         """Take the values of a batch."""
         self._on_fetches(results)
 
     def _on_fetches(self, results: Any) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not take what was fetched: define _on_fetches")
+        self._next("on_fetches", "take what was fetched")(results)
 
     def after_inference(self) -> Mapping[str, float]:
         """Return the statistics."""
         return self._after_inference() or {}
 
     def _after_inference(self) -> Mapping[str, float] | None:
-        return None
+        return super().after_inference()
+
+    def _next(self, name: str, what: str) -> Any:
+        method = getattr(super(), name)
+        if getattr(method, "__isabstractmethod__", False):
+            raise NotImplementedError(f"{type(self).__name__} does not {what}: define _{name}")
+        return method
 
 
-class ScalarStats(tpk.ScalarStats):
+class ScalarStats(Inferencer, tpk.ScalarStats):
     """The means of scalars over the batches, as ``<prefix>_<name>``, with the scopes of the name.
 
     Args:
@@ -79,11 +107,11 @@ class ScalarStats(tpk.ScalarStats):
         return [prefix + name.removesuffix(":0") for name in self.names]
 
 
-class ClassificationError(tpk.ClassificationError):
+class ClassificationError(Inferencer, tpk.ClassificationError):
     """The share of wrong predictions among all examples; see `tpk.ClassificationError`."""
 
 
-class BinaryClassificationStats(tpk.BinaryClassificationStats):
+class BinaryClassificationStats(Inferencer, tpk.BinaryClassificationStats):
     """Precision and recall, as ``<prefix>_precision`` and ``<prefix>_recall``.
 
     Args:
@@ -100,7 +128,6 @@ class BinaryClassificationStats(tpk.BinaryClassificationStats):
         """The names of both."""
         return [f"{self.prefix}_precision", f"{self.prefix}_recall"]
 
-    def after_inference(self) -> Mapping[str, float]:
-        """Return both."""
+    def _after_inference(self) -> Mapping[str, float]:
         hits, predicted, labelled = (int(np.ravel(each)[0]) for each in self._counts)
         return dict(zip(self.statistics, (hits / max(predicted, 1), hits / max(labelled, 1)), strict=True))

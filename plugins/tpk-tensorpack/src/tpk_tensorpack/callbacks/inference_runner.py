@@ -7,6 +7,7 @@ from typing import Any
 
 import tpk
 from tpk_tensorpack.callbacks.base import Callback
+from tpk_tensorpack.callbacks.inference import Inferencer
 from tpk_tensorpack.utils.gpu import get_num_gpu
 
 __all__ = ["DataParallelInferenceRunner", "InferenceRunner", "InferenceRunnerBase"]
@@ -16,14 +17,20 @@ _DEFAULT = "InferenceTower"
 InferenceRunnerBase = tpk.InferenceRunner
 
 
-class _LastOneWins:
-    """Several may report one statistic, of which the last one is what callbacks and monitors see."""
+class _AsInTensorpack(tpk.InferenceRunner):
+    """Inferencers may add to the graph; several may report one statistic, of which the last one is what others see."""
+
+    def _build(self, trainer: Any) -> None:
+        super()._build(trainer)
+        for inferencer in self._inferencers:
+            if isinstance(inferencer, Inferencer):
+                inferencer._setup_graph()
 
     def _claim(self, names: Sequence[str]) -> None:
         pass
 
 
-class InferenceRunner(_LastOneWins, Callback, tpk.InferenceRunner):
+class InferenceRunner(Callback, _AsInTensorpack):
     """Runs the model over a data set at each trigger, and reports statistics; see `tpk.InferenceRunner`.
 
     Args:
@@ -40,7 +47,7 @@ class InferenceRunner(_LastOneWins, Callback, tpk.InferenceRunner):
         super().__init__(input, infs, _name(tower_name), tower_func, _device(device))
 
 
-class DataParallelInferenceRunner(_LastOneWins, Callback, tpk.DataParallelInferenceRunner):
+class DataParallelInferenceRunner(Callback, _AsInTensorpack, tpk.DataParallelInferenceRunner):
     """Evaluates on several GPUs at once; see `tpk.DataParallelInferenceRunner`.
 
     Args:

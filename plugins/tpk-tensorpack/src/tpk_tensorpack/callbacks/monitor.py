@@ -157,8 +157,8 @@ class ScalarPrinter(MonitorBase):
     Args:
         enable_step: after each step that reports any, too.
         enable_epoch: at the end of each epoch.
-        whitelist: regular expressions: only scalars of which the name begins with a match of one are logged.
-        blacklist: regular expressions: those of which it does are not.
+        whitelist: regular expressions: only scalars in whose names one of them is found are logged.
+        blacklist: regular expressions: those in whose names one of them is found are not.
     """
 
     def __init__(
@@ -199,8 +199,8 @@ class ScalarPrinter(MonitorBase):
                 logger.info("%s: %.5g", name, value)
 
     def _is_wanted(self, name: str) -> bool:
-        allowed = self._whitelist is None or any(each.match(name) for each in self._whitelist)
-        return allowed and not any(each.match(name) for each in self._blacklist)
+        allowed = self._whitelist is None or any(each.search(name) for each in self._whitelist)
+        return allowed and not any(each.search(name) for each in self._blacklist)
 
 
 class SendMonitorData(MonitorBase):

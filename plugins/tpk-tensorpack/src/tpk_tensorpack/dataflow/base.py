@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,27 @@ __all__ = ["DataFlow", "DataFlowTerminated", "ProxyDataFlow", "RNGDataFlow"]
 
 class DataFlowTerminated(BaseException):
     """A data flow is over, and cannot begin anew."""
+
+
+class DataFlowReentrantGuard:
+    """A context for the ``__iter__`` of a data flow that can be iterated only once at a time, as it has workers, say.
+
+    Raises:
+        RuntimeError: (on entering) somebody is within it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                "this DataFlow is being iterated already, and cannot be twice at a time: end the other iteration, or "
+                "make another DataFlow"
+            )
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
 
 
 class LengthUnknownError(NotImplementedError, TypeError):
@@ -90,12 +112,14 @@ class RNGDataFlow(DataFlow):
 class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
     """The first base of a flow of tpk that draws from `rng`, as tensorpack's do, and yet knows where it stands.
 
-    Its state holds those of `rng`: that of the beginning of the pass under way, or that of now between two passes.
+    Its state holds two of `rng`: that from which the pass under way goes on, which is that of its beginning, and that
+    from which the next one begins if this one is broken off, which is that of now. Between two passes they are one.
     """
 
     rng: Any
     _at_beginning: Any = None
     _loaded: Any = None
+    _loaded_now: Any = None
 
     def reset_state(self) -> None:
         """Begin with other random numbers; make the flows beneath ready."""
@@ -114,15 +138,22 @@ class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration under way stands."""
-        state = self._loaded
-        if state is None and self.rng is not None:
-            state = random_state(self.rng) if self.place is None else self._at_beginning
-        return {**super().state_dict(), "rng": state}
+        at_beginning, now = self._loaded, self._loaded_now
+        if at_beginning is None and self.rng is not None:
+            now = random_state(self.rng)
+            at_beginning = now if self.place is None else self._at_beginning
+        return {**super().state_dict(), "rng": at_beginning, "rng_now": now}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on from there."""
         super().load_state_dict(state)
-        self._loaded = state["rng"]
+        self._loaded, self._loaded_now = state["rng"], state["rng_now"]
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way."""
+        super().break_off()
+        if self._loaded is not None:
+            self._loaded = self._loaded_now
 
 
 def random_state(rng: np.random.RandomState) -> list[Any]:

@@ -15,7 +15,7 @@ import tpk.dataflow
 from tpk.dataflow.base import check_at_least, may_refill
 from tpk.dataflow.combine import check_distinct
 from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.stack import Stack
+from tpk.dataflow.transforms.stack import Stack
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import (
     DataFlow,

@@ -149,9 +149,6 @@ class _LMDBPairs(LMDBFile):
         with handle.begin() as transaction:
             return int(transaction.stat()["entries"]) - (transaction.get(_KEYS) is not None)
 
-    def _read(self, handle: Any, index: int) -> Any:
-        raise NotImplementedError("an LMDB is read by its keys")
-
 
 class LMDBDataDecoder(ProxyDataFlow):
     """What a function makes of the keys and values of an LMDB.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -87,7 +88,25 @@ class _Failures:
             )
 
 
-class AugmentImageComponent(MapDataComponent):
+class _Augmenting(MapData):
+    """Base of the flows of augmented images: their augmentors are made ready with them."""
+
+    def __init__(self, ds: Iterable[Any], augmentors: Any, copy: bool, catch_exceptions: bool, *options: Any) -> None:
+        self.augs = _as_list(type(self).__name__, augmentors)
+        self._copy = copy
+        super().__init__(ds, _caught(self, self._aug_mapper, catch_exceptions), *options)
+
+    def reset_state(self) -> None:
+        """Make the data flow ready, and begin with other random numbers."""
+        super().reset_state()
+        self.augs.reset_state()
+
+    @abstractmethod
+    def _aug_mapper(self, what: Any) -> Any:
+        """Return what is augmented: a component, or a datapoint."""
+
+
+class AugmentImageComponent(_Augmenting, MapDataComponent):
     """Augments an image of each datapoint.
 
     Args:
@@ -109,64 +128,13 @@ class AugmentImageComponent(MapDataComponent):
         copy: bool = True,
         catch_exceptions: bool = False,
     ) -> None:
-        self.augs = _as_list("AugmentImageComponent", augmentors)
-        self._copy = copy
-        super().__init__(ds, _caught(self, self._aug_mapper, catch_exceptions), index)
-
-    def reset_state(self) -> None:
-        """Make the data flow ready, and begin with other random numbers."""
-        super().reset_state()
-        self.augs.reset_state()
+        super().__init__(ds, augmentors, copy, catch_exceptions, index)
 
     def _aug_mapper(self, image: Any) -> Any:
         return self.augs.augment(_image(self, image, self._copy))
 
 
-class AugmentImageCoordinates(MapData):
-    """Augments an image of each datapoint, and coordinates in it.
-
-    Args:
-        ds: the data flow.
-        augmentors: a list of them, or an `AugmentorList`, applied in this order.
-        img_index: the number or the key of the image in a datapoint.
-        coords_index: that of the coordinates: shape ``[n, 2]`` (x, y), floating point.
-        copy: whether to augment a copy, as some augmentors work in place.
-        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
-
-    Raises:
-        ConfigError: one of them is no augmentor.
-    """
-
-    def __init__(
-        self,
-        ds: Iterable[Any],
-        augmentors: Any,
-        img_index: int | str = 0,
-        coords_index: int | str = 1,
-        copy: bool = True,
-        catch_exceptions: bool = False,
-    ) -> None:
-        self.augs = _as_list("AugmentImageCoordinates", augmentors)
-        self._copy = copy
-        self._img_index, self._coords_index = img_index, coords_index
-        super().__init__(ds, _caught(self, self._aug_mapper, catch_exceptions))
-
-    def reset_state(self) -> None:
-        """Make the data flow ready, and begin with other random numbers."""
-        super().reset_state()
-        self.augs.reset_state()
-
-    def _aug_mapper(self, dp: Any) -> Any:
-        augmented = _copy_of(dp)
-        image = _image(self, dp[self._img_index], self._copy)
-        coords = _coordinates(self, dp[self._coords_index], self._copy)
-        transform = self.augs.get_transform(image)
-        augmented[self._img_index] = transform.apply_image(image)
-        augmented[self._coords_index] = transform.apply_coords(coords)
-        return augmented
-
-
-class AugmentImageComponents(MapData):
+class AugmentImageComponents(_Augmenting):
     """Augments several images of each datapoint in the same way, and coordinates in them.
 
     Args:
@@ -195,18 +163,11 @@ class AugmentImageComponents(MapData):
         copy: bool = True,
         catch_exceptions: bool = False,
     ) -> None:
-        self.augs = _as_list("AugmentImageComponents", augmentors)
-        self._copy = copy
         self._index, self._coords_index = tuple(index), tuple(coords_index)
-        super().__init__(ds, _caught(self, self._aug_mapper, catch_exceptions))
-
-    def reset_state(self) -> None:
-        """Make the data flow ready, and begin with other random numbers."""
-        super().reset_state()
-        self.augs.reset_state()
+        super().__init__(ds, augmentors, copy, catch_exceptions)
 
     def _aug_mapper(self, dp: Any) -> Any:
-        augmented = _copy_of(dp)
+        augmented = dict(dp) if isinstance(dp, dict) else list(dp)
         images = [_image(self, dp[index], self._copy) for index in self._index]
         transform = self.augs.get_transform(images[0])
         for index, image in zip(self._index, images, strict=True):
@@ -214,6 +175,33 @@ class AugmentImageComponents(MapData):
         for index in self._coords_index:
             augmented[index] = transform.apply_coords(_coordinates(self, dp[index], self._copy))
         return augmented
+
+
+class AugmentImageCoordinates(AugmentImageComponents):
+    """Augments an image of each datapoint, and coordinates in it.
+
+    Args:
+        ds: the data flow.
+        augmentors: a list of them, or an `AugmentorList`, applied in this order.
+        img_index: the number or the key of the image in a datapoint.
+        coords_index: that of the coordinates: shape ``[n, 2]`` (x, y), floating point.
+        copy: whether to augment a copy, as some augmentors work in place.
+        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
+
+    Raises:
+        ConfigError: one of them is no augmentor.
+    """
+
+    def __init__(
+        self,
+        ds: Iterable[Any],
+        augmentors: Any,
+        img_index: int | str = 0,
+        coords_index: int | str = 1,
+        copy: bool = True,
+        catch_exceptions: bool = False,
+    ) -> None:
+        super().__init__(ds, augmentors, (img_index,), (coords_index,), copy, catch_exceptions)
 
 
 def _as_list(owner: str, augmentors: Any) -> AugmentorList:
@@ -237,10 +225,6 @@ def _caught(owner: Any, function: Callable[[Any], Any], is_caught: bool) -> Call
             return None
 
     return augment
-
-
-def _copy_of(dp: Any) -> Any:
-    return dict(dp) if isinstance(dp, dict) else list(dp)
 
 
 def _image(owner: Any, image: Any, is_copied: bool) -> Any:

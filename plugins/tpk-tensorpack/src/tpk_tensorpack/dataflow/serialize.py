@@ -7,14 +7,14 @@ code, so read your own files only. Files of tensorpack are read here, and those 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 import tpk.dataflow
-from tpk.dataflow.base import flow_length
 from tpk.dataflow.serialize.files import datapoints_with_progress, written_atomically
+from tpk.dataflow.serialize.lmdb import commit
 from tpk.dataflow.serialize.npz import NumpyItems
 from tpk.errors import InputError
 from tpk_tensorpack.dataflow.base import DataFlow, RNGDataFlow
@@ -61,9 +61,9 @@ class LMDBSerializer:
                 keys.append(b"%08d" % len(keys))
                 held.append((keys[-1], dumps(datapoint)))
                 if len(held) >= write_frequency:
-                    _write(lmdb, environment, held)
+                    commit(lmdb, environment, held)
                     held = []
-            _write(lmdb, environment, [*held, (b"__keys__", dumps(keys))])
+            commit(lmdb, environment, [*held, (b"__keys__", dumps(keys))])
             environment.sync(True)
 
     @staticmethod
@@ -79,18 +79,6 @@ class LMDBSerializer:
             InputError: there is no such file, or it is damaged.
         """
         return LMDBDataDecoder(LMDBData(path, shuffle=shuffle), lambda _, value: loads(value))
-
-
-def _write(lmdb: Any, environment: Any, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-    pairs = list(pairs)
-    while True:
-        try:
-            with environment.begin(write=True) as transaction:
-                for key, value in pairs:
-                    transaction.put(key, value)
-            return
-        except lmdb.MapFullError:
-            environment.set_mapsize(2 * environment.info()["map_size"])
 
 
 class NumpySerializer:
@@ -199,10 +187,8 @@ class HDF5Serializer:
 
         Raises:
             ConfigError: h5py is not installed, or something is at `path`.
-            InputError: datapoints have another number of components, or do not fit together.
+            InputError: there is no datapoint, or some have another number of components, or do not fit together.
         """
-        if flow_length(df) == 0:
-            raise InputError("HDF5Serializer: the data flow has no datapoint")
         tpk.dataflow.HDF5Serializer.save(df, path, data_paths)
 
     @staticmethod

@@ -11,8 +11,17 @@ import tensorflow as tf
 import tpk
 from tpk.graph.variables import make_local, record_variables
 from tpk.strategies.all_reduce import all_reduce, reduce_column
+from tpk_tensorpack.missing import not_here
 
 __all__ = ["LeastLoadedDeviceSetter", "allreduce_grads"]
+
+__getattr__ = not_here(
+    __name__,
+    {
+        "GradientPacker": "allreduce_grads(all_grads, average, mode='hierarchical')",
+        "OverrideCachingDevice": "tf.variable_scope(…, caching_device=…)",
+    },
+)
 
 Gradients = list[tuple[Any, Any]]
 """Pairs of a gradient and its variable, of one tower."""

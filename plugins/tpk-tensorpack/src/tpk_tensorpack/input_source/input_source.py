@@ -11,6 +11,7 @@ import tensorflow as tf
 import tpk
 from tpk.callbacks.graph_ops import RunOp
 from tpk.input_source.base import ProxyInput
+from tpk_tensorpack.missing import not_here
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 
 __all__ = [
@@ -25,6 +26,13 @@ __all__ = [
     "TensorInput",
     "ZMQInput",
 ]
+
+__getattr__ = not_here(
+    __name__,
+    {
+        "EnqueueThread": "QueueInput, which fills its queue itself",
+    },
+)
 
 
 class FeedfreeInput(tpk.InputSource):

@@ -10,9 +10,9 @@ import tensorflow as tf
 from tpk import layers
 from tpk.layers.layer_scope import ONES, ZEROS
 from tpk.tower import get_current_tower_context
-from tpk_tensorpack.models.common import old_arguments, rename_get_variable, with_variables
+from tpk_tensorpack.models.common import with_variables
 from tpk_tensorpack.models.registry import layer_register
-from tpk_tensorpack.utils.argtools import get_data_format
+from tpk_tensorpack.models.tflayer import convert_to_tflayer_args, rename_get_variable
 
 __all__ = ["BatchNorm", "BatchRenorm"]
 
@@ -31,7 +31,7 @@ _SYNC = (None, "nccl", "horovod")
 
 
 @layer_register()
-@old_arguments([], _OLD_NAMES)
+@convert_to_tflayer_args([], _OLD_NAMES)
 def BatchNorm(
     inputs: Any,
     axis: int | None = None,
@@ -82,7 +82,7 @@ def BatchNorm(
             f"BatchNorm: the input has the shape {inputs.shape}; expected images (rank 4) or vectors (rank 2)"
         )
     if axis is None:
-        axis = 1 if rank == 4 and get_data_format(data_format) == "channels_first" else rank - 1
+        axis = 1 if rank == 4 and data_format == "channels_first" else rank - 1
     if ema_update not in _EMA_UPDATES:
         raise ValueError(f"BatchNorm: ema_update={ema_update!r}: expected one of {', '.join(map(repr, _EMA_UPDATES))}")
     if sync_statistics not in _SYNC:
@@ -135,7 +135,7 @@ def BatchNorm(
 
 
 @layer_register()
-@old_arguments([], _OLD_NAMES)
+@convert_to_tflayer_args([], _OLD_NAMES)
 def BatchRenorm(
     x: Any,
     rmax: Any,
@@ -176,7 +176,7 @@ def BatchRenorm(
         raise ValueError(
             f"BatchRenorm: the input has the shape {x.shape}; expected images (rank 4) or vectors (rank 2)"
         )
-    axis = 1 if rank == 4 and get_data_format(data_format) == "channels_first" else rank - 1
+    axis = 1 if rank == 4 and data_format == "channels_first" else rank - 1
     features = x.shape.as_list()[axis]
     broadcast = [features if each == axis else 1 for each in range(rank)]
 

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from tpk import layers
 from tpk.layers.layer_scope import ZEROS
-from tpk_tensorpack.models.common import old_arguments, rename_get_variable, with_variables
+from tpk_tensorpack.models.common import with_variables
 from tpk_tensorpack.models.registry import layer_register
+from tpk_tensorpack.models.tflayer import convert_to_tflayer_args, rename_get_variable
 from tpk_tensorpack.utils.argtools import get_data_format, shape2d, shape4d
 
 __all__ = ["Conv2D", "Conv2DTranspose", "Deconv2D"]
@@ -31,7 +32,7 @@ def he_normal_initializer() -> Any:
 
 
 @layer_register(log_shape=True)
-@old_arguments(["filters", "kernel_size"], OLD_NAMES)
+@convert_to_tflayer_args(["filters", "kernel_size"], OLD_NAMES)
 def Conv2D(
     inputs: Any,
     filters: int,
@@ -73,7 +74,6 @@ def Conv2D(
     Returns:
         Images, named ``output``.
     """
-    data_format = get_data_format(data_format)
     kernel_initializer = kernel_initializer or he_normal_initializer()
     scope = v1.get_variable_scope()
     if split == 1:
@@ -135,7 +135,7 @@ def Conv2D(
 
 
 @layer_register(log_shape=True)
-@old_arguments(["filters", "kernel_size", "strides"], OLD_NAMES)
+@convert_to_tflayer_args(["filters", "kernel_size", "strides"], OLD_NAMES)
 def Conv2DTranspose(
     inputs: Any,
     filters: int,
@@ -163,7 +163,7 @@ def Conv2DTranspose(
             kernel_size,
             strides=strides,
             padding=padding,
-            data_format=get_data_format(data_format),
+            data_format=data_format,
             activation=activation,
             use_bias=use_bias,
             kernel_initializer=kernel_initializer or he_normal_initializer(),

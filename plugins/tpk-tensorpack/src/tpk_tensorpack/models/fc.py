@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from tpk import layers
 from tpk.layers.layer_scope import ZEROS
-from tpk_tensorpack.models.common import old_arguments, rename_get_variable, with_variables
+from tpk_tensorpack.models.common import with_variables
 from tpk_tensorpack.models.conv2d import NAMES, variables_of
 from tpk_tensorpack.models.registry import layer_register
+from tpk_tensorpack.models.tflayer import convert_to_tflayer_args, rename_get_variable
 
 __all__ = ["FullyConnected"]
 
@@ -32,7 +33,7 @@ def batch_flatten(x: Any) -> Any:
 
 
 @layer_register(log_shape=True)
-@old_arguments(["units"], {"out_dim": "units"})
+@convert_to_tflayer_args(["units"], {"out_dim": "units"})
 def FullyConnected(
     inputs: Any,
     units: int,

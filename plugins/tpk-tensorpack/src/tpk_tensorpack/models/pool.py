@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tpk import layers
-from tpk_tensorpack.models.common import old_arguments
 from tpk_tensorpack.models.registry import layer_register
+from tpk_tensorpack.models.tflayer import convert_to_tflayer_args
 from tpk_tensorpack.utils.argtools import get_data_format, shape2d
 
 __all__ = ["AvgPooling", "FixedUnPooling", "GlobalAvgPooling", "MaxPooling"]
@@ -21,7 +21,7 @@ _OLD_NAMES = {"shape": "pool_size", "stride": "strides"}
 
 
 @layer_register(log_shape=True)
-@old_arguments(["pool_size", "strides"], _OLD_NAMES)
+@convert_to_tflayer_args(["pool_size", "strides"], _OLD_NAMES)
 def MaxPooling(
     inputs: Any,
     pool_size: Shape2D,
@@ -42,12 +42,12 @@ def MaxPooling(
         Images, named ``output``.
     """
     strides = pool_size if strides is None else strides
-    pooled = layers.max_pooling2d(inputs, pool_size, strides, padding, get_data_format(data_format))
+    pooled = layers.max_pooling2d(inputs, pool_size, strides, padding, data_format)
     return tf.identity(pooled, name="output")
 
 
 @layer_register(log_shape=True)
-@old_arguments(["pool_size", "strides"], _OLD_NAMES)
+@convert_to_tflayer_args(["pool_size", "strides"], _OLD_NAMES)
 def AvgPooling(
     inputs: Any,
     pool_size: Shape2D,
@@ -57,7 +57,7 @@ def AvgPooling(
 ) -> Any:
     """Take the mean of each window, as `tf.layers.average_pooling2d` does; arguments as for `MaxPooling`."""
     strides = pool_size if strides is None else strides
-    pooled = layers.average_pooling2d(inputs, pool_size, strides, padding, get_data_format(data_format))
+    pooled = layers.average_pooling2d(inputs, pool_size, strides, padding, data_format)
     return tf.identity(pooled, name="output")
 
 

@@ -116,8 +116,14 @@ def _of_callback(each: OwnClass, script: Script) -> str:
         if method is None:
             continue
         params = method.params
-        known = len(params.params) - 1 == len(HOOKS[name]) or (HOOKS[name] == ("trainer",) and len(params.params) == 1)
-        if not known or params.kwonly_params or isinstance(params.star_arg, cst.Param) or params.star_kwarg:
+        # Those that get the trainer from tpk get nothing from tensorpack.
+        wanted = 0 if HOOKS[name] == ("trainer",) else len(HOOKS[name])
+        if (
+            len(params.params) - 1 != wanted
+            or params.kwonly_params
+            or isinstance(params.star_arg, cst.Param)
+            or params.star_kwarg
+        ):
             return f"_{name} has other arguments"
     fetching = methods.get("_before_run")
     if fetching is not None:
@@ -162,7 +168,7 @@ def _of_flow(each: OwnClass, script: Script) -> str:
     return ""
 
 
-def convert_class(each: OwnClass, script: Script, edits: Edits, tf: str, roots: set[str]) -> set[str]:
+def convert_class(each: OwnClass, script: Script, edits: Edits, tf: str, roots: set[str]) -> None:
     """Have the methods of a class changed to those of tpk.
 
     Args:
@@ -171,25 +177,19 @@ def convert_class(each: OwnClass, script: Script, edits: Edits, tf: str, roots: 
         edits: what gets the changes.
         tf: what the converted script calls TensorFlow.
         roots: what the names of TensorFlow begin with in the script as it is.
-
-    Returns:
-        What it needs: ``"find_tensor"`` if that is to be imported.
     """
     kinds = each.all_kinds()
-    needs: set[str] = set()
     if "callback" in kinds:
-        needs |= _convert_callback(each, script, edits, tf, roots)
+        _convert_callback(each, script, edits, tf, roots)
     if "inferencer" in kinds:
         _convert_inferencer(each, edits)
     if "model" in kinds:
         for node in nodes_of(each.node, cst.Attribute):
             if _is_of_self(node, "training"):
                 edits.put(node, "tpk.get_current_tower_context().is_training")
-    return needs
 
 
-def _convert_callback(each: OwnClass, script: Script, edits: Edits, tf: str, roots: set[str]) -> set[str]:
-    needs = set()
+def _convert_callback(each: OwnClass, script: Script, edits: Edits, tf: str, roots: set[str]) -> None:
     for name, method in each.methods().items():
         hook = name.removeprefix("_")
         if not name.startswith("_") or hook not in HOOKS:
@@ -222,13 +222,11 @@ def _convert_callback(each: OwnClass, script: Script, edits: Edits, tf: str, roo
         elif _is_of_self(node, "get_tensors_maybe_in_tower"):
             call = script.parent(node)
             if isinstance(call, cst.Call) and len(call.args) == 1:
-                needs.add("find_tensor")
                 edits.change(call, _finding_tensors)
         elif _is_of_self(node, "get_current_value"):
             call = script.parent(node)
             if isinstance(call, cst.Call) and not call.args:
                 edits.put(call, "self.param.get_value()")
-    return needs
 
 
 def _after(each: OwnClass, is_super: bool) -> list[OwnClass]:
@@ -239,7 +237,7 @@ def _after(each: OwnClass, is_super: bool) -> list[OwnClass]:
 
 def _finding_tensors(call: cst.Call) -> cst.BaseExpression:
     names = call.args[0].value
-    found = cst.parse_expression("[find_tensor(self.trainer, name) for name in names]")
+    found = cst.parse_expression("[tpk.find_tensor(self.trainer, name) for name in names]")
     assert isinstance(found, cst.ListComp)
     return found.with_changes(for_in=found.for_in.with_changes(iter=names))
 

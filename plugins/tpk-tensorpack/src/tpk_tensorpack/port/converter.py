@@ -342,9 +342,7 @@ class _Conversion:
         roots = {occurrence.root.value for occurrence, _ in self.tensorflow}
         for each in family:
             tf = self.imports.tensorflow_name() if roots else ""
-            needs = classes.convert_class(each, self.script, self.edits, tf, roots)
-            if "find_tensor" in needs:
-                self.imports.need("from tpk.callbacks.tensor_names import find_tensor")
+            classes.convert_class(each, self.script, self.edits, tf, roots)
         for call in placeholders:
             self._handled.add(call.func)
             tf = self.imports.tensorflow_name()

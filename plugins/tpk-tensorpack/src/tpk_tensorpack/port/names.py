@@ -244,7 +244,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "after_epoch": ("trainer",),
     "trigger_epoch": ("trainer",),
     "after_train": ("trainer",),
-    "trigger": (),
+    "trigger": ("trainer",),
     "get_value_to_set": (),
 }
 """Methods that callbacks of tensorpack have with an underscore before the name; and the arguments that tpk's have."""

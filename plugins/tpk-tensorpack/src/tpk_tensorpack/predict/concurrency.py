@@ -7,9 +7,19 @@ from concurrent.futures import Future
 from typing import Any
 
 import tpk.predict
+from tpk_tensorpack.missing import not_here
 from tpk_tensorpack.predict.base import AsyncPredictorBase, OnlinePredictor
 
 __all__ = ["MultiThreadAsyncPredictor"]
+
+__getattr__ = not_here(
+    __name__,
+    {
+        "MultiProcessPredictWorker": "MultiProcessDatasetPredictor",
+        "MultiProcessQueuePredictWorker": "MultiProcessDatasetPredictor",
+        "PredictorWorkerThread": "MultiThreadAsyncPredictor",
+    },
+)
 
 
 class MultiThreadAsyncPredictor(AsyncPredictorBase):

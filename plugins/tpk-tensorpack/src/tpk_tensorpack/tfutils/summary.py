@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.graph import summaries
-from tpk.graph.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.graph.reports import summaries
+from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
 from tpk_tensorpack.utils import logger
 

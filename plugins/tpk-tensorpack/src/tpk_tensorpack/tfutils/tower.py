@@ -40,6 +40,11 @@ class TrainTowerContext(tpk.tower.TrainTowerContext):
     def __init__(self, ns_name: str, vs_name: str = "", index: int = 0, total: int = 1) -> None:
         self.__attrs_init__(ns_name=ns_name, vs_name=vs_name, index=index, total=total)  # type: ignore[attr-defined]
 
+    @property
+    def name(self) -> str:
+        """Its name scope."""
+        return self.ns_name
+
 
 @attrs.define(init=False, eq=False)
 class PredictTowerContext(tpk.tower.PredictTowerContext):
@@ -55,6 +60,11 @@ class PredictTowerContext(tpk.tower.PredictTowerContext):
         self.__attrs_init__(  # type: ignore[attr-defined]
             ns_name=ns_name, vs_name=vs_name, creates_variables=creates_variables
         )
+
+    @property
+    def name(self) -> str:
+        """Its name scope."""
+        return self.ns_name
 
 
 def TowerContext(tower_name: str, is_training: bool, vs_name: str = "") -> BaseTowerContext:

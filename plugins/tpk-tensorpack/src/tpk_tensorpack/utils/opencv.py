@@ -25,3 +25,8 @@ class _OpenCV:
 
 
 cv2: Any = _OpenCV()
+
+# OpenCV's codes, as defaults and tables have them without OpenCV.
+BGR2GRAY, RGB2GRAY = 6, 7
+BGR2HSV, RGB2HSV = 40, 41
+HSV2BGR, HSV2RGB = 54, 55

@@ -6,6 +6,7 @@ that is below `tpk_tensorpack.utils.fs.get_dataset_path`, which the environment 
 
 from __future__ import annotations
 
+from tpk_tensorpack.dataflow.base import RNGDataFlow
 from tpk_tensorpack.dataflow.dataset.bsds500 import BSDS500
 from tpk_tensorpack.dataflow.dataset.caltech101 import Caltech101Silhouettes
 from tpk_tensorpack.dataflow.dataset.cifar import Cifar10, Cifar100, CifarBase
@@ -26,6 +27,7 @@ __all__ = [
     "ILSVRCMeta",
     "Mnist",
     "Places365Standard",
+    "RNGDataFlow",
     "SVHNDigit",
     "TinyImageNet",
 ]

@@ -12,6 +12,7 @@ import numpy as np
 
 from tpk_tensorpack.dataflow.dataset.published import (
     IndexedData,
+    LabelledImages,
     check_split,
     extract,
     read_image,
@@ -213,7 +214,7 @@ def _first_box(path: str) -> np.ndarray | None:
         return np.array([float(box.findtext(name, "")) for name in ("xmin", "ymin", "xmax", "ymax")], np.float32)
 
 
-class TinyImageNet(IndexedData):
+class TinyImageNet(LabelledImages):
     """Tiny ImageNet: images of [64, 64, 3] in BGR, uint8, of two hundred classes.
 
     It reads the directory of ``tiny-imagenet-200.zip``, with OpenCV. The classes are numbered as in ``wnids.txt``; the
@@ -236,7 +237,7 @@ class TinyImageNet(IndexedData):
         self.shuffle = name == "train" if shuffle is None else shuffle
         self.full_dir = directory / name
         numbers = {synset: number for number, synset in enumerate(_words(directory / "wnids.txt"))}
-        self.imglist: list[tuple[str, int]] = []
+        self.imglist = []
         if name == "train":
             for synset, number in numbers.items():
                 images = Path(require(self.full_dir / synset / "images", _TINY_URL, "TinyImageNet"))
@@ -247,14 +248,6 @@ class TinyImageNet(IndexedData):
                 for line in Path(require(annotations, _TINY_URL, "TinyImageNet")).read_text().splitlines():
                     file, synset = line.split()[:2]
                     self.imglist.append((str(self.full_dir / "images" / file), numbers[synset]))
-
-    def __len__(self) -> int:
-        return len(self.imglist)
-
-    def get(self, index: int) -> list[Any]:
-        """Return the image of this number, and its label."""
-        path, label = self.imglist[index]
-        return [read_image(path, "TinyImageNet"), label]
 
 
 def _words(path: Path) -> list[str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, read_image, reading, require
+from tpk_tensorpack.dataflow.dataset.published import LabelledImages, check_split, reading, require
 from tpk_tensorpack.utils import logger
 
 __all__ = ["Places365Standard"]
@@ -13,7 +12,7 @@ __all__ = ["Places365Standard"]
 _URL = "http://places2.csail.mit.edu/download.html"
 
 
-class Places365Standard(IndexedData):
+class Places365Standard(LabelledImages):
     """Places365-Standard in low resolution: images of [256, 256, 3] in BGR, uint8, and labels from 0 to 364.
 
     It reads the "easy directory structure" (``places365standard_easyformat.tar``): ``train.txt`` and ``val.txt``, which
@@ -43,18 +42,10 @@ class Places365Standard(IndexedData):
                 raise ValueError(f"expected lines such as {name}/airfield/00000001.jpg")
         self._labels = sorted(set(classes))
         numbers = {label: number for number, label in enumerate(self._labels)}
-        self._files = [
+        self.imglist = [
             (os.path.join(directory, file), numbers[label]) for file, label in zip(files, classes, strict=True)
         ]
         logger.info("Found %d images in %s.", len(files), path)
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def get(self, index: int) -> list[Any]:
-        """Return the image of this number, and its label."""
-        path, label = self._files[index]
-        return [read_image(path, "Places365Standard"), label]
 
     def get_label_names(self) -> list[str]:
         """Return the name of each class."""

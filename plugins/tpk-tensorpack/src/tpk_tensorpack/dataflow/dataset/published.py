@@ -15,7 +15,7 @@ import numpy as np
 from tpk_tensorpack.dataflow.base import RNGDataFlow
 from tpk_tensorpack.utils import logger
 
-__all__ = ["IndexedData", "check_split", "extract", "load_mat", "read_image", "reading", "require"]
+__all__ = ["IndexedData", "LabelledImages", "check_split", "extract", "load_mat", "read_image", "reading", "require"]
 
 
 class IndexedData(RNGDataFlow):
@@ -41,6 +41,23 @@ class IndexedData(RNGDataFlow):
             self.rng.shuffle(order)
         for index in order:
             yield self.get(index)
+
+
+class LabelledImages(IndexedData):
+    """Images in files, and their labels.
+
+    A subclass sets `shuffle`, and `imglist`: the path and the label of each image.
+    """
+
+    imglist: list[tuple[str, int]]
+
+    def __len__(self) -> int:
+        return len(self.imglist)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the image of this number, and its label."""
+        path, label = self.imglist[index]
+        return [read_image(path, type(self).__name__), label]
 
 
 def check_split(what: str, name: str, splits: Sequence[str]) -> None:

@@ -9,12 +9,9 @@ import numpy as np
 from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.imgaug.base import PhotometricAugmentor
 from tpk_tensorpack.dataflow.imgaug.transform import Array, with_channels_of
-from tpk_tensorpack.utils.opencv import cv2
+from tpk_tensorpack.utils.opencv import BGR2GRAY, RGB2GRAY, cv2
 
 __all__ = ["ColorSpace", "Grayscale", "ToFloat32", "ToUint8"]
-
-_BGR2GRAY = 6
-_RGB2GRAY = 7
 
 
 class ColorSpace(PhotometricAugmentor):
@@ -49,7 +46,7 @@ class Grayscale(ColorSpace):
     def __init__(self, keepdims: bool = True, rgb: bool = False, keepshape: bool = False) -> None:
         if keepshape and not keepdims:
             raise ConfigError("Grayscale(keepshape=True) needs keepdims=True: its images have three axes")
-        super().__init__(_RGB2GRAY if rgb else _BGR2GRAY, keepdims)
+        super().__init__(RGB2GRAY if rgb else BGR2GRAY, keepdims)
         self.keepshape = keepshape
         self.rgb = rgb
 

@@ -11,7 +11,7 @@ from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.imgaug.base import PhotometricAugmentor, clipped
 from tpk_tensorpack.dataflow.imgaug.transform import BORDER_REPLICATE, Array, with_channels_of
 from tpk_tensorpack.utils.develop import log_deprecated
-from tpk_tensorpack.utils.opencv import cv2
+from tpk_tensorpack.utils.opencv import BGR2GRAY, BGR2HSV, HSV2BGR, HSV2RGB, RGB2GRAY, RGB2HSV, cv2
 
 __all__ = [
     "Brightness",
@@ -26,11 +26,6 @@ __all__ = [
     "MinMaxNormalize",
     "Saturation",
 ]
-
-# OpenCV's codes, as defaults and tables have them without OpenCV.
-_BGR2GRAY, _RGB2GRAY = 6, 7
-_BGR2HSV, _RGB2HSV = 40, 41
-_HSV2BGR, _HSV2RGB = 54, 55
 
 
 class Hue(PhotometricAugmentor):
@@ -49,11 +44,11 @@ class Hue(PhotometricAugmentor):
         return self._rand_range(*self.range)
 
     def _augment(self, img: Array, hue: Any) -> Array:
-        hsv = cv2.cvtColor(img, _RGB2HSV if self.rgb else _BGR2HSV)
+        hsv = cv2.cvtColor(img, RGB2HSV if self.rgb else BGR2HSV)
         # OpenCV has 180 steps in uint8, and 360 otherwise.
         turn = 180 if hsv.dtype == np.uint8 else 360
         hsv[..., 0] = (hsv[..., 0] + hue * (turn / 180)) % turn
-        turned: Array = cv2.cvtColor(hsv, _HSV2RGB if self.rgb else _HSV2BGR)
+        turned: Array = cv2.cvtColor(hsv, HSV2RGB if self.rgb else HSV2BGR)
         return turned
 
 
@@ -125,7 +120,7 @@ class Contrast(PhotometricAugmentor):
         if self.rgb is None:
             mean = np.mean(values, axis=(0, 1), keepdims=True)
         else:
-            gray = cv2.cvtColor(values, _RGB2GRAY if self.rgb else _BGR2GRAY)
+            gray = cv2.cvtColor(values, RGB2GRAY if self.rgb else BGR2GRAY)
             mean = np.mean(gray[:, :, np.newaxis], axis=(0, 1), keepdims=True)
         values -= mean
         values *= factor
@@ -273,7 +268,7 @@ class Saturation(PhotometricAugmentor):
         return 1 + self._rand_range(-self.alpha, self.alpha)
 
     def _augment(self, img: Array, part: Any) -> Array:
-        gray = cv2.cvtColor(img, _RGB2GRAY if self.rgb else _BGR2GRAY)[:, :, np.newaxis]
+        gray = cv2.cvtColor(img, RGB2GRAY if self.rgb else BGR2GRAY)[:, :, np.newaxis]
         values = img * part
         values += gray * (1 - part)
         return clipped(values, img.dtype, self.clip)

@@ -1,0 +1,115 @@
+"""Layers of `tf.layers` made those of tensorpack: names of variables, and arguments of the past."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import tensorflow as tf
+
+from tpk_tensorpack.utils.argtools import get_data_format
+
+__all__: list[str] = []
+
+Layer = Callable[..., Any]
+
+_OLD_NAMES = {"W_init": "kernel_initializer", "b_init": "bias_initializer", "nl": "activation"}
+
+
+def convert_to_tflayer_args(args_names: Sequence[str], name_mapping: Mapping[str, str]) -> Callable[[Layer], Layer]:
+    """Return a decorator of layers that take arguments as those of `tf.layers` do, which lets them take others, too.
+
+    These are arguments by the names of the past (``W_init``, ``b_init``, ``nl``), some by position after the inputs,
+    and a `data_format` as TensorFlow's ops spell it (``"NCHW"``).
+
+    Args:
+        args_names: which arguments may follow the inputs by position.
+        name_mapping: further old names, and what they are called now.
+
+    Example:
+        ```python
+        @layer_register(log_shape=True)
+        @convert_to_tflayer_args(args_names=["filters"], name_mapping={"out_channel": "filters"})
+        def Pointwise(inputs, filters, activation=None):
+            with rename_get_variable({"kernel": "W", "bias": "b"}):
+                return tf.layers.conv2d(inputs, filters, 1, activation=activation, name=tf.get_variable_scope())
+        ```
+    """
+    names = {**_OLD_NAMES, **name_mapping}
+
+    def decorate(func: Layer) -> Layer:
+        @functools.wraps(func)
+        def layer(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(args) > len(args_names):
+                raise ValueError(
+                    f"{func.__name__} takes {', '.join(args_names)} by position after the inputs; "
+                    f"pass the other {len(args) - len(args_names)} by name"
+                )
+            arguments = dict(zip(args_names, args, strict=False))
+            for name, value in kwargs.items():
+                now = names.get(name, name)
+                if now in arguments:
+                    raise TypeError(
+                        f"{func.__name__} got {now!r} twice" + (f", once as {name!r}" if now != name else "")
+                    )
+                arguments[now] = value
+            if "data_format" in arguments:
+                arguments["data_format"] = get_data_format(arguments["data_format"])
+            return func(inputs, **arguments)
+
+        return layer
+
+    return decorate
+
+
+def rename_get_variable(mapping: Mapping[str, str]) -> AbstractContextManager[Any]:
+    """Return a context in which `tf.get_variable` calls the variables of the present scope by other names.
+
+    Args:
+        mapping: the names, and what to call them.
+    """
+    prefix = tf.compat.v1.get_variable_scope().name
+
+    def getter(getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
+        scope, _, last = name.rpartition("/")
+        if scope == prefix and last in mapping:
+            name = f"{scope}/{mapping[last]}" if scope else mapping[last]
+        return getter(name, *args, **kwargs)
+
+    return _custom_getter(getter)
+
+
+def rename_tflayer_get_variable() -> AbstractContextManager[Any]:
+    """Return a context in which the variables of a layer of `tf.layers` are called as tensorpack's layers call them.
+
+    That is ``W`` and ``b`` for its kernel and bias, ``mean/EMA`` and ``variance/EMA`` for the moving averages.
+
+    Example:
+        ```python
+        with tf.variable_scope("first"), rename_tflayer_get_variable():
+            x = tf.layers.conv2d(x, 32, 3, name=tf.get_variable_scope())  # first/W, first/b
+        ```
+    """
+    names = {
+        "kernel": "W",
+        "bias": "b",
+        "moving_mean": "mean/EMA",
+        "moving_variance": "variance/EMA",
+    }
+
+    def getter(getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
+        scope, _, last = name.rpartition("/")
+        last = names.get(last, last)
+        return getter(f"{scope}/{last}" if scope else last, *args, **kwargs)
+
+    return _custom_getter(getter)
+
+
+def _custom_getter(getter: Callable[..., Any]) -> AbstractContextManager[Any]:
+    scope = tf.compat.v1.get_variable_scope()
+    context: AbstractContextManager[Any] = tf.compat.v1.variable_scope(
+        scope, custom_getter=getter, auxiliary_name_scope=False
+    )
+    return context

@@ -1,0 +1,162 @@
+"""Checks of the names of methods: what looks like a hook and would never be called is an error."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from tpk.errors import HookError
+from tpk.plugin.callback import Callback
+from tpk.plugin.spec import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, HOOK_NAMES
+
+OF_OTHER_FRAMEWORKS = {
+    "on_train_begin": "before_train",
+    "on_train_start": "before_train",
+    "on_fit_start": "before_train",
+    "on_train_end": "after_train",
+    "on_fit_end": "after_train",
+    "on_epoch_begin": "before_epoch",
+    "on_epoch_start": "before_epoch",
+    "on_train_epoch_start": "before_epoch",
+    "on_epoch_end": "trigger_epoch",
+    "on_train_epoch_end": "trigger_epoch",
+    "on_batch_begin": "before_run",
+    "on_train_batch_begin": "before_run",
+    "on_train_batch_start": "before_run",
+    "on_step_begin": "before_run",
+    "on_batch_end": "trigger_step",
+    "on_train_batch_end": "trigger_step",
+    "on_step_end": "trigger_step",
+    "after_create_session": "before_train",
+    "on_save_checkpoint": "before_checkpoint",
+    "on_exception": "translate_error",
+}
+"""Names of Keras, Lightning and TensorFlow's `SessionRunHook`, and tpk's hook for each."""
+
+
+def check_names(plugin: object, hooks: Iterable[str] = HOOK_ARGUMENTS) -> None:
+    """Look at every name that the class or module of `plugin` defines, without touching a property.
+
+    Args:
+        plugin: an instance, a class or a module.
+        hooks: the names of the hooks that there are.
+
+    Raises:
+        HookError: one of them is nearly the name of a hook (``befor_run``), or is that of another framework
+            (``on_epoch_end``, tensorpack's ``_before_run``), or is a hook that cannot be implemented in this place or
+            in this way; or nearly the name of another method that can be overridden (``proces_scalar`` of a monitor).
+    """
+    owner, namespaces = describe(plugin), namespaces_of(plugin)
+    hooks = {*hooks, "trigger"}
+    methods = [*hooks, *_methods_of_kind(plugin)]
+    # Whoever defines both `trigger_epoch` and `_trigger_epoch` means the latter as a part of the former.
+    parts = {f"_{name}" for names in namespaces for name in names if f"_{name}" in names}
+    for namespace in namespaces:
+        if str(namespace.get("__module__", "")).startswith("tpk."):  # What is in it is called, or is a part of that.
+            continue
+        for name, value in namespace.items():
+            if name in hooks:
+                _check_place(plugin, owner, name, value)
+            elif name not in parts:
+                _check_name(owner, name, value, hooks, methods)
+
+
+def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
+    """Refuse a `plugin` that implements nothing, where that cannot be what its author wants."""
+    owner = describe(plugin)
+    bases = [base.__name__ for base in plugin.__class__.__mro__]
+    if "SessionRunHook" in bases and not isinstance(plugin, Callback):
+        raise HookError(f"{owner} is a SessionRunHook of TensorFlow: give tpk.HookToCallback({owner}(...)) instead")
+    if methods:
+        return
+    if not isinstance(plugin, Callback):
+        raise HookError(
+            f"{plugin!r} implements no hook: a callback derives from tpk.Callback, and the hooks of a plugin "
+            "module are functions decorated by @tpk.hookimpl"
+        )
+    if any("__getattr__" in namespace for namespace in namespaces_of(plugin)):
+        raise HookError(
+            f"{owner} implements no hook: its __getattr__ is never asked, since Callback itself has a method "
+            "for each hook. Override hook_implementations() to return the hooks of what it forwards to"
+        )
+    if plugin.kind == "callback":
+        raise HookError(
+            f"{owner} implements no hook, so nothing would ever call it: override one of {', '.join(HOOK_NAMES)}, or "
+            "trigger"
+        )
+
+
+def describe(plugin: object) -> str:
+    """Return what to call `plugin` in a message: its module's name, or its class's, be that private to its module."""
+    if isinstance(plugin, ModuleType | type):
+        return plugin.__name__
+    return plugin.__class__.__name__.lstrip("_")
+
+
+def namespaces_of(plugin: object) -> list[Mapping[str, Any]]:
+    """Return what defines `plugin`: its module, or its class and the classes above, nearest first.
+
+    `Callback` and `object` are left out. Asking for ``plugin.__class__`` sees through proxies.
+    """
+    if isinstance(plugin, ModuleType):
+        return [{name: value for name, value in vars(plugin).items() if _belongs_to(plugin, value)}]
+    plugin_class = plugin if isinstance(plugin, type) else plugin.__class__
+    return [vars(owner) for owner in plugin_class.__mro__ if owner not in (Callback, object)]
+
+
+def _methods_of_kind(plugin: object) -> list[str]:
+    """The public methods of the base of each kind of plugin that this one is, such as `process_scalar` of a monitor."""
+    plugin_class = plugin if isinstance(plugin, type) else plugin.__class__
+    bases = [owner for owner in plugin_class.__mro__ if "kind" in vars(owner)]
+    return [
+        name for owner in bases for name, value in vars(owner).items() if _is_method(value) and not name.startswith("_")
+    ]
+
+
+def _belongs_to(module: ModuleType, value: object) -> bool:
+    """Whether `value` is a function that `module` defines, or that it imports as a hook of its own."""
+    return inspect.isfunction(value) and (value.__module__ == module.__name__ or hasattr(value, "tpk_impl"))
+
+
+def _is_method(value: object) -> bool:
+    return isinstance(value, (FunctionType, staticmethod, classmethod))
+
+
+def _check_place(plugin: object, owner: str, name: str, value: object) -> None:
+    if isinstance(value, property):
+        raise HookError(f"{owner}.{name} is a property where the hook must be a method")
+    # A module may well have a function `recover` that means nothing of the kind.
+    if isinstance(plugin, ModuleType) and not hasattr(value, "tpk_impl") and "_" in name:
+        raise HookError(f"{owner}.{name} has the name of a hook but is not decorated: add @tpk.hookimpl")
+    if isinstance(plugin, Callback) and name in CONFIGURATION_HOOKS:
+        raise HookError(
+            f"{owner} is a {plugin.kind} and implements {name}, which is called before any of them is registered: "
+            "implement it in a module that is an entry point of the group tpk.plugins"
+        )
+
+
+def _check_name(owner: str, name: str, value: object, hooks: Iterable[str], methods: Iterable[str]) -> None:
+    decorated = hasattr(value, "tpk_impl")
+    if not decorated and (name in methods or not _is_method(value)):
+        return
+    underscored = name.startswith("_")
+    meant = name[1:] if underscored else name
+    # Below 0.88 are names that mean something else (`triggered`), above it slips (`befor_run`,
+    # `after_training`).
+    nearest = difflib.get_close_matches(meant.lower(), hooks, n=1, cutoff=0.6 if decorated else 0.88)
+    if nearest and underscored:
+        raise HookError(f"{owner} defines {name}, but tpk's hooks have no underscore: call it {nearest[0]!r}")
+    if nearest:
+        raise HookError(f"{owner} defines {name}, which is no hook of tpk: did you mean {nearest[0]!r}?")
+    if decorated:
+        raise HookError(f"{owner} defines {name}, which is no hook of tpk; the hooks are {', '.join(HOOK_ARGUMENTS)}")
+    if name in OF_OTHER_FRAMEWORKS:
+        raise HookError(
+            f"{owner} defines {name}, which other frameworks call: tpk's hook is {OF_OTHER_FRAMEWORKS[name]!r}"
+        )
+    nearest = difflib.get_close_matches(name.lower(), methods, n=1, cutoff=0.88)
+    if nearest:
+        raise HookError(f"{owner} defines {name}, which nothing calls: did you mean {nearest[0]!r}?")

@@ -1,0 +1,159 @@
+"""Implementations of hooks: which ones an object has, and how, whatever kind of object it is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import attrs
+
+from tpk.errors import HookError
+from tpk.plugin.callback import Callback
+from tpk.plugin.hooks.arguments import taken_arguments
+from tpk.plugin.hooks.hook_names import check_names, check_not_lost, describe, namespaces_of
+from tpk.plugin.spec import HOOK_ARGUMENTS, STEP_HOOKS
+
+
+@attrs.frozen(eq=False)
+class Implementation:
+    """One hook as one plugin implements it.
+
+    Attributes:
+        hook: the name of the hook.
+        method: the function or bound method that is called.
+        arguments: those of the hook's arguments that `method` takes, in its own order.
+        wrapper: whether it is a generator around all the other implementations.
+        tryfirst: whether it is called before those that are not.
+        trylast: whether it is called after those that are not.
+    """
+
+    hook: str
+    method: Callable[..., Any]
+    arguments: tuple[str, ...]
+    wrapper: bool
+    tryfirst: bool
+    trylast: bool
+
+
+def implementations_of(plugin: object, hooks: Mapping[str, tuple[str, ...]] = HOOK_ARGUMENTS) -> list[Implementation]:
+    """Return the hooks that `plugin` implements.
+
+    A `Callback` says so itself (`Callback.hook_implementations`), but for hooks that third parties have added. Of a
+    module, the functions decorated by ``tpk.hookimpl`` count; of any other object, every method that has the name of a
+    hook.
+
+    Args:
+        plugin: a callback, a monitor, a strategy, a module, or another object.
+        hooks: the arguments of each hook that there is, by its name.
+
+    Raises:
+        HookError: `plugin` implements no hook, or one of its methods does not fit: its name is nearly that of
+            a hook, or its arguments or options are not those of the hook.
+    """
+    if isinstance(plugin, type):
+        raise HookError(f"{plugin.__name__} is a class where a plugin is expected: give an instance of it")
+    check_names(plugin, hooks)
+    methods = _methods_of(plugin, hooks)
+    check_not_lost(plugin, methods)
+    return [_implementation(plugin, hook, method, hooks) for hook, method in methods.items()]
+
+
+def check_class(plugin_class: type) -> None:
+    """Check the hooks of a class without an instance of it.
+
+    Raises:
+        HookError: as `implementations_of` does.
+    """
+    check_names(plugin_class)
+    for hook in HOOK_ARGUMENTS:
+        function = getattr(plugin_class, hook, None)
+        if isinstance(function, FunctionType) and function is not getattr(Callback, hook, None):
+            _implementation(plugin_class, hook, MethodType(function, plugin_class), HOOK_ARGUMENTS)
+
+
+def _methods_of(plugin: object, hooks: Mapping[str, tuple[str, ...]]) -> Mapping[str, Any]:
+    if isinstance(plugin, Callback):
+        defined = {name for namespace in namespaces_of(plugin) for name in namespace}
+        added = {name: getattr(plugin, name) for name in hooks if name not in HOOK_ARGUMENTS and name in defined}
+        return {**plugin.hook_implementations(), **added}
+    if isinstance(plugin, ModuleType):
+        (functions,) = namespaces_of(plugin)
+        return {name: functions[name] for name in hooks if hasattr(functions.get(name), "tpk_impl")}
+    # getattr rather than the class's methods, so that whatever forwards by `__getattr__` keeps its hooks.
+    methods = {name: getattr(plugin, name, None) for name in hooks}
+    return {name: method for name, method in methods.items() if inspect.isroutine(method)}
+
+
+def _implementation(plugin: object, hook: str, method: Any, hooks: Mapping[str, tuple[str, ...]]) -> Implementation:
+    """Check one implementation against the specification of its hook."""
+    where = f"{describe(plugin)}.{hook}"
+    if hook not in hooks:
+        raise HookError(f"{where}: tpk has no such hook; the hooks are {', '.join(hooks)}")
+    if not isinstance(method, (FunctionType, MethodType)):
+        raise HookError(f"{where} must be a function or a method, but is {method!r}")
+    options = _options_of(where, plugin, method)
+    _check_kind(where, hook, method, is_wrapper=options["wrapper"])
+    return Implementation(hook, method, taken_arguments(where, hooks[hook], method), **options)
+
+
+def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper: bool) -> None:
+    function = inspect.unwrap(method)
+    if is_wrapper and hook in STEP_HOOKS:
+        raise HookError(f"{where} cannot be a wrapper, since the step is compiled: implement it without wrapper=True")
+    if is_wrapper and hook == "after_train":
+        raise HookError(f"{where} cannot be a wrapper, since each implementation runs whatever the others do")
+    if is_wrapper and not inspect.isgeneratorfunction(function):
+        raise HookError(f"{where} is marked wrapper=True, so it needs a `yield` where the others are to run")
+    if not is_wrapper and (inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function)):
+        raise HookError(f"{where} is a generator or coroutine, so calling it would run nothing of it")
+
+
+def order_of(method: Callable[..., Any]) -> dict[str, bool]:
+    """Return where in the order `method`, a bound method of a callback, is called: options for ``tpk.hookimpl``.
+
+    A callback that stands in for another one gives what it calls the same place.
+
+    Example:
+        ```python
+        @tpk.hookimpl(**order_of(self.wrapped.trigger))
+        def trigger_later(trainer): ...
+        ```
+    """
+    options = _options_of(getattr(method, "__qualname__", repr(method)), None, method)
+    return {"tryfirst": options["tryfirst"], "trylast": options["trylast"]}
+
+
+def _options_of(where: str, plugin: object, method: Callable[..., Any]) -> dict[str, bool]:
+    """Return the options of ``@tpk.hookimpl`` that `method` has.
+
+    An override without decorator keeps the place that the nearest decorated definition has: whoever refines a
+    callback that must come last need not know that it must.
+    """
+    definitions = [method, *_definitions_of(plugin, method)]
+    options: Mapping[str, Any] = next((each.tpk_impl for each in definitions if hasattr(each, "tpk_impl")), {})
+    if options.get("hookwrapper") or options.get("optionalhook") or options.get("specname"):
+        raise HookError(f"{where}: of the options of hookimpl, tpk has wrapper, tryfirst and trylast")
+    if options.get("tryfirst") and options.get("trylast"):
+        raise HookError(f"{where} asks to be called both first and last")
+    own = any(hasattr(each, "tpk_impl") for each in definitions[:2])
+    return {
+        "wrapper": own and bool(options["wrapper"]),
+        "tryfirst": bool(options.get("tryfirst")),
+        "trylast": bool(options.get("trylast")),
+    }
+
+
+def _definitions_of(plugin: object, method: Callable[..., Any]) -> list[Any]:
+    """Return what defines `method` in its class and the classes above, nearest first."""
+    # What wraps another callback leads on, by `functools.wraps`, to the method of the wrapped one.
+    while not isinstance(method, MethodType) and hasattr(method, "__wrapped__"):
+        method = method.__wrapped__
+    owner = method.__self__ if isinstance(method, MethodType) else plugin
+    # `trigger` is what `trigger_epoch` does, so they have one place in the order.
+    names = {"trigger": ("trigger", "trigger_epoch"), "trigger_epoch": ("trigger_epoch", "trigger")}
+    name = getattr(method, "__name__", "")
+    return [
+        namespace[each] for namespace in namespaces_of(owner) for each in names.get(name, (name,)) if each in namespace
+    ]

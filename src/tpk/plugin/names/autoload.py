@@ -1,0 +1,74 @@
+"""Plugins that no script names: those of the group ``tpk.plugins``, and those in ``TPK_PLUGINS``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tpk.errors import PluginError, add_note
+from tpk.plugin.environment import is_on, names_in
+
+if TYPE_CHECKING:
+    from tpk.plugin.catalog import Catalog
+    from tpk.plugin.names.entry import CatalogEntry
+
+logger = logging.getLogger(__name__)
+
+
+def load_autoloaded(catalog: Catalog, *steps: Callable[[object], object]) -> None:
+    """Import what the environment asks for, and what installed distributions ask to load, and take it in.
+
+    First come those in ``TPK_PLUGINS``, in that order, then those of the entry-point group ``tpk.plugins``, by name,
+    unless ``TPK_DISABLE_AUTOLOAD`` is on.
+
+    Args:
+        catalog: knows the plugins.
+        steps: how a plugin is taken in; each is done for all plugins before the next one begins.
+
+    Raises:
+        PluginError: a plugin that ``TPK_PLUGINS`` names is missing or broken; or, with ``TPK_STRICT``, any is. Without
+            it, a broken installed one is logged as a warning, and has the status ``"failed"`` in the catalog.
+    """
+    required, loaded = _required(catalog), []
+    named = {entry.target for entry in required}
+    others = [] if is_on("TPK_DISABLE_AUTOLOAD") else catalog.entries("plugin")
+    for entry in [*required, *(each for each in others if each.status != "blocked" and each.target not in named)]:
+        with _tolerated(catalog, entry, entry in required):
+            loaded.append((entry, catalog.resolve("plugin", entry.name)))
+    for step in steps:
+        for entry, plugin in loaded:
+            if catalog.outcome(entry) != "failed":
+                with _tolerated(catalog, entry, entry in required):
+                    step(plugin)
+
+
+def _required(catalog: Catalog) -> list[CatalogEntry]:
+    names = names_in("TPK_PLUGINS")
+    try:
+        return [catalog.find("plugin", name) for name in names]
+    except PluginError as error:
+        raise type(error)(f"TPK_PLUGINS={','.join(names)}: {error}") from error
+
+
+@contextmanager
+def _tolerated(catalog: Catalog, entry: CatalogEntry, is_required: bool) -> Iterator[None]:
+    """Leave out a plugin that fails within the context, loudly, unless the user wants it, or wants to know."""
+    try:
+        yield
+    except Exception as error:
+        catalog.mark(entry, "failed")
+        if is_required:
+            add_note(error, f"TPK_PLUGINS asks for {entry}")
+        if is_required or is_on("TPK_STRICT"):
+            raise
+        logger.warning(
+            "%s is broken and was left out of this training. TPK_BLOCK=%s:%s blocks it, uninstalling %s "
+            "removes it, and TPK_STRICT=1 makes this an error.",
+            entry,
+            entry.kind,
+            entry.name,
+            entry.distribution,
+            exc_info=True,
+        )

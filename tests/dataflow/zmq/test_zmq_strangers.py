@@ -1,0 +1,250 @@
+"""Who has no business at a socket neither gets data, nor brings any, nor ends the flow."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import threading
+from contextlib import contextmanager, suppress
+
+import numpy as np
+import pytest
+from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
+
+from tpk.dataflow.zmq.key import CurvePair, users_key
+from tpk.dataflow.zmq.message import Kind, Message, pack_datapoint
+from tpk.dataflow.zmq.receiver import RemoteDataZMQ
+from tpk.dataflow.zmq.sender import send_dataflow_zmq
+from tpk.errors import ConfigError, InputError
+
+zmq = pytest.importorskip("zmq")
+parse_monitor_message = pytest.importorskip("zmq.utils.monitor").parse_monitor_message
+
+TURNED_AWAY = "did not prove that it knows the key"
+
+
+class Bomb:
+    """Whoever unpickles it makes a directory."""
+
+    def __reduce__(self):
+        return os.mkdir, ("exploded",)
+
+
+def bomb():
+    return Message(Kind.DATAPOINT, b"0" * 16, 0, "stranger", [pickle.dumps(Bomb())]).frames()
+
+
+@contextmanager
+def stranger(address, kind="DEALER", knows=None):
+    """A socket that is connected to an address, and what tells of its connections.
+
+    It knows the public key `knows` of the other side, if that is given, and has a pair of its own.
+    """
+    with zmq.Context() as context, context.socket(getattr(zmq, kind)) as one:
+        one.linger = 0
+        if knows is not None:
+            one.curve_serverkey = knows
+            one.curve_publickey, one.curve_secretkey = zmq.curve_keypair()
+        with one.get_monitor_socket() as monitor:
+            one.connect(address)
+            yield one, monitor
+            one.disable_monitor()
+
+
+def wait_for_refusal(monitor):
+    """Return when ZeroMQ has told that a connection has come to nothing."""
+    while True:
+        assert monitor.poll(60_000)
+        event = parse_monitor_message(monitor.recv_multipart())["event"]
+        assert event != zmq.EVENT_HANDSHAKE_SUCCEEDED
+        if event == zmq.EVENT_DISCONNECTED:
+            return
+
+
+@pytest.mark.parametrize("knows", ["nothing", "another key", "the key of the receiver"])
+def test_nothing_of_a_stranger_is_unpickled_and_the_flow_goes_on(knows, tmp_path, monkeypatch, threads, caplog):
+    monkeypatch.chdir(tmp_path)
+    key = {
+        "nothing": None,
+        "another key": CurvePair.derive(b"a guess", "server").public,
+        # Which only those can know who have the secret of both; but libzmq asks for more.
+        "the key of the receiver": CurvePair.derive(users_key("test"), "server").public,
+    }[knows]
+    with receiver() as flow, stranger(flow.addresses[0], knows=key) as (one, monitor):
+        one.send_multipart(bomb())
+        wait_for_refusal(monitor)
+        threads.submit(send_dataflow_zmq, numbered(0, 5), flow.addresses[0])
+        assert numbers(flow) == list(range(5))
+    assert not (tmp_path / "exploded").exists()
+    assert sum(TURNED_AWAY in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    "data", [b"GET / HTTP/1.1\r\n\r\n" * 20, b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 48, b"\0"]
+)
+def test_bytes_that_are_no_zeromq_do_not_end_the_flow(data, threads):
+    with receiver() as flow:
+        host, port = flow.addresses[0].removeprefix("tcp://").split(":")
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(data)
+            threads.submit(send_dataflow_zmq, numbered(0, 5), flow.addresses[0])
+            assert numbers(flow) == list(range(5))
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b"hello"],
+        [b""],
+        [b"x" * 40],
+        Message(Kind.DATAPOINT, b"0" * 16, 0, "torn", [b"a", b"b"]).frames()[:2],
+        Message(Kind.DATAPOINT, b"0" * 16, 0, "empty").frames(),
+        Message(Kind.RECEIVED, b"0" * 16, 0, "receiver").frames(),
+    ],
+)
+def test_a_message_of_another_protocol_is_dropped(frames, tmp_path, caplog):
+    with receiver(f"ipc://{tmp_path}/socket") as flow, stranger(flow.addresses[0]) as (one, _):
+        for _ in range(3):
+            one.send_multipart(frames)
+        # On the same connection, so that they come in this order.
+        one.send_multipart(Message(Kind.DATAPOINT, b"1" * 16, 0, "sender", pack_datapoint([7])).frames())
+        one.send_multipart(Message(Kind.END, b"1" * 16, 1, "sender", [b""]).frames())
+        assert list(flow) == [[7]]
+    assert sum("drops what it does not understand" in record.message for record in caplog.records) == 1
+
+
+def test_what_was_dropped_is_told_when_nobody_else_comes(tmp_path, caplog):
+    with receiver(f"ipc://{tmp_path}/socket", timeout=1) as flow, stranger(flow.addresses[0]) as (one, _):
+        for _ in range(3):
+            one.send(b"hello")
+        with pytest.raises(InputError, match="only 0 of 1 senders came; 3 messages were not understood"):
+            list(flow)
+    assert sum("drops what it does not understand" in record.message for record in caplog.records) == 1
+
+
+def test_both_sides_say_that_their_keys_differ(caplog):
+    code = """
+        import logging
+        logging.basicConfig(stream=sys.stdout)
+        send_dataflow_zmq([[1]], sys.argv[1], key="another")
+    """
+    with receiver(key="secret", timeout=1) as flow, in_another_process(code, flow.addresses[0]) as sender:
+        try:
+            assert TURNED_AWAY in sender.stdout.readline().decode()
+            with pytest.raises(InputError, match=r"0 of 1 senders came; .* connections failed, as when the other side"):
+                list(flow)
+        finally:
+            sender.kill()
+    assert sum(TURNED_AWAY in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("kind", ["ROUTER", "DEALER", "PULL"])
+def test_a_stranger_gets_no_data(kind, tmp_path, threads):
+    address = f"ipc://{tmp_path}/socket"
+    marks = [[f"mark {number}"] for number in range(20)]
+    with stranger(address, kind) as (one, monitor):
+        sent = threads.submit(send_dataflow_zmq, marks, address, bind=True, key="secret")
+        wait_for_refusal(monitor)
+        with receiver(address, bind=False, key="secret") as flow:
+            assert list(flow) == marks
+        sent.result()
+        assert not one.poll(0)
+
+
+@contextmanager
+def wire(address):
+    """Between a sender and a receiver: an address for the sender, and all that it has sent there."""
+    host, port = address.removeprefix("tcp://").split(":")
+    sent = []
+
+    def pass_on(source, target, copy):
+        with suppress(ConnectionError):
+            while data := source.recv(65536):
+                copy.append(data)
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def serve():
+        with server.accept()[0] as ours, socket.create_connection((host, int(port))) as theirs:
+            back = threading.Thread(target=pass_on, args=(theirs, ours, []), daemon=True)
+            back.start()
+            pass_on(ours, theirs, sent)
+            back.join(60)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}", sent
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_what_travels_cannot_be_read_nor_sent_again(threads, caplog):
+    secret = b"a text that nobody else is to know" * 100
+    with receiver() as flow:
+        address = flow.addresses[0]
+        with wire(address) as (way, sent):
+            threads.submit(send_dataflow_zmq, [[secret, 1], [secret, 2]], way)
+            assert [number for _, number in flow] == [1, 2]
+    recorded = b"".join(sent)
+    assert len(recorded) > 2 * len(secret)
+    assert secret[:20] not in recorded
+    host, port = address.removeprefix("tcp://").split(":")
+    with receiver(address) as flow, socket.create_connection((host, int(port))) as thief:
+        thief.sendall(recorded)
+        thief.settimeout(60)
+        with pytest.raises(ConnectionError):
+            while thief.recv(65536):
+                pass
+            raise ConnectionError("the receiver has hung up")
+        threads.submit(send_dataflow_zmq, [[secret, 3]], address)
+        assert [number for _, number in flow] == [3]
+    assert TURNED_AWAY in caplog.text
+
+
+def test_many_strangers_do_not_hold_up_the_data(threads):
+    greeting = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 48 + b"\x04\x19\x05READY"
+    with receiver() as flow:
+        host, port = flow.addresses[0].removeprefix("tcp://").split(":")
+        # More than what ZeroMQ keeps for somebody who does not read.
+        for _ in range(1200):
+            with socket.create_connection((host, int(port)), timeout=60) as one:
+                one.sendall(greeting)
+                try:
+                    while one.recv(1000):
+                        pass
+                except ConnectionError:
+                    pass
+        threads.submit(send_dataflow_zmq, numbered(0, 5), flow.addresses[0])
+        assert numbers(flow) == list(range(5))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda address: RemoteDataZMQ(address).reset_state(), lambda address: send_dataflow_zmq([], address)]
+)
+@pytest.mark.parametrize("path", ["{open}/socket", "{missing}/socket", "@tpk-test"])
+def test_a_unix_socket_that_others_can_reach_needs_a_key(make, path, tmp_path, threads):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+    address = "ipc://" + path.format(open=tmp_path / "open", missing=tmp_path / "missing")
+    with pytest.raises(ConfigError, match=r"others can reach .*; or give sender and receiver the same key="):
+        make(address)
+
+
+def test_a_unix_socket_may_have_a_key(tmp_path, threads):
+    tmp_path.chmod(0o755)
+    with receiver(f"ipc://{tmp_path}/socket", key="secret") as flow, stranger(flow.addresses[0]) as (one, monitor):
+        one.send_multipart(bomb())
+        wait_for_refusal(monitor)
+        threads.submit(send_dataflow_zmq, numbered(0, 5), flow.addresses[0], key=b"secret")
+        assert numbers(flow) == list(range(5))
+
+
+def test_a_zeromq_without_curve_is_an_error(monkeypatch, tmp_path, threads):
+    monkeypatch.setattr(zmq, "has", lambda name: False)
+    with pytest.raises(ConfigError, match=r"without CURVE.*Install a wheel of pyzmq; or use ipc://"):
+        RemoteDataZMQ(FREE_PORT).reset_state()
+    with receiver(f"ipc://{tmp_path}/socket") as flow:
+        threads.submit(send_dataflow_zmq, [[np.arange(3)]], flow.addresses[0])
+        assert [array.tolist() for (array,) in flow] == [[0, 1, 2]]

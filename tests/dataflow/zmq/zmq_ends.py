@@ -1,0 +1,36 @@
+"""Ends of a network of ZeroMQ for tests: receivers, senders in other processes, and what is sent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from contextlib import closing, contextmanager
+
+import numpy as np
+
+from tpk.dataflow.zmq.receiver import RemoteDataZMQ
+
+FREE_PORT = "tcp://127.0.0.1:*"
+
+
+@contextmanager
+def receiver(address=FREE_PORT, **options):
+    options = {"timeout": 60, **options}
+    with closing(RemoteDataZMQ(address, **options)) as flow:
+        flow.reset_state()
+        yield flow
+
+
+def numbered(first, count):
+    return [[np.full((40, 50), number, np.float32), number] for number in range(first, first + count)]
+
+
+def numbers(datapoints):
+    return [number for _, number in datapoints]
+
+
+def in_another_process(code, *arguments):
+    text = "import sys\nfrom tpk.dataflow.zmq.sender import send_dataflow_zmq\n" + textwrap.dedent(code)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-c", text, *arguments], **pipes)

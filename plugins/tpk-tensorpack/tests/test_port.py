@@ -30,6 +30,10 @@ RUNS = [
     "autoresume.py",
     "autoresume.py,--epochs,3",
     "saliency.py",
+    "fine_tune.py",
+    "gan_towers.py",
+    "spatial_transformer.py",
+    "super_resolution.py",
 ]
 
 

@@ -107,7 +107,7 @@ def test_a_notebook_shows_a_table(history, monkeypatch):
 
 
 def test_plots_without_matplotlib_are_an_error_that_says_what_to_install(history, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(tpk.PluginImportError, match="pip install matplotlib"):
         history.plot()
 

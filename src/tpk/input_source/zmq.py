@@ -28,7 +28,8 @@ class ZMQInput(QueueInput):
         timeout: seconds; a wait for data that lasts so long, while a sender gives no sign of life, is an error.
 
     Raises:
-        ConfigError: an option has a value that it cannot have, or pyzmq is not installed.
+        ConfigError: an option has a value that it cannot have.
+        PluginImportError: pyzmq is not installed.
 
     Example:
         ```python

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import ConfigError, PluginImportError, UnknownScalarError
+from tpk.errors import ConfigError, UnknownScalarError
+from tpk.plugin.optional import import_optional
 
 _COLUMNS_OF_PLOTS = 3
 _RENAMED = ("scalar/epoch_num", "scalar/global_step", "scalar/time")
@@ -133,13 +134,8 @@ class History(Mapping[str, np.ndarray]):
         chosen = names or tuple(self)
         for name in chosen or ("",):
             self._check(name)
-        try:
-            from matplotlib import pyplot
-        except ImportError as error:
-            raise PluginImportError(
-                "history.plot() needs Matplotlib, which is not installed: pip install matplotlib. The values are in "
-                "history.columns()."
-            ) from error
+        instead = "The values are in history.columns()."
+        pyplot = import_optional("matplotlib.pyplot", "history.plot()", "matplotlib", instead)
         return self._draw(pyplot.figure(), chosen)
 
     def best(self, name: str, reverse: bool = False) -> tuple[float, int, int] | None:

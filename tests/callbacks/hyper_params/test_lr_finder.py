@@ -262,6 +262,6 @@ def test_a_picture_shows_the_curve_and_the_suggestion(monkeypatch):
     assert suggestion.get_xdata()[0] == finder.suggestion
     assert axes.get_xscale() == "log"
     matplotlib.pyplot.close(axes.figure)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PluginImportError, match=r"LRFinder.plot\(\) needs Matplotlib"):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(PluginImportError, match=r"LRFinder.plot\(\) needs matplotlib"):
         finder.plot()

@@ -195,6 +195,6 @@ def test_a_picture_shows_the_whole_schedule(monkeypatch):
     axes = LINE.then(tpk.ExponentialSchedule(0.1, 0.5)).plot(length=12)
     assert axes.lines[0].get_xdata()[-1] == 12
     matplotlib.pyplot.close(axes.figure)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PluginImportError, match=r"schedule.plot\(\) needs Matplotlib.* pip install matplotlib"):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(PluginImportError, match=r"schedule.plot\(\) needs matplotlib.* pip install matplotlib"):
         LINE.plot()

@@ -176,7 +176,7 @@ def test_without_a_driver_gpus_that_were_given_are_an_error(run_steps, no_driver
 @pytest.mark.parametrize("name", TRACKERS)
 def test_without_the_package_an_error_says_what_to_install(run_steps, monkeypatch, name):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(PluginImportError, match=f"{name} needs nvidia-ml-py.*pip install nvidia-ml-py"):
+    with pytest.raises(PluginImportError, match=f"{name} needs pynvml.*pip install nvidia-ml-py"):
         run_steps(name, 1)
 
 

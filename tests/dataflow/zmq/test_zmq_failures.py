@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
 
-from tpk.dataflow.optional import import_optional
 from tpk.dataflow.position import Position
 from tpk.dataflow.zmq.receiver import RemoteDataZMQ
 from tpk.dataflow.zmq.sender import send_dataflow_zmq
@@ -296,8 +295,3 @@ def test_a_pass_that_is_given_up_is_followed_by_what_comes_next(threads):
         resumed.load_state_dict(state)
         threads.submit(send_dataflow_zmq, numbered(3, 2), flow.addresses[0])
         assert numbers(resumed) == [3, 4]
-
-
-def test_a_missing_package_is_an_error_that_says_how_to_install_it():
-    with pytest.raises(ConfigError, match=r"Thing needs the package 'no_such_package'.*pip install \"tpk\[zmq\]\""):
-        import_optional("no_such_package", "zmq", "Thing")

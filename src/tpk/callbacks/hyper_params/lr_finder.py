@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.hyper_params.schedules import import_pyplot
 from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam
 from tpk.callbacks.tensor_names import find_in_each_tower
 from tpk.checkpoint.durable_files import replace_file
@@ -20,6 +19,7 @@ from tpk.graph.gradients import recorded_gradients
 from tpk.graph.step.global_step import get_global_step_var
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback
+from tpk.plugin.optional import import_optional
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -139,7 +139,8 @@ class LRFinder(Callback):
         """
         if not self.rates:
             raise TrainerStateError("LRFinder has tried nothing yet. Train with it as a callback, then plot.")
-        pyplot = import_pyplot("LRFinder.plot()", "The values are in finder.rates and finder.smoothed_costs.")
+        instead = "The values are in finder.rates and finder.smoothed_costs."
+        pyplot = import_optional("matplotlib.pyplot", "LRFinder.plot()", "matplotlib", instead)
         axes = pyplot.figure().subplots()
         axes.plot(self.rates, self.smoothed_costs)
         axes.set(xscale="log", xlabel=self.param.readable_name, ylabel="cost (smoothed)")

@@ -25,7 +25,8 @@ from typing import Any
 
 import attrs
 
-from tpk.errors import ConfigError, PluginImportError
+from tpk.errors import ConfigError
+from tpk.plugin.optional import import_optional
 
 _POINTS_OF_PLOT = 1000
 
@@ -167,7 +168,8 @@ class Schedule(abc.ABC):
             matplotlib.pyplot.savefig("schedule.png")
             ```
         """
-        pyplot = import_pyplot("schedule.plot()", "schedule(position) returns its values.")
+        instead = "schedule(position) returns its values."
+        pyplot = import_optional("matplotlib.pyplot", "schedule.plot()", "matplotlib", instead)
         end = self._length_of_plot if length is None else length
         if not _is_number(end) or end <= 0:
             raise ConfigError(f"schedule.plot(length={length!r}): expected a positive number.")
@@ -478,25 +480,6 @@ class JoinedSchedule(Schedule):
     @property
     def _length_of_plot(self) -> float:
         return self.boundaries[-1] + self.schedules[-1]._length_of_plot
-
-
-def import_pyplot(what: str, instead: str) -> Any:
-    """Return `matplotlib.pyplot`.
-
-    Args:
-        what: what needs it.
-        instead: where to find what would be drawn, a sentence.
-
-    Raises:
-        PluginImportError: if Matplotlib is not installed.
-    """
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise PluginImportError(
-            f"{what} needs Matplotlib, which is not installed: pip install matplotlib. {instead}"
-        ) from error
-    return pyplot
 
 
 def _part(position: float, length: float) -> float:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.callbacks.statistics.sampling import SampledStatistics
-from tpk.errors import ConfigError, PluginImportError
+from tpk.errors import ConfigError
 from tpk.plugin import hookimpl
+from tpk.plugin.optional import import_optional
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -43,13 +44,7 @@ class _GPUTracker(SampledStatistics):
         Raises:
             PluginImportError: if it is not.
         """
-        try:
-            import pynvml
-        except ImportError as error:
-            raise PluginImportError(
-                f"{type(self).__name__} needs nvidia-ml-py, which is not installed: pip install nvidia-ml-py."
-            ) from error
-        self._nvml = pynvml
+        self._nvml = import_optional("pynvml", type(self).__name__, "nvidia-ml-py")
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Find the GPUs.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.statistics.sampling import SampledStatistics
-from tpk.errors import PluginImportError
+from tpk.plugin.optional import import_optional
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -53,13 +53,7 @@ class HostMemoryTracker(SampledStatistics):
         Raises:
             PluginImportError: if it is not.
         """
-        try:
-            import psutil
-        except ImportError as error:
-            raise PluginImportError(
-                "HostMemoryTracker needs psutil, which is not installed: pip install psutil."
-            ) from error
-        self._psutil = psutil
+        self._psutil = import_optional("psutil", "HostMemoryTracker", "psutil")
 
     def sample(self) -> Mapping[str, float]:
         """Return both numbers as they are now."""

@@ -73,7 +73,9 @@ def list_checkpoints(directory: Path, *, verify: bool, as_json: bool) -> int:
     """
     found = find_checkpoints(directory, verify=verify)
     if not found:
-        raise CheckpointError(f"there is no checkpoint in the directory {str(directory)!r}.")
+        below = sorted(path.parent for path in directory.glob("*/checkpoint"))
+        hint = f" There are some in the directories below: name one, such as {str(below[-1])!r}." if below else ""
+        raise CheckpointError(f"there is no checkpoint in the directory {str(directory)!r}.{hint}")
     if as_json:
         print(json.dumps([{**attrs.asdict(each), "time": each.time.isoformat()} for each in found], indent=2))
         return 0

@@ -6,8 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tpk.cli.runs.names import short_names
-from tpk.cli.runs.run import Run, find_runs
+from tpk.cli.runs.run import Run, find_runs, short_names
 from tpk.errors import ConfigError, PluginImportError
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tpk.cli.runs.curves import Curve, smoothed
-from tpk.cli.runs.names import short_names
-from tpk.cli.runs.run import Run, find_runs
-from tpk.errors import ConfigError, PluginImportError, UnknownScalarError
+from tpk.cli.runs.run import Run, find_runs, short_names
+from tpk.errors import ConfigError, UnknownScalarError
+from tpk.plugin.optional import import_optional
 
 FORMATS = (".html", ".png", ".svg", ".pdf")
 COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
@@ -78,16 +78,11 @@ def _curves(runs: Sequence[Run], name: str, smooth: float, by_epoch: bool) -> li
 
 
 def _draw(plots: dict[str, list[Curve]], label: str, out: Path) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise PluginImportError(
-            f"{out} needs Matplotlib, which is not installed: pip install matplotlib. Or name a file that ends in "
-            ".html."
-        ) from error
+    instead = "Or name a file that ends in .html."
+    figures = import_optional("matplotlib.figure", str(out), "matplotlib", instead)
     columns = min(len(plots), _COLUMNS)
     rows = math.ceil(len(plots) / columns)
-    figure = Figure(figsize=(4.5 * columns, 3 * rows), layout="constrained")
+    figure = figures.Figure(figsize=(4.5 * columns, 3 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     lines = {}
     for (name, curves), plot in zip(plots.items(), axes, strict=False):

@@ -62,6 +62,13 @@ def find_run(path: Path) -> Run:
     raise ConfigError(f"{str(path)!r} is not the directory of a run, but of {len(runs)}: name one, such as {names}.")
 
 
+def short_names(runs: Sequence[Run]) -> list[str]:
+    """Return what tells runs apart: their paths without the directories that all of them are in."""
+    paths = [os.path.realpath(run.directory) for run in runs]
+    common = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return [os.path.relpath(path, common) for path in paths]
+
+
 def _run_dirs(path: Path) -> Iterator[Path]:
     if _is_run(path):
         yield path

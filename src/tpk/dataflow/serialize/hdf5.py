@@ -10,10 +10,10 @@ import numpy as np
 
 from tpk.dataflow.base import DataFlow
 from tpk.dataflow.memory import aligned_empty
-from tpk.dataflow.optional import import_optional
 from tpk.dataflow.serialize.columns import ColumnLayout, Columns
 from tpk.dataflow.serialize.files import FileFlow, FileItems, datapoints_with_progress, written_atomically
 from tpk.errors import InputError
+from tpk.plugin.optional import import_optional
 
 _LAYOUT = "tpk"
 _BLOCK_BYTES = 1 << 24
@@ -44,11 +44,12 @@ class HDF5Serializer:
                 ``"0"``, ``"1"``, …
 
         Raises:
-            ConfigError: something is at `path`, or h5py is not installed.
+            ConfigError: something is at `path`.
+            PluginImportError: h5py is not installed.
             InputError: the flow has no datapoint, or one that does not fit those before.
         """
         owner = "HDF5Serializer"
-        h5py = import_optional("h5py", "hdf5", owner)
+        h5py = import_optional("h5py", owner, "'tpk[hdf5]'")
         path = os.fspath(path)
         with written_atomically(path, owner) as partial, h5py.File(partial, "w") as file:
             columns = Columns(owner, data_paths)
@@ -78,7 +79,7 @@ class HDF5Serializer:
             seed: see `RNGDataFlow`.
 
         Raises:
-            ConfigError: h5py is not installed.
+            PluginImportError: h5py is not installed.
             InputError: the file is missing, empty, truncated or foreign, or has no such datasets.
         """
         return FileFlow(_HDF5Items(path, data_paths), shuffle, seed)
@@ -90,7 +91,7 @@ class _HDF5Items(FileItems):
         super().__init__(path, "HDF5Serializer")
 
     def _open(self) -> Any:
-        h5py = import_optional("h5py", "hdf5", self.owner)
+        h5py = import_optional("h5py", self.owner, "'tpk[hdf5]'")
         with self.errors_of(OSError):
             file = h5py.File(self.path, "r")
         names = self.data_paths

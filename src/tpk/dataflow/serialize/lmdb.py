@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from tpk.dataflow.base import DataFlow
-from tpk.dataflow.optional import import_optional
 from tpk.dataflow.serialize.files import (
     FileFlow,
     FileItems,
@@ -18,6 +17,7 @@ from tpk.dataflow.serialize.files import (
 )
 from tpk.dataflow.serialize.packing import DatapointPacker
 from tpk.errors import InputError
+from tpk.plugin.optional import import_optional
 
 _LENGTH_KEY = b"__tpk_length__"
 _TENSORPACK_KEYS = b"__keys__"
@@ -46,11 +46,12 @@ class LMDBSerializer:
             path: a file that does not exist.
 
         Raises:
-            ConfigError: something is at `path`, or lmdb or msgpack is not installed.
+            ConfigError: something is at `path`.
+            PluginImportError: lmdb or msgpack is not installed.
             InputError: a datapoint holds something that cannot be stored.
         """
         owner = "LMDBSerializer"
-        lmdb = import_optional("lmdb", "serialize", owner)
+        lmdb = import_optional("lmdb", owner, "'tpk[serialize]'")
         packer = DatapointPacker(owner)
         path = os.fspath(path)
         with (
@@ -82,7 +83,7 @@ class LMDBSerializer:
             allow_pickle: whether pickled datapoints are read, which tensorpack writes. A pickle can run any code.
 
         Raises:
-            ConfigError: lmdb or msgpack is not installed.
+            PluginImportError: lmdb or msgpack is not installed.
             InputError: the file is missing, empty, truncated or foreign.
         """
         return FileFlow(_LMDBItems(path, allow_pickle), shuffle, seed)
@@ -95,10 +96,10 @@ class LMDBFile(OpenedFile):
         """Return the open environment.
 
         Raises:
-            ConfigError: lmdb is not installed.
+            PluginImportError: lmdb is not installed.
             InputError: the file is truncated or foreign.
         """
-        lmdb = import_optional("lmdb", "serialize", self.owner)
+        lmdb = import_optional("lmdb", self.owner, "'tpk[serialize]'")
         subdir = os.path.isdir(self.path)
         file = os.path.join(self.path, "data.mdb") if subdir else self.path
         if not os.path.exists(file):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tpk.dataflow.memory import aligned_empty
-from tpk.dataflow.optional import import_optional
 from tpk.errors import InputError
+from tpk.plugin.optional import import_optional
 
 _ARRAY, _SCALAR, _OBJECTS, _TUPLE = range(1, 5)
 
@@ -28,7 +28,7 @@ class DatapointPacker:
     """
 
     def __init__(self, owner: str, allow_pickle: bool = False) -> None:
-        self._msgpack = import_optional("msgpack", "serialize", owner)
+        self._msgpack = import_optional("msgpack", owner, "'tpk[serialize]'")
         self._owner = owner
         self._allow_pickle = allow_pickle
 

@@ -42,7 +42,8 @@ class TFRecordSerializer:
             path: a file that does not exist.
 
         Raises:
-            ConfigError: something is at `path`, or msgpack is not installed.
+            ConfigError: something is at `path`.
+            PluginImportError: msgpack is not installed.
             InputError: a datapoint holds something that cannot be stored.
         """
         import tensorflow as tf
@@ -76,7 +77,7 @@ class TFRecordSerializer:
             allow_pickle: whether pickled datapoints are read, which tensorpack writes. A pickle can run any code.
 
         Raises:
-            ConfigError: msgpack is not installed.
+            PluginImportError: msgpack is not installed.
             InputError: the file is missing, empty, truncated or foreign.
         """
         return FileFlow(_TFRecordItems(path, allow_pickle), shuffle, seed)

@@ -13,11 +13,11 @@ from typing import Any
 import attrs
 
 from tpk.dataflow.base import DataFlow, check_at_least
-from tpk.dataflow.optional import import_optional
 from tpk.dataflow.zmq.key import check_key
 from tpk.dataflow.zmq.message import HEARTBEAT, Kind, Message, unpack_datapoint
 from tpk.dataflow.zmq.sockets import Sockets, check_addresses
 from tpk.errors import ConfigError, InputError
+from tpk.plugin.optional import import_optional
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,9 @@ class RemoteDataZMQ(DataFlow):
             the while, this is an error. A slow sender gives signs of life.
 
     Raises:
-        ConfigError: an option has a value that it cannot have, or pyzmq is not installed; and, when it is iterated, the
-            address is taken, or there is no key.
+        ConfigError: an option has a value that it cannot have; and, when it is iterated, the address is taken, or there
+            is no key.
+        PluginImportError: pyzmq is not installed.
         InputError: a sender's flow failed (with its traceback), a sender fell silent, or none came.
 
     Example:
@@ -70,7 +71,7 @@ class RemoteDataZMQ(DataFlow):
         owner = type(self).__name__
         self._given_addresses = check_addresses(address, owner)
         self._key = check_key(key, owner)
-        self._zmq = import_optional("zmq", "zmq", owner)
+        self._zmq = import_optional("zmq", owner, "'tpk[zmq]'")
         check_at_least(self, 1, senders=senders)
         if timeout < 2 * HEARTBEAT:
             raise ConfigError(
@@ -97,7 +98,7 @@ class RemoteDataZMQ(DataFlow):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
-        self._zmq = import_optional("zmq", "zmq", type(self).__name__)
+        self._zmq = import_optional("zmq", type(self).__name__, "'tpk[zmq]'")
         self._forget_sockets()
 
     @property

@@ -14,12 +14,12 @@ from contextlib import closing
 from typing import Any
 
 from tpk.dataflow.base import check_iterable, check_positive, reset_state
-from tpk.dataflow.optional import import_optional
 from tpk.dataflow.position import close_iterator
 from tpk.dataflow.zmq.key import check_key
 from tpk.dataflow.zmq.message import HEARTBEAT, Kind, Message, pack_datapoint
 from tpk.dataflow.zmq.sockets import Sockets, check_addresses
 from tpk.errors import InputError, add_note
+from tpk.plugin.optional import import_optional
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +63,9 @@ def send_dataflow_zmq(
             taken.
 
     Raises:
-        ConfigError: an option has a value that it cannot have, the address is taken, pyzmq is not installed, or the
-            file of the key cannot be used.
+        ConfigError: an option has a value that it cannot have, the address is taken, or the file of the key cannot be
+            used.
+        PluginImportError: pyzmq is not installed.
         InputError: a datapoint cannot be pickled.
 
     Example:
@@ -107,7 +108,7 @@ class _Outlet:
         owner = "send_dataflow_zmq"
         addresses = check_addresses(address, owner)
         own_key = check_key(key, owner)
-        self._zmq = import_optional("zmq", "zmq", owner)
+        self._zmq = import_optional("zmq", owner, "'tpk[zmq]'")
         check_positive(owner, warn_after=warn_after)
         self._id = uuid.uuid4().bytes
         self._name = name or f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"

@@ -138,6 +138,31 @@ def test_a_schedule_may_begin_with_its_first_change(at_beginning, expected):
     assert noting.seen == expected
 
 
+@pytest.mark.parametrize(
+    ("values", "last_k", "expected"),
+    [([1, 1, 1], 1, [0.5, 0.25, 0.125]), ([3, 2, 2, 1, 1, 1], 2, [1.0, 1.0, 0.5, 0.5, 0.25, 0.25])],
+)
+def test_a_setter_looks_at_so_many_values_of_a_statistic(values, last_k, expected):
+    class Noting(tp.Callback):
+        def __init__(self):
+            self.rate, self.seen = 1.0, []
+
+        def _trigger_epoch(self):
+            self.trainer.monitors.put_scalar("error", values[self.epoch_num - 1])
+
+        def _before_epoch(self):
+            self.seen.append(self.rate)
+
+        def _after_train(self):
+            self.seen.append(self.rate)
+
+    noting = Noting()
+    param = tp.ObjAttrParam(noting, "rate")
+    setter = tp.StatMonitorParamSetter(param, "error", lambda rate: rate / 2, 0, last_k)
+    train([noting, setter], max_epoch=len(values), steps_per_epoch=1, **QUIET)
+    assert noting.seen[1:] == expected
+
+
 def test_the_best_model_is_saved_under_its_name(log_dir):
     class Reporting(tp.Callback):
         values = (3.0, 1.0, math.nan, 2.0)

@@ -327,3 +327,10 @@ def test_without_opencv_an_error_names_what_to_install(monkeypatch):
         imgaug.Resize(3).augment(np.zeros([4, 4]))
     # What needs none works.
     assert imgaug.CenterCrop(2).augment(np.zeros([4, 4])).shape == (2, 2)
+
+
+def test_a_crop_of_random_shape_is_never_in_the_last_place_but_the_only_one():
+    crop = imgaug.RandomCropRandomShape(3, 4, 3, 4)
+    crop.reset_state()
+    places = {(each.y0, each.x0) for each in (crop.get_transform(np.zeros([6, 3, 3], np.uint8)) for _ in range(20))}
+    assert places == {(0, 0), (1, 0)}

@@ -196,3 +196,11 @@ def test_batch_renorm_uses_the_averages_outside_of_training():
     np.testing.assert_allclose(*run(y, x / np.sqrt(1 + 1e-5)), rtol=1e-5)
     with pytest.raises(ValueError, match="BatchRenorm: the input has the shape"):
         BatchRenorm("other", tf.ones([2, 3, 4]), rmax=2.0, dmax=1.0)
+
+
+def test_weights_of_convolutions_are_drawn_from_a_normal_distribution():
+    x = tf.constant(IMAGES)
+    Conv2D("conv", x, 2, 3)
+    drawn = {op.type for op in x.graph.get_operations() if op.name.startswith("conv/W/Initializer/")}
+    assert "RandomStandardNormal" in drawn
+    assert "TruncatedNormal" not in drawn

@@ -30,6 +30,10 @@ RUNS = [
     "autoresume.py",
     "autoresume.py,--epochs,3",
     "saliency.py",
+    "fine_tune.py",
+    "gan_towers.py",
+    "spatial_transformer.py",
+    "super_resolution.py",
 ]
 
 
@@ -410,6 +414,14 @@ def test_a_training_that_tpk_cannot_have_stays_as_a_whole():
         assert "launch_train_with_config(config, SimpleTrainer()" in conversion.code
         assert "config = TrainConfig(" in conversion.code
         assert "logger.auto_set_dir('d')" in conversion.code
+
+
+@pytest.mark.parametrize(("times", "stays"), [(1, False), (2, True)])
+def test_a_trainer_stays_whose_steps_count_several_times(times, stays):
+    runs = "        self.hooked_sess.run(self.train_op)\n" * times
+    source = f"from tensorpack import TowerTrainer\n\nclass GAN(TowerTrainer):\n    def run_step(self):\n{runs}"
+    assert ("from tpk_tensorpack import TowerTrainer" in converted(source)) == stays
+    assert ("class GAN(tpk.TowerTrainer)" in converted(source)) != stays
 
 
 def test_the_steps_of_an_epoch_are_not_divided_among_devices():

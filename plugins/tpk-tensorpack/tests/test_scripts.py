@@ -68,9 +68,9 @@ GROUPS: list[dict[str, Script]] = [
         "serialized": Script(files=("serialized.npz", "prepared")),
         "spatial_transformer": Script(log="spatial_transformer", rises="psnr", files=("model-20.index",)),
         "super_resolution": Script(log="super_resolution", rises="validation_psnr", files=("pictures-2.npy",)),
-        "wgan": Script(log="wgan", files=("wgan.npz", "model-24.index")),
+        "wgan": Script(log="wgan", files=("wgan.npz", "model-35.index")),
         "fine_tune": Script(log="fine_tune", falls="cost", files=("fine_tuned.npz",)),
-        "dqn": Script(log="dqn", files=("model-40.index",)),
+        "dqn": Script(log="dqn", files=("model-80.index",)),
     },
     {
         "actor_critic": Script(log="actor_critic", files=("model-30.index",)),

@@ -119,6 +119,8 @@ def test_values_are_dumped_and_loaded(sess, tmp_path):
     path = str(tmp_path / "sub" / "values.npz")
     with sess.as_default():
         varmanip.dump_session_params(path)
+    with np.load(path) as file:
+        assert set(file) == {"w:0", "mean:0"}
     values = varmanip.load_checkpoint_vars(path)
     assert {name: value.tolist() for name, value in values.items()} == {"w": [1, 2], "mean": 4}
     for step in (20, 3):
@@ -285,3 +287,10 @@ def test_functions_of_tensors(sess, capfd):
     np.testing.assert_allclose(values[1:3], [decibels, 20 * np.log10(255) + decibels], rtol=1e-4)
     assert values[3].tolist() == [3, 4]
     assert "what it is" in capfd.readouterr().err
+
+
+def test_summaries_of_gradients_are_called_as_tensorpacks(graph):
+    w = make("w", [1.0, 2.0])
+    gradproc.SummaryGradient().process([(tf.constant([3.0, 4.0]), w)])
+    names = [each.op.name for each in tf.get_collection(tf.GraphKeys.SUMMARIES)]
+    assert names == ["SummaryGradient/w-grad", "SummaryGradient/w/rms"]

@@ -347,7 +347,7 @@ def test_a_step_may_be_several_runs_and_a_flow_a_callback():
         trainer.train([], [], tp.sesscreate.NewSessionCreator(), None, 2, 1, 1)
         with pytest.raises(tpk.TrainerStateError, match="comes too late"):
             trainer.register_callback(tp.Callback())
-    assert flow.calls == ["before_train", (1, 0, 1), (1, 0, 1), (2, 1, 1), (2, 1, 1), (1, 2, 1, 1)]
+    assert flow.calls == ["before_train", (1, 0, 1), (2, 0, 1), (3, 1, 1), (4, 1, 1), (1, 2, 1, 1)]
     assert trainer.inputs_desc == trainer.input_signature == SIGNATURE
 
 

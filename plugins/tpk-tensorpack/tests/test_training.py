@@ -93,6 +93,28 @@ def test_what_a_training_leaves(log_dir):
     assert "max_epoch=2 is reached" in log
 
 
+class TwoRuns(tp.SimpleTrainer):
+    """A trainer whose steps run their op twice."""
+
+    def run_step(self):
+        for _ in range(2):
+            self.hooked_sess.run(self.train_op)
+
+
+def test_each_run_of_a_step_counts_in_its_global_step(log_dir):
+    trainer = TwoRuns()
+    tp.launch_train_with_config(configure([tp.ModelSaver()]), trainer)
+    assert trainer.global_step == 8
+    stats = json.loads((log_dir / "stats.json").read_text())
+    assert [(each["epoch_num"], each["global_step"]) for each in stats] == [(1, 4), (2, 8)]
+    averages = averages_of(costs_of(8))
+    assert [each["cost"] for each in stats] == pytest.approx([averages[3], averages[7]], rel=1e-5)
+    assert int(tf.train.load_variable(str(log_dir / "model-8"), "global_step")) == 8
+    (events,) = log_dir.glob("events.out.tfevents.*")
+    values = [(each.step, value.tag) for each in v1.train.summary_iterator(str(events)) for value in each.summary.value]
+    assert [step for step, tag in values if tag == "cost"] == [3, 4, 7, 8]
+
+
 def test_without_a_log_directory_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert logger.get_logger_dir() is None
@@ -113,6 +135,8 @@ def test_a_training_goes_on_with_what_its_directory_holds(log_dir):
     assert trainer.global_step == 6
     stats = json.loads((log_dir / "stats.json").read_text())
     assert [each["epoch_num"] for each in stats] == [1, 2, 3]
+    # Its graph has the time in its name, and is not of a later step.
+    assert not (log_dir / "kept-1").exists()
     # The averages are those of this training alone.
     assert stats[-1]["cost"] == pytest.approx(averages_of(costs_of(6)[4:])[-1], rel=1e-5)
 

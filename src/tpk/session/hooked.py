@@ -66,13 +66,14 @@ class HookedSession:
         translate: asked, when a run fails, for the error that caused it; see `run`.
         completed: tells how many steps the graph has counted.
         loops: what makes several steps in one run; by default plain loops in the graph.
+        steps_of_further_runs: how many steps a run counts where nobody has set `steps_of_next_run`.
         tries_threads: whether short runs may be made in the thread that calls, where that is faster; see
             `tpk.session.caller_thread`.
 
     Attributes:
         steps_of_next_run: how many steps the next run makes, and counts when it has completed. Who runs steps, such as
             the loop of a trainer, sets it at the beginning of each; further runs of the same step, and those outside of
-            steps, count none.
+            steps, count none, or `steps_of_further_runs`.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class HookedSession:
         translate: Callable[[Exception], BaseException | None] = lambda error: None,
         completed: Callable[[], int] = lambda: 0,
         loops: StepLoops | None = None,
+        steps_of_further_runs: int = 0,
         tries_threads: bool = True,
     ) -> None:
         self.sess = sess
@@ -99,6 +101,7 @@ class HookedSession:
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
         self.steps_of_next_run = 0
+        self._steps_of_further_runs = steps_of_further_runs
         self._timeout_in_ms = 0
         self._stop_requested = False
         self._original_args = SessionRunArgs(None)
@@ -162,6 +165,8 @@ class HookedSession:
             Exception: what a hook or the run raised. If the run failed because of what feeds it, then the error
                 of the one that fed it.
         """
+        if not self.steps_of_next_run:
+            self.steps_of_next_run = self._steps_of_further_runs
         if not self._has_hooks:
             (own,), _, _ = self._run((fetches,), feed_dict, options, run_metadata)
             if self.steps_of_next_run:

@@ -90,8 +90,9 @@ def _at(trainer: LoopTrainer, should_stop: Callable[[], bool], moment: Callable[
 def counted_steps(trainer: LoopTrainer) -> Callable[[], None]:
     """Return what makes the next step of a trainer, or as many of the epoch as one run makes, and counts them.
 
-    A step counts once, however often it runs the session; one that fails counts not, and is run once more each time
-    that a plugin recovers from its failure. Before a run, `local_step` is that of its last step.
+    A step counts once, however often it runs the session (but see `steps_of_further_runs` of `Trainer`); one that fails
+    counts not, and is run once more each time that a plugin recovers from its failure. Before a run, `local_step` is
+    that of its last step.
     """
     progress, hooked_sess, run_step = trainer.progress, trainer.hooked_sess, trainer.run_step
     recover, steps_per_run = trainer.hooks.hook.recover, trainer.steps_per_run
@@ -120,7 +121,8 @@ def counted_steps(trainer: LoopTrainer) -> Callable[[], None]:
                 raise
         if hooked_sess.steps_of_next_run:
             trainer.count_step()
-        progress.local_step -= steps - (progress.global_step - completed)
+        # Less, if the data has ended within the run; more than one, if further runs of a step count, too.
+        progress.local_step -= max(0, steps - (progress.global_step - completed))
 
     return run_counted
 

@@ -89,6 +89,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         graph: the `tf.Graph` of the training.
         train_op: what a step runs: an op, or anything that `Session.run` takes.
         steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`.
+        steps_of_further_runs: how many steps those runs of `hooked_sess` count in `global_step` that are not the first
+            of a step of the loop: 0. With 1, `global_step` counts runs, and no longer steps of the loop.
         hooks: the registry: the strategy, each monitor and each callback, under unique names, and what calls them.
         progress: the counters.
         input_source: where the data comes from, whose position checkpoints hold; None if the trainer has no such thing.
@@ -118,6 +120,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         LeastSquares(x, y).train(steps_per_epoch=100, max_epoch=5)
         ```
     """
+
+    steps_of_further_runs = 0
 
     def __init__(self) -> None:
         self.graph: Any = tf.Graph() if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
@@ -524,6 +528,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             completed=lambda: int(self.sess.run(global_step)),
             loops=StepLoops(self.sess, self.compiles_loops, tries_threads),
             tries_threads=tries_threads,
+            steps_of_further_runs=self.steps_of_further_runs,
         )
         if self._resumption is not None:
             self._resumption.begin(self)

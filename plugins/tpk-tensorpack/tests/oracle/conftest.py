@@ -5,33 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-# tensorpack itself takes names from NumPy and TensorFlow that these have dropped.
-_WITH_TENSORPACK = """
-import sys
-import numpy
-numpy.bool, numpy.int, numpy.float, numpy.object = bool, int, float, object
-import tensorflow
-for ours, theirs in ((tensorflow, tensorflow.compat.v1), (tensorflow.train, tensorflow.compat.v1.train)):
-    for name in set(dir(theirs)) - set(dir(ours)):
-        setattr(ours, name, getattr(theirs, name))
-tensorflow.compat.v1.disable_v2_behavior()
-tensorflow.compat.v1.enable_resource_variables()
-del sys.argv[0]
-# tensorpack has never run the bare names of TensorFlow 1 on 2.x: a script that has them imports the module that has.
-source = open(sys.argv[0]).read().replace("import tensorflow as tf", "import tensorflow.compat.v1 as tf")
-sys.path[0] = ""
-__file__ = sys.argv[0]
-exec(compile(source, __file__, "exec"))
-"""
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
 def with_tensorpack():
     """A function that runs a script with tensorpack, in a directory."""
-    return lambda directory, *arguments: _run(["-c", _WITH_TENSORPACK, *arguments], directory)
+    return lambda directory, *arguments: _run([HERE / "with_tensorpack.py", *arguments], directory)
 
 
 @pytest.fixture(scope="session")
@@ -46,8 +30,8 @@ def start(tmp_path):
     started = []
 
     def start(whose, *arguments):
-        first = ["-c", _WITH_TENSORPACK] if whose == "theirs" else ["-m", "tpk_tensorpack"]
-        command = [sys.executable, *first, *map(str, arguments)]
+        first = [HERE / "with_tensorpack.py"] if whose == "theirs" else ["-m", "tpk_tensorpack"]
+        command = [sys.executable, *map(str, [*first, *arguments])]
         started.append(subprocess.Popen(command, cwd=tmp_path, env=_environment(), stderr=subprocess.DEVNULL))
 
     yield start

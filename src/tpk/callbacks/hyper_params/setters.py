@@ -466,6 +466,7 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         self._value_func = value_func
         self._threshold = threshold
         self._last_k = last_k
+        self._window = last_k + 1
         self._sign = -1 if reverse else 1
         self._epoch_of_last_change = 0
 
@@ -491,8 +492,8 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         monitors = self.trainer.monitors
         if self.statistic.name not in monitors.names:
             return None
-        recent = [self._sign * value for _, value in monitors.get_history(self.statistic.name)][-self._last_k - 1 :]
-        if len(recent) <= self._last_k or self.last_epoch - self._epoch_of_last_change < self._last_k:
+        recent = [self._sign * value for _, value in monitors.get_history(self.statistic.name)][-self._window :]
+        if len(recent) < self._window or self.last_epoch - self._epoch_of_last_change < self._last_k:
             return None
         if min(recent) < recent[0] - self._threshold:
             return None

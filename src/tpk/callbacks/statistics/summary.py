@@ -86,6 +86,9 @@ class MergeAllSummaries(Callback):
         ConfigError: if `period` is negative.
     """
 
+    # Whether they are evaluated in the first run of a step only, if it has several.
+    _once_in_a_step = True
+
     def __init__(self, period: int = 0, run_alone: bool = False, key: str = tf.compat.v1.GraphKeys.SUMMARIES) -> None:
         if period < 0:
             raise ConfigError(f"MergeAllSummaries: period must be at least 0, got {period!r}.")
@@ -96,7 +99,6 @@ class MergeAllSummaries(Callback):
         self._request: Any = None
         self._last_step = 0
         self._steps_per_run = 1
-        # A step may run the session more than once; its summaries are evaluated in the first of these runs.
         self._evaluated_at: tuple[int, int] | None = None
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
@@ -129,7 +131,8 @@ class MergeAllSummaries(Callback):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Hand the summaries to the monitors, if they were evaluated."""
         if run_values.results is not None:
-            self._evaluated_at = (self.trainer.epoch_num, self.trainer.local_step)
+            if self._once_in_a_step:
+                self._evaluated_at = (self.trainer.epoch_num, self.trainer.local_step)
             self.trainer.monitors.put_summary(run_values.results)
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:

@@ -203,8 +203,11 @@ class SummaryGradient(MapGradient):
             # Tags do not depend on where the gradients are applied: with the slash, the scope is the same everywhere.
             with tf.name_scope("SummaryGradient/"):
                 values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
-                add_tensor_summary(values, ["histogram", "rms"], name=f"{name}-grad", collections=self._collections)
+                self._write(name, values)
         return grad
+
+    def _write(self, name: str, values: Any) -> None:
+        add_tensor_summary(values, ["histogram", "rms"], name=f"{name}-grad", collections=self._collections)
 
 
 class CheckGradient(MapGradient):

@@ -194,10 +194,14 @@ def set_checkpoints_aside(directory: Path, step: int) -> None:
         directory: the directory of the run.
         step: the global step at which the training begins; if it is 0, all checkpoints are another training's.
     """
+    names = set(os.listdir(directory))
     later = sorted(
         name
-        for name in os.listdir(directory)
-        if (match := _OF_A_CHECKPOINT.fullmatch(name)) and (int(match["state"] or match["step"]) > step or not step)
+        for name in names
+        if (match := _OF_A_CHECKPOINT.fullmatch(name))
+        and (int(match["state"] or match["step"]) > step or not step)
+        # A graph without values is of no step: what looks like one may be the time.
+        and (not name.endswith(".meta") or name.removesuffix(".meta") + ".index" in names)
     )
     if not later:
         return

@@ -64,6 +64,7 @@ class JSONWriter(MonitorBase):
     def __init__(self) -> None:
         self._stats: list[dict[str, Any]] = []
         self._row: dict[str, Any] = {}
+        self._moment: tuple[int, int] | None = None
         self._is_dirty = False
 
     @staticmethod
@@ -119,8 +120,11 @@ class JSONWriter(MonitorBase):
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Take a value into the object of this step."""
-        if self._row and self._row["global_step"] != self.global_step:
+        # Not of each run of a step, if it has several.
+        moment = (self.epoch_num, self.trainer.local_step)
+        if self._row and self._moment != moment:
             self._end_row()
+        self._moment = moment
         position = {"epoch_num": self.epoch_num, "global_step": self.global_step}
         self._row = {**{key: each for key, each in self._row.items() if key not in position}, name: value, **position}
 

@@ -138,7 +138,11 @@ class HyperParamSetterWithFunc(HyperParamSetter, tpk.HyperParamSetterWithFunc):
 
 
 class StatMonitorParamSetter(HyperParamSetter, tpk.StatMonitorParamSetter):
-    """Changes a hyperparameter when a statistic has not improved of late; see `tpk.StatMonitorParamSetter`."""
+    """Changes a hyperparameter when a statistic has not improved of late.
+
+    That is when none of its last `last_k` values is less than the first of them by more than `threshold`; or greater,
+    if `reverse`: `tpk.StatMonitorParamSetter` looks at one value more. After a change it waits for `last_k` epochs.
+    """
 
     def __init__(
         self,
@@ -150,3 +154,4 @@ class StatMonitorParamSetter(HyperParamSetter, tpk.StatMonitorParamSetter):
         reverse: bool = False,
     ) -> None:
         super().__init__(param, stat_name, value_func, threshold, last_k, reverse)  # type: ignore[call-arg]
+        self._window = last_k

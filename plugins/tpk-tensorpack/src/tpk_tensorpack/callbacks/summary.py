@@ -15,13 +15,15 @@ class MovingAverageSummary(Callback, tpk.MovingAverageSummary):
 
 
 class MergeAllSummaries(Callback, tpk.MergeAllSummaries):
-    """Evaluates all summaries along with the last step of each epoch; see `tpk.MergeAllSummaries`.
+    """Evaluates all summaries along with the last step of each epoch, in each of its runs; see `tpk.MergeAllSummaries`.
 
     Args:
         period: and after each so many steps of an epoch; 0 for its end only.
         run_alone: in a run of their own.
         key: the collection; by default that of the summaries.
     """
+
+    _once_in_a_step = False
 
     def __init__(self, period: int = 0, run_alone: bool = False, key: str | None = None) -> None:
         super().__init__(period, run_alone, key or tf.compat.v1.GraphKeys.SUMMARIES)

@@ -28,7 +28,7 @@ OLD_NAMES = {"out_channel": "filters", "kernel_shape": "kernel_size", "stride": 
 
 def he_normal_initializer() -> Any:
     """Return the initializer that layers of weights have by default: He et al., https://arxiv.org/abs/1502.01852."""
-    return v1.variance_scaling_initializer(2.0, mode="fan_in", distribution="truncated_normal")
+    return v1.variance_scaling_initializer(2.0, mode="fan_in", distribution="untruncated_normal")
 
 
 @layer_register(log_shape=True)

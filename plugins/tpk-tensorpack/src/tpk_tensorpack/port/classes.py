@@ -90,7 +90,21 @@ def why_it_stays(family: list[OwnClass], script: Script) -> str:
                 return f"{each.name}: {reason}"
         if "trainer" in kinds and each.has("_setup_graph"):
             return f"{each.name} overrides _setup_graph"
+        if "trainer" in kinds and _runs_several_times(each):
+            return f"{each.name}: steps run hooked_sess several times, each of which counts in global_step"
     return ""
+
+
+def _runs_several_times(each: OwnClass) -> bool:
+    """Whether a step of a trainer seems to run `hooked_sess` more than once."""
+    runs = [
+        node
+        for method in each.methods().values()
+        for node in nodes_of(method, cst.Attribute)
+        if node.attr.value == "run" and _is_of_self(node.value, "hooked_sess")
+    ]
+    loops = [loop for kind in (cst.For, cst.While, cst.CompFor) for loop in nodes_of(each.node, kind)]
+    return len(runs) > 1 or any(node in list(nodes_of(loop, cst.Attribute)) for loop in loops for node in runs)
 
 
 def _of_callback(each: OwnClass, script: Script) -> str:

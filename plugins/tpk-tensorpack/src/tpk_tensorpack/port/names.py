@@ -83,7 +83,6 @@ CONVERTED: dict[str, Rule] = {
         kept_with={"set_at_beginning": "tpk's always sets what the schedule says for the first epoch"},
         kind="callback",
     ),
-    "StatMonitorParamSetter": Rule("StatMonitorParamSetter", kind="callback"),
     # Evaluation.
     "BinaryClassificationStats": Rule("BinaryClassificationStats", note="it reports F1, too"),
     "ClassificationError": Rule("ClassificationError"),
@@ -226,6 +225,7 @@ KEPT: dict[str, str] = {
     "ModelExporter": "tpk's takes names for inputs and outputs; see tpk export",
     "ProxyDataFlow": "tpk's calls what it wraps flow, not ds",
     "RNGDataFlow": "its rng is a RandomState; tpk's is a numpy.random.Generator",
+    "StatMonitorParamSetter": "it looks at the last last_k values; tpk's at one more",
     "ThroughputTracker": "tpk's statistic has another name",
     "TowerContext": "tpk.PredictTowerContext has to be told whether it creates variables",
     "add_moving_summary": "tpk's reports the mean over the epoch by this name, and this average with /EMA behind it",

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import tensorflow as tf
+
+import tpk.graph
 from tpk.graph import (
     CheckGradient,
     FilterNoneGrad,
@@ -10,7 +15,6 @@ from tpk.graph import (
     MapGradient,
     PrintGradient,
     ScaleGradient,
-    SummaryGradient,
 )
 
 __all__ = [
@@ -23,3 +27,12 @@ __all__ = [
     "ScaleGradient",
     "SummaryGradient",
 ]
+
+
+class SummaryGradient(tpk.graph.SummaryGradient):
+    """Summarizes gradients, as ``SummaryGradient/<variable>-grad`` and ``…/rms``; see `tpk.graph.SummaryGradient`."""
+
+    def _write(self, name: str, values: Any) -> None:
+        tf.compat.v1.summary.histogram(f"{name}-grad", values, self._collections)
+        rms = tf.sqrt(tf.reduce_mean(tf.square(values)))
+        tf.compat.v1.summary.scalar(f"{name}/rms", rms, self._collections)

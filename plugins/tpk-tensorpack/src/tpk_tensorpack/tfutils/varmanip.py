@@ -129,11 +129,13 @@ def dump_session_params(path: str) -> None:
 def save_checkpoint_vars(dic: Mapping[str, Any], path: str) -> None:
     """Write values by name to an ``.npz`` file, or a checkpoint of TensorFlow, as the path says.
 
+    In an ``.npz`` file they have the names that are given; in a checkpoint, without ``:0``.
+
     Args:
         dic: the values.
         path: a path that ends with ``.npz``, or the prefix of a checkpoint.
     """
-    values = {get_op_tensor_name(name)[0]: np.asarray(value) for name, value in dic.items()}
+    values = {name: np.asarray(value) for name, value in dic.items()}
     logger.info("variables to save to %s: %s", path, ", ".join(sorted(values)))
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     if path.endswith(".npz"):
@@ -145,7 +147,9 @@ def save_checkpoint_vars(dic: Mapping[str, Any], path: str) -> None:
         raise ValueError(f"there is nothing to save to {path!r}: give values by name")
     with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
         variables = [
-            tf.compat.v1.Variable(tf.zeros(value.shape, value.dtype), name=name, use_resource=True)
+            tf.compat.v1.Variable(
+                tf.zeros(value.shape, value.dtype), name=get_op_tensor_name(name)[0], use_resource=True
+            )
             for name, value in values.items()
         ]
         assign_values(sess, zip(variables, values.values(), strict=True))

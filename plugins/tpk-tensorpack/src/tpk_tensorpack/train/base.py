@@ -23,8 +23,12 @@ class Trainer(tpk.Trainer, metaclass=older.TrainerOfConfig):
     """Trains anything that runs in a loop: a class that sets ``train_op`` or overrides ``run_step``; see `tpk.Trainer`.
 
     What it writes goes to the log directory of the script, beside what is there; without one it writes nothing.
+
+    `global_step` counts the runs of `hooked_sess`: a step that has several of them counts several times in it, and once
+    in `local_step`.
     """
 
+    steps_of_further_runs = 1
     _is_chief: bool | None = None
 
     def __init__(self) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from tpk.dataflow.base import reset_state
 from tpk_tensorpack.utils.fs import mkdir_p
-from tpk_tensorpack.utils.palette import PALETTE_RGB
 
 __all__ = [
     "draw_boxes",
@@ -253,12 +252,12 @@ def draw_text(img: Image, pos: tuple[int, int], text: str, color: Sequence[int],
     cv2 = _cv2("draw_text")
     image: Image = np.array(img, np.uint8)
     font = cv2.FONT_HERSHEY_SIMPLEX
-    (width, height), baseline = cv2.getTextSize(text, font, font_scale, 1)
+    (width, height), _ = cv2.getTextSize(text, font, font_scale, 1)
     # It is moved into the image where it would stick out.
-    x = max(min(int(pos[0]), image.shape[1] - width), 0)
-    y = max(int(pos[1]), height + baseline)
-    cv2.rectangle(image, (x, y - height - baseline), (x + width, y), tuple(map(int, color)), cv2.FILLED)
-    cv2.putText(image, text, (x, y - baseline // 2 - 1), font, font_scale, (255, 255, 255), lineType=cv2.LINE_AA)
+    x = min(int(pos[0]), image.shape[1] - width)
+    y = max(int(pos[1]), int(1.15 * height))
+    cv2.rectangle(image, (x, y - int(1.3 * height)), (x + width, y), tuple(map(int, color)), cv2.FILLED)
+    cv2.putText(image, text, (x, y - int(0.25 * height)), font, font_scale, (222, 222, 222), lineType=cv2.LINE_AA)
     return image
 
 
@@ -269,7 +268,7 @@ def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color
         im: an image of shape [height, width] or [height, width, 3].
         boxes: of shape [boxes, 4]: x and y of two corners, within the image.
         labels: a text for each.
-        color: of all boxes; by default they are gray, or, with labels, each label has its own color.
+        color: of all boxes, and of the boxes of their labels; by default a green.
 
     Raises:
         ImportError: there is no OpenCV.
@@ -287,14 +286,11 @@ def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color
     if (corners < 0).any() or (x1 > width).any() or (y1 > height).any() or (x1 <= x0).any() or (y1 <= y0).any():
         raise ValueError(f"draw_boxes: boxes are x0, y0, x1, y1 within the image of {height}x{width}, got {boxes}")
     # Small boxes last, lest they be hidden.
-    colors = {text: PALETTE_RGB[number % len(PALETTE_RGB)] for number, text in enumerate(dict.fromkeys(labels or ()))}
+    chosen = (15, 128, 15) if color is None else tuple(map(int, color))
     for index in np.argsort(-(x1 - x0) * (y1 - y0), kind="stable"):
         left, top, right, bottom = map(int, corners[index])
-        label = None if labels is None else labels[index]
-        chosen = color if color is not None else (218, 218, 218) if label is None else colors[label].tolist()
-        chosen = tuple(map(int, chosen))
-        if label is not None:
-            image = draw_text(image, (left, top), label, chosen)
+        if labels is not None:
+            image = draw_text(image, (left, top), labels[index], chosen)
         cv2.rectangle(image, (left, top), (right, bottom), chosen, 1)
     return image
 

@@ -101,8 +101,9 @@ class RandomCropRandomShape(ImageAugmentor):
         _check_fits(self, img, max(hmax, self.hmin), max(wmax, self.wmin))
         height = self.rng.randint(self.hmin, hmax + 1)
         width = self.rng.randint(self.wmin, wmax + 1)
-        y0 = self.rng.randint(img.shape[0] - height + 1)
-        x0 = self.rng.randint(img.shape[1] - width + 1)
+        # The last place is never drawn, as in tensorpack, and nothing is where there is one place only.
+        y0 = 0 if height == img.shape[0] else self.rng.randint(img.shape[0] - height)
+        x0 = 0 if width == img.shape[1] else self.rng.randint(img.shape[1] - width)
         return CropTransform(y0, x0, height, width)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 
 import numpy as np
@@ -345,5 +346,7 @@ def test_a_star_import_has_older_names():
     exec("from tpk_tensorpack import *", names)
     for name in ("InputDesc", "FeedfreeTrainerBase", "MultiGPUTrainerBase", "DistributedReplicatedTrainer"):
         assert name in names
+    with names["change_gpu"]("0"):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
     staged = names["StagingInputWrapper"](tp.QueueInput(flow()), ["/gpu:0"])
     assert isinstance(staged, tp.StagingInput)

@@ -93,7 +93,11 @@ class GradientHistogram(LooksAtTensors):
             self._missing = set(self._tensors)
 
     def take(self, values: dict[str, Any]) -> None:
-        """Report the gradients of a run."""
+        """Look at the gradients of a run at once: those of other objectives come with runs of their own."""
+        self.look(values)
+
+    def look(self, values: dict[str, Any]) -> None:
+        """Report gradients."""
         monitors = self.trainer.monitors
         squares: dict[str, float] = {}
         for name, value in values.items():

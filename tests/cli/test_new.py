@@ -5,13 +5,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 import tpk
 from tpk.cli.main import main
 from tpk.cli.plugins.command import TEMPLATE_KINDS
 
 SOURCES = Path(tpk.__file__).parents[1]
+
+
+class Scale(tpk.ModelDesc):
+    """A number that learns to be 0."""
+
+    def inputs(self):
+        return [tf.TensorSpec([], tf.float32, "x")]
+
+    def build_graph(self, x):
+        return tf.square(x * tf.compat.v1.get_variable("scale", initializer=1.0), name="cost")
+
+    def optimizer(self):
+        return tf.compat.v1.train.GradientDescentOptimizer(0.5)
 
 
 def test_new_packages_pass_their_own_tests(tmp_path, capsys):
@@ -68,3 +83,21 @@ def test_no_module_is_hidden(tmp_path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["plugins", "new", "hello-there", "--directory", str(tmp_path / "new")]) == 1
     assert "there is a module hello_there already" in capsys.readouterr().err
+
+
+def test_what_a_new_strategy_trains_is_known_to_those_who_report_rates_and_gradients(tmp_path, monkeypatch):
+    main(["plugins", "new", "reporting", "--kind", "strategy", "--directory", str(tmp_path)])
+    monkeypatch.syspath_prepend(str(tmp_path / "reporting" / "src"))
+    trainer = tpk.SingleCostTrainer(strategy="reporting:Reporting")
+    tpk.launch_train_with_config(
+        tpk.TrainConfig(
+            model=Scale(),
+            dataflow=[[np.float32(1)], [np.float32(2)]],
+            callbacks=["GradientHistogram"],
+            max_epoch=1,
+            run_dir=tmp_path / "run",
+        ),
+        trainer,
+    )
+    assert trainer.history["learning_rate"] == [0.5]
+    assert len(trainer.history["gradients/scale/norm"]) == 1

@@ -93,7 +93,7 @@ class GradientHistogram(LooksAtTensors):
             self._missing = set(self._tensors)
 
     def take(self, values: dict[str, Any]) -> None:
-        """Report the gradients of a run, without those of other objectives, which are minimized in other ones."""
+        """Look at the gradients of a run at once: those of other objectives come with runs of their own."""
         self.look(values)
 
     def look(self, values: dict[str, Any]) -> None:

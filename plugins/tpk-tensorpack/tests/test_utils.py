@@ -194,7 +194,7 @@ process.start()
 print(process.pid)
 """
     command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout.split()[-1]), 0)
     with pytest.raises(TypeError, match="expected a process"):

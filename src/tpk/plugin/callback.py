@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tpk.plugin.hooks.arguments import taken_arguments, taking_all
 from tpk.plugin.options import RecordsOptions
@@ -212,7 +212,15 @@ class Callback(RecordsOptions):
         return name in getattr(self, "__dict__", {}) or getattr(own, name) is not getattr(Callback, name)
 
 
-def trigger_of(callback: Callback) -> Callable[[TrainerProtocol], None]:
+class Triggered(Protocol):
+    """What has a `trigger`, which takes the trainer or leaves it out: a callback."""
+
+    @property
+    def trigger(self) -> Callable[..., None]:
+        """What it does each time that its time has come."""
+
+
+def trigger_of(callback: Triggered) -> Callable[[TrainerProtocol], None]:
     """Return `trigger` of a callback as a function of the trainer, which its own may leave out.
 
     Raises:

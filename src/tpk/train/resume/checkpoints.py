@@ -17,6 +17,7 @@ from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.step.global_step import get_global_step_var
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
+from tpk.plugin.callback import trigger_of
 from tpk.train.resume.training_state import take_state
 from tpk.train.run_dir.directory import check_is_there
 
@@ -241,7 +242,7 @@ class Checkpoints(Callback):
                 for saver in self._savers:
                     saved = saver.series.last_step
                     if trainer.global_step != (self._first_step if saved is None else saved):
-                        saver.trigger(trainer)
+                        trigger_of(saver)(trainer)
                 self._meet_requests()
         finally:
             if self._own_series is not None:

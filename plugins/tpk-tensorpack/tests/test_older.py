@@ -341,6 +341,26 @@ def test_trainers_of_tpk_take_no_config_of_tensorpack():
         tpk.SimpleTrainer(config)
 
 
+def test_older_functions_of_tensors():
+    functions = tp.symbolic_functions
+    x = tf.reshape(tf.range(12.0), [2, 3, 2])
+    z = functions.shapeless_placeholder(x, [0], "z")
+    assert z.shape.as_list() == [None, 3, 2]
+    flat = functions.batch_flatten(z)
+    assert flat.shape.as_list() == [None, 6]
+    unknown = functions.batch_flatten(functions.shapeless_placeholder(x, [0, 1], "y"))
+    rate = functions.get_scalar_var("rate", 0.5, summary=True)
+    (written,) = v1.get_collection(v1.GraphKeys.SUMMARIES)
+    assert (written.op.name, rate.trainable) == ("rate-summary", False)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        assert session.run(flat).tolist() == session.run(unknown).tolist() == [[*range(6)], [*range(6, 12)]]
+        assert session.run(flat, {z: np.ones([1, 3, 2])}).tolist() == [[1] * 6]
+        assert session.run(rate) == 0.5
+    with pytest.raises(ValueError, match="dimension 0 of the shape"):
+        functions.shapeless_placeholder(z, 0, "again")
+
+
 def test_a_star_import_has_older_names():
     names = {}
     exec("from tpk_tensorpack import *", names)

@@ -15,6 +15,7 @@ _OLDER = (*(f"train.{name}" for name in ("distributed", "feedfree", "multigpu", 
 """Modules with names that scripts have which are older than those packages."""
 _MODULES = {
     **{name: f"tfutils.{name}" for name in ("gradproc", "optimizer", "sesscreate", "sessinit", "summary", "tower")},
+    "symbolic_functions": "tfutils.symbolic_functions",
     "varreplace": "tfutils.varreplace",
     "logger": "utils.logger",
     "compat": "compat",

@@ -44,3 +44,45 @@ def psnr(prediction: Any, ground_truth: Any, maxp: float | None = None, name: st
     mean_square = tf.reduce_mean(tf.math.squared_difference(prediction, ground_truth))
     decibels = -10.0 / tf.math.log(10.0) * tf.math.log(mean_square / peak**2)
     return tf.identity(decibels, name=name)
+
+
+# Of scripts of 0.1 to 0.8:
+
+
+def batch_flatten(x: Any) -> Any:
+    """Return `x` with one dimension beside the first, that of the batch."""
+    return tf.reshape(x, [-1, x.shape[1:].num_elements() or tf.reduce_prod(tf.shape(x)[1:])])
+
+
+def get_scalar_var(name: str, init_value: float, summary: bool = False, trainable: bool = False) -> Any:
+    """Return a variable that is one float.
+
+    Args:
+        name: its name.
+        init_value: its initial value.
+        summary: whether to write it to the event files, as ``<name>-summary``.
+        trainable: whether it is trained.
+    """
+    variable = tf.compat.v1.get_variable(name, initializer=float(init_value), trainable=trainable)
+    if summary:
+        tf.compat.v1.summary.scalar(f"{name}-summary", variable)
+    return variable
+
+
+def shapeless_placeholder(x: Any, axis: int | list[int], name: str) -> Any:
+    """Return a placeholder that is `x` unless it is fed, with less of its shape known.
+
+    Args:
+        x: a tensor.
+        axis: the dimensions that may be fed in other sizes.
+        name: its name.
+
+    Raises:
+        ValueError: the size of such a dimension is not known as it is.
+    """
+    shape = x.shape.as_list()
+    for each in axis if isinstance(axis, list) else [axis]:
+        if shape[each] is None:
+            raise ValueError(f"shapeless_placeholder: dimension {each} of the shape {shape} is not known; leave it out")
+        shape[each] = None
+    return tf.compat.v1.placeholder_with_default(x, shape, name)

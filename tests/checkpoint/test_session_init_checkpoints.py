@@ -137,6 +137,11 @@ def test_for_the_directory_of_several_runs_one_of_them_is_named(write, tmp_path)
         find_checkpoint(tmp_path)
 
 
+def test_for_a_run_that_saved_none_it_is_said_what_saves_them(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in the directory .*'ModelSaver' among its callbacks"):
+        find_checkpoint(tmp_path)
+
+
 def test_an_object_based_checkpoint_is_an_error_whose_remedy_works(tmp_path, weights):
     model = tf.Module()
     model.net, model.bias = tf.Variable(weights, name="net/w"), tf.Variable([1.0, 2.0], name="b")

@@ -53,7 +53,7 @@ def test_a_new_package_has_the_name_that_was_given_and_announces_its_plugin(tmp_
 @pytest.mark.parametrize("name", ["", "Cost", "cost curve", "-cost", "../cost", "1st", "tpk-1st", "class", "none"])
 def test_a_name_that_no_package_can_have_is_an_error(tmp_path, capsys, name):
     assert main(["plugins", "new", "--directory", str(tmp_path), "--", name]) == 1
-    assert "cannot be the name of a package" in capsys.readouterr().err
+    assert "cannot be the name of a package: begin with a lower-case letter, and use " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,12 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
 
 import tpk
 from tpk.cli.main import main
+from tpk.cli.runs.differences import differences
 from tpk.cli.runs.run import Run
 from tpk.train.run_dir.lock import run_lock
 
@@ -99,7 +102,7 @@ def listed(capsys, *arguments):
 def test_runs_are_found_below_and_their_states_are_told(runs, capsys):
     status, table, _ = run(capsys, "runs")
     assert status == 0
-    header, *lines = table.splitlines()
+    header, *lines = table.partition("\n\n")[0].splitlines()
     assert header.split()[:7] == ["run", "state", "strategy", "epoch", "step", "began", "duration"]
     assert [line.split("  ")[0] for line in lines] == ["runs/done", "runs/failed", "runs/deep/killed"]
     done, failed, killed = (line.split() for line in lines)
@@ -136,13 +139,41 @@ def test_in_what_configurations_differ_is_shown_by_names_of_plugins(runs, capsys
     done, failed = found["runs/done"]["differs"], found["runs/failed"]["differs"]
     assert (done["rate"], failed["rate"]) == (0.5, 0.1)
     assert (done["callbacks.MaxSaver"], failed["callbacks.MaxSaver"]) == ("MaxSaver", "-")
-    assert done["callbacks.MaxSaver.monitor_stat"] == "score" and "callbacks.MaxSaver.monitor_stat" not in failed
+    # What goes without saying: the options of a plugin that only one of them has.
+    assert "callbacks.MaxSaver.monitor_stat" not in done
     # Without what says where each is.
     assert (done["argv"], failed["argv"]) == ("--lr 0.5", "--lr 0.1 --fast")
     assert not {"run_dir", "resume", "callbacks.ModelSaver"} & done.keys()
     _, table, _ = run(capsys, "runs", "runs/done", "runs/failed")
-    assert "rate=0.5" in table and "argv=--lr 0.1 --fast" in table
+    *_, first, second = table.splitlines()
+    assert first.startswith("runs/done    ") and "rate=0.5" in first
+    assert second.startswith("runs/failed  ") and "argv=--lr 0.1 --fast" in second
     assert listed(capsys, "runs/done")["runs/done"]["differs"] == {}
+
+
+def test_options_of_a_plugin_are_compared_among_the_runs_that_have_it():
+    def having(**config):
+        return SimpleNamespace(config=config, directory=Path("run"))
+
+    bar = {"name": "ProgressBar", "options": {}}
+    savers = [{"name": "ModelSaver", "options": {"max_to_keep": kept, "when": None}} for kept in (3, 5)]
+    found = differences([having(callbacks=[bar]), *(having(callbacks=[bar, saver]) for saver in savers)])
+    assert found == [
+        {"callbacks.ModelSaver": "-"},
+        {"callbacks.ModelSaver": "ModelSaver", "callbacks.ModelSaver.max_to_keep": 3},
+        {"callbacks.ModelSaver": "ModelSaver", "callbacks.ModelSaver.max_to_keep": 5},
+    ]
+
+
+def test_the_table_stays_legible_where_runs_have_little_in_common(runs, capsys, tmp_path):
+    for name in ("a", "b"):
+        shutil.copytree("runs/done", tmp_path / name)
+        path = tmp_path / name / "config.json"
+        config = json.loads(path.read_text())
+        path.write_text(json.dumps({**config, "max_epoch": name, **{f"option{i}": name * 100 for i in range(10)}}))
+    _, table, _ = run(capsys, "runs", str(tmp_path))
+    line = table.splitlines()[-1]
+    assert f"option7={'b' * 39}…, … 2 more (--json)" in line and "max_epoch" not in line and len(line) < 500
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import types
 
 import attrs
 import pytest
+import tensorflow as tf
 from hypothesis import given, strategies as st
 
 import tpk.errors
@@ -299,6 +300,22 @@ def test_an_error_gets_one_note_that_names_callback_and_hook():
     with pytest.raises(ValueError, match="boom") as caught:
         manager.hook.before_epoch(trainer=None)
     assert notes_of(caught.value) == ["in callback 'Failing', hook 'before_epoch'"]
+
+
+def test_ops_that_are_made_too_late_are_told_where_they_belong():
+    class Late(Callback):
+        def before_train(self):
+            graph = tf.Graph()
+            graph.finalize()
+            with graph.as_default():
+                tf.constant(0)
+
+    manager = HookManager()
+    manager.register_all([Late()])
+    with pytest.raises(RuntimeError, match="finalized") as caught:
+        manager.hook.before_train(trainer=None)
+    where, remedy = notes_of(caught.value)
+    assert where == "in callback 'Late', hook 'before_train'" and "ops are made in setup_graph" in remedy
 
 
 def test_a_wrapper_that_lets_an_error_pass_is_not_blamed():

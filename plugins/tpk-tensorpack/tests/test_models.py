@@ -105,6 +105,17 @@ def test_batch_norm_refuses_what_it_does_not_know(arguments, message):
         BatchNorm("bn", tf.constant(IMAGES), training=True, **arguments)
 
 
+def test_batch_norm_takes_the_older_form_of_what_moves_its_averages():
+    x = tf.constant(IMAGES)
+    with TowerContext("", is_training=True), argscope(BatchNorm, internal_update=True):
+        BatchNorm("a", x)
+        assert not v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+        BatchNorm("b", x, internal_update=False)
+        assert v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+        with pytest.raises(TypeError, match="both ema_update and internal_update"):
+            BatchNorm("c", x, ema_update="skip")
+
+
 def test_dropout_knows_the_tower_and_the_old_argument():
     x = tf.ones([1000])
     with TowerContext("", is_training=True):

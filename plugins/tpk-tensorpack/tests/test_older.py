@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import pickle
 
 import numpy as np
 import pytest
@@ -201,9 +203,27 @@ def test_predictors_are_on_the_predict_towers():
     assert predictions.towers == [gpu, cpu, gpu, cpu, gpu]
 
 
+def test_a_trainer_of_ones_own_takes_older_descriptions_of_inputs():
+    class Trainer(tp.TowerTrainer):
+        def __init__(self, data, model):
+            super().__init__()
+            self.register_callback(data.setup(model.get_inputs_desc()))
+            self.tower_func = tp.tfutils.tower.TowerFuncWrapper(model.build_graph, model.get_inputs_desc())
+            with tp.TowerContext("", is_training=True):
+                cost = self.tower_func(*data.get_input_tensors())
+            self.train_op = model.get_optimizer().minimize(cost)
+
+    trainer = Trainer(tp.QueueInput(flow()), Model())
+    weights = Weights()
+    trainer.train_with_defaults(callbacks=[weights], steps_per_epoch=1, max_epoch=1)
+    assert weights.seen == pytest.approx([0.8])
+
+
 def test_older_models():
     model = Model()
-    assert model.get_inputs_desc() == [tp.InputDesc(tf.float32, (None, 1), "x")]
+    assert model.get_inputs_desc() == [tp.InputDesc(tf.float32, (None, 1), "x")] == model.get_input_signature()
+    (description,) = pickle.loads(pickle.dumps(model.get_inputs_desc()))
+    assert (description.type, description.shape.as_list(), description.name) == (tf.float32, [None, 1], "x")
     assert model.input_names == ["x"]
     with pytest.raises(ConfigError, match=r"set self\.cost"):
         model.get_cost()
@@ -326,5 +346,7 @@ def test_a_star_import_has_older_names():
     exec("from tpk_tensorpack import *", names)
     for name in ("InputDesc", "FeedfreeTrainerBase", "MultiGPUTrainerBase", "DistributedReplicatedTrainer"):
         assert name in names
+    with names["change_gpu"]("0"):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
     staged = names["StagingInputWrapper"](tp.QueueInput(flow()), ["/gpu:0"])
     assert isinstance(staged, tp.StagingInput)

@@ -139,7 +139,7 @@ def test_summaries_are_those_of_tensorflow_1(graph):
         (tf.layers, "Conv2DD", "nearest that there is: tf.layers.Conv2D"),
         (tf.contrib, "cudnn_rnn", "write tf.nn.rnn_cell.LSTMCell"),
         (tf.contrib, "layer", "nearest that there is: tf.contrib.layers"),
-        (rnn, "LSTMBlockCell", "nearest that there is: tf.contrib.rnn.*LSTMCell"),
+        (rnn, "LayerNormBasicLSTMCell", "nearest that there is: tf.contrib.rnn.*LSTMCell"),
         (contrib_layers, "fully_conected", "nearest that there is: tf.contrib.layers.fully_connected"),
         (framework, "list_variable", "nearest that there is: tf.contrib.framework.list_variables"),
         (tf.contrib.opt, "AdamWOptimizer", "write tf.train.AdamOptimizer"),
@@ -382,6 +382,25 @@ def test_cells_run_over_sequences(graph):
     outputs, steps, state = run([outputs, steps, state])
     assert outputs.shape == (2, 5, 4)
     np.testing.assert_array_equal(steps[-1], state.h)
+
+
+@pytest.mark.parametrize("options", [{}, {"forget_bias": 0.5}, {"use_peephole": True, "cell_clip": 0.3}])
+def test_lstm_block_cells_compute_what_the_op_does(graph, options):
+    x, c, h = (tf.constant(np.random.RandomState(n).randn(2, 4).astype("float32")) for n in range(3))
+    with tf.variable_scope("rnn", initializer=tf.random_normal_initializer(seed=1)):
+        output, state = rnn.LSTMBlockCell(4, **options)(x, rnn.LSTMStateTuple(c, h))
+    variables = {v.op.name: v for v in tf.global_variables()}
+    kernel, bias = variables["rnn/lstm_cell/kernel"], variables["rnn/lstm_cell/bias"]
+    diagonals = [variables.get(f"rnn/lstm_cell/w_{gate}_diag", tf.zeros([4])) for gate in "ifo"]
+    expected = tensorflow.raw_ops.LSTMBlockCell(
+        x=x, cs_prev=c, h_prev=h, w=kernel, wci=diagonals[0], wcf=diagonals[1], wco=diagonals[2], b=bias,
+        forget_bias=options.get("forget_bias", 1.0), cell_clip=options.get("cell_clip", -1.0),
+        use_peephole=options.get("use_peephole", False),
+    )  # fmt: skip
+    output, state, expected = run([output, state, expected])
+    np.testing.assert_allclose(output, expected.h, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(state.c, expected.cs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(state.h, output)
 
 
 def test_the_loss_of_sequences_is_a_weighted_mean(graph):

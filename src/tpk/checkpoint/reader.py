@@ -149,6 +149,8 @@ def _latest(directory: str) -> str:
     below = sorted(glob.glob(os.path.join(glob.escape(directory), "*", _POINTER)))
     if below:
         message += f" There are some in the directories below: name one, such as {os.path.dirname(below[-1])!r}."
+    if not present and not below:
+        message += " A training saves some with 'ModelSaver' among its callbacks."
     raise CheckpointError(message)
 
 

@@ -54,6 +54,10 @@ class DataFlow(RecordsOptions, ABC):
     def __iter__(self) -> Iterator[Any]:
         """Start a pass: deliver the datapoints from the first one on."""
 
+    def __bool__(self) -> bool:
+        """True, also of an empty flow: Python would ask for the length, which a flow need not know."""
+        return True
+
     def reset_state(self) -> None:
         """Make ready to be iterated in this process: open files, connect.
 

@@ -235,7 +235,7 @@ def _has_its_towers(case: _Case) -> None:
 @RULES.rule(
     "towers-equal-one",
     "towers on some batches train what one tower does on these batches one after the other",
-    "DESIGN.md, 7: the tested truth; gradients are averaged",
+    "the manual, Plugins, a strategy, Debug it; gradients are averaged",
 )
 def _towers_equal_one(case: _Case) -> None:
     if not case.is_reproducible:
@@ -273,7 +273,7 @@ def _check_close(what: str, expected: Mapping[str, np.ndarray], found: Mapping[s
 @RULES.rule(
     "towers-stay-equal",
     "the trained variables of all towers are the same bits at the end, and have changed",
-    "DESIGN.md, 7; tpk.Strategy.after_restore; sums over towers are ordered",
+    "the manual, Plugins, a strategy; tpk.Strategy.after_restore; sums over towers are ordered",
 )
 def _towers_stay_equal(case: _Case) -> None:
     case.first  # noqa: B018

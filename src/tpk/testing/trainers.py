@@ -276,7 +276,7 @@ def _fails(case: _Case) -> None:
 @RULES.rule(
     "closes-all",
     "its session, threads and files are closed at the end, also of a training that fails",
-    "DESIGN.md, 3: it closes its session, threads and workers at the end, however it ends",
+    "the manual, Plugins, a trainer: it closes its session, threads and workers at the end, however it ends",
 )
 def _closes_all(case: _Case) -> None:
     _, _, trainer = case.failing
@@ -326,7 +326,7 @@ def _trains_in_phases(case: _Case) -> None:
 @RULES.rule(
     "resumes",
     "a training that was killed and resumed is the one that was not, bit for bit: variables and states",
-    "tpk.Trainer.state_dict; DESIGN.md, 9",
+    "tpk.Trainer.state_dict; the manual, Concepts, state",
 )
 def _resumes(case: _Case) -> None:
     first = case.first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import random
 from contextlib import nullcontext
@@ -235,8 +236,10 @@ def names_strategy(name: str) -> bool:
     if name not in trainers | strategies:
         if advice := not_installed(name):
             raise UnknownPluginError(advice)
+        nearest = difflib.get_close_matches(name, sorted(trainers | strategies), n=3)
+        meant = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else "."
         raise UnknownPluginError(
-            f"no trainer or strategy is called {name!r}. Trainers: {', '.join(sorted(trainers))}. "
+            f"no trainer or strategy is called {name!r}{meant} Trainers: {', '.join(sorted(trainers))}. "
             f"Strategies: {', '.join(sorted(strategies))}."
         )
     return name not in trainers

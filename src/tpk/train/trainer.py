@@ -31,6 +31,7 @@ from tpk.plugin.spec import HOOK_NAMES
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
 from tpk.session.progress import Progress
+from tpk.session.queue_runners import running_queues
 from tpk.session.step_loops import StepLoops
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
@@ -514,6 +515,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         if initial is not None:
             initial.run(self.sess)
         self.strategy.after_restore(self.sess)
+        self._resources.enter_context(running_queues(self.sess))
         self.graph.finalize()
         self.progress.global_step = int(self.sess.run(global_step))
         self.step_hooks = self.hooks.compile_step()

@@ -73,6 +73,13 @@ def test_a_name_that_is_none_of_a_variable_is_an_error_with_the_nearest(graph):
         GraphVarParam("zzz").setup_graph()
 
 
+def test_whoever_gave_the_optimizer_a_number_is_told_to_make_a_variable(graph):
+    with graph.as_default():
+        tf.compat.v1.train.AdamOptimizer(0.01).minimize(tf.compat.v1.get_variable("w", initializer=0.5) ** 2)
+    with pytest.raises(ConfigError, match=r"tf\.compat\.v1\.get_variable\('learning_rate', initializer=0\.01"):
+        GraphVarParam("learning_rate").setup_graph()
+
+
 def test_a_name_in_a_graph_without_variables_is_an_error(graph):
     with pytest.raises(ConfigError, match=r"no variable 'learning_rate'. It has none at all"):
         GraphVarParam("learning_rate").setup_graph()

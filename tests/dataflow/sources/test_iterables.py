@@ -74,6 +74,11 @@ def test_a_generator_function_is_called_for_each_epoch():
         len(flow)
 
 
+def test_a_flow_is_true_whether_or_not_it_knows_how_long_it_is():
+    endless, empty = DataFromGenerator(lambda: iter([[1]])), DataFromList([])
+    assert (endless or empty) is endless and (empty or endless) is empty
+
+
 def test_a_generator_flow_needs_a_function_or_an_iterable():
     with pytest.raises(ConfigError, match="DataFromGenerator takes"):
         DataFromGenerator(3)

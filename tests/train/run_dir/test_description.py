@@ -110,6 +110,8 @@ def test_what_is_configured_otherwise_when_a_run_goes_on_is_logged(tmp_path, cap
     launch(tmp_path, callbacks=["EpochMeans", tpk.ModelSaver(max_to_keep=4)], resume="must")
     changed = {message for message in caplog.messages if message.startswith("config: ")}
     assert "config: callbacks.ModelSaver.max_to_keep was 3, and is 4 now" in changed
+    # That it is gone on with is none, either.
+    assert not [message for message in changed if message.startswith("config: resume ")]
     # Another place in the list is no difference.
     assert not [message for message in changed if "ModelSaver " in message or "ModelSaver.checkpoint_dir" in message]
     assert not [message for message in changed if "model" in message or "clock" in message]

@@ -115,7 +115,10 @@ def test_overrides_reach_every_value(run_file, override, expected):
             MINIMAL + "callbacks = [{use = 'InferenceRunner', input = {use = 'my_run:data', btch = 1}, infs = []}]",
             r"callbacks\.0\.input: object 'my_run:data' .*no option 'btch'; did you mean 'batch'\?",
         ),
-        (MINIMAL + "trainer = 'replicatd'", r"run\.toml: trainer: no trainer or strategy is called 'replicatd'"),
+        (
+            MINIMAL + "trainer = 'replicatd'",
+            r"run\.toml: trainer: no trainer or strategy is called 'replicatd'; did you mean 'replicated",
+        ),
         (
             MINIMAL + "trainer = {use = 'replicated', device = 2}",
             r"trainer: strategy 'replicated' .*'device'; did you mean",

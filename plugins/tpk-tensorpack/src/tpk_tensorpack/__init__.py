@@ -11,7 +11,7 @@ import importlib.util
 from typing import Any
 
 _ROOMS = ("callbacks", "dataflow", "graph_builder", "input_source", "models", "predict", "tfutils", "train", "utils")
-_OLDER = tuple(f"train.{name}" for name in ("distributed", "feedfree", "multigpu", "older"))
+_OLDER = (*(f"train.{name}" for name in ("distributed", "feedfree", "multigpu", "older")), "utils.gpu")
 """Modules with names that scripts have which are older than those packages."""
 _MODULES = {
     **{name: f"tfutils.{name}" for name in ("gradproc", "optimizer", "sesscreate", "sessinit", "summary", "tower")},

@@ -80,7 +80,11 @@ class GraphVarParam(HyperParam):
         """
         variables = by_name([*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()])
         if self.name not in variables:
-            raise ConfigError(f"the graph has no variable {self.name!r}.{_nearest(self.name, list(variables))}")
+            raise ConfigError(
+                f"the graph has no variable {self.name!r}.{_nearest(self.name, list(variables))} What is set while a "
+                "training runs has to be a variable, which the model makes and uses, e.g. in optimizer(): rate = "
+                f"tf.compat.v1.get_variable({self.name!r}, initializer=0.01, trainable=False)."
+            )
         self._variable = variables[self.name]
         with tf.name_scope("set_hyper_param/"):
             self._new_value = tf.compat.v1.placeholder(self._variable.dtype.base_dtype, self._variable.shape)

@@ -34,7 +34,10 @@ def write_package(name: str, kind: str, directory: Path) -> int:
     class_name = "".join(word.capitalize() for word in re.split(r"[-_.]", plugin))
     is_name = re.compile(r"[a-z][a-z0-9]*([-_.][a-z0-9]+)*").fullmatch
     if not is_name(name) or not is_name(plugin) or keyword.iskeyword(module) or keyword.iskeyword(class_name):
-        raise PluginError(f"{name!r} cannot be the name of a package: use lower-case letters, digits and hyphens")
+        raise PluginError(
+            f"{name!r} cannot be the name of a package: begin with a lower-case letter, and use such letters, digits "
+            "and hyphens"
+        )
     root = directory / name
     if root.exists():
         raise PluginError(f"{root} exists already: choose another name or --directory")

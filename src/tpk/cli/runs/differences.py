@@ -21,8 +21,9 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
         runs: those to compare.
 
     Returns:
-        Names such as ``callbacks.ModelSaver.max_to_keep`` with their values; ``"-"`` where a run has no such option,
-        unless that goes without saying, because it has not that plugin but none or another one.
+        Names such as ``callbacks.ModelSaver.max_to_keep`` with their values; ``"-"`` where a run has no such option.
+        Where runs have different plugins, or some have one that others lack, that is told, and the options of these
+        plugins only where runs that have them differ: the others go without saying.
         ``argv`` are the arguments of its script that not all have, those apart that say where the run is.
     """
     flat = [leaves_of({name: value for name, value in run.config.items() if name not in _LEFT_OUT}) for run in runs]
@@ -31,7 +32,8 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
         name for name in names if any(each.get(name, _MISSING) != flat[0].get(name, _MISSING) for each in flat)
     ]
     told = [name for name in differing if not _is_of_one_of(name, differing)]
-    found = [{name: each.get(name, _MISSING) for name in differing if name in each or name in told} for each in flat]
+    kept = [name for name in differing if name in told or _has_several_values(name, flat)]
+    found = [{name: each.get(name, _MISSING) for name in kept if name in each or name in told} for each in flat]
     arguments = [_arguments(run) for run in runs]
     for each, own in zip(found, arguments, strict=True):
         if special := [words for words in own if not all(words in others for others in arguments)]:
@@ -42,6 +44,12 @@ def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
 def _is_of_one_of(name: str, plugins: Sequence[str]) -> bool:
     """Whether an option is that of one of the plugins."""
     return any(name.startswith(f"{plugin}.") for plugin in plugins)
+
+
+def _has_several_values(name: str, flat: Sequence[dict[str, Any]]) -> bool:
+    """Whether the runs that have an option differ in it."""
+    values = [each[name] for each in flat if name in each]
+    return any(value != values[0] for value in values)
 
 
 def _arguments(run: Run) -> list[str]:

@@ -16,6 +16,10 @@ from tpk.errors import ConfigError
 from tpk.monitors.values import json_number
 
 _MOST_STATISTICS = 2
+_MOST_DIFFERENCES = 8
+_LONGEST_VALUE = 40
+_IN_COLUMNS = ("strategy", "num_replicas", "world_size", "max_epoch")
+"""What the table says anyway."""
 _STATES = ("running", "failed", "killed", "interrupted", "unknown", "finished")
 
 
@@ -113,7 +117,6 @@ def _as_data(run: Run, now: float) -> dict[str, Any]:
 
 
 def _print(runs: Sequence[Run], rows: Sequence[dict[str, Any]], statistics: Sequence[str], now: float) -> None:
-    has_differences = any(row["differs"] for row in rows)
     header = ["run", "state", "strategy", "epoch", "step", "began", "duration"]
     header += [title for name in statistics for title in (name, "best (epoch)")]
     lines = []
@@ -131,10 +134,24 @@ def _print(runs: Sequence[Run], rows: Sequence[dict[str, Any]], statistics: Sequ
             best = run.best(name)
             line.append(f"{run.history.latest(name):.5g}" if name in run.history else "-")
             line.append("-" if best is None else f"{best[0]:.5g} ({best[1]})")
-        if has_differences:
-            line.append(", ".join(f"{name}={value}" for name, value in row["differs"].items()))
         lines.append(line)
-    print_table([*header, *(["differs in"] if has_differences else [])], lines)
+    print_table(header, lines)
+    # In a table of its own, as wide as a terminal is: runs of several scripts differ in much.
+    if texts := [[row["run"], text] for row in rows if (text := _differences_text(row["differs"]))]:
+        print()
+        print_table(["run", "differs in"], texts)
+
+
+def _differences_text(differing: dict[str, Any]) -> str:
+    """Return in what a run differs, in few words: all of it is what ``--json`` and ``tpk show`` are for."""
+    values = {name: str(value) for name, value in differing.items() if name not in _IN_COLUMNS}
+    texts = [
+        f"{name}={value if len(value) <= _LONGEST_VALUE else f'{value[: _LONGEST_VALUE - 1]}…'}"
+        for name, value in values.items()
+    ]
+    if len(texts) > _MOST_DIFFERENCES:
+        texts[_MOST_DIFFERENCES:] = [f"… {len(texts) - _MOST_DIFFERENCES} more (--json)"]
+    return ", ".join(texts)
 
 
 def state_text(run: Run) -> str:

@@ -10,6 +10,9 @@ from tpk.errors import StopTraining, add_note
 from tpk.plugin.hooks.implementations import Implementation
 from tpk.plugin.spec import MAY_STOP, STEP_HOOKS
 
+_GRAPH_IS_FINALIZED = "Graph is finalized"
+"""How TensorFlow begins to say that an op is made too late."""
+
 
 class Registration:
     """A plugin as pluggy sees it: an object whose attributes are exactly the hooks that the plugin implements.
@@ -98,3 +101,5 @@ def note_failure(error: BaseException, name: str, hook: str) -> None:
     """
     if not any(note.startswith("in callback ") for note in getattr(error, "__notes__", ())):
         add_note(error, f"in callback {name!r}, hook {hook!r}")
+        if _GRAPH_IS_FINALIZED in str(error):
+            add_note(error, "ops are made in setup_graph, which is the last chance to: keep them for later")

@@ -260,7 +260,8 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
     path = directory / CONFIG_NAME
     text = json.dumps(config, indent=2)
     before, now = leaves_of(_read_config(path)), leaves_of(json.loads(text))
-    for name in sorted({*before, *now}) if before else ():
+    # That a run which was begun is gone on with is no change of it.
+    for name in sorted({*before, *now} - {"resume"}) if before else ():
         if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
     replace_file(path, f"{text}\n".encode(), path.with_name(f".{CONFIG_NAME}.new"))

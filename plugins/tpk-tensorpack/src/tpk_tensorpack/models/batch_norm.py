@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -29,9 +30,26 @@ _OLD_NAMES = {
 _EMA_UPDATES = ("default", "collection", "internal", "skip")
 _SYNC = (None, "nccl", "horovod")
 
+Layer = Callable[..., Any]
+
+
+def _takes_internal_update(func: Layer) -> Layer:
+    """Let a layer take `ema_update` as scripts of 0.8 give it, too: ``internal_update``, a bool."""
+
+    @functools.wraps(func)
+    def layer(inputs: Any, *, internal_update: bool | None = None, **arguments: Any) -> Any:
+        if internal_update is not None:
+            if "ema_update" in arguments:
+                raise TypeError("BatchNorm got both ema_update and internal_update, its older form; drop the latter")
+            arguments["ema_update"] = "internal" if internal_update else "collection"
+        return func(inputs, **arguments)
+
+    return layer
+
 
 @layer_register()
 @convert_to_tflayer_args([], _OLD_NAMES)
+@_takes_internal_update
 def BatchNorm(
     inputs: Any,
     axis: int | None = None,

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tpk
 from tpk.errors import ConfigError
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
-from tpk_tensorpack.train.older import InputDesc, OlderModel
+from tpk_tensorpack.train.older import OlderModel
 
 __all__ = ["ModelDesc", "ModelDescBase"]
 
@@ -76,8 +76,6 @@ class ModelDesc(ModelDescBase, tpk.ModelDesc):
 def _spec(given: Any) -> Any:
     if isinstance(given, tf.TensorSpec):
         return given
-    if isinstance(given, InputDesc):
-        return tf.TensorSpec(given.shape, given.type, given.name)
     if isinstance(given, tf.Tensor) and given.op.type == "Placeholder":
         return tf.TensorSpec(given.shape, given.dtype, given.op.name)
     raise ConfigError(f"inputs() returned {given!r}; expected tf.TensorSpec(shape, dtype, name), or a placeholder")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -28,22 +28,31 @@ _WITHOUT_MEANING = ("gpu_prefetch",)
 """Options of trainers that said what is decided otherwise by now: whether data is staged on GPUs."""
 
 
-class InputDesc(NamedTuple):
-    """What an input of a model is: what a `tf.TensorSpec` is today.
+class InputDesc(tf.TensorSpec):  # type: ignore[misc]
+    """What an input of a model is: a `tf.TensorSpec`, with the arguments in another order.
 
-    Attributes:
+    Args:
         type: its dtype.
         shape: its shape; None where a size is not known.
         name: its name.
     """
 
-    type: Any
-    shape: Any
-    name: str
+    __slots__ = ()
+
+    def __init__(self, type: Any, shape: Any, name: str) -> None:
+        super().__init__(shape, type, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InputDesc, (self.dtype, self.shape, self.name)
+
+    @property
+    def type(self) -> Any:
+        """Its dtype."""
+        return self.dtype
 
     def build_placeholder(self) -> Any:
         """Return a new placeholder."""
-        return tf.compat.v1.placeholder(self.type, self.shape, self.name)
+        return tf.compat.v1.placeholder(self.dtype, self.shape, self.name)
 
 
 def StagingInputWrapper(input: Any, devices: Sequence[str] | None = None) -> StagingInput:
@@ -78,7 +87,7 @@ class OlderModel:
     def get_inputs_desc(self) -> list[InputDesc]:
         """Return what `inputs` returns, as it was described then."""
         signature = self.get_input_signature()  # type: ignore[attr-defined]
-        return [InputDesc(spec.dtype, tuple(spec.shape.as_list()), spec.name) for spec in signature]
+        return [InputDesc(spec.dtype, spec.shape, spec.name) for spec in signature]
 
     def get_cost(self) -> Any:
         """Return the cost of the tower that was built last.

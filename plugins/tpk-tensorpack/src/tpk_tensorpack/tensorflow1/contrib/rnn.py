@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as _tf
 
 from tpk_tensorpack.tensorflow1.missing import finder_in
@@ -28,6 +30,7 @@ __all__ = [
     "DeviceWrapper",
     "DropoutWrapper",
     "GRUCell",
+    "LSTMBlockCell",
     "LSTMCell",
     "LSTMStateTuple",
     "MultiRNNCell",
@@ -37,5 +40,34 @@ __all__ = [
     "static_rnn",
     "static_state_saving_rnn",
 ]
+
+
+class LSTMBlockCell(LSTMCell):
+    """An `LSTMCell` with the arguments of the one that was faster; its variables are the same.
+
+    Args:
+        num_units: the size of the memory.
+        forget_bias: what is added to the bias of the forget gate.
+        cell_clip: the largest absolute value in the memory; None is no limit.
+        use_peephole: whether the gates see the memory.
+        dtype: of the variables; None means that of the inputs.
+        reuse: whether to take existing variables.
+        name: the variable scope.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        cell_clip: float | None = None,
+        use_peephole: bool = False,
+        dtype: Any = None,
+        reuse: Any = None,
+        name: str | None = "lstm_cell",
+    ) -> None:
+        super().__init__(
+            num_units, use_peephole, cell_clip, forget_bias=forget_bias, reuse=reuse, name=name, dtype=dtype
+        )
+
 
 __getattr__ = finder_in("tf.contrib.rnn", __all__)

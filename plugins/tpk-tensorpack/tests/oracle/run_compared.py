@@ -9,6 +9,7 @@ a list of `{"name": …, "runs": [[script, *arguments], …], "costs": [names of
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import json
 import os
@@ -84,6 +85,7 @@ def run_converted(path, arguments):
     runpy.run_path(str(script), run_name="__main__")
 
 
+@functools.cache
 def code(path):
     """Return the source of a script, converted."""
     return importlib.import_module("tpk_tensorpack.port").convert(Path(path).read_text(), path).code

@@ -20,10 +20,10 @@ from tpk.dataflow.base import (
     why_empty,
 )
 from tpk.dataflow.memory import copy_array
-from tpk.dataflow.parallel.undivided import tell_of_undivided
 from tpk.dataflow.position import Position, PositionTrail
 from tpk.dataflow.transforms.cache import CacheData
 from tpk.dataflow.transforms.fixed_size import FixedSizeData
+from tpk.dataflow.undivided import tell_of_undivided
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
 from tpk.input_source.hang_watcher import stack_of

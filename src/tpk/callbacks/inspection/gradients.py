@@ -93,7 +93,11 @@ class GradientHistogram(LooksAtTensors):
             self._missing = set(self._tensors)
 
     def take(self, values: dict[str, Any]) -> None:
-        """Report the gradients of a run."""
+        """Report the gradients of a run, without those of other objectives, which are minimized in other ones."""
+        self.look(values)
+
+    def look(self, values: dict[str, Any]) -> None:
+        """Report gradients."""
         monitors = self.trainer.monitors
         squares: dict[str, float] = {}
         for name, value in values.items():

@@ -16,8 +16,8 @@ from tpk.dataflow.memory import ArraySpec
 from tpk.dataflow.parallel.seeding import GlobalRandom
 from tpk.dataflow.parallel.team import MemberT, Team, TeamState, WorkerState
 from tpk.dataflow.parallel.transport.wire import END_OF_PASS
-from tpk.dataflow.parallel.undivided import tell_of_undivided
 from tpk.dataflow.position import Position
+from tpk.dataflow.undivided import tell_of_undivided
 from tpk.errors import InputError
 
 STATE_EVERY, STATE_SECONDS = 16, 0.005

@@ -257,6 +257,7 @@ def port_oracle(session):
     session.install("tensorflow-cpu==2.15.1", "numpy==1.26.*", "pluggy==1.6.0", *LIBRARIES, *DATA_FORMATS, *TEST_TOOLS)
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack-numpy", "opencv-python-headless", "tabulate", "termcolor")
+    session.install("libcst")  # for the converter
     session.install("--no-deps", ".", "./plugins/tpk-tensorpack")
     session.chdir("plugins/tpk-tensorpack")
     session.run("pytest", "tests/oracle", *session.posargs)

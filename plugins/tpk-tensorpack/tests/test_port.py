@@ -20,7 +20,7 @@ from tpk_tensorpack.port.__main__ import main
 import tpk
 
 SCRIPTS = Path(__file__).parent / "scripts"
-# Cheap ones, in which nothing is left to chance; the others are compared by hand, with `run_scripts.py`.
+# Cheap ones, in which nothing is left to chance; `tests/oracle/test_converted.py` has all of them.
 RUNS = [
     "resume.py",
     "resume.py,--load,train_log/resume/checkpoint,--from-epoch,3",
@@ -124,6 +124,7 @@ def test_each_rule_leads_to_what_tpk_has():
         assert _find(name) is not None, name
     for name, arguments in names.SAME_CALLS.items():
         assert set(arguments) <= set(inspect.signature(_at(tf.compat.v1, name)).parameters), name
+    assert set(names.STAY_WITH_TRAINING) <= set(names.CONVERTED)
     assert set(names.HOOKS) - {"trigger", "get_value_to_set"} <= set(tpk.plugin.HOOK_NAMES)
 
 
@@ -419,9 +420,15 @@ def test_a_training_that_tpk_cannot_have_stays_as_a_whole():
 @pytest.mark.parametrize(("times", "stays"), [(1, False), (2, True)])
 def test_a_trainer_stays_whose_steps_count_several_times(times, stays):
     runs = "        self.hooked_sess.run(self.train_op)\n" * times
-    source = f"from tensorpack import TowerTrainer\n\nclass GAN(TowerTrainer):\n    def run_step(self):\n{runs}"
-    assert ("from tpk_tensorpack import TowerTrainer" in converted(source)) == stays
-    assert ("class GAN(tpk.TowerTrainer)" in converted(source)) != stays
+    code = converted(
+        "from tensorpack import MergeAllSummaries, TowerTrainer\n\nclass GAN(TowerTrainer):\n"
+        f"    def run_step(self):\n{runs}\nsummaries = MergeAllSummaries(period=5)\n"
+    )
+    assert ("class GAN(TowerTrainer)" in code) == stays
+    assert ("class GAN(tpk.TowerTrainer)" in code) != stays
+    # tpk's would be evaluated in the first of these runs only.
+    assert ("summaries = MergeAllSummaries(period=5)" in code) == stays
+    assert ("summaries = tpk.MergeAllSummaries(period=5)" in code) != stays
 
 
 def test_the_steps_of_an_epoch_are_not_divided_among_devices():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+pytest.register_assert_rewrite("scripts_compared")
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +39,21 @@ def start(tmp_path):
     for process in started:
         process.kill()
         process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def sides(request, tmp_path_factory):
+    """All scripts of the tests that were chosen have run, on the sides that these compare."""
+    from scripts_compared import TABLE, Sides
+
+    compared = {"test_training": ("theirs", "ours"), "test_converted": ("ours", "converted")}
+    rows = {}
+    for item in request.session.items:
+        if "sides" in item.fixturenames:
+            for whose in compared[item.path.stem]:
+                rows.setdefault(whose, set()).add(item.callspec.params["name"])
+    rows = {whose: [name for name in TABLE if name in chosen] for whose, chosen in rows.items()}
+    return Sides(tmp_path_factory.mktemp("sides"), rows)
 
 
 def _environment():

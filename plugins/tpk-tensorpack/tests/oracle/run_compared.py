@@ -1,17 +1,19 @@
-"""Runs several scripts one after the other, with tensorpack 0.11 or with what stands in for it, such that both draw
-the same, and writes down what each step has cost.
+"""Runs several scripts one after the other, with tensorpack 0.11, with what stands in for it, or converted to tpk's
+names, such that all draw the same, and writes down what each step has cost.
 
-`python run_compared.py theirs|ours table.json`, in the directory that gets one for each script. The table is a list of
-`{"name": …, "runs": [[script, *arguments], …], "costs": [names of tensors]}`. A script that fails leaves
+`python run_compared.py theirs|ours|converted table.json`, in the directory that gets one for each script. The table is
+a list of `{"name": …, "runs": [[script, *arguments], …], "costs": [names of tensors]}`. A script that fails leaves
 `error.txt`.
 """
 
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import json
 import os
+import runpy
 import sys
 import traceback
 import zlib
@@ -38,52 +40,82 @@ def seeds(op_seed):
     return 12, _drawn[graph]
 
 
-def record_costs(package):
+def record_costs(callback, trainer, hook="_{}"):
     """Have each training write the costs of its steps.
 
+    Args:
+        callback: the base of callbacks.
+        trainer: the base of trainers.
+        hook: how callbacks spell the name of a hook.
+
     Returns:
-        A list, to be set to the names of tensors that are costs, and a function that returns what was recorded.
+        A list, to be set to the names of tensors that are costs, and the list of what was recorded.
     """
-    callbacks, train = (importlib.import_module(f"{package}.{room}") for room in ("callbacks", "train"))
     names, found = [], []
 
-    class Costs(callbacks.Callback):
-        def _setup_graph(self):
-            self.tensors = [
-                [tower.get_tensor(name + ":0") for tower in self.trainer.towers.training()] for name in names
-            ]
+    def setup_graph(self):
+        self.tensors = [[tower.get_tensor(name + ":0") for tower in self.trainer.towers.training()] for name in names]
 
-        def _before_run(self, _):
-            return tf.compat.v1.train.SessionRunArgs(self.tensors)
+    def before_run(self, run_context):
+        return tf.compat.v1.train.SessionRunArgs(self.tensors)
 
-        def _after_run(self, _, values):
-            # Which tower has which batch is up to the runtime.
-            found.append([sorted(costs) for costs in values.results])
+    def after_run(self, run_context, run_values):
+        # Which tower has which batch is up to the runtime.
+        found.append([sorted(costs) for costs in run_values.results])
 
-    setup_callbacks = train.Trainer.setup_callbacks
+    hooks = {hook.format(each.__name__): each for each in (setup_graph, before_run, after_run)}
+    setup_callbacks = trainer.setup_callbacks
 
     def setup(self, callbacks, monitors):
-        return setup_callbacks(self, [*callbacks, *([Costs()] if names else [])], monitors)
+        more = [type("Costs", (callback,), hooks)()] if names else []
+        return setup_callbacks(self, [*callbacks, *more], monitors)
 
-    train.Trainer.setup_callbacks = setup
+    trainer.setup_callbacks = setup
     return names, found
+
+
+def run_converted(path, arguments):
+    """Convert a script, and run it as plain Python."""
+    script = Path("scripts", Path(path).name)
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(code(path))
+    importlib.import_module("tpk_tensorpack.utils.logger").LOG_DIR = None
+    sys.argv[:] = [str(script), *arguments]
+    sys.path[0] = str(script.parent.absolute())
+    runpy.run_path(str(script), run_name="__main__")
+
+
+@functools.cache
+def code(path):
+    """Return the source of a script, converted."""
+    return importlib.import_module("tpk_tensorpack.port").convert(Path(path).read_text(), path).code
 
 
 def main(whose, table):
     """Run them."""
     random_seed.get_seed = seeds
+    rows = json.loads(Path(table).read_text())
+    package = "tensorpack" if whose == "theirs" else "tpk_tensorpack"
     if whose == "theirs":
         with_tensorpack.prepare()
-        package, run_script = "tensorpack", with_tensorpack.run_script
-    else:
-        package = "tpk_tensorpack"
+        run_script = with_tensorpack.run_script
+    elif whose == "ours":
         runner = importlib.import_module("tpk_tensorpack.runner.script")
         runner.use_tensorflow1()
         run_script = runner.run_script
+    else:
+        run_script = run_converted
+        # There is no way back from TensorFlow's TF1 behaviour, which some of them set.
+        rows.sort(key=lambda row: "disable_v2_behavior" in code(row["runs"][0][0]))
     fix_rng_seed = importlib.import_module(f"{package}.utils.utils").fix_rng_seed
-    names, found = record_costs(package)
+    if whose == "converted":
+        tpk = importlib.import_module("tpk")
+        names, found = record_costs(tpk.Callback, tpk.Trainer, "{}")
+    else:
+        callbacks, train = (importlib.import_module(f"{package}.{room}") for room in ("callbacks", "train"))
+        names, found = record_costs(callbacks.Callback, train.Trainer)
     root = Path.cwd()
-    for row in json.loads(Path(table).read_text()):
+    for row in rows:
         os.makedirs(root / row["name"])
         os.chdir(root / row["name"])
         names[:], found[:] = row["costs"], []

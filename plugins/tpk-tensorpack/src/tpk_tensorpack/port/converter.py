@@ -27,6 +27,7 @@ from tpk_tensorpack.port.names import (
     REWRITTEN,
     SESSION_INITS,
     SEVERAL_DEVICES,
+    STAY_WITH_TRAINING,
     TRAINING,
     Rule,
 )
@@ -397,6 +398,8 @@ class _Conversion:
         own = self._class_derived_at(use.node)
         if own is not None:
             return own.stays if rule.kind else KEPT.get(use.name, "a class derives from it")
+        if use.name in STAY_WITH_TRAINING and self._training_stays:
+            return STAY_WITH_TRAINING[use.name]
         if use.tail and not hasattr(getattr(tpk, rule.to), use.tail[0]):
             return f"tpk's has no {use.tail[0]}"
         return self._why_call_stays(use)

@@ -178,6 +178,9 @@ TRAINING = frozenset(
 )
 """What is converted together: a configuration of the one is none for a launcher of the other."""
 
+STAY_WITH_TRAINING = {"MergeAllSummaries": "it evaluates them in each run of a step, tpk's in the first one only"}
+"""What means the same but with a trainer that stays tensorpack's, and why."""
+
 REWRITTEN = frozenset(
     {"JSONWriter", "MaxSaver", "MinSaver", "OfflinePredictor", "SaverRestoreRelaxed", "ScalarPrinter"}
 )

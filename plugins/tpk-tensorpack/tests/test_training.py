@@ -124,6 +124,17 @@ def test_without_a_log_directory_nothing_is_written(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_directory_that_the_training_is_given_has_statistics_and_events_too(tmp_path):
+    class Reporting(tp.Trainer):
+        def run_step(self):
+            self.monitors.put_scalar("answer", 42)
+
+    assert logger.get_logger_dir() is None
+    Reporting().train_with_defaults(steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+    (row,) = json.loads((tmp_path / "stats.json").read_text())
+    assert row["answer"] == 42 and [*tmp_path.glob("events*")]
+
+
 def test_a_training_goes_on_with_what_its_directory_holds(log_dir):
     train([tp.ModelSaver()])
     config = tp.AutoResumeTrainConfig(

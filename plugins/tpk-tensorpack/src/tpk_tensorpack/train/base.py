@@ -10,7 +10,7 @@ from typing import Any
 import tpk
 from tpk import StopTraining
 from tpk_tensorpack.train import older
-from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, DEFAULT_MONITORS
+from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, monitors_in
 from tpk_tensorpack.utils import logger
 
 __all__ = ["StopTraining", "Trainer"]
@@ -128,7 +128,7 @@ class Trainer(tpk.Trainer, metaclass=older.TrainerOfConfig):
             raise TypeError("train_with_defaults takes its arguments by their names, such as callbacks=")
         self.train(
             [*(callbacks or ()), *(DEFAULT_CALLBACKS() if extra_callbacks is None else extra_callbacks)],
-            DEFAULT_MONITORS() if monitors is None else monitors,
+            monitors_in(options.get("run_dir", logger.get_logger_dir())) if monitors is None else monitors,
             session_creator,
             session_init,
             steps_per_epoch or 0,

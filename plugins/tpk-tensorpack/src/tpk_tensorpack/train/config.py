@@ -30,7 +30,12 @@ def DEFAULT_CALLBACKS() -> list[Any]:
 
 def DEFAULT_MONITORS() -> list[Any]:
     """Return the monitors that a training has unless it names others; none where the script logs to no directory."""
-    if logger.get_logger_dir() is None:
+    return monitors_in(logger.get_logger_dir())
+
+
+def monitors_in(directory: str | os.PathLike[str] | None) -> list[Any]:
+    """Return the monitors that a training has in a directory unless it names others."""
+    if directory is None:
         logger.warning("The script logs to no directory: TFEventWriter and JSONWriter would have nowhere to write.")
         return [ScalarPrinter()]
     return [TFEventWriter(), JSONWriter(), ScalarPrinter()]

@@ -457,7 +457,7 @@ TRAINERS = [
         "state of the trainer",
     ),
     ("follows-the-loop", ShortLoop, "call 7 is 'after_epoch' rather than 'trigger_step'"),
-    ("counts-steps", CountsTwice, r"call 1 is \(1, 1, 2\) rather than \(1, 0, 1\)"),
+    ("counts-steps", CountsTwice, r"call 1 is \(1, 0, 2\) rather than \(1, 0, 1\)"),
     ("stops", GoesOn, "12 steps"),
     ("fails", Swallows, "ends without it"),
     ("closes-all", Leaves, "the thread 'left behind'"),

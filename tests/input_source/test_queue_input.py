@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 
@@ -11,7 +10,6 @@ import tensorflow as tf
 from tpk.dataflow import DataFromGenerator, DataFromIterable, aligned_empty
 from tpk.errors import ConfigError, InputError
 from tpk.input_source import QueueInput
-from tpk.input_source.queue import _LARGE
 
 
 def counting(limit=None):
@@ -39,66 +37,6 @@ def test_the_thread_reads_ahead_as_far_as_the_queue_has_room(drive, specs):
 def test_a_queue_that_is_full_does_not_hold_up_the_end(drive, specs):
     with drive(QueueInput(DataFromGenerator(counting), queue_size=1), specs("number")) as training:
         training.step()
-
-
-def test_the_end_does_not_wait_for_datapoints_that_wait_for_room_together(drive, specs):
-    ahead = threading.Event()
-
-    def datapoints():
-        for number in itertools.count():
-            if number == 20 + 4:  # Besides what the queue holds, five are enqueued at once, and wait.
-                ahead.set()
-            yield [number]
-
-    with drive(QueueInput(DataFromGenerator(datapoints), queue_size=20), specs("number")) as training:
-        assert ahead.wait(60)
-        assert training.first_components(3) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("limit", [18, 20, 21])
-def test_what_comes_before_a_failure_is_used_in_order_however_many_are_enqueued_at_once(drive, specs, limit):
-    def datapoints():
-        yield from counting(limit)
-        raise OSError("the disk is gone")
-
-    # From ten on, five are enqueued at once; of the last, there may be fewer.
-    with drive(QueueInput(DataFromGenerator(datapoints), queue_size=20), specs("number")) as training:
-        assert training.first_components(limit) == list(range(limit))
-        with pytest.raises(OSError, match="the disk is gone"):
-            training.step()
-
-
-def test_a_datapoint_does_not_wait_for_others_while_a_step_waits_for_it(drive, specs):
-    taken = threading.Semaphore(1)
-
-    def datapoints():
-        for number in range(30):  # Each is made of what the step before has computed, so to say.
-            assert taken.acquire(timeout=60)
-            yield [number]
-
-    source = QueueInput(DataFromGenerator(datapoints), queue_size=20, infinite=False)
-    with drive(source, specs("number")) as training:
-        for number in range(30):
-            assert training.first_components(1) == [number]
-            taken.release()
-
-
-def test_large_datapoints_are_enqueued_one_by_one(drive):
-    made, has_read_ahead = [], threading.Event()
-
-    def datapoints():
-        for number in itertools.count():
-            made.append(number)
-            if number == 20:  # That many are in the queue, and it waits for room.
-                has_read_ahead.set()
-            yield [np.full([_LARGE], number % 100, np.int8)]
-
-    source = QueueInput(DataFromGenerator(datapoints), queue_size=20)
-    with drive(source, [tf.TensorSpec([_LARGE], tf.int8, "large")]) as training:
-        assert has_read_ahead.wait(60)
-        assert training.first_components(1)[0][0] == 0
-    # For the one that was taken, and for the one that makes room for the end, there is one more each.
-    assert len(made) <= 20 + 1 + 2
 
 
 def test_a_queue_of_the_users_is_used(drive, specs):
@@ -302,3 +240,20 @@ def test_a_source_that_never_started_can_be_stopped_and_reset(drive, specs):
     training = drive(QueueInput([[0]]), specs("number"))
     training.source.reset_state()
     training.callbacks[0].after_train(None)
+
+
+def test_data_that_waits_for_the_training_to_use_what_it_has_made_gets_on(drive, specs):
+    asked, used = threading.Event(), threading.Event()
+
+    def datapoints():
+        for number in range(50):
+            if number == 40:  # The queue is more than half full; the next one depends on the steps with all of these.
+                asked.set()
+                assert used.wait(30)
+            yield [number]
+
+    with drive(QueueInput(DataFromGenerator(datapoints), queue_size=50), specs("number")) as training:
+        assert asked.wait(60)
+        assert training.first_components(40) == list(range(40))
+        used.set()
+        assert training.first_components(10) == list(range(40, 50))

@@ -24,12 +24,6 @@ logger = logging.getLogger(__name__)
 
 _UNBOUNDED_HORIZON = 2**20
 
-_MOST_AT_ONCE = 8
-"""How many datapoints are enqueued in one run while the steps have enough: each run wakes threads."""
-
-_LARGE = 2**17
-"""Bytes of a datapoint that is always enqueued by itself: it costs more than to wake a thread, and takes memory."""
-
 # A run in a closed session is a RuntimeError, one that the closing interrupts a CancelledError. Either way the
 # queue is gone, and nobody waits for it.
 _SESSION_MAY_BE_CLOSED = suppress(RuntimeError, tf.errors.OpError)
@@ -41,7 +35,7 @@ class QueueInput(FlowInput):
     The thread hands arrays to the queue without a copy where they are contiguous, start on a multiple of 64 bytes, and
     are known to stay as they are: those of `BatchData` and of worker processes are, and those
     of a list. Of what a flow may write to again it hands on copies; see `refills_arrays` of
-    `DataFlow`. While the queue is at least half full, it enqueues small datapoints several at once.
+    `DataFlow`.
 
     When the user's data code fails, the datapoints before the failure are still used; then the step raises
     what that code raised.
@@ -144,10 +138,6 @@ class QueueInput(FlowInput):
     def _capacity(self) -> int:
         return int(self.queue.queue_ref.op.get_attr("capacity"))
 
-    @property
-    def _at_once(self) -> int:
-        return max(1, min(_MOST_AT_ONCE, self._capacity // 4))
-
     def _element_specs(self) -> Sequence[Any]:
         """What the flow's datapoints must be."""
         return self.signature
@@ -168,32 +158,21 @@ class QueueInput(FlowInput):
                 self.queue = self._make_queue(dtypes)
             self._check_queue(dtypes)
             self._counter = ConsumedCounter("consumed")
-            self._enqueue_options = [self._enqueue(specs, count) for count in dict.fromkeys((1, self._at_once))]
+            placeholders = [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in specs]
+            enqueue = self.queue.enqueue(placeholders, name="enqueue")
             self._close = self.queue.close(name="close")
             self._current_size = self.queue.size(name="size")
             discarded = self.queue.dequeue(name="discard")
             self._discard = (discarded[0] if isinstance(discarded, list) else discarded).op
             # A closed queue cannot be opened again, but its op makes a new one when the old one is gone.
             self._destroy = tf.raw_ops.DestroyResourceOp(resource=self.queue.queue_ref, name="destroy")
-        return [InputStartStop(self)]
-
-    def _enqueue(self, specs: Sequence[Any], count: int) -> Any:
-        """Return the options of a run that enqueues so many datapoints, and tells how many there are then."""
-        placeholders: list[Any] = []
-        enqueued: list[Any] = []
-        for _ in range(count):
-            fed = [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in specs]
-            with tf.control_dependencies(enqueued[-1:]):
-                enqueued.append(self.queue.enqueue(fed, name="enqueue"))
-            placeholders += fed
-        with tf.control_dependencies(enqueued[-1:]):
-            size = self.queue.size(name="size_then")
-        # Of a few ops, so they run in the thread that calls: to wake another one for them takes longer than they do.
-        return config_pb2.CallableOptions(
+        # Of two ops, so they run in the thread that calls: to wake another one for them takes longer than they do.
+        self._enqueue_options = config_pb2.CallableOptions(
             feed=[placeholder.name for placeholder in placeholders],
-            fetch=[size.name],
+            target=[enqueue.name],
             run_options=config_pb2.RunOptions(inter_op_thread_pool=-1),
         )
+        return [InputStartStop(self)]
 
     def _check_queue(self, dtypes: list[Any]) -> None:
         owner = type(self).__name__
@@ -231,26 +210,22 @@ class QueueInput(FlowInput):
         """Start to fill the queue, in a thread; called in `before_train`."""
         assert self._counter is not None
         room = _UNBOUNDED_HORIZON if self._capacity < 0 else self._capacity
-        # Besides what is in the queue, some wait for room there.
-        self._stream.rewind(horizon=room + self._at_once + self.max_ahead * self._per_take)
+        # Besides what is in the queue, one waits for room there.
+        self._stream.rewind(horizon=room + 1 + self.max_ahead * self._per_take)
         self._counter.start(session, -(-self._stream.resumed_at // self._per_take))
         self._thread = FillThread(
             self._stream,
             session,
-            enqueue=[session._make_callable_from_options(options) for options in self._enqueue_options],
-            at_once=self._at_once,
-            is_ahead=self._capacity // 2,
+            enqueue=session._make_callable_from_options(self._enqueue_options),
             make_room=lambda: self._make_room(session),
             close=lambda: session.run(self._close),
         )
         self._watch()
         self._thread.start()
 
-    def _make_room(self, session: Any) -> bool:
-        is_full = bool(session.run(self._current_size) == self._capacity)
-        if is_full:
+    def _make_room(self, session: Any) -> None:
+        if session.run(self._current_size) == self._capacity:
             session.run(self._discard)
-        return is_full
 
     def stop(self) -> None:
         """Stop the thread; called in `after_train`."""
@@ -291,11 +266,8 @@ class FillThread(threading.Thread):
     Args:
         stream: the datapoints, rewound; started and closed in the thread.
         session: the session that has the queue.
-        enqueue: the first puts one datapoint, given as arrays, into the queue, the last puts `at_once`. They wait for
-            room, and return how many there are then.
-        at_once: how many small datapoints are put in at once while there are enough.
-        is_ahead: how many in the queue are enough.
-        make_room: takes a datapoint out of the queue if it is full, and tells whether it was.
+        enqueue: puts one datapoint, given as arrays, into the queue; waits for room.
+        make_room: takes a datapoint out of the queue if it is full.
         close: closes the queue.
 
     Attributes:
@@ -308,10 +280,8 @@ class FillThread(threading.Thread):
         self,
         stream: DatapointStream,
         session: Any,
-        enqueue: Sequence[Callable[..., Any]],
-        at_once: int,
-        is_ahead: int,
-        make_room: Callable[[], bool],
+        enqueue: Callable[..., Any],
+        make_room: Callable[[], Any],
         close: Callable[[], Any],
     ) -> None:
         super().__init__(name=f"tpk-{stream.owner}", daemon=True)
@@ -319,13 +289,10 @@ class FillThread(threading.Thread):
         self.failure: BaseException | None = None
         self.failure_was_seen = False
         self._stream = stream
-        self._enqueue_one, self._enqueue_some = enqueue[0], enqueue[-1]
-        self._at_once = at_once
-        self._is_ahead = is_ahead
+        self._enqueue = enqueue
         self._make_room = make_room
         self._close = close
         self._stopping = threading.Event()
-        self._is_enqueuing = False
 
     def run(self) -> None:
         """Fill the queue (in the thread)."""
@@ -346,9 +313,7 @@ class FillThread(threading.Thread):
         self._stopping.set()
         # From now on it enqueues once more at most. Cancelling would do, too, but TensorFlow warns of that.
         with _SESSION_MAY_BE_CLOSED:
-            discarded = 0
-            while self._is_enqueuing and discarded < self._at_once:
-                discarded += self._make_room()
+            self._make_room()
 
     def wait(self, timeout: float) -> bool:
         """Wait for the end of the thread.
@@ -364,36 +329,10 @@ class FillThread(threading.Thread):
     def _fill(self) -> None:
         with closing(self._stream):
             self._stream.start()
-            ready: list[list[Any]] = []
-            wanted = 1
-            try:
-                for arrays in self._stream:
-                    ready.append(arrays)
-                    if self._stopping.is_set():
-                        return
-                    if len(ready) < wanted:
-                        continue
-                    some, ready = ready, []
-                    waiting = self._put(some)
-                    if waiting is None:
-                        return
-                    is_small = sum(array.nbytes for array in arrays) < _LARGE
-                    wanted = self._at_once if is_small and waiting >= self._is_ahead else 1
-            finally:
-                # What the data delivered before it ended or failed is used.
-                for arrays in ready:
-                    self._put([arrays])
-
-    def _put(self, datapoints: list[list[Any]]) -> int | None:
-        """Enqueue some; return how many there are then, or None if nobody wants any more."""
-        self._is_enqueuing = True  # First of all: whoever stops this thread looks at it then.
-        try:
-            if self._stopping.is_set():
-                return None
-            enqueue = self._enqueue_one if len(datapoints) == 1 else self._enqueue_some
-            (waiting,) = enqueue(*[array for arrays in datapoints for array in arrays])
-            return int(waiting)
-        except tf.errors.CancelledError:  # somebody closed the queue or its session
-            return None
-        finally:
-            self._is_enqueuing = False
+            for arrays in self._stream:
+                if self._stopping.is_set():
+                    return
+                try:
+                    self._enqueue(*arrays)
+                except tf.errors.CancelledError:  # somebody closed the queue or its session
+                    return

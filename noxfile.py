@@ -10,6 +10,8 @@ import nox
 nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
+# Else it passes where a Python is missing, and has left out what runs with that.
+nox.options.error_on_missing_interpreters = True
 nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples", "docs", "release"]
 
 ROOT = Path(__file__).parent
@@ -35,19 +37,25 @@ LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich"
 DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
-# What depends on neither TensorFlow nor Python is tested once, on the newest of everything; so is what several
-# processes do beside training, each of which takes seconds of a processor: the oldest runs their trainings.
+# What depends on neither TensorFlow nor Python is tested once, on the newest of everything; so are examples, kills,
+# and what several processes do beside training, each of which takes seconds of a processor: the oldest runs their
+# trainings.
 ONCE = [
     "manual",
     "test_architecture.py",
     "test_readme.py",
     "test_notebook.py",
+    "test_on_gpu.py",
+    "cli/test_new.py",
     "faults",
     "testing",
+    "train/resume/test_sigkill.py",
+    *(f"train/test_{name}_example.py" for name in ("gan", "language_model", "resnet")),
     *(
         f"processes/test_{name}.py"
         for name in (
             "accumulation_of_processes",
+            "collective_faults",
             "cut_link",
             "distributed_faults",
             "inspection_of_processes",
@@ -86,6 +94,12 @@ def add_interpreters_of_pyenv():
 add_interpreters_of_pyenv()
 
 
+def run_tests(session, *arguments, **environment):
+    """Run pytest, whose processes import Keras without what that imports by the way; see `tests/interpreter`."""
+    path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "interpreter"), os.environ.get("PYTHONPATH")]))
+    session.run("pytest", *arguments, *session.posargs, env={"PYTHONPATH": path, **environment})
+
+
 @nox.session(python=NEWEST)
 def lint(session):
     """Style, and formatting."""
@@ -113,21 +127,21 @@ def tests_oldest(session):
     session.install(*DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     once = [f"--ignore=tests/{path}" for path in ONCE]
-    session.run("pytest", *IN_PARALLEL, *once, *SOME_ON_OLDEST, *session.posargs)
+    run_tests(session, *IN_PARALLEL, *once, *SOME_ON_OLDEST)
 
 
 @nox.session(python=NEWEST)
 def tests_newest(session):
     """The tests, on the newest of everything; of those with many cases, some."""
     session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
-    session.run("pytest", *IN_PARALLEL, "--ignore=tests/manual", *SOME_ON_NEWEST, *session.posargs)
+    run_tests(session, *IN_PARALLEL, "--ignore=tests/manual", *SOME_ON_NEWEST)
 
 
 @nox.session(python=NEWEST)
 def tests_all(session):
     """The tests, on the newest of everything, with all of their cases: every combination of their parameters."""
     session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
-    session.run("pytest", *IN_PARALLEL, "--ignore=tests/manual", *session.posargs)
+    run_tests(session, *IN_PARALLEL, "--ignore=tests/manual")
 
 
 @nox.session(python=NEWEST)
@@ -139,7 +153,7 @@ def docs(session):
     session.install("tensorflow==2.21.*", ".[docs]")
     # What Material says of the future of MkDocs is no warning about these pages.
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
-    session.run("pytest", "tests/manual", *session.posargs, env={"TPK_SITE": str(ROOT / "site")})
+    run_tests(session, "tests/manual", TPK_SITE=str(ROOT / "site"))
 
 
 @nox.session(python=NEWEST)
@@ -148,12 +162,12 @@ def tests_tf1(session):
     session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", *LIBRARIES, *DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     tests = [f"tests/{room}" for room in IN_TF1]
-    session.run("pytest", *IN_PARALLEL, *tests, *session.posargs, env={"TPK_TEST_TF1": "1"})
+    run_tests(session, *IN_PARALLEL, *tests, TPK_TEST_TF1="1")
 
 
 @nox.session(python=NEWEST)
 def plugins(session):
-    """Every package under plugins/, with its own tests; Horovod is built for that, which takes four minutes of CPU.
+    """Every package under plugins/, with its own tests; Horovod is built for that, which takes two minutes.
 
     One of tpk-mlflow opens pages in Chromium, and is skipped where there is none; one of tpk-prometheus likewise starts
     Debian's Pushgateway.
@@ -173,9 +187,9 @@ def plugins(session):
                 session.run("python", "-m", "tpk_horovod.build")
                 environment["TPK_HOROVOD_BUILT"] = "1"
         session.chdir(package)
-        # It has many tests, and the processes that they start find their own ports.
-        in_parallel = IN_PARALLEL if package.name == "tpk-tensorpack" else []
-        session.run("pytest", *in_parallel, *session.posargs, env=environment)
+        # These have many tests, or such as wait; and the processes that they start find their own ports.
+        in_parallel = IN_PARALLEL if package.name in ("tpk-horovod", "tpk-tensorpack") else []
+        run_tests(session, *in_parallel, **environment)
         session.chdir(ROOT)
 
 
@@ -233,7 +247,7 @@ def faults(session):
         *TEST_TOOLS,
     )
     session.install("--no-deps", ".")
-    session.run("pytest", "tests/faults", *session.posargs, env={"TPK_FAULTS": "100"})
+    run_tests(session, "tests/faults", TPK_FAULTS="100")
 
 
 @nox.session(python=NEWEST)
@@ -248,7 +262,7 @@ def loaders(session):
     )
     session.install("datasets>=4", "grain>=0.2.12", "torch>=2.6", "torchdata>=0.11")
     session.install("--no-deps", ".")
-    session.run("pytest", "tests/dataflow/test_loaders.py", "tests/dataflow/test_loaders_train.py", *session.posargs)
+    run_tests(session, "tests/dataflow/test_loaders.py", "tests/dataflow/test_loaders_train.py")
 
 
 @nox.session(python=OLDEST)
@@ -260,7 +274,7 @@ def port_oracle(session):
     session.install("libcst")  # for the converter
     session.install("--no-deps", ".", "./plugins/tpk-tensorpack")
     session.chdir("plugins/tpk-tensorpack")
-    session.run("pytest", "tests/oracle", *session.posargs)
+    run_tests(session, "tests/oracle")
 
 
 @nox.session(python=NEWEST)

@@ -140,6 +140,7 @@ def build_wheel(
         sdist = next(directory.glob("horovod-*"))
     sources = _unpacked(sdist, directory / "sources")
     spare_distutils(sources)
+    leave_out_debug_info(sources)
     header = missing_header(sources, tensorflow, tools.compiler)
     if header is not None:
         say(f"TensorFlow {tensorflow.version} has no {header}: Horovod's ops for XLA are left out")
@@ -207,6 +208,16 @@ def leave_out_xla(sources: Path) -> None:
         f'list(APPEND TF_SOURCES "${{PROJECT_SOURCE_DIR}}/horovod/tensorflow/{XLA_OPS}")\n',
         "",
     )
+
+
+def leave_out_debug_info(sources: Path) -> None:
+    """Change the build so that it makes no debugging information: two fifths of the time, and most of the wheel.
+
+    Raises:
+        BuildError: if these are not the sources that this was written for.
+    """
+    optimized = 'string(REPLACE "-O2" "-O3" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")\n'
+    _replace(sources / "CMakeLists.txt", optimized, 'set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -DNDEBUG")\n')
 
 
 def spare_distutils(sources: Path) -> None:

@@ -108,11 +108,15 @@ def trained(server, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def board(trained):
-    """The address of TensorBoard, in this process."""
+    """The address of TensorBoard, in this process; it reads the run once.
+
+    A thread that reads on and on, in C++, would do so while Python ends, which aborts the process.
+    """
     trainer, _ = trained
     tensorboard = program.TensorBoard()
+    read_once = ("--load_fast=false", "--reload_interval=0")
     tensorboard.configure(
-        argv=[None, "--logdir", str(trainer.run_dir), "--host", "127.0.0.1", "--port", "0", "--load_fast=false"]
+        argv=[None, "--logdir", str(trainer.run_dir), "--host", "127.0.0.1", "--port", "0", *read_once]
     )
     return tensorboard.launch().rstrip("/")
 

@@ -151,6 +151,41 @@ def test_requests_that_change_from_step_to_step_get_their_own_results(sess):
     assert [got.tolist() for got in steady.got] == [[b"x", b"y"]] * 4
 
 
+def test_of_those_who_ask_for_the_same_all_the_time_one_may_change_it(sess):
+    """The same objects again and again are a run that is known; nobody may get the results of one that was before."""
+    seven, letters, rows = t("seven"), t("letters"), t("rows")
+    first, second = Ask(seven), Ask(letters)
+    ours = hooked(sess, first, second)
+    values = {each: sess.run(each).tolist() for each in ("seven:0", "letters:0", "rows:0")}
+    for asked in [(rows, seven, letters)] * 3 + [(rows, rows, letters)] * 2 + [(rows, rows, None), (seven, rows, None)]:
+        own, first.request, second.request = asked
+        results = [ours.run(own), first.got[-1], second.got[-1]]
+        assert [each if each is None else each.tolist() for each in results] == [
+            None if each is None else values[each.name] for each in asked
+        ]
+
+
+def test_a_run_that_is_known_counts_as_often_as_it_is_told_to(sess):
+    ours = hooked(sess, Ask(t("seven")))
+    counts = []
+    for steps in (1, 1, 0, 0, 1, 3, 1):
+        ours.steps_of_next_run = steps
+        ours.run(op("bump"))
+        counts.append(ours._progress.global_step)
+    assert counts == [1, 2, 2, 2, 3, 6, 7]
+
+
+def test_what_one_run_tells_of_itself_is_not_told_of_the_next(sess):
+    asked = Ask(t("seven"))
+    told = []
+    asked.after_run = lambda run_context, run_values: told.append(run_values)
+    ours = hooked(sess, asked)
+    for options in (None, None, v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), None):
+        ours.run(op("bump"), options=options)
+    assert [values.options.trace_level for values in told] == [0, 0, v1.RunOptions.FULL_TRACE, 0]
+    assert [bool(values.run_metadata.step_stats.dev_stats) for values in told] == [False, False, True, False]
+
+
 def test_a_list_that_is_changed_in_place_is_seen_as_changed(sess):
     fetches = [t("seven")]
     ours = hooked(sess)
@@ -168,7 +203,7 @@ def test_a_new_request_object_each_step_does_not_pile_up(sess):
     for _ in range(600):
         ours.run(op("bump"))
     assert len(ours._plans) == 1
-    assert len(ours._constant_plans) <= 256
+    assert len(ours._constant_runs) <= 256
 
 
 def test_the_first_completed_run_of_a_step_counts_it(sess, graph):

@@ -9,6 +9,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+import attrs
 import tensorflow as tf
 
 from tpk.errors import SessionError, StopTraining
@@ -38,7 +39,6 @@ _CUT_SHORT = object()
 """In place of what was to be fetched from the last step of a run, if the data ended before."""
 
 _NO_FEEDS = ReusableFeeds(())
-_NO_PLAN = (None, _NO_FEEDS, None)
 
 _Outcome = tuple[list[Any], Any, Any]
 
@@ -108,7 +108,10 @@ class HookedSession:
         self._step_fn: Any = None
         # By identity, for requests that are the same objects each time; each entry keeps its requests alive, so
         # that their ids stay theirs. By structure, for all others.
-        self._constant_plans: dict[tuple[Any, ...], tuple[RunPlan, ReusableFeeds, tuple[Any, ...]]] = {}
+        self._constant_runs: dict[tuple[Any, ...], _ConstantRun] = {}
+        nobodys = RunPlan((), [], (), lasts=False)
+        self._last_run = self._no_run = _ConstantRun(object(), hooks.before_run, 0, nobodys, _NO_FEEDS)
+        self._nothing = SessionRunValues(None, RunOptions(), RunMetadata())
         self._plans: OrderedDict[Any, RunPlan] = OrderedDict()
         # Structures that came when there were plans enough, of late: who comes again is worth one.
         self._passed: OrderedDict[Any, None] = OrderedDict()
@@ -132,7 +135,8 @@ class HookedSession:
     @timeout_in_ms.setter
     def timeout_in_ms(self, timeout: int) -> None:
         self._timeout_in_ms = self._loops.timeout_in_ms = timeout
-        for compiled in (self._constant_plans, self._plans, self._passed):
+        self._last_run = self._no_run
+        for compiled in (self._constant_runs, self._plans, self._passed):
             compiled.clear()
 
     def should_stop(self) -> bool:
@@ -174,24 +178,43 @@ class HookedSession:
             return None if own is _CUT_SHORT else own
 
         context = RunContext(self._args_of(fetches, feed_dict, options), self.sess, self.steps_of_next_run or 1)
+        # Most steps ask for the very same as the last one. What that takes is written out here, rather than in methods:
+        # after a run the processor's caches are cold, and each further function then costs microseconds.
+        last = self._last_run
+        repeats = (
+            fetches is last.fetches
+            and self.steps_of_next_run == last.steps
+            and feed_dict is None
+            and options is None
+            and run_metadata is None
+        )
         requests = [fetches]
         try:
-            for before_run in self._before_run:
-                requests.append(before_run(context))
+            for before_run, known in zip(self._before_run, last.asked_by_hooks, strict=True):
+                request = before_run(context)
+                if request is not known:
+                    repeats = False
+                requests.append(request)
         except BaseException as error:
             self._hooks.note_failure(error, "before_run", before_run)
             raise
         if context.steps < self.steps_of_next_run:
             self.steps_of_next_run = context.steps
-        results, options, run_metadata = self._run(tuple(requests), feed_dict, options, run_metadata)
+            repeats = False
+        if repeats:
+            results = self._call_once(last.plan, last.feeds.arrays)
+        else:
+            results, options, run_metadata = self._run(tuple(requests), feed_dict, options, run_metadata)
         if self.steps_of_next_run:
             context.steps = self.steps_of_next_run
             self._count_steps()
 
         if self._after_run:
-            options = RunOptions() if options is None else options
-            run_metadata = RunMetadata() if run_metadata is None else run_metadata
-            nothing = SessionRunValues(None, options, run_metadata)
+            nothing = self._nothing
+            if options is not None or run_metadata is not None:
+                options = RunOptions() if options is None else options
+                run_metadata = RunMetadata() if run_metadata is None else run_metadata
+                nothing = SessionRunValues(None, options, run_metadata)
             remaining = iter(self._after_run)
             while True:
                 try:
@@ -199,7 +222,7 @@ class HookedSession:
                         own = None if position is None else results[position + 1]
                         if own is _CUT_SHORT:
                             continue
-                        after_run(context, nothing if own is None else SessionRunValues(own, options, run_metadata))
+                        after_run(context, nothing if own is None else SessionRunValues(own, *nothing[1:]))
                     break
                 except StopTraining as stop:
                     self._hooks.note_failure(stop, "after_run", after_run)
@@ -279,9 +302,10 @@ class HookedSession:
         """Run all requests at once; return the results of each, and the options and metadata of the run."""
         is_plain = feed_dict is None and options is None and run_metadata is None
         if is_plain:
-            plan, reusable, _ = self._constant_plans.get((self.steps_of_next_run > 0, *map(id, requests)), _NO_PLAN)
-            if plan is not None:
-                return self._call(plan, reusable.arrays), None, None
+            known = self._constant_runs.get((self.steps_of_next_run > 0, *map(id, requests)))
+            if known is not None:
+                self._last_run = known
+                return self._call(known.plan, known.feeds.arrays), None, None
 
         fetches, feeds, options = merge_requests(requests, feed_dict, options, self._owner)
         plan = self._find_plan(fetches, feeds)
@@ -391,12 +415,14 @@ class HookedSession:
 
     def _remember(self, plan: RunPlan, requests: tuple[Any, ...]) -> None:
         # A hook that makes a new request each time would fill the table with entries that never match again.
-        if len(self._constant_plans) >= MAX_PLANS:
-            self._constant_plans.clear()
+        if len(self._constant_runs) >= MAX_PLANS:
+            self._constant_runs.clear()
         feeds = [request.feed_dict for request in requests if isinstance(request, SessionRunArgs) and request.feed_dict]
         if len(feeds) < 2:
-            key = (self.steps_of_next_run > 0, *map(id, requests))
-            self._constant_plans[key] = (plan, feeds[0] if feeds else _NO_FEEDS, requests)
+            counts_step = self.steps_of_next_run > 0
+            self._constant_runs[(counts_step, *map(id, requests))] = _ConstantRun(
+                requests[0], requests[1:], int(counts_step), plan, feeds[0] if feeds else _NO_FEEDS
+            )
 
     def _warn_of_changes(self, fetches: Sequence[Any]) -> None:
         """Say, once, whose requests have a new structure all the time."""
@@ -426,6 +452,25 @@ class HookedSession:
         if cause is not None:
             # A cause that data code chained itself stays.
             raise cause from (cause.__cause__ or error)
+
+
+@attrs.frozen(eq=False)
+class _ConstantRun:
+    """A run whose requests are the same objects each time.
+
+    Attributes:
+        fetches: what its caller asks for.
+        asked_by_hooks: what each hook asks for.
+        steps: how many steps it counts: one, or none.
+        plan: how it is made.
+        feeds: what is fed to it.
+    """
+
+    fetches: Any
+    asked_by_hooks: tuple[Any, ...]
+    steps: int
+    plan: RunPlan
+    feeds: ReusableFeeds
 
 
 class _EndRequested(StopIteration):

@@ -24,7 +24,10 @@ class RunContext(tf.compat.v1.train.SessionRunContext):  # type: ignore[misc]
     """
 
     def __init__(self, original_args: Any, session: Any, steps: int) -> None:
-        super().__init__(original_args, session)
+        # What TensorFlow's own does, without the call: one is made in each step.
+        self._original_args = original_args
+        self._session = session
+        self._stop_requested = False
         self.steps = steps
 
 

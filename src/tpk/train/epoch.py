@@ -9,6 +9,7 @@ import numpy as np
 
 from tpk.dataflow.base import flow_length
 from tpk.errors import ConfigError
+from tpk.graph.reports.overview import format_count
 from tpk.strategies.base import NullStrategy
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def steps_of_one_pass(trainer: TrainerProtocol) -> int:
 def describe_epoch(trainer: TrainerProtocol) -> str:
     """Say what an epoch is: its steps, towers and batches, which part of the data that is, and where it is trained."""
     strategy, source = trainer.strategy, trainer.input_source
-    factors = [_count(trainer.steps_per_epoch, "step")]
+    factors = [format_count(trainer.steps_per_epoch, "step")]
     if strategy.num_replicas > 1:
         factors.append(f"{strategy.num_replicas} towers")
     if strategy.world_size > 1:
@@ -66,7 +67,7 @@ def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int
     is_one = taken <= size < taken + trainer.strategy.num_replicas
     passes = "one pass" if is_one else f"{taken / size:.3g} passes"
     about = "" if world_size == 1 else "about "
-    return f": {passes} over {about}{_count((datapoints or size) * world_size, 'datapoint')}"
+    return f": {passes} over {about}{format_count((datapoints or size) * world_size, 'datapoint')}"
 
 
 def as_counts(steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> tuple[int, int, int]:
@@ -104,7 +105,3 @@ def batch_of(source: InputSource) -> tuple[int | None, int | None]:
             return batch_size, None if beneath is None else flow_length(beneath)
         stage = beneath
     return None, None
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

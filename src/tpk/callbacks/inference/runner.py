@@ -143,10 +143,11 @@ class InferenceRunner(Callback):
         self._claim(names)
         self._data.complete_graph(trainer)
         size = self._data.source.size
+        batches = "batch" if size == 1 else "batches"
         logger.info(
             "%s: a pass is %s in %s",
             self._label,
-            "all that the data has, whose length is unknown," if size is None else f"{size} batches",
+            "all that the data has, whose length is unknown," if size is None else f"{size} {batches}",
             ", ".join(tower.ns_name for tower in self._towers),
         )
 

@@ -141,6 +141,11 @@ def format_bytes(count: int) -> str:
     return f"{value:.1f} {units[0]}"
 
 
+def format_count(number: int, noun: str) -> str:
+    """Return a number with what is counted, such as ``1,437 datapoints`` or ``1 step``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _describe(variable: Any, trainable: bool) -> ModelVariable:
     shape = variable.shape
     return ModelVariable(
@@ -160,12 +165,8 @@ def _sum_up(variables: Sequence[ModelVariable]) -> str:
     elements = sum(each.elements or 0 for each in known)
     size = sum(each.bytes or 0 for each in known)
     unknown = len(variables) - len(known)
-    text = f"{_count(len(variables), 'variable')}, {_count(elements, 'element')}, {format_bytes(size)}"
+    text = f"{format_count(len(variables), 'variable')}, {format_count(elements, 'element')}, {format_bytes(size)}"
     return f"{text}, and {unknown:,} of unknown shape" if unknown else text
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _cells(variable: ModelVariable) -> tuple[str, ...]:

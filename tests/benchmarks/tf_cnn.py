@@ -13,17 +13,18 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import random
 import re
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+from contenders import Blocks, tpk_clock
+from step_overhead import Absence, Result, cores, cpu_name, do_blocks, race, ratios, report, versions
 
 BATCH, SIZE, CLASSES = 32, 32, 11
 IMAGES_PER_EPOCH = 50_000
@@ -37,65 +38,71 @@ REACH = 0.98
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("path", type=Path, nargs="?", help="where tf_cnn_benchmarks.py is, or the checkout that has it")
-    parser.add_argument("--steps", type=int, default=60, help="timed steps of each process (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=7, help="processes of each contender (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=20, help="steps in a block (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="timed blocks of each process (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="processes of each contender (default: %(default)s)")
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", help="only these besides the baseline")
-    parser.add_argument("--contend", choices=CONTENDERS, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.contend is not None:
-        print(f"total images/sec: {BATCH / CONTENDERS[args.contend](args.steps)}")
-        return 0
+    script = None if args.path is None else find_official(args.path)
+    baseline = BY_HAND if script is None else OFFICIAL
+    own = CONTENDERS if args.only is None else [name for name in CONTENDERS if name in (BY_HAND, TPK, *args.only)]
+    sources = dict.fromkeys([baseline, *(name for name in own if name != baseline)])
 
-    commands = {name: [__file__, "--contend", name, "--steps", str(args.steps)] for name in CONTENDERS}
-    baseline = BY_HAND
-    if args.path is not None:
-        baseline, commands = OFFICIAL, {OFFICIAL: official(args.path, args.steps), **commands}
-    if args.only is not None:
-        commands = {name: command for name, command in commands.items() if name in {baseline, TPK, *args.only}}
     load = os.getloadavg()[0]
-    rates: dict[str, list[float]] = {name: [] for name in commands}
-    for number in range(args.rounds):
-        for name in random.Random(number).sample(list(commands), len(commands)):
-            rates[name].append(images_per_second(commands[name]))
-
-    print(
-        f"{os.cpu_count()} cores, load {load:.1f} before and {os.getloadavg()[0]:.1f} after; Python "
-        f"{platform.python_version()}; {args.rounds} processes of each, in turn, {args.steps} steps in each\n"
-    )
-    width = max(map(len, rates))
-    print(f"{'':<{width}}  images/s  x {baseline}")
-    for name, own in rates.items():
-        print(f"{name:<{width}}  {statistics.median(own):>8.0f}  {ratio(own, rates[baseline]):>6.2f}")
-    reached = ratio(rates[TPK], rates[baseline])
-    print(f"\n{TPK}: {reached:.2f} (reach: at least {REACH}) {'ok' if reached >= REACH else 'NOT REACHED'}")
+    timings: dict[str, list[float]] = {}
+    absent: dict[str, Absence] = {}
+    for _ in range(args.rounds):
+        more, missing = race(sources, args.steps, args.repeats, False, partial(contend, script))
+        for name in missing:  # Ratios are of the same block, so who has failed once has no part in them.
+            del sources[name]
+            timings.pop(name, None)
+        absent.update(missing)
+        for name, blocks in more.items():
+            timings.setdefault(name, []).extend(blocks)
+    if baseline not in timings:
+        sys.exit(f"{baseline}, to which all are compared, takes no part: {absent[baseline].reason}")
+    about = {
+        "machine": f"{cpu_name()}, {cores()} cores, load {load:.1f} at the start",
+        "system": f"{platform.system()}, Python {platform.python_version()}",
+        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "blocks": f"{args.repeats} of {args.steps} steps in each of {args.rounds} processes, in turn, after one more",
+    }
+    report(about, [Result.of(name, timings, baseline) for name in timings], absent, baseline)
+    if TPK not in timings:
+        return 1
+    rate = statistics.median(ratios(timings[baseline], timings[TPK]))
+    print(f"{TPK}: {rate:.2f} x its rate (reach: at least {REACH}) {'ok' if rate >= REACH else 'NOT REACHED'}")
     return 0
 
 
-def ratio(own: list[float], others: list[float]) -> float:
-    """Return the median of the ratios in the same round."""
-    return statistics.median(mine / other for mine, other in zip(own, others, strict=True))
+def contend(
+    script: Path | None,
+    name: str,
+    source: None,
+    connection: Connection,
+    steps: int,
+    count: int,
+    place: Path,
+    show_output: bool,
+) -> None:
+    """Be the contender `name`: the main function of its process."""
+    os.environ.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2")
+    compete = CONTENDERS[name] if script is None or name != OFFICIAL else partial(official, script=script)
+    do_blocks(compete, connection, steps, count, place, show_output)
 
 
-def images_per_second(command: list[str]) -> float:
-    """Run a contender in a process of its own, and return what it says."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    with tempfile.TemporaryDirectory() as place:
-        done = subprocess.run(
-            [sys.executable, *command], cwd=place, env=environment, capture_output=True, text=True, check=False
-        )
-    found = re.findall(r"total images/sec: ([\d.]+)", done.stdout)
-    if done.returncode or not found:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}")
-    return float(found[-1])
-
-
-def official(path: Path, steps: int) -> list[str]:
-    """Return how to run the benchmark of TensorFlow."""
+def find_official(path: Path) -> Path:
+    """Return where the benchmark of TensorFlow is."""
     places = [path, path / "scripts" / "tf_cnn_benchmarks", path.parent]
     scripts = [place.absolute() / "tf_cnn_benchmarks.py" for place in places]
     script = next((each for each in scripts if each.is_file()), None)
     if script is None:
         sys.exit(f"{path}: there is no tf_cnn_benchmarks.py; give a checkout of github.com/tensorflow/benchmarks")
+    return script
+
+
+def official(blocks: Blocks, script: Path) -> None:
+    """Run the benchmark of TensorFlow, anew for each block, with as many steps to warm up."""
     options = {
         "device": "cpu",
         "data_format": "NHWC",
@@ -103,11 +110,18 @@ def official(path: Path, steps: int) -> list[str]:
         "model": "resnet20",
         "data_name": "cifar10",  # Without a folder of data they are synthetic.
         "batch_size": BATCH,
-        "num_warmup_batches": steps,
-        "num_batches": steps,
-        "display_every": steps,
+        "num_warmup_batches": blocks.steps,
+        "num_batches": blocks.steps,
+        "display_every": blocks.steps,
     }
-    return [str(script), *(f"--{name}={value}" for name, value in options.items())]
+    command = [sys.executable, str(script), *(f"--{name}={value}" for name, value in options.items())]
+    for _ in range(blocks.count):
+        blocks.begin()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = re.findall(r"total images/sec: ([\d.]+)", done.stdout)
+        if done.returncode or not found:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}")
+        blocks.last = BATCH / float(found[-1]) * 1e6
 
 
 # The model: facts of tf_cnn_benchmarks, in the words of this file
@@ -161,17 +175,17 @@ def optimizer(global_step: Any) -> Any:
 
 
 def by_hand(
-    steps: int,
+    blocks: Blocks,
     change: Callable[[Any], None] = lambda config: None,
     resources: bool = False,
     fused: bool = True,
     updates_first: bool = False,
     fetch: bool = True,
-) -> float:
-    """Train as tf_cnn_benchmarks does, but for what the arguments change; return the seconds of a step.
+) -> None:
+    """Train as tf_cnn_benchmarks does, but for what the arguments change.
 
     Args:
-        steps: how many are timed, after as many to warm up.
+        blocks: of steps.
         change: changes the session's config.
         resources: whether variables are resources, as they are by default, rather than references.
         fused: whether batch normalization is one op.
@@ -201,13 +215,7 @@ def by_hand(
         with v1.Session(config=config) as sess:
             sess.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
             fetches = {"train_op": train_op, "average_loss": cost, "inc_global_step": count}
-            run = partial(sess.run, fetches) if fetch else sess.make_callable([train_op, count.op])
-            for _ in range(steps):
-                run()
-            start = time.perf_counter()
-            for _ in range(steps):
-                run()
-            return (time.perf_counter() - start) / steps
+            blocks.run(partial(sess.run, fetches) if fetch else sess.make_callable([train_op, count.op]))
 
 
 def convolution_by_hand(x: Any, filters: int, strides: int, fused: bool) -> Any:
@@ -234,7 +242,7 @@ def convolution_by_hand(x: Any, filters: int, strides: int, fused: bool) -> Any:
     return y
 
 
-def of_tpk(steps: int, change: Callable[[Any], None] = lambda config: None) -> float:
+def of_tpk(blocks: Blocks, change: Callable[[Any], None] = lambda config: None) -> None:
     """Train by tpk, with its layers and default callbacks and monitors."""
     import tensorflow as tf
 
@@ -260,31 +268,21 @@ def of_tpk(steps: int, change: Callable[[Any], None] = lambda config: None) -> f
         tf.TensorSpec([BATCH, SIZE, SIZE, 3], tf.float32, "images"),
         tf.TensorSpec([BATCH], tf.int32, "labels"),
     ]
-    times: list[float] = []
-    clock = tpk.CallbackFactory(
-        before_epoch=lambda self: times.append(time.perf_counter()),
-        after_epoch=lambda self: times.append(time.perf_counter()),
-    )
     config = tpk.default_session_config()
     change(config)
     trainer = tpk.SimpleTrainer()
     trainer.setup_graph(signature, tpk.TensorInput(data), cost, lambda: optimizer(tpk.get_global_step_var()))
     trainer.train_with_defaults(
-        callbacks=[clock],
-        steps_per_epoch=steps,
-        max_epoch=2,
+        callbacks=[tpk_clock(blocks)],
+        steps_per_epoch=blocks.steps,
+        max_epoch=blocks.count,
         run_dir="run",
         session_creator=tpk.NewSessionCreator(config=config),
     )
-    return (times[3] - times[2]) / steps
 
 
 def no_spinning(config: Any) -> None:
     config.experimental.disable_thread_spinning = True
-
-
-def spinning(config: Any) -> None:
-    config.experimental.disable_thread_spinning = False
 
 
 def one_inter_op_thread(config: Any) -> None:
@@ -295,7 +293,7 @@ def one_intra_op_thread(config: Any) -> None:
     config.intra_op_parallelism_threads = 1
 
 
-CONTENDERS: dict[str, Callable[[int], float]] = {
+CONTENDERS: dict[str, Callable[[Blocks], None]] = {
     BY_HAND: by_hand,
     "by hand, fetches nothing": partial(by_hand, fetch=False),
     "by hand, resource variables": partial(by_hand, resources=True),
@@ -305,7 +303,7 @@ CONTENDERS: dict[str, Callable[[int], float]] = {
     "by hand, one inter-op thread": partial(by_hand, change=one_inter_op_thread),
     "by hand, one intra-op thread": partial(by_hand, change=one_intra_op_thread),
     TPK: of_tpk,
-    "tpk, spinning": partial(of_tpk, change=spinning),
+    "tpk, no spinning": partial(of_tpk, change=no_spinning),
 }
 
 if __name__ == "__main__":

@@ -98,6 +98,9 @@ CALLBACKS = {
     "EnableCallbackIf": Entry(
         lambda directory: tpk.EnableCallbackIf(tpk.MinSaver("cost", checkpoint_dir=directory / "best"), lambda _: True)
     ),
+    "HostMemoryTracker": Entry(
+        lambda directory: tpk.HostMemoryTracker(), {"measures": ["host_memory_gb", "host_memory_free_gb"]}
+    ),
     "HookToCallback": Entry(lambda directory: tpk.HookToCallback(Counting())),
     "HyperParamSetterWithFunc": Entry(
         lambda directory: tpk.HyperParamSetterWithFunc("learning_rate", lambda epoch, value: value / 2)

@@ -498,6 +498,28 @@ def test_a_rule_that_there_is_not_cannot_be_left_out():
         check_callback(Counter, skip="resumes")
 
 
+class Gauge(tpk.Callback):
+    """Reports what it finds in its process, as a measurement does: the same in each training from the beginning."""
+
+    def __init__(self):
+        self._epochs_here = 0
+
+    def trigger_epoch(self, trainer):
+        self._epochs_here += 1
+        trainer.monitors.put_scalar("gauge", self._epochs_here)
+
+
+def test_what_a_callback_measures_is_not_compared():
+    assert "['gauge']['values']" in broken(check_callback, of_callbacks.RULES, "resumes", Gauge)
+    assert "resumes" in check_callback(Gauge, measures=["gauge"])
+
+
+@pytest.mark.parametrize("measures", [["guage"], "gauge"])
+def test_what_is_measured_is_something_that_is_reported(measures):
+    with pytest.raises(tpk.ConfigError, match=r"measures=.*expected a list of scalars .*: gauge, cost, error"):
+        check_callback(Gauge, measures=measures, skip=["resumes"])
+
+
 def test_an_optimizer_that_there_is_not_is_an_error():
     with pytest.raises(tpk.ConfigError, match=r"optimizers=\['rmsprop'\]: expected some of sgd, momentum, adam"):
         check_strategy(Single, optimizers=["rmsprop"])

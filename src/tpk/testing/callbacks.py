@@ -43,6 +43,7 @@ def check_callback(
     beside: Callable[[], Sequence[Any]] = tuple,
     model: Callable[[], ModelDesc] | None = None,
     data: Sequence[Any] | None = None,
+    measures: Collection[str] = (),
     skip: Collection[str] = (),
 ) -> list[str]:
     """Check that a callback keeps the rules of callbacks, in some trainings of a tiny model of 12 steps each.
@@ -57,6 +58,8 @@ def check_callback(
         beside: returns further callbacks that it needs in a training, new ones each time; they come first.
         model: returns another model for it.
         data: the datapoints of that model, 12 or more.
+        measures: the names of the scalars by which it reports a measurement of the machine, such as its memory: their
+            values are not compared, as two trainings may happen to have the same and a third others.
         skip: the names of rules that it does not have to keep; say beside it why.
 
     Returns:
@@ -64,7 +67,7 @@ def check_callback(
 
     Raises:
         ConformanceError: if it breaks a rule; the message says which, what was expected and found, where to read.
-        ConfigError: if there is no rule of a name in `skip`.
+        ConfigError: if there is no rule of a name in `skip`, or no scalar of one in `measures`.
 
     Example:
         ```python
@@ -74,8 +77,15 @@ def check_callback(
     """
     making = Making(make, Callback)
     with tempfile.TemporaryDirectory() as directory:
-        case = _Case(making, Path(directory), beside, model, data)
-        return RULES.check(case, lambda: making.owner, skip)
+        case = _Case(making, Path(directory), beside, model, data, measures)
+        checked = RULES.check(case, lambda: making.owner, skip)
+        if measures:
+            reported = case.first.trainer.history
+            if isinstance(measures, str) or not all(name in reported for name in measures):
+                raise ConfigError(
+                    f"measures={measures!r}: expected a list of scalars that are reported here: {', '.join(reported)}."
+                )
+        return checked
 
 
 RULES: Rules[_Case] = Rules("callbacks")
@@ -94,9 +104,10 @@ class _Case:
         beside: Callable[[], Sequence[Any]],
         model: Callable[[], ModelDesc] | None,
         data: Sequence[Any] | None,
+        measures: Collection[str],
     ) -> None:
         self.make, self.directory = make, directory
-        self._beside, self._model, self._data = beside, model, data
+        self._beside, self._model, self._data, self._measures = beside, model, data, measures
         self.sessions = _CountingSessions()
         self.leftovers = Leftovers()
 
@@ -135,8 +146,13 @@ class _Case:
     def problem_of(self, outcome: Outcome) -> str:
         """Return in what a training differs from the first, but for what depends on the time."""
         return difference(self.first.values, outcome.values) or difference(
-            self.first.state, outcome.state, self.again.state
+            self.state_of(self.first), self.state_of(outcome), self.again.state
         )
+
+    def state_of(self, outcome: Outcome) -> dict[str, Any]:
+        """Return the state at the end of a training, but for what was measured."""
+        measured = tuple(f"['monitors']['history'][{name!r}]['values']" for name in self._measures)
+        return {path: value for path, value in outcome.state.items() if not path.startswith(measured)}
 
     @cached_property
     def alone(self) -> Outcome:
@@ -273,7 +289,8 @@ def _resumes(case: _Case) -> None:
         return
     resumed = case.train([case.make(), Reporting()], run_dir=case.copy, resume="must")
     check_same("the variables of the training that went on", case.first.values, resumed.values)
-    check_same("the state of the training that went on", case.first.state, resumed.state, case.again.state)
+    expected, found = case.state_of(case.first), case.state_of(resumed)
+    check_same("the state of the training that went on", expected, found, case.again.state)
 
 
 @RULES.rule(

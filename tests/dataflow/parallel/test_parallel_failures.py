@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from tpk.dataflow import DataFromGenerator, DataFromList, MapData, MultiProcessMapData, MultiProcessRunner
 from tpk.dataflow.base import close_dataflow
+from tpk.dataflow.parallel import worker_process
 from tpk.dataflow.parallel.transport import block
 from tpk.errors import ConfigError, InputError
 
@@ -175,18 +177,35 @@ def test_a_worker_that_hangs_is_reported_with_its_stack(tmp_path, caplog):
             threading.Event().wait(0.01)
         yield ["there"]
 
+    touch_when_logged("stuck_in_this_function", go_on, caplog)
+    flow = run_generator(stuck_in_this_function, warn_after=0.1)
+    assert list(flow) == [["there"]]
+    told = next(text for text in caplog.messages if "stuck_in_this_function" in text)
+    assert re.match(
+        r"worker 1 of 1 of MultiProcessRunner \(process \d+\) has delivered nothing for \S+ s; it is at\n", told
+    )
+    close_dataflow(flow)
+
+
+def test_of_a_worker_that_does_not_start_that_is_told(tmp_path, caplog, monkeypatch):
+    go_on = tmp_path / "go_on"
+    wait_and_become = ["sh", "-c", 'until [ -e "$0" ]; do sleep 0.01; done; exec "$@"', str(go_on)]
+    command_line = worker_process._command_line
+    monkeypatch.setattr(worker_process, "_command_line", lambda *options: wait_and_become + command_line(*options))
+    touch_when_logged("still starting", go_on, caplog)
+    flow = run_generator(lambda: iter([["there"]]), warn_after=0.1)
+    assert list(flow) == [["there"]]
+    assert "has delivered nothing for 0.1 s; it is still starting" in caplog.text
+    close_dataflow(flow)
+
+
+def touch_when_logged(text, path, caplog):
     def on_record(record):
-        if "stuck_in_this_function" in record.getMessage():
-            go_on.touch()
+        if text in record.getMessage():
+            path.touch()
         return True
 
     caplog.handler.addFilter(on_record)
-    flow = run_generator(stuck_in_this_function, warn_after=0.1)
-    assert list(flow) == [["there"]]
-    assert "worker 1 of 1 of MultiProcessRunner" in caplog.text
-    assert "has delivered nothing for 0.1 s; it is still starting" in caplog.text
-    assert "stuck_in_this_function" in caplog.text
-    close_dataflow(flow)
 
 
 def test_what_cannot_be_pickled_is_refused_with_a_remedy():

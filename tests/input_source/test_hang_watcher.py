@@ -103,14 +103,15 @@ def test_there_is_one_thread_while_something_is_watched(watched):
 
 
 class Said(logging.Handler):
-    """Lets the data code go on once it was complained of."""
+    """Lets the data code go on once it was complained of where it hangs, rather than before it has come there."""
 
     def __init__(self):
         super().__init__()
         self.event = threading.Event()
 
     def emit(self, record):
-        self.event.set()
+        if "said.wait(60)" in record.getMessage():
+            self.event.set()
 
 
 @pytest.fixture

@@ -183,8 +183,7 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
 
     def datapoints():
         yield [0]
-        asked.set()
-        go_on.wait(60)
+        asked.set() or go_on.wait(60)  # on one line, since it is shown wherever in it the thread is
         yield [1]
 
     with drive(QueueInput(DataFromIterable(datapoints()), stop_timeout=0.01), specs("number")) as training:

@@ -111,14 +111,14 @@ def session(blocks: Blocks, batch: Callable[[], list[Any]], make_step: Callable[
         blocks.run(make_step(sess, train_op))
 
 
-def loop_by_hand(blocks: Blocks, batch: Callable[[], list[Any]]) -> None:
+def loop_by_hand(blocks: Blocks, batch: Callable[[], list[Any]], cost: Callable[..., Any] = common.cost) -> None:
     import tensorflow as tf
 
     import tpk
 
     def body(number: Any) -> Any:
         step = tf.compat.v1.train.get_or_create_global_step()
-        with tf.control_dependencies([common.sgd().minimize(common.cost(*batch()), global_step=step)]):
+        with tf.control_dependencies([common.sgd().minimize(cost(*batch()), global_step=step)]):
             return number + 1
 
     with tf.Graph().as_default(), tf.compat.v1.Session(config=tpk.default_session_config()) as sess:
@@ -259,14 +259,26 @@ def convolution_fed(blocks: Blocks) -> None:
         blocks.run(lambda: sess.run(train_op, feeds))
 
 
+def stored_images() -> list[Any]:
+    """Read the batch from variables."""
+    import tensorflow as tf
+
+    def variable(spec: Any, initial: Any) -> Any:
+        with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=tf.compat.v1.AUTO_REUSE):
+            return tf.compat.v1.get_variable(
+                f"all_{spec.name}", spec.shape, spec.dtype, lambda *_, **__: initial, trainable=False, use_resource=True
+            )
+
+    return [variable(spec, initial).read_value() for spec, initial in zip(image_signature(), images(), strict=True)]
+
+
 def convolution_constant(blocks: Blocks) -> None:
     import tensorflow as tf
 
     import tpk
 
     with tf.Graph().as_default(), tf.compat.v1.Session(config=tpk.default_session_config()) as sess:
-        inputs = [tf.compat.v1.get_variable(f"data{n}", initializer=x, trainable=False) for n, x in enumerate(images())]
-        train_op = common.sgd().minimize(convolution_cost(*(each.read_value() for each in inputs)))
+        train_op = common.sgd().minimize(convolution_cost(*stored_images()))
         sess.run(tf.compat.v1.global_variables_initializer())
         blocks.run(sess.make_callable(train_op))
 
@@ -311,6 +323,7 @@ MODELS: dict[str, dict[str, Contender]] = {
     "convolution": {
         FEED: convolution_fed,
         "no delivery, make_callable": convolution_constant,
+        f"no delivery, {BY_HAND}": partial(loop_by_hand, batch=stored_images, cost=convolution_cost),
         "tpk, QueueInput": convolution_tpk,
         f"{TPK}, QueueInput": partial(convolution_tpk, steps_per_run=STEPS_PER_RUN),
         f"{TPK_XLA}, QueueInput": partial(convolution_tpk, steps_per_run=STEPS_PER_RUN, xla=True),

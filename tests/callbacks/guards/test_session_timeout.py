@@ -117,8 +117,11 @@ def test_a_timeout_that_a_callback_asks_for_itself_counts_instead():
 
         def before_epoch(self, trainer):
             if self.epoch_num == 4:
-                enqueue = trainer.queue_op
-                threading.Timer(0.5, lambda: trainer.sess.run(enqueue)).start()
+                self.late = threading.Timer(0.5, trainer.sess.run, [trainer.queue_op])
+                self.late.start()
+
+        def after_train(self, trainer):
+            self.late.join()  # The session is closed after this, which would cancel what ends just then.
 
         def setup_graph(self, trainer):
             trainer.queue_op = trainer.queue.enqueue([10.0])

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import contenders as common
-from step_overhead import Result, cores, cpu_name, made_load, ratios, report, versions
+from step_overhead import Result, conditions, made_load, ratios, report
 
 OWN = "Session.make_callable, caller's thread"
 REACH = ((common.DEFAULTS, 1.15), (common.BARE, 1.15))
@@ -42,8 +42,7 @@ def main() -> None:
                 timings = compare(name, partial(train, Path(place)), args.steps, args.repeats)
             made = f", and {args.load} processes that compute all the time" if args.load else ""
             about = {
-                "machine": f"{cpu_name()}, {cores()} cores, load {before:.1f} to {os.getloadavg()[0]:.1f}{made}",
-                "packages": ", ".join(f"{package} {version}" for package, version in versions().items()),
+                **conditions(f"{before:.1f} to {os.getloadavg()[0]:.1f}{made}"),
                 "blocks": f"{args.repeats} of {args.steps} steps each, in turn",
             }
             results = [Result.of(each, timings, common.CALLABLE) for each in timings]

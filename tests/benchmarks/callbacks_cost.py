@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import statistics
 import sys
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from typing import Any
 
 import contenders as common
 from contenders import Blocks
-from step_overhead import Result, cores, cpu_name, do_blocks, race, ratios, report, versions
+from step_overhead import Result, conditions, do_blocks, race, ratios, report
 
 NOTHING = "nothing"
 NOISE = "nothing, again"
@@ -82,9 +81,7 @@ def main() -> int:
     load = os.getloadavg()[0]
     timings, absent = race(dict.fromkeys(names), args.steps, args.repeats, args.show_output, contend)
     about = {
-        "machine": f"{cpu_name()}, {cores()} cores, load {load:.1f} at the start",
-        "system": f"{platform.system()}, Python {platform.python_version()}",
-        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        **conditions(f"{load:.1f} at the start"),
         "blocks": f"{args.repeats} of {args.steps} steps each, in turn, after one to warm up",
     }
     report(about, [Result.of(name, timings, NOTHING) for name in timings], absent, NOTHING)

@@ -18,12 +18,13 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from contenders import BATCH, FEATURES, cost, sgd, signature
-from step_overhead import cores, cpu_name, ratios, versions
+from step_overhead import conditions, ratios
 
 FEED, QUEUE = "callable, fed by hand", "callable, from a queue"
 SESSION_RUN = "Session.run, fed by hand"
@@ -42,8 +43,7 @@ def main() -> int:
     timings: dict[str, list[float]] = {}
     measure(args.batches, args.repeats, time.thread_time if args.cpu else time.perf_counter, timings)
     about = {
-        "machine": f"{cpu_name()}, {cores()} cores, load {load:.1f} at the start",
-        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        **conditions(f"{load:.1f} at the start"),
         "clock": "CPU time of the main thread" if args.cpu else "time",
         "passes": f"{args.repeats} of {args.batches} batches each, in turn, after one to warm up",
     }
@@ -93,7 +93,7 @@ def measure(batches: int, repeats: int, clock: Callable[[], float], timings: dic
         def before_train(self, trainer: Any) -> None:
             contenders: dict[str, Callable[[], Any]] = {
                 **self.loops(trainer.sess),
-                **{name: runner.trigger for name, runner in runners.items()},
+                **{name: partial(runner.trigger, trainer) for name, runner in runners.items()},
             }
             for number in range(repeats + 1):
                 for name in random.Random(number).sample(list(contenders), len(contenders)):

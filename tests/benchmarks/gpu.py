@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from typing import Any
 import attrs
 import numpy as np
 from contenders import Blocks, tpk_clock
-from step_overhead import cores, cpu_name, do_blocks, race, ratios, versions
+from step_overhead import conditions, cores, do_blocks, race, ratios
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RATE, MOMENTUM, CLASSES = 0.01, 0.9, 1000
@@ -64,9 +63,7 @@ def main() -> int:
     settings = Settings(args.batch, args.image_size, args.workers)
     about = {
         "device": gpu_name(),
-        "machine": f"{cpu_name()}, {cores()} cores, load {os.getloadavg()[0]:.1f} at the start",
-        "system": f"{platform.system()}, Python {platform.python_version()}",
-        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        **conditions(f"{os.getloadavg()[0]:.1f} at the start"),
         "steps": f"of {settings.batch} images of {settings.size}x{settings.size}; {settings.workers} workers",
         "blocks": f"{args.repeats} of {args.steps} steps each, in turn, after one to warm up",
     }

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import platform
 import random
 import statistics
 import sys
@@ -27,7 +26,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
-from step_overhead import cores, cpu_name, versions
+from step_overhead import conditions
 from tensorflow.core.protobuf import config_pb2
 
 from tpk import layers
@@ -51,9 +50,8 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=300, help="calls in a block (default: %(default)s)")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="only these models")
     args = parser.parse_args()
-    print(f"machine:  {cpu_name()}, {cores()} cores, load {os.getloadavg()[0]:.1f} at the start")
-    print(f"system:   {platform.system()}, Python {platform.python_version()}")
-    print(f"packages: {', '.join(f'{name} {version}' for name, version in versions().items())}")
+    for key, value in conditions(f"{os.getloadavg()[0]:.1f} at the start").items():
+        print(f"{key + ':':<10}{value}")
     print(f"blocks:   {args.repeats} of {args.calls} calls each, in turn, after one to warm up")
     is_reached = True
     for model in args.models:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import statistics
 import sys
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from contenders import DEFAULTS, Blocks, tpk_defaults
-from step_overhead import Result, cores, cpu_name, do_blocks, race, ratios, report, versions
+from step_overhead import Result, conditions, do_blocks, race, ratios, report
 
 NEVER = 10**9
 REACH = 1.02
@@ -86,9 +85,7 @@ def main() -> int:
     load = os.getloadavg()[0]
     timings, absent = race(dict.fromkeys(CONTENDERS), args.steps, args.repeats, args.show_output, contend)
     about = {
-        "machine": f"{cpu_name()}, {cores()} cores, load {load:.1f} at the start",
-        "system": f"{platform.system()}, Python {platform.python_version()}",
-        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        **conditions(f"{load:.1f} at the start"),
         "blocks": f"{args.repeats} of {args.steps} steps each, in turn, after one to warm up",
     }
     report(about, [Result.of(name, timings, DEFAULTS) for name in timings], absent, DEFAULTS)

@@ -66,9 +66,7 @@ def main() -> int:
     results = [Result.of(name, timings) for name in timings]
     made = f", and {args.load} processes that compute all the time" if args.load else ""
     about = {
-        "machine": f"{cpu_name()}, {cores()} cores, load {load:.1f} at the start{made}",
-        "system": f"{platform.system()}, Python {platform.python_version()}",
-        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        **conditions(f"{load:.1f} at the start{made}"),
         "blocks": f"{args.repeats} of {args.steps} steps each, in turn, after one to warm up",
     }
     report(about, results, absent)
@@ -264,6 +262,15 @@ def draw(path: Path, about: dict[str, str], results: Sequence[Result]) -> None:
     axes.set_xlabel(f"time per step, as a multiple of {RAW}")
     axes.set_title("\n".join((about["machine"], about["system"], about["packages"])), fontsize=7)
     figure.savefig(path, dpi=150)
+
+
+def conditions(load: str) -> dict[str, str]:
+    """Return on what is measured; `load` says how busy the machine is."""
+    return {
+        "machine": f"{cpu_name()}, {cores()} cores, load {load}",
+        "system": f"{platform.system()}, Python {platform.python_version()}",
+        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+    }
 
 
 def cores() -> int:

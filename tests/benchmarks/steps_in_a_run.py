@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +17,7 @@ from typing import Any
 
 import contenders as common
 from contenders import BATCH, CALLABLE, FEATURES, RATE, RAW, Blocks
-from step_overhead import Result, contend, cores, cpu_name, race, ratios, report, versions
+from step_overhead import Result, conditions, contend, race, ratios, report
 
 STEPS_PER_RUN = 32
 BY_HAND = "tf.while_loop by hand"
@@ -46,9 +45,7 @@ def main() -> None:
         timings, absent = race(names, args.steps, args.repeats, args.show_output, contend)
         first = next(iter(timings))
         about = {
-            "machine": f"{cpu_name()}, {cores()} cores, load {load:.1f} at the start",
-            "system": f"{platform.system()}, Python {platform.python_version()}",
-            "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+            **conditions(f"{load:.1f} at the start"),
             "blocks": f"{args.repeats} of {args.steps} steps each, in turn, after one to warm up",
         }
         report(about, [Result.of(name, timings, first) for name in timings], absent, first.partition(": ")[2])

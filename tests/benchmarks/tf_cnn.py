@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from contenders import Blocks, tpk_clock
-from step_overhead import Absence, Result, cores, cpu_name, do_blocks, race, ratios, report, versions
+from step_overhead import Absence, Result, conditions, do_blocks, race, ratios, report
 
 BATCH, SIZE, CLASSES = 32, 32, 11
 IMAGES_PER_EPOCH = 50_000
@@ -62,9 +61,7 @@ def main() -> int:
     if baseline not in timings:
         sys.exit(f"{baseline}, to which all are compared, takes no part: {absent[baseline].reason}")
     about = {
-        "machine": f"{cpu_name()}, {cores()} cores, load {load:.1f} at the start",
-        "system": f"{platform.system()}, Python {platform.python_version()}",
-        "packages": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        **conditions(f"{load:.1f} at the start"),
         "blocks": f"{args.repeats} of {args.steps} steps in each of {args.rounds} processes, in turn, after one more",
     }
     report(about, [Result.of(name, timings, baseline) for name in timings], absent, baseline)

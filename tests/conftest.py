@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import os
 import signal
 from pathlib import Path
@@ -147,6 +148,29 @@ def pretend_gpus(monkeypatch):
         monkeypatch.setattr(tf.config, "get_logical_device_configuration", split.get)
 
     return pretend
+
+
+@pytest.fixture
+def when_logged():
+    """Call a function whenever a message of the log has a text in it, after `caplog` has the message."""
+    root, handlers = logging.getLogger(), []
+
+    class Handler(logging.Handler):
+        def __init__(self, text, call):
+            super().__init__()
+            self.text, self.call = text, call
+
+        def emit(self, record):
+            if self.text in record.getMessage():
+                self.call()
+
+    def add(text, call):
+        handlers.append(Handler(text, call))
+        root.addHandler(handlers[-1])
+
+    yield add
+    for handler in handlers:
+        root.removeHandler(handler)
 
 
 WAITING = ("processes", "faults")

@@ -102,25 +102,12 @@ def test_there_is_one_thread_while_something_is_watched(watched):
     watcher.unwatch(watched)
 
 
-class Said(logging.Handler):
-    """Lets the data code go on once it was complained of where it hangs, rather than before it has come there."""
-
-    def __init__(self):
-        super().__init__()
-        self.event = threading.Event()
-
-    def emit(self, record):
-        if "said.wait(60)" in record.getMessage():
-            self.event.set()
-
-
 @pytest.fixture
-def said():
-    handler = Said()
-    logger = logging.getLogger("tpk.input_source.hang_watcher")
-    logger.addHandler(handler)
-    yield handler.event
-    logger.removeHandler(handler)
+def said(when_logged):
+    """Lets the data code go on once it was complained of where it hangs, rather than before it has come there."""
+    event = threading.Event()
+    when_logged("said.wait(60)", event.set)
+    return event
 
 
 @pytest.mark.parametrize(

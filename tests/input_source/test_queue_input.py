@@ -197,7 +197,7 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
     thread.join()
 
 
-def test_reset_state_waits_for_the_data_code(drive, specs, caplog):
+def test_reset_state_waits_for_the_data_code(drive, specs, caplog, when_logged):
     passes = []
 
     class Flow:
@@ -210,20 +210,12 @@ def test_reset_state_waits_for_the_data_code(drive, specs, caplog):
 
     released = threading.Event()
 
-    class Release(logging.Handler):
-        def emit(self, record):
-            released.set()
-
-    handler = Release()
-    logging.getLogger("tpk.input_source.hang_watcher").addHandler(handler)
-    try:
-        with drive(QueueInput(Flow(), stop_timeout=0.01), specs("number")) as training:
-            training.step()
-            training.source.reset_state()
-            assert released.is_set()
-            assert training.first_components(3) == [1, 0, 1]
-    finally:
-        logging.getLogger("tpk.input_source.hang_watcher").removeHandler(handler)
+    when_logged("has not finished its datapoint", released.set)
+    with drive(QueueInput(Flow(), stop_timeout=0.01), specs("number")) as training:
+        training.step()
+        training.source.reset_state()
+        assert released.is_set()
+        assert training.first_components(3) == [1, 0, 1]
     assert "has not finished its datapoint" in caplog.text
 
 

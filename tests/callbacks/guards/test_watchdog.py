@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import signal
@@ -144,18 +143,6 @@ def test_a_run_that_no_input_source_can_end_is_cancelled_with_the_session(caplog
     assert "closing the session, which cancels what it runs" in caplog.messages
 
 
-class Releasing(logging.Handler):
-    """Lets the data go on when the watchdog is at its wits' end."""
-
-    def __init__(self, data):
-        super().__init__()
-        self.data = data
-
-    def emit(self, record):
-        if "nothing within the process" in record.getMessage():
-            self.data.released.set()
-
-
 class Dequeues(tpk.Callback):
     """Takes from an empty queue, in a run of its own."""
 
@@ -186,7 +173,7 @@ def test_the_error_of_a_cancelled_run_outside_of_the_steps_says_why():
 
 
 @pytest.mark.parametrize("make_source", [lambda flow: tpk.QueueInput(flow, stop_timeout=0.1), tpk.FeedInput])
-def test_in_another_thread_a_wait_in_python_has_to_end_first(hanging, make_source):
+def test_in_another_thread_a_wait_in_python_has_to_end_first(hanging, make_source, when_logged):
     caught = []
 
     def run():
@@ -195,14 +182,10 @@ def test_in_another_thread_a_wait_in_python_has_to_end_first(hanging, make_sourc
         except BaseException as error:
             caught.append(error)
 
-    handler = Releasing(hanging)
-    logging.getLogger("tpk").addHandler(handler)
-    try:
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join(60)
-    finally:
-        logging.getLogger("tpk").removeHandler(handler)
+    when_logged("nothing within the process", hanging.released.set)  # Then the watchdog is at its wits' end.
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(60)
     assert not thread.is_alive()
     assert isinstance(caught[0], HangError)
     assert "step 4" in str(caught[0])

@@ -167,7 +167,7 @@ def test_after_a_failure_the_flow_can_be_iterated_again(tmp_path):
     close_dataflow(flow)
 
 
-def test_a_worker_that_hangs_is_reported_with_its_stack(tmp_path, caplog):
+def test_a_worker_that_hangs_is_reported_with_its_stack(tmp_path, caplog, when_logged):
     go_on = tmp_path / "go_on"
 
     def stuck_in_this_function():
@@ -177,7 +177,7 @@ def test_a_worker_that_hangs_is_reported_with_its_stack(tmp_path, caplog):
             threading.Event().wait(0.01)
         yield ["there"]
 
-    touch_when_logged("stuck_in_this_function", go_on, caplog)
+    when_logged("stuck_in_this_function", go_on.touch)
     flow = run_generator(stuck_in_this_function, warn_after=0.1)
     assert list(flow) == [["there"]]
     told = next(text for text in caplog.messages if "stuck_in_this_function" in text)
@@ -187,25 +187,16 @@ def test_a_worker_that_hangs_is_reported_with_its_stack(tmp_path, caplog):
     close_dataflow(flow)
 
 
-def test_of_a_worker_that_does_not_start_that_is_told(tmp_path, caplog, monkeypatch):
+def test_of_a_worker_that_does_not_start_that_is_told(tmp_path, caplog, monkeypatch, when_logged):
     go_on = tmp_path / "go_on"
     wait_and_become = ["sh", "-c", 'until [ -e "$0" ]; do sleep 0.01; done; exec "$@"', str(go_on)]
     command_line = worker_process._command_line
     monkeypatch.setattr(worker_process, "_command_line", lambda *options: wait_and_become + command_line(*options))
-    touch_when_logged("still starting", go_on, caplog)
+    when_logged("still starting", go_on.touch)
     flow = run_generator(lambda: iter([["there"]]), warn_after=0.1)
     assert list(flow) == [["there"]]
     assert "has delivered nothing for 0.1 s; it is still starting" in caplog.text
     close_dataflow(flow)
-
-
-def touch_when_logged(text, path, caplog):
-    def on_record(record):
-        if text in record.getMessage():
-            path.touch()
-        return True
-
-    caplog.handler.addFilter(on_record)
 
 
 def test_what_cannot_be_pickled_is_refused_with_a_remedy():

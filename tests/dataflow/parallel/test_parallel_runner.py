@@ -257,20 +257,15 @@ def test_a_thread_that_stops_the_iteration_by_force_is_an_error():
         list(MultiThreadRunner(lambda: DataFromGenerator(leaves), 1))
 
 
-def test_a_thread_that_hangs_is_reported_with_its_stack(caplog):
+def test_a_thread_that_hangs_is_reported_with_its_stack(caplog, when_logged):
     go_on = threading.Event()
 
     def stuck_in_this_function():
         go_on.wait(60)
         yield ["there"]
 
-    def on_record(record):
-        # On a busy machine there may be a warning before the thread has come that far.
-        if "stuck_in_this_function" in record.getMessage():
-            go_on.set()
-        return True
-
-    caplog.handler.addFilter(on_record)
+    # On a busy machine there may be a warning before the thread has come that far.
+    when_logged("stuck_in_this_function", go_on.set)
     flow = MultiThreadRunner(lambda: DataFromGenerator(stuck_in_this_function), 1, warn_after=0.05)
     assert list(flow) == [["there"]]
     assert "thread 1 of 1 of MultiThreadRunner has delivered nothing for 0.05 s" in caplog.text

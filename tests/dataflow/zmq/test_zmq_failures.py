@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -115,21 +114,13 @@ def test_a_receiver_that_is_started_anew_gets_the_rest(tmp_path, threads, caplog
     assert f"{rest[0]} datapoints of the sender" in caplog.text
 
 
-def test_a_sender_without_receiver_says_so(tmp_path, threads, caplog):
+def test_a_sender_without_receiver_says_so(tmp_path, threads, caplog, when_logged):
     address = f"ipc://{tmp_path}/socket"
     warned = threading.Event()
 
-    class Notice(logging.Handler):
-        def emit(self, record):
-            warned.set()
-
-    notice = Notice()
-    logging.getLogger("tpk.dataflow.zmq.sender").addHandler(notice)
-    try:
-        sent = threads.submit(send_dataflow_zmq, numbered(0, 10), address, hwm=1, warn_after=0.1)
-        assert warned.wait(60)
-    finally:
-        logging.getLogger("tpk.dataflow.zmq.sender").removeHandler(notice)
+    when_logged(f"nobody at {address} has taken a datapoint", warned.set)
+    sent = threads.submit(send_dataflow_zmq, numbered(0, 10), address, hwm=1, warn_after=0.1)
+    assert warned.wait(60)
     with receiver(address) as flow:
         assert numbers(flow) == list(range(10))
     sent.result()

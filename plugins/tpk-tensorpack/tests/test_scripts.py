@@ -51,7 +51,7 @@ RUN_TWICE = ((), ("--load", "train_log/resume/checkpoint", "--from-epoch", "3"))
 # Those of one group share a process, and a directory.
 GROUPS: list[dict[str, Script]] = [
     {
-        "digits": Script(log="digits", rises="validation_accuracy", files=("max-validation_accuracy.index",)),
+        "digits": Script(log="digits", falls="validation_cross_entropy_loss", files=("max-validation_accuracy.index",)),
         "resume": Script(RUN_TWICE, "resume", falls="cost"),
         "hooks": Script(log="hooks", falls="cost", files=("calls.npz", "model-6.index")),
         "residual": Script(log="residual", falls="cross_entropy_loss", files=("min-validation_error.index",)),

@@ -4,7 +4,7 @@ import json
 
 from public_names import ROOMS, names_of
 
-from tpk.plugin.spec import HOOK_NAMES
+from tpk.plugin.callback import HOOK_NAMES
 
 TITLES = {
     "train": "Training",
@@ -70,7 +70,7 @@ def entries(names, level=2):
     parts = []
     for name in names:
         options = {"heading_level": level}
-        if name.room in ("callbacks", "monitors", "strategies"):
+        if name.room in ("callbacks", "monitors", "strategies") or name.path == "tpk.plugin.Callback":
             options["filters"] = OF_ALL_CALLBACKS
         parts.append(f"\n::: {name.path}\n    options: {json.dumps(options)}\n")
     return "".join(parts)

@@ -1,9 +1,10 @@
-"""The reference of the hooks, from `tpk.plugin.spec`."""
+"""The reference of the hooks, from `tpk.Callback` and `tpk.plugin.spec`."""
 
 import ast
 import inspect
 
-from tpk.plugin import spec
+from tpk.plugin.callback import MAY_STOP, STEP_HOOKS, Callback
+from tpk.plugin.spec import ConfigurationSpecs
 
 WHEN = {
     "tpk_add_hookspecs": "when the plugin is registered",
@@ -22,19 +23,14 @@ WHEN = {
     "recover": "a step has failed",
     "before_checkpoint": "before a checkpoint is taken",
 }
-TITLES = {
-    "ConfigurationSpecs": "Before there is a trainer",
-    "TrainingSpecs": "Over the life of a training",
-    "StepSpecs": "Around each step",
-    "FailureSpecs": "When something has gone wrong",
-}
+TITLES = {ConfigurationSpecs: "Before there is a trainer", Callback: "Of a training, in the order of the loop"}
 
 
 def hooks():
     """Return the hooks, in the order of the specifications: their class, name and options."""
     return [
         (specs, name, function.tpk_spec)
-        for specs in spec.SPECS
+        for specs in TITLES
         for name, function in vars(specs).items()
         if hasattr(function, "tpk_spec")
     ]
@@ -45,10 +41,10 @@ def table():
     lines = ["| hook | called | answers | `StopTraining` in it | wrappers |", "|---|---|---|---|---|"]
     for specs, name, options in hooks():
         answers = "the first ends it" if options["firstresult"] else "all" if returns_something(specs, name) else "—"
-        is_step = name in spec.STEP_HOOKS
-        stops = "ends the training in good order" if name in spec.MAY_STOP else stop_elsewhere(name)
+        is_step = name in STEP_HOOKS
+        stops = "ends the training in good order" if name in MAY_STOP else stop_elsewhere(name)
         wrappers = "no" if is_step or name == "after_train" else "yes"
-        link = f"[`{name}`][tpk.plugin.spec.{specs.__name__}.{name}]"
+        link = f"[`{name}`][{specs.__module__}.{specs.__name__}.{name}]"
         lines.append(f"| {link} | {WHEN[name]} | {answers} | {stops} | {wrappers} |")
     return "\n".join(lines)
 
@@ -65,9 +61,9 @@ def returns_something(specs, name):
 def reference():
     """Return the entry of each hook, as Markdown."""
     parts = []
-    for specs in spec.SPECS:
-        parts.append(f"## {TITLES[specs.__name__]}\n\n{inspect.getdoc(specs)}\n")
+    for specs, title in TITLES.items():
+        parts.append(f"## {title}\n")
         for of, name, _ in hooks():
             if of is specs:
-                parts.append(f"::: tpk.plugin.spec.{specs.__name__}.{name}\n    options: {{heading_level: 3}}\n")
+                parts.append(f"::: {specs.__module__}.{specs.__name__}.{name}\n    options: {{heading_level: 3}}\n")
     return "\n".join(parts)

@@ -114,7 +114,7 @@ class HookError(PluginError, TypeError):
     """A hook implementation does not fit its specification (name, arguments, options).
 
     Cure:
-        Give the method the name and the arguments of a hook; `tpk.plugin.spec` has all of them. A helper of
+        Give the method the name and the arguments of a hook; `tpk.Callback` has all of them. A helper of
         yours whose name merely looks like a hook gets an underscore in front.
     """
 

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
-from tpk.plugin.spec import HOOK_ARGUMENTS
+from tpk.plugin.callback import HOOK_ARGUMENTS
 
 TIMES = 2
 """How many epochs there are, and steps in each."""

@@ -24,7 +24,7 @@ class CostCurve(tpk.Callback):
         trainer.monitors.put_scalar("lowest-cost", min(self.costs))
 ```
 
-The hooks, with arguments and examples, are in `tpk.plugin.spec`; when they are called is drawn in `tpk.train.loop`;
+The hooks, with arguments and examples, are methods of `Callback`; when they are called is drawn in `tpk.train.loop`;
 what a plugin may use of a trainer is in `tpk.plugin.trainer`. What holds for all of them:
 
 - A method may leave out arguments (``def before_run(self)``). It cannot have others, nor any with a default.
@@ -98,13 +98,13 @@ from __future__ import annotations
 
 import pluggy
 
-from tpk.plugin.callback import Callback
+from tpk.plugin.callback import HOOK_NAMES as HOOK_NAMES, Callback
 from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hooks.implementations import order_of
 from tpk.plugin.manager import HookManager
 from tpk.plugin.names.creation import Use, use
-from tpk.plugin.spec import HOOK_NAMES as HOOK_NAMES, hookspec
+from tpk.plugin.spec import hookspec
 from tpk.plugin.trainer import TowerTrainerProtocol, TrainerProtocol
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tpk.plugin.hooks.arguments import taken_arguments, taking_all
 from tpk.plugin.options import RecordsOptions
-from tpk.plugin.spec import HOOK_ARGUMENTS, HOOK_NAMES
+from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec
 from tpk.plugin.written import shown_arguments
 
 if TYPE_CHECKING:
@@ -78,70 +78,213 @@ class Callback(RecordsOptions):
     else:  # As a subclass likes: an attribute or a property.
         state_key = ""
 
+    @hookspec
     @_may_leave_out_arguments
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Add what the callback needs to the graph; the last chance before the graph is finalized."""
-
-    @_may_leave_out_arguments
-    def before_train(self, trainer: TrainerProtocol) -> None:
-        """Called once, with the session initialized, before the first epoch."""
-
-    @_may_leave_out_arguments
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Called before the first step of each epoch."""
-
-    @_may_leave_out_arguments
-    def before_run(self, run_context: Any) -> Any:
-        """Called before each `hooked_sess.run`; returns what to run along with it.
+        """Add what the plugin needs to the graph; the last chance before the graph is finalized.
 
         Args:
-            run_context: `tf.compat.v1.train.SessionRunContext`.
+            trainer: the trainer, with its graph as the default graph. There is no session yet.
+
+        Example:
+            ```python
+            def setup_graph(self, trainer):
+                norms = [tf.norm(variable) for variable in tf.compat.v1.trainable_variables()]
+                self.largest_norm = tf.reduce_max(norms)
+            ```
+        """
+
+    @hookspec
+    @_may_leave_out_arguments
+    def before_train(self, trainer: TrainerProtocol) -> None:
+        """Called once before the first epoch, with the session created and all variables initialized or restored.
+
+        Args:
+            trainer: the trainer; its graph and session are the default ones from here on.
+
+        Example:
+            ```python
+            def before_train(self, trainer):
+                self.started = time.monotonic()
+            ```
+        """
+
+    @hookspec
+    @_may_leave_out_arguments
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
+        """Called before the first step of each epoch; `trainer.epoch_num` is already that of the epoch.
+
+        Args:
+            trainer: the trainer.
+
+        Example:
+            ```python
+            def before_epoch(self, trainer):
+                self.costs = []
+            ```
+        """
+
+    @hookspec
+    @_may_leave_out_arguments
+    def before_run(self, run_context: Any) -> Any:
+        """Say what to run along with the step, in the very same `Session.run`.
+
+        What a training tower computes is from before the step's update of the variables. A variable itself, and what
+        callbacks build from it, may be from before or after it; `Strategy.build` says how to tell TensorFlow which.
+
+        Args:
+            run_context: a `tf.compat.v1.train.SessionRunContext`: the session, and what the step itself runs.
 
         Returns:
             `tf.compat.v1.train.SessionRunArgs`, or tensors or ops in any structure that `Session.run` takes,
             or None. Returning the same object each time is the cheapest.
+
+        Example:
+            ```python
+            def before_run(self, run_context):
+                return self.cost
+            ```
         """
 
+    @hookspec
     @_may_leave_out_arguments
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Called after each `hooked_sess.run`.
+        """Take what `before_run` asked for.
 
         Args:
-            run_context: `tf.compat.v1.train.SessionRunContext`.
-            run_values: `tf.compat.v1.train.SessionRunValues`; its `results` are those of what this very
-                callback asked for in `before_run`.
+            run_context: the `tf.compat.v1.train.SessionRunContext` that `before_run` was given.
+            run_values: a `tf.compat.v1.train.SessionRunValues`; its `results` have the structure of what this
+                very plugin returned from `before_run`, and are None if that was None.
+
+        Example:
+            ```python
+            def after_run(self, run_context, run_values):
+                self.costs.append(run_values.results)
+            ```
         """
 
+    @hookspec
     @_may_leave_out_arguments
     def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """Called after each step, whatever a step is."""
+        """Called after each step, whatever a step is; nothing runs along with it.
 
+        Args:
+            trainer: the trainer; `trainer.local_step` is that of the step that has just ended, counted from 0 in each
+                epoch, and `trainer.global_step` how many steps have completed, this one included.
+
+        Example:
+            ```python
+            def trigger_step(self, trainer):
+                if trainer.global_step % 100 == 0:
+                    self.trigger(trainer)
+            ```
+        """
+
+    @hookspec
     @_may_leave_out_arguments
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        """Called after the last step of each epoch, before any `trigger_epoch`."""
+        """Called after the last step of each epoch, before any `trigger_epoch`.
 
+        Finish here what was done step by step, so that it is complete when other plugins' `trigger_epoch`
+        look at it.
+
+        Args:
+            trainer: the trainer.
+
+        Example:
+            ```python
+            def after_epoch(self, trainer):
+                self.bar.close()
+            ```
+        """
+
+    @hookspec
     @_may_leave_out_arguments
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Called once an epoch is over; does what `trigger` does unless overridden."""
+        """Called once an epoch is over: evaluate, save, report.
+
+        Args:
+            trainer: the trainer; `trainer.epoch_num` is still that of the epoch that ends.
+
+        Example:
+            ```python
+            def trigger_epoch(self, trainer):
+                trainer.monitors.put_scalar("mean-cost", sum(self.costs) / len(self.costs))
+            ```
+        """
         trigger_of(self)(trainer)
 
+    @hookspec
     @_may_leave_out_arguments
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Called once at the end, however the training ends; the session is still open."""
+        """Called once at the end, however the training ends; the session is still open.
 
+        Each implementation runs whatever happens in the others; a failure is logged. Wrappers are not
+        possible here.
+
+        Args:
+            trainer: the trainer.
+
+        Example:
+            ```python
+            def after_train(self, trainer):
+                self.file.close()
+            ```
+        """
+
+    @hookspec(firstresult=True)
     @_may_leave_out_arguments
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Called when a run of the session has failed; returns the error that caused it, or None."""
+        """Say by which error a run of the session has really failed; the first answer is raised in its place.
+
+        Args:
+            error: what the run has raised.
+
+        Returns:
+            The error that caused it, or None if the plugin does not know.
+
+        Example:
+            ```python
+            def translate_error(self, error):
+                if isinstance(error, tf.errors.CancelledError):
+                    return self.failure_of_thread
+            ```
+        """
         return None
 
+    @hookspec(firstresult=True)
     @_may_leave_out_arguments
     def recover(self, error: Exception) -> bool | None:
-        """Called when a step has failed; returns True if it has put things right, and the step shall be taken anew."""
+        """Put things right after a step has failed; it is then taken anew. The first answer counts.
+
+        Args:
+            error: by what the step has failed.
+
+        Returns:
+            True if the step shall be taken anew; None to leave it to others; False to let it fail.
+
+        Example:
+            ```python
+            def recover(self, error):
+                if isinstance(error, SimulatorDied):
+                    self.simulator.restart()
+                    return True
+            ```
+        """
         return None
 
+    @hookspec
     @_may_leave_out_arguments
     def before_checkpoint(self) -> None:
-        """Called before a checkpoint is taken; an error that it raises prevents that."""
+        """Called before a checkpoint is taken; an error that it raises prevents that.
+
+        Example:
+            ```python
+            def before_checkpoint(self):
+                if not math.isfinite(self.cost):
+                    raise tpk.NonFiniteError("a checkpoint of a model that has diverged is of no use")
+            ```
+        """
 
     def resolve_plugins(self) -> None:
         """Turn what the callback was given by name into plugins; called before the graph is built.
@@ -229,3 +372,17 @@ def trigger_of(callback: Triggered) -> Callable[[TrainerProtocol], None]:
     given = HOOK_ARGUMENTS["trigger_epoch"]
     taken = taken_arguments(f"{type(callback).__name__}.trigger", given, callback.trigger)
     return taking_all(callback.trigger, taken, given)
+
+
+HOOK_ARGUMENTS = {**arguments_of_specs(ConfigurationSpecs), **arguments_of_specs(Callback)}
+"""The arguments of each hook of tpk, by its name; an implementation may take fewer of them."""
+
+CONFIGURATION_HOOKS = tuple(arguments_of_specs(ConfigurationSpecs))
+HOOK_NAMES = tuple(arguments_of_specs(Callback))
+"""The hooks that a callback can implement."""
+
+STEP_HOOKS = ("before_run", "after_run", "trigger_step")
+"""The hooks around each step. They are compiled into plain tuples of methods, so wrappers are not possible."""
+
+MAY_STOP = ("before_train", "before_epoch", "after_run", "trigger_step", "after_epoch", "trigger_epoch")
+"""The hooks in which a `StopTraining` ends the training once all implementations have been called."""

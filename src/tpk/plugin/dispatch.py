@@ -13,10 +13,10 @@ import attrs
 import pluggy
 
 from tpk.errors import StopTraining
+from tpk.plugin.callback import HOOK_ARGUMENTS, STEP_HOOKS
 from tpk.plugin.hooks.arguments import taking_all
 from tpk.plugin.hooks.implementations import Implementation
 from tpk.plugin.hooks.registration import Registration, note_failure, raise_stop
-from tpk.plugin.spec import HOOK_ARGUMENTS, STEP_HOOKS
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -20,7 +20,7 @@ from tpk.plugin.hooks.implementations import Implementation, implementations_of
 from tpk.plugin.hooks.registration import Registration, note_failure, raise_stop
 from tpk.plugin.hooks.trace import TracedStep
 from tpk.plugin.names.autoload import load_autoloaded
-from tpk.plugin.spec import SPECS, arguments_of_specs
+from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -55,7 +55,7 @@ class HookManager:
         self.take_stop: Callable[[StopTraining], None] = raise_stop
         self.hook = self._pluggy.hook
         self._arguments: dict[str, tuple[str, ...]] = {}
-        for specs in SPECS:
+        for specs in (ConfigurationSpecs, Callback):
             self.add_hookspecs(specs)
         self._plugins: list[_Plugin] = []
         self._asked_for_specs: list[object] = []

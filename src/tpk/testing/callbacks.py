@@ -216,7 +216,7 @@ class _Steps(Callback):
 @RULES.rule(
     "adds-to-the-graph-in-time",
     "a callback adds ops to the graph in setup_graph only; then it is finalized",
-    "tpk.plugin.spec: setup_graph",
+    "tpk.Callback.setup_graph",
 )
 def _adds_to_the_graph_in_time(case: _Case) -> None:
     error = case.first_or_error
@@ -246,7 +246,7 @@ def _trains(case: _Case) -> None:
 @RULES.rule(
     "leaves-nothing-behind",
     "what a callback starts or opens is ended and closed in after_train",
-    "tpk.plugin.spec: after_train",
+    "tpk.Callback.after_train",
 )
 def _leaves_nothing_behind(case: _Case) -> None:
     case.first  # noqa: B018
@@ -256,7 +256,7 @@ def _leaves_nothing_behind(case: _Case) -> None:
 @RULES.rule(
     "leaves-nothing-behind-after-a-failure",
     "what a callback starts or opens is closed in after_train, also of a training that fails; its error stays",
-    "tpk.plugin.spec: after_train",
+    "tpk.Callback.after_train",
 )
 def _leaves_nothing_behind_after_a_failure(case: _Case) -> None:
     with watching() as leftovers:
@@ -329,7 +329,7 @@ def _can_be_wrapped(case: _Case) -> None:
 @RULES.rule(
     "runs-along-with-the-step",
     "what a callback needs in each step runs along with it, not in a run of its own",
-    "tpk.plugin.spec: return it from before_run",
+    "tpk.Callback.return it from before_run",
 )
 def _runs_along_with_the_step(case: _Case) -> None:
     steps, runs = case.first.trainer.global_step, case.sessions.runs

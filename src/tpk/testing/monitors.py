@@ -204,7 +204,7 @@ def _changes_nothing_that_is_shared(case: _Case) -> None:
 @RULES.rule(
     "leaves-nothing-behind",
     "what a monitor starts or opens is ended and closed in after_train",
-    "tpk.plugin.spec: after_train",
+    "tpk.Callback.after_train",
 )
 def _leaves_nothing_behind(case: _Case) -> None:
     case.first  # noqa: B018

@@ -75,7 +75,7 @@ def add_rules_of_all_kinds(rules: Rules[Any], plugin: str) -> None:
     @rules.rule(
         "hooks-fit",
         f"each method of a {plugin} that looks like a hook is one, with arguments that it has",
-        "tpk.plugin, and tpk.plugin.spec for each hook",
+        "tpk.plugin, and tpk.Callback for each hook",
     )
     def _hooks_fit(case: Any) -> None:
         try:

@@ -208,7 +208,7 @@ def _is_saved_as_one_tower(case: _Case) -> None:
 @RULES.rule(
     "trains",
     "a training runs to its end, and leaves no thread and no file behind",
-    "tpk.Strategy; tpk.Strategy.leave, tpk.plugin.spec: after_train",
+    "tpk.Strategy; tpk.Strategy.leave, tpk.Callback.after_train",
 )
 def _trains(case: _Case) -> None:
     with watching() as leftovers:
@@ -386,7 +386,7 @@ def _repeats_steps(case: _Case) -> None:
 @RULES.rule(
     "fails-with-its-tower",
     "an error in a tower, whichever it is, ends the training, is raised by train(), and leaves nothing behind",
-    "tpk.Strategy; tpk.plugin.spec: after_train",
+    "tpk.Strategy; tpk.Callback.after_train",
 )
 def _fails_with_its_tower(case: _Case) -> None:
     data = case.data(STEPS)
@@ -411,7 +411,7 @@ class _Stop(Callback):
 @RULES.rule(
     "stops",
     "StopTraining ends the training after the step, and leaves nothing behind; so does the end of the data",
-    "tpk.StopTraining; tpk.plugin.spec: after_train",
+    "tpk.StopTraining; tpk.Callback.after_train",
 )
 def _stops(case: _Case) -> None:
     with watching() as leftovers:

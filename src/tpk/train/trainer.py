@@ -20,14 +20,13 @@ from tpk.graph.reports.overview import log_model_overview
 from tpk.graph.step.global_step import StepCounter, get_global_step_var
 from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
-from tpk.plugin.callback import Callback
+from tpk.plugin.callback import HOOK_NAMES, Callback
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.options import RecordsOptions, described
 from tpk.plugin.run_options import RunOptions
-from tpk.plugin.spec import HOOK_NAMES
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
 from tpk.session.progress import Progress

@@ -24,12 +24,12 @@ from packaging.requirements import Requirement
 
 from tpk import __version__
 from tpk.errors import PluginError, TpkError
+from tpk.plugin.callback import HOOK_NAMES
 from tpk.plugin.catalog import Catalog
 from tpk.plugin.hooks.implementations import check_class
 from tpk.plugin.manager import HookManager
 from tpk.plugin.names.creation import create
 from tpk.plugin.names.entry import CatalogEntry
-from tpk.plugin.spec import HOOK_NAMES
 
 
 def check_imports(entries: Sequence[CatalogEntry], timeout: float = 60.0) -> list[str | None]:

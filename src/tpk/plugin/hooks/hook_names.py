@@ -9,8 +9,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from tpk.errors import HookError
-from tpk.plugin.callback import Callback
-from tpk.plugin.spec import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, HOOK_NAMES
+from tpk.plugin.callback import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, HOOK_NAMES, Callback
 
 OF_OTHER_FRAMEWORKS = {
     "on_train_begin": "before_train",

@@ -10,10 +10,9 @@ from typing import Any
 import attrs
 
 from tpk.errors import HookError
-from tpk.plugin.callback import Callback
+from tpk.plugin.callback import HOOK_ARGUMENTS, STEP_HOOKS, Callback
 from tpk.plugin.hooks.arguments import taken_arguments
 from tpk.plugin.hooks.hook_names import check_names, check_not_lost, describe, namespaces_of
-from tpk.plugin.spec import HOOK_ARGUMENTS, STEP_HOOKS
 
 
 @attrs.frozen(eq=False)

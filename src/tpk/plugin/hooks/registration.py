@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from tpk.errors import StopTraining, add_note
+from tpk.plugin.callback import MAY_STOP, STEP_HOOKS
 from tpk.plugin.hooks.implementations import Implementation
-from tpk.plugin.spec import MAY_STOP, STEP_HOOKS
 
 _GRAPH_IS_FINALIZED = "Graph is finalized"
 """How TensorFlow begins to say that an op is made too late."""

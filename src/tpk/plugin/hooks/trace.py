@@ -16,10 +16,10 @@ import attrs
 import pluggy
 
 from tpk.errors import StopTraining
+from tpk.plugin.callback import MAY_STOP
 from tpk.plugin.dispatch import StepHooks, compile_step, direct
 from tpk.plugin.hooks.implementations import Implementation
 from tpk.plugin.hooks.registration import note_failure
-from tpk.plugin.spec import MAY_STOP
 
 logger = logging.getLogger("tpk.trace")
 

@@ -56,8 +56,7 @@ class RunCompanions:
     """
 
     def __init__(self, trainer: TrainerProtocol, wanted: Sequence[RunTensor], make_op: MakeOp) -> None:
-        towers = getattr(trainer, "towers", ())
-        inputs = [tensor.op for tower in towers if tower.is_training for tensor in tower.inputs]
+        inputs = [tensor.op for tower in trainer.towers.training() for tensor in tower.inputs]
         runs = [[getattr(op, "op", op) for op in tf.nest.flatten(train_op)] for train_op in trainer.train_ops]
         self.left_out: list[RunTensor] = []
         self._run_of = [number for number, run in enumerate(runs) for _ in run]

@@ -49,8 +49,7 @@ def find_in_each_tower(trainer: TrainerProtocol, name: str) -> list[Any]:
         TowerError, ConfigError: see `find_tensor`.
     """
     missing: TpkError | None = None
-    towers = getattr(trainer, "towers", None)
-    training = towers.training() if towers is not None else ()
+    training = trainer.towers.training()
     if training:
         try:
             return [tower.get_tensor(name) for tower in training]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -102,6 +102,45 @@ class MonitorsProtocol(Protocol):
         """Return the global steps and values of a scalar, oldest first."""
 
 
+class TowerProtocol(Protocol):
+    """One tower of a model; see `tpk.TowerHandle`."""
+
+    @property
+    def ns_name(self) -> str:
+        """Its name scope."""
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Its input tensors."""
+
+    @property
+    def output(self) -> Any:
+        """What the tower function returned."""
+
+    def get_tensor(self, name: str) -> Any:
+        """Return a tensor of the tower."""
+
+    def get_variable(self, name: str) -> Any:
+        """Return a variable of the tower."""
+
+
+class TowersProtocol(Protocol):
+    """The towers of a model, in the order in which they were built; see `tpk.TowerHandles`."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def __iter__(self) -> Iterator[TowerProtocol]:
+        """Iterate over them."""
+
+    @property
+    def main(self) -> TowerProtocol | None:
+        """The first training tower; None if there is none."""
+
+    def training(self) -> Sequence[TowerProtocol]:
+        """Return the training towers."""
+
+
 class TrainerProtocol(Protocol):
     """What a plugin may use of the trainer that it is registered with.
 
@@ -153,6 +192,10 @@ class TrainerProtocol(Protocol):
         """Take back what `state_dict` returned."""
 
     @property
+    def towers(self) -> TowersProtocol:
+        """The towers built so far; none in a trainer that has no tower function."""
+
+    @property
     def monitors(self) -> MonitorsProtocol:
         """Where statistics are reported."""
 
@@ -200,10 +243,6 @@ class TowerTrainerProtocol(TrainerProtocol, Protocol):
     @property
     def tower_func(self) -> Any:
         """The tower function of the model."""
-
-    @property
-    def towers(self) -> Any:
-        """The towers built so far; `towers.training()[0]` is the main one."""
 
     @property
     def inputs(self) -> list[Any]:

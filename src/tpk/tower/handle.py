@@ -151,7 +151,7 @@ class TowerHandles(Sequence[TowerHandle]):
         ```
     """
 
-    def __init__(self, handles: Sequence[TowerHandle]) -> None:
+    def __init__(self, handles: Sequence[TowerHandle] = ()) -> None:
         self._handles = list(handles)
 
     def __len__(self) -> int:
@@ -171,6 +171,11 @@ class TowerHandles(Sequence[TowerHandle]):
                 return handle
         names = ", ".join(repr(handle.ns_name) for handle in self._handles) or "none"
         raise TowerError(f"there is no tower {key!r}; towers built so far: {names}.")
+
+    @property
+    def main(self) -> TowerHandle | None:
+        """The first training tower; None if there is none."""
+        return next((handle for handle in self._handles if handle.is_training), None)
 
     def training(self) -> TowerHandles:
         """Return the training towers."""

@@ -164,8 +164,8 @@ class TowerTrainer(Trainer):
 
     @property
     def towers(self) -> TowerHandles:
-        """The towers built so far; `towers.training()[0]` is the main one."""
-        return self.tower_func.towers
+        """The towers built so far; `towers.main` is the first training tower."""
+        return TowerHandles() if self._tower_func is None else self._tower_func.towers
 
     @property
     def inputs(self) -> list[Any]:
@@ -359,11 +359,9 @@ class TowerTrainer(Trainer):
             )
 
     def _main_tower(self) -> TowerHandle:
-        towers = self.towers.training()
-        if not towers:
+        if self.towers.main is None:
             raise TrainerStateError(f"this {type(self).__name__} has no training tower yet. Call setup_graph() first.")
-        main_tower: TowerHandle = towers[0]
-        return main_tower
+        return self.towers.main
 
 
 class SingleCostTrainer(TowerTrainer):

@@ -33,6 +33,7 @@ from tpk.session.progress import Progress
 from tpk.session.queue_runners import running_queues
 from tpk.session.step_loops import StepLoops
 from tpk.strategies.base import NullStrategy, Strategy
+from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
 from tpk.train.ending import signal_message
@@ -207,6 +208,11 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def strategy(self) -> Strategy:
         """How a step is replicated over devices and processes; without towers, it is not."""
         return NullStrategy()
+
+    @property
+    def towers(self) -> TowerHandles:
+        """The towers of the model built so far; none in a trainer that has no tower function."""
+        return TowerHandles()
 
     @property
     def compiles_loops(self) -> bool:

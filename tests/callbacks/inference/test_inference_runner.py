@@ -231,5 +231,5 @@ def test_a_trainer_without_towers_is_an_error():
         def run_step(self):
             pass
 
-    with pytest.raises(tpk.ConfigError, match=r"Plain is no TowerTrainer.*tower_func=tpk.TowerFunc"):
+    with pytest.raises(tpk.ConfigError, match=r"Plain has no tower function.*tower_func=tpk.TowerFunc"):
         Plain().train(callbacks=[tpk.InferenceRunner(TEST, tpk.ClassificationError())], steps_per_epoch=1, max_epoch=1)

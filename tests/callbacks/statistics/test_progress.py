@@ -370,10 +370,13 @@ class WithTower(Timed):
     def __init__(self):
         super().__init__()
         with self.graph.as_default():
-            tower_func = TowerFunc(self.build, [tf.TensorSpec([], tf.float32, "x")])
+            self.tower_func = TowerFunc(self.build, [tf.TensorSpec([], tf.float32, "x")])
             with TrainTowerContext(ns_name="towerA"):
-                tower_func(tf.constant(3.0))
-            self.towers = tower_func.towers
+                self.tower_func(tf.constant(3.0))
+
+    @property
+    def towers(self):
+        return self.tower_func.towers
 
     def build(self, x):
         tf.identity(x + 1, name="next")

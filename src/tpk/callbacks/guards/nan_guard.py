@@ -306,10 +306,10 @@ class NanGuard(Callback):
 
 def _datapoints_of_run(trainer: TrainerProtocol, fetches: Any) -> range:
     """Return the numbers of the datapoints that the towers have taken in the last run, as far as the input can tell."""
-    source, towers = trainer.input_source, getattr(trainer, "towers", None)
-    if source is None or towers is None:
+    source = trainer.input_source
+    inputs = [[tensor.op for tensor in tower.inputs] for tower in trainer.towers.training()]
+    if source is None or not inputs:
         return range(0)
-    inputs = [[tensor.op for tensor in tower.inputs] for tower in towers.training()]
     # Towers that run by themselves may have taken theirs any time; so nobody knows which are those of this run.
     if not all(FetchDependencies(ops).among(fetches) for ops in inputs):
         return range(0)

@@ -53,8 +53,7 @@ class LearningRateMonitor(Callback):
 
 def _optimizers_of(trainer: TrainerProtocol) -> dict[str, Any]:
     """Return the optimizers of the first tower, by the names of what is reported of them."""
-    towers = getattr(trainer, "towers", None)
-    main_tower = next(iter(towers.training()), None) if towers is not None else None
+    main_tower = trainer.towers.main
     output = main_tower.output if main_tower is not None else None
     objectives = {cost.ref(): f"{name}/" for name, cost in output.items()} if isinstance(output, Mapping) else {}
     found: dict[str, Any] = {}

@@ -287,10 +287,8 @@ def _find_cost(trainer: TrainerProtocol, wanted: Any) -> list[Any]:
         return find_in_each_tower(trainer, wanted)
     if wanted is not None:
         return [wanted]
-    towers = getattr(trainer, "towers", None)
-    if towers is not None:
-        costs = [tower.output for tower in towers.training()]
-    else:
+    costs = [tower.output for tower in trainer.towers.training()]
+    if not costs:
         costs = list({record.cost.name: record.cost for record in recorded_gradients(trainer.graph)}.values())[:1]
     if not costs or not all(isinstance(cost, tf.Tensor) for cost in costs):
         raise ConfigError(

@@ -121,10 +121,10 @@ class InferenceRunner(Callback):
             ConfigError: if there is no tower function, two statistics have the same name, or the statistics of several
                 processes cannot be merged.
         """
-        if self._tower_func is None and not hasattr(trainer, "build_inference_tower"):
+        if self._tower_func is None and not trainer.towers.training():
             raise ConfigError(
-                f"{type(self).__name__} builds a tower, but {type(trainer).__name__} is no TowerTrainer, and has no "
-                "tower function. Give the runner one: tower_func=tpk.TowerFunc(function, input_signature)."
+                f"{type(self).__name__} builds a tower, but {type(trainer).__name__} has no tower function. "
+                "Give the runner one: tower_func=tpk.TowerFunc(function, input_signature)."
             )
         self._is_shared = trainer.strategy.process_group.world_size > 1 and not self.chief_only
         for inferencer in self._inferencers:
@@ -315,7 +315,7 @@ class InferenceRunner(Callback):
 
 def _towers_of(trainer: Any) -> list[TowerHandle]:
     """Find the towers of a trainer and of its runners, some of which are both's."""
-    return [*getattr(trainer, "towers", ()), *(tower for runner in _runners(trainer) for tower in runner._towers)]
+    return [*trainer.towers, *(tower for runner in _runners(trainer) for tower in runner._towers)]
 
 
 def _runners(trainer: Any) -> Iterator[InferenceRunner]:

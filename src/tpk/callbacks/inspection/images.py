@@ -205,8 +205,7 @@ def _find_variable(trainer: Any, wanted: Any) -> Any:
         return wanted
     if not isinstance(wanted, str):
         raise ConfigError(f"DumpParamAsImage: expected a variable or the name of one, got {wanted!r}.")
-    towers = getattr(trainer, "towers", None)
-    main_tower = next(iter(towers.training()), None) if towers is not None else None
+    main_tower = trainer.towers.main
     missing: TowerError | None = None
     if main_tower is not None:
         try:

@@ -275,9 +275,8 @@ class _Sum:
 
 def _costs_of(trainer: TrainerProtocol) -> dict[str, list[Any]]:
     """Return the costs of each training tower, by their names."""
-    towers = getattr(trainer, "towers", None)
     costs: dict[str, list[Any]] = {}
-    for tower in () if towers is None else towers.training():
+    for tower in trainer.towers.training():
         output = tower.output
         for name, cost in output.items() if isinstance(output, Mapping) else [("cost", output)]:
             if isinstance(cost, tf.Tensor) and cost.shape.rank == 0 and cost.dtype.is_floating:

@@ -262,8 +262,7 @@ def _means_of_costs(trainer: TrainerProtocol) -> EpochMeans | None:
 
 def _find_tensors(names: Sequence[Any] | None, trainer: TrainerProtocol) -> dict[str, Any]:
     """Return the tensors to show, by the labels that they are shown with."""
-    towers = getattr(trainer, "towers", None)
-    main_tower = next(iter(towers.training()), None) if towers is not None else None
+    main_tower = trainer.towers.main
     if names is None:
         cost = main_tower.output if main_tower is not None else None
         return {"cost": cost} if isinstance(cost, tf.Tensor) and cost.shape.rank == 0 else {}

@@ -57,8 +57,7 @@ class ThroughputTracker(Callback):
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the batch."""
-        towers = getattr(trainer, "towers", None)
-        main_tower = next(iter(towers.training()), None) if towers is not None else None
+        main_tower = trainer.towers.main
         if self._given is None and main_tower is not None:
             batched = [tensor for tensor in main_tower.inputs if tensor.shape.rank != 0]
             self._inputs = FetchDependencies([tensor.op for tensor in batched])

@@ -218,6 +218,10 @@ def test_data_that_ends_in_the_same_step_everywhere_ends_the_training(tmp_path):
         ({"steps_per_epoch": 11}, "steps_per_epoch is 11, and 10 in rank 0"),
         ({"max_epoch": 3}, "max_epoch is 3, and 2 in rank 0"),
         ({"model": Linear(lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1))}, "'w/Momentum' is missing"),
+        ({"seed": 6}, "seed is 6, and 5 in rank 0"),
+        ({"seed": None}, "seed is None, and 5 in rank 0"),
+        ({"dataflow": BATCHES[:20]}, "the length of the data is 20, and 24 in rank 0"),
+        ({"dataflow": tpk.BatchData(BATCHES, 4)}, "batch size is 4, and None in rank 0"),
     ],
 )
 def test_processes_that_differ_refuse_to_begin(tmp_path, options, words):
@@ -226,6 +230,46 @@ def test_processes_that_differ_refuse_to_begin(tmp_path, options, words):
         assert isinstance(outcome, tpk.MismatchError), outcome
         assert "In rank 1: " in str(outcome)
         assert words in str(outcome)
+
+
+def test_data_that_is_not_divided_may_differ(tmp_path):
+    flows = [BATCHES, tpk.DataFromList(BATCHES[:20], shuffle=True)]
+    first, second = train_two(
+        tmp_path,
+        strategy_options=lambda rank: {"shard_data": False},
+        options=lambda rank: {"dataflow": flows[rank], "seed": rank or None},
+    )
+    assert first.steps == second.steps == 20
+
+
+def test_a_process_that_does_not_divide_its_data_refuses_to_begin(tmp_path):
+    outcomes = train_two(tmp_path, strategy_options=lambda rank: {"shard_data": rank == 0})
+    for outcome in outcomes:
+        assert isinstance(outcome, tpk.MismatchError), outcome
+        assert "shard_data is False, and True in rank 0" in str(outcome)
+
+
+def test_the_error_of_a_process_that_alone_has_steps_per_epoch_names_it(tmp_path):
+    for outcome in train_two(tmp_path, options=lambda rank: {"steps_per_epoch": 10 if rank else None}):
+        assert isinstance(outcome, tpk.PeerError), outcome
+        assert "rank 0 is at" in str(outcome) or "rank 0 at" in str(outcome)
+        assert "steps_per_epoch=None" in str(outcome)
+
+
+def test_loops_of_different_length_end_before_the_first_step(tmp_path):
+    def run(meeting, rank):
+        recorder = Recorder()
+        trainer = tpk.SingleCostTrainer(strategy=ThreadStrategy(meeting, rank, devices=["/cpu:0"]))
+        model = Linear()
+        trainer.setup_graph(model.inputs(), tpk.FeedInput(BATCHES), model.build_graph, model.get_optimizer)
+        trainer.setup_callbacks([recorder])
+        trainer.initialize()
+        with pytest.raises(tpk.PeerError, match="steps_per_epoch=11") as raised:
+            trainer.main_loop(10 + rank, max_epoch=1)
+        assert "steps_per_epoch=10" in str(raised.value)
+        return recorder.steps
+
+    assert run_in_threads(2, run) == [0, 0]
 
 
 def test_processes_with_other_callbacks_refuse_to_begin(tmp_path):

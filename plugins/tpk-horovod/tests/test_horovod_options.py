@@ -39,6 +39,7 @@ def test_how_gradients_become_one_is_described():
     assert HorovodStrategy(devices=["/cpu:0"], average=False).describe() == {
         "average": False,
         "sync_variables": "broadcast",
+        "shard_data": True,
         "compression": None,
         "adasum": False,
     }

@@ -15,10 +15,12 @@ from tpk import __version__
 from tpk.errors import MismatchError, PeerError, add_note
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, get_catalog, hookimpl
+from tpk.train.epoch import batch_of
 from tpk.train.resume.checkpoints import Checkpoints
 from tpk.train.resume.training_state import describe, take_own_state
 
 if TYPE_CHECKING:
+    from tpk.input_source.base import InputSource
     from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
@@ -35,12 +37,30 @@ def check_agreement(trainer: TrainerProtocol) -> None:
     Raises:
         MismatchError: in every process, if they differ; it says which of them differ, and in what.
     """
+    _check_same(trainer, "what all processes must have in common", _common_facts(trainer))
+
+
+def check_data_agreement(trainer: TrainerProtocol, source: InputSource) -> None:
+    """Make sure that all processes have the same data, if the strategy divides it among them.
+
+    Args:
+        trainer: the trainer.
+        source: the data before it is divided.
+
+    Raises:
+        MismatchError: in every process, if their data differs.
+    """
+    facts: dict[str, Any] = {"shard_data": trainer.strategy.describe().get("shard_data", False)}
+    if facts["shard_data"]:
+        facts |= {"seed": trainer.graph.seed, "batch size": batch_of(source)[0], "the length of the data": source.size}
+    _check_same(trainer, "the data", {name: str(value) for name, value in facts.items()})
+
+
+def _check_same(trainer: TrainerProtocol, what: str, facts: Mapping[str, str]) -> None:
     if trainer.strategy.process_group.world_size == 1:
         return
-    chief, *others = trainer.strategy.process_group.gather_object(
-        "what all processes must have in common", _common_facts(trainer)
-    )
-    differences = [_differences(facts, chief) for facts in others]
+    chief, *others = trainer.strategy.process_group.gather_object(what, facts)
+    differences = [_differences(theirs, chief) for theirs in others]
     if any(differences):
         summaries = [_summary(rank, found) for rank, found in enumerate(differences, start=1) if found]
         raise MismatchError(
@@ -131,7 +151,10 @@ class AgreedCheckpoints(Checkpoints):
             "stop": trainer.stop_reason if trainer.hooked_sess.should_stop() else None,
             "signum": trainer.preemption.signum,
         }
-        where = f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}"
+        where = (
+            f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}, with "
+            f"steps_per_epoch={trainer.steps_per_epoch}"
+        )
         wishes = trainer.strategy.process_group.gather_object(where, mine)
         self._pace, self._steps_since = wishes[0]["pace"], 0
         stops = [(rank, wish) for rank, wish in enumerate(wishes) if wish["stop"] is not None]

@@ -30,7 +30,9 @@ def steps_of_one_pass(trainer: TrainerProtocol) -> int:
         ConfigError: if the data does not know its length.
     """
     source = trainer.input_source
-    sizes = trainer.strategy.process_group.gather_object("the lengths of the data", source and source.size)
+    sizes = trainer.strategy.process_group.gather_object(
+        "the length of the data, for steps_per_epoch=None", source and source.size
+    )
     if not all(sizes):
         raise ConfigError(
             f"the data ({type(source).__name__}) does not know its length, so an epoch has no natural end. Give "

@@ -30,6 +30,7 @@ from tpk.strategies.base import Strategy
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
+from tpk.train.agreement import check_data_agreement
 from tpk.train.epoch import batch_of
 from tpk.train.steps_per_run import as_steps_per_run
 from tpk.train.trainer import Trainer
@@ -230,9 +231,12 @@ class TowerTrainer(Trainer):
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]],
     ) -> list[Any]:
-        if self.strategy.world_size > 1 and self.graph.seed is None:
+        if self.strategy.world_size > 1:
+            check_data_agreement(self, source)
             # Shares of what is shuffled differently in each process would overlap.
-            source.seed(self.strategy.process_group.broadcast_object("the seed of the data", secrets.randbits(31)))
+            seed = self.strategy.process_group.broadcast_object("the seed of the data", secrets.randbits(31))
+            if self.graph.seed is None:
+                source.seed(seed)
         source = self.input_source = self.strategy.prepare_input(source)
         check_has_data(source)
         with self.graph.as_default():

@@ -72,10 +72,10 @@ class EvaluationData:
             shard: whether each of them then takes its share of the data.
         """
         seed = trainer.graph.seed
-        if is_shared and seed is None:
+        if is_shared:
             # Shares of what is shuffled differently in each process would overlap.
             seed = trainer.strategy.process_group.broadcast_object(
-                "the seed of the data of an evaluation", secrets.randbits(31)
+                "the seed of the data of an evaluation", secrets.randbits(31) if seed is None else seed
             )
         if seed is not None:
             self.source.seed(int(seed) % 2**31)

@@ -68,8 +68,8 @@ class DistributedStrategy(ClusterStrategy):
         self.average = average
 
     def describe(self) -> dict[str, Any]:
-        """Return how gradients become one."""
-        return {**super().describe(), "average": self.average}
+        """Return how gradients become one, and whether the data is divided."""
+        return {**super().describe(), "average": self.average, "shard_data": self._shard_data}
 
     @property
     def num_replicas(self) -> int:

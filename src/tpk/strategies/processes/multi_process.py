@@ -48,6 +48,10 @@ class MultiProcessStrategy(ReplicatedStrategy):
         self._broadcast_untrained: Any = None
         self._sess: Any = None
 
+    def describe(self) -> dict[str, Any]:
+        """Return how gradients become one, and whether the data is divided."""
+        return {**super().describe(), "shard_data": self._shard_data}
+
     @abc.abstractmethod
     def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
         """Add to the graph what gives the means of these gradients over all processes, the same bits in each.

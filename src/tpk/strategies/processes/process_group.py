@@ -73,8 +73,8 @@ class ProcessGroup(abc.ABC):
         if elsewhere:
             raise PeerError(
                 f"the processes are at different points of the program: rank {self.rank} is at {what!r}, "
-                f"{', '.join(elsewhere)}. All of them have to run the same script with the same callbacks; a callback "
-                "that talks to the others must not be chief_only, nor be triggered by time."
+                f"{', '.join(elsewhere)}. All of them have to run the same script with the same steps_per_epoch and "
+                "callbacks; a callback that talks to the others must not be chief_only, nor be triggered by time."
             )
         return [value for _, value in received]
 

@@ -247,6 +247,12 @@ def test_evaluations_report_by_tensorpacks_names():
     }
 
 
+def test_a_mean_counts_small_batches_like_large_ones():
+    data = [[np.full([size, 1], value, np.float32)] for size, value in ((3, 0.0), (1, 1.0))]
+    runner = tp.InferenceRunner(tp.DataFromList(data, shuffle=False), tp.ScalarStats("inner/largest"))
+    assert train([runner], max_epoch=1, **QUIET).monitors.get_latest("validation_inner/largest") == 0.5
+
+
 def test_inferencers_that_are_not_complete():
     with pytest.raises(NotImplementedError, match="define _get_fetches"):
         tp.Inferencer().get_fetches(None)

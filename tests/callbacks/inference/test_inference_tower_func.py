@@ -35,7 +35,7 @@ def test_it_evaluates_another_function_with_the_weights_of_the_training(runner, 
         strategy=strategy,
     )
     assert history["validation_weight"] == [2.0, 4.0]
-    assert history["validation_distance"] == [2 * 1.75, 4 * 1.75]
+    assert history["validation_distance"] == [2 * 2.0, 4 * 2.0]
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
@@ -47,7 +47,7 @@ def test_a_trainer_without_towers_can_be_evaluated(runner):
     evaluation = runner(PAIRS, tpk.ScalarStats("distance"), tower_func=make_distance(), sanity_batches=1)
     other = runner(PAIRS[:1], tpk.ScalarStats("distance", prefix="first"), tower_func=make_distance())
     trainer.train(callbacks=[evaluation, other, last], steps_per_epoch=2, max_epoch=2)
-    assert last.history == {"validation_distance": [3.5, 7.0], "first_distance": [5.0, 10.0]}
+    assert last.history == {"validation_distance": [4.0, 8.0], "first_distance": [5.0, 10.0]}
 
 
 @pytest.mark.parametrize("tower_func", [distance, "distance"])

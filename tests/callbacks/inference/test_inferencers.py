@@ -66,15 +66,63 @@ def test_a_mean_does_not_depend_on_the_order():
     rng = np.random.default_rng(0)
     values = (rng.normal(size=(50, 1)) * 10.0 ** rng.integers(-8, 8, size=(50, 1))).astype(np.float32)
     stats = tpk.ScalarStats("a/cost:0", prefix="")
-    means = {results(stats, *rng.permutation(values))["cost"] for _ in range(20)}
-    assert means == {math.fsum(values.ravel()) / 50}
+    batches = np.concatenate([values, rng.integers(1, 9, size=(50, 1))], 1)
+    means = {results(stats, *rng.permutation(batches))["cost"] for _ in range(20)}
+    assert means == {math.fsum(batches.prod(1)) / batches[:, 1].sum()}
+
+
+def train_over(data, inputs, statistics, runner=tpk.InferenceRunner, **options):
+    """Evaluate the mean of the last input over other data; return the history."""
+
+    class Model(tpk.ModelDesc):
+        def inputs(self):
+            return inputs
+
+        def build_graph(self, *inputs):
+            tf.reduce_mean(inputs[-1], name="average")
+            return tf.identity(tf.compat.v1.get_variable("w", initializer=0.0), "cost")
+
+        def optimizer(self):
+            return tf.compat.v1.train.GradientDescentOptimizer(0.0)
+
+    config = tpk.TrainConfig(
+        model=Model(),
+        data=tpk.FeedInput(data),
+        callbacks=[runner(data, statistics, **options)],
+        extra_callbacks=[],
+        monitors=[],
+        steps_per_epoch=1,
+        max_epoch=1,
+    )
+    return tpk.launch_train_with_config(config, "single").history
+
+
+@pytest.mark.parametrize(
+    ("runner", "options"),
+    [(tpk.InferenceRunner, {}), (tpk.DataParallelInferenceRunner, {"devices": ["/cpu:0", "/cpu:1"]})],
+)
+def test_a_mean_weighs_examples_and_not_batches(runner, options):
+    data = tpk.BatchData([[np.float32(x)] for x in (0, 0, 0, 1)], 3, remainder=True)
+    inputs = [tf.TensorSpec([None], tf.float32, "x")]
+    history = train_over(data, inputs, tpk.ScalarStats(["average", "cost"]), runner, **options)
+    assert history["validation_average"] == [0.25]
+
+
+def test_the_size_of_a_batch_is_that_of_the_first_input_that_has_one():
+    data = [[np.float32(7), np.zeros(3, np.float32)], [np.float32(7), np.ones(1, np.float32)]]
+    known = [tf.TensorSpec([], tf.float32, "rate"), tf.TensorSpec([None], tf.float32, "x")]
+    assert train_over(data, known, tpk.ScalarStats("average"))["validation_average"] == [0.25]
+    of_unknown_rank = [tf.TensorSpec(None, tf.float32, "rate"), *known[1:]]
+    assert train_over(data, of_unknown_rank, tpk.ScalarStats("average"))["validation_average"] == [0.5]
+    scalars = [[np.float32(3)], [np.float32(5)]]
+    assert train_over(scalars, known[:1], tpk.ScalarStats("average"))["validation_average"] == [4.0]
 
 
 @pytest.mark.parametrize(
     ("values", "mean"), [([np.inf, 1], np.inf), ([np.inf, -np.inf], np.nan), ([1, np.nan], np.nan)]
 )
 def test_means_of_what_is_not_finite(values, mean):
-    (found,) = results(tpk.ScalarStats("cost"), *([value] for value in values)).values()
+    (found,) = results(tpk.ScalarStats("cost"), *([value, 4] for value in values)).values()
     np.testing.assert_equal(found, mean)
 
 

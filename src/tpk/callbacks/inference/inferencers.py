@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from tpk.errors import ConfigError, InputError
 from tpk.plugin.options import RecordsOptions
@@ -95,10 +96,10 @@ class Inferencer(RecordsOptions, abc.ABC):
 
 
 class ScalarStats(Inferencer):
-    """The mean of scalars over all batches, each batch counting the same.
+    """The mean of scalars over all examples: each batch is weighted by its size.
 
-    Where a last batch is smaller than the others, its examples count for more. Statistics that are exact for every
-    example are those of `ClassificationError`, `BinaryClassificationStats` and `MetricInferencer`.
+    The size of a batch is the first dimension of the tower's first input that is not a scalar. So the mean of a scalar
+    that is itself a mean over the batch is exact, also when the last batch is smaller.
 
     Args:
         names: names of scalar tensors in the tower.
@@ -117,7 +118,7 @@ class ScalarStats(Inferencer):
         return [prefix + name.removesuffix(":0").rsplit("/", 1)[-1] for name in self.names]
 
     def get_fetches(self, tower: TowerHandle) -> Any:
-        """Return the scalars.
+        """Return the scalars, then the size of the batch.
 
         Raises:
             ConfigError: if one of them is not known to be a scalar.
@@ -128,27 +129,27 @@ class ScalarStats(Inferencer):
                 raise ConfigError(
                     f"ScalarStats takes scalars, but {tensor.name!r} has shape {tensor.shape}. Reduce it in the model."
                 )
-        return tuple(tensors)
+        return (*tensors, _batch_size(tower))
 
     def before_inference(self) -> None:
         """Forget the last pass."""
         self._values = []
 
     def on_fetches(self, results: Any) -> None:
-        """Take the scalars of a batch."""
+        """Take the scalars of a batch, and its size."""
         self._values.append(results)
 
     def after_inference(self) -> Mapping[str, float]:
         """Return the means, NaN if there was no batch."""
-        columns = zip(*self._values, strict=True) if self._values else [()] * len(self.names)
-        return dict(zip(self.statistics, map(_mean, columns), strict=True))
+        rows = np.asarray(self._values, np.float64).reshape(-1, len(self.names) + 1)
+        return {name: _mean(column, rows[:, -1]) for name, column in zip(self.statistics, rows.T[:-1], strict=True)}
 
     def state(self) -> list[tuple[float, ...]]:
-        """Return the scalars of all batches."""
+        """Return the scalars and the sizes of all batches."""
         return [tuple(map(float, values)) for values in self._values]
 
     def merge(self, states: Sequence[list[tuple[float, ...]]]) -> None:
-        """Take the scalars of all processes."""
+        """Take the batches of all processes."""
         self._values = [values for state in states for values in state]
 
 
@@ -305,13 +306,18 @@ def _vector(tower: TowerHandle, name: str, who: str) -> Any:
     return tensor
 
 
-def _mean(values: Sequence[Any]) -> float:
-    """Return the mean, the same bits in whatever order the values come, and from however many processes."""
-    numbers = np.asarray(values, np.float64)
-    if not len(numbers):
+def _batch_size(tower: TowerHandle) -> Any:
+    batched = [tensor for tensor in tower.inputs if tensor.shape.rank != 0]
+    # The product is 1 for a scalar whose rank is not known when the graph is built.
+    return tf.reduce_prod(tf.shape(batched[0])[:1]) if batched else tf.constant(1)
+
+
+def _mean(values: Any, weights: Any) -> float:
+    """Return the weighted mean: the same bits in whatever order the values come, and from however many processes."""
+    if not np.any(weights):
         return math.nan
-    try:
-        return math.fsum(numbers) / len(numbers)
-    except (OverflowError, ValueError):  # infinities of both signs, or a sum beyond the largest number
-        with np.errstate(all="ignore"):
-            return float(np.mean(numbers))
+    with np.errstate(all="ignore"):
+        try:
+            return math.fsum(values * weights) / math.fsum(weights)
+        except (OverflowError, ValueError):  # infinities of both signs, or a sum beyond the largest number
+            return float(np.average(values, weights=weights))

@@ -92,8 +92,18 @@ class Inferencer(tpk.Inferencer):
         return method
 
 
-class ScalarStats(Inferencer, tpk.ScalarStats):
-    """The means of scalars over the batches, as ``<prefix>_<name>``, with the scopes of the name.
+class _MeanOverBatches(tpk.ScalarStats):
+    """Counts each batch the same, whatever its size."""
+
+    def get_fetches(self, tower: Any) -> Any:
+        return super().get_fetches(tower)[:-1]
+
+    def on_fetches(self, results: Any) -> None:
+        super().on_fetches((*results, 1))
+
+
+class ScalarStats(Inferencer, _MeanOverBatches):
+    """The means of scalars over the batches, each counting the same, as ``<prefix>_<name>`` with the name's scopes.
 
     Args:
         names: a name of a scalar in the tower, or several.

@@ -91,7 +91,7 @@ CONVERTED: dict[str, Rule] = {
     ),
     "InferenceRunner": Rule("InferenceRunner", kept_with={"device": "tpk's is a device string"}),
     "Inferencer": Rule("Inferencer", kind="inferencer"),
-    "ScalarStats": Rule("ScalarStats"),
+    "ScalarStats": Rule("ScalarStats", note="it weighs each batch by its size"),
     # Monitors.
     "JSONWriter": Rule("JSONWriter", note="it writes stats.jsonl, a line for each step that reports anything"),
     "MonitorBase": Rule("Monitor", kind="callback"),

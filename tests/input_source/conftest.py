@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tpk.plugin import HookManager
-from tpk.session import HookedSession, Progress
+from tpk.plugin import HookManager, Progress
+from tpk.session import HookedSession
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from tpk.errors import SessionError
 from tpk.monitors import Monitor
-from tpk.plugin import HookManager
-from tpk.session import HookedSession, Progress
+from tpk.plugin import HookManager, Progress
+from tpk.session import HookedSession
 
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 

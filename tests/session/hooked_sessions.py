@@ -8,8 +8,8 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.plugin import Callback, HookManager
-from tpk.session import HookedSession, Progress
+from tpk.plugin import Callback, HookManager, Progress
+from tpk.session import HookedSession
 
 v1 = tf.compat.v1
 Pair = namedtuple("Pair", ["first", "second"])

@@ -9,8 +9,8 @@ from hooked_sessions import STRUCTURES, Ask, assert_same, hooked, op, t
 
 from tpk.errors import SessionError
 from tpk.graph.step.reusable_feeds import ReusableFeeds
-from tpk.plugin import Callback, HookManager
-from tpk.session import HookedSession, Progress
+from tpk.plugin import Callback, HookManager, Progress
+from tpk.session import HookedSession
 
 v1 = tf.compat.v1
 

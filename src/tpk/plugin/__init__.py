@@ -104,6 +104,7 @@ from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hooks.implementations import order_of
 from tpk.plugin.manager import HookManager
 from tpk.plugin.names.creation import Use, use
+from tpk.plugin.progress import Progress
 from tpk.plugin.spec import hookspec
 from tpk.plugin.trainer import TowerTrainerProtocol, TrainerProtocol
 
@@ -111,6 +112,7 @@ __all__ = [
     "Callback",
     "Catalog",
     "HookManager",
+    "Progress",
     "StepHooks",
     "TowerTrainerProtocol",
     "TrainerProtocol",

@@ -149,7 +149,7 @@ class TrainerProtocol(Protocol):
         train_op: what a step runs.
         sess: the raw `tf.compat.v1.Session`, from `before_train` on; running it triggers no hook.
         hooked_sess: the session whose `run` triggers the hooks of the step, from `before_train` on.
-        progress: the counters, a `tpk.session.Progress`.
+        progress: the counters, a `tpk.plugin.Progress`.
         hooks: the `HookManager`: every plugin of the training, by its unique name, and what calls them.
         monitors: where statistics are reported.
         input_source: where the data comes from, or None.

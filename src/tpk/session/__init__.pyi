@@ -7,4 +7,3 @@ from .creator import (
     default_session_config as default_session_config,
 )
 from .hooked import HookedSession as HookedSession
-from .progress import Progress as Progress

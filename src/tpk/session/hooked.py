@@ -23,7 +23,7 @@ from tpk.session.step_loops import StepLoops
 
 if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks
-    from tpk.session.progress import Progress
+    from tpk.plugin.progress import Progress
 
 logger = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.options import RecordsOptions, described
+from tpk.plugin.progress import Progress
 from tpk.plugin.run_options import RunOptions
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
-from tpk.session.progress import Progress
 from tpk.session.queue_runners import running_queues
 from tpk.session.step_loops import StepLoops
 from tpk.strategies.base import NullStrategy, Strategy

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError, HangError
-from tpk.plugin import StepHooks
-from tpk.session import HookedSession, Progress
+from tpk.plugin import Progress, StepHooks
+from tpk.session import HookedSession
 
 v1 = tf.compat.v1
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tpk.checkpoint.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.plugin import Callback
-from tpk.session.progress import Progress
+from tpk.plugin.progress import Progress
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

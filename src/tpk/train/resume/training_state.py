@@ -19,7 +19,7 @@ from tpk.errors import CheckpointError, add_note
 from tpk.monitors.base import Monitor
 from tpk.monitors.history import History
 from tpk.plugin import Callback
-from tpk.session.progress import Progress
+from tpk.plugin.progress import Progress
 from tpk.strategies.base import NullStrategy
 
 if TYPE_CHECKING:

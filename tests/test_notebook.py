@@ -59,7 +59,9 @@ CELLS = {
     "setup": SETUP,
     "definitions": DEFINITIONS,
     "interrupted": WITHOUT_END,
-    "after the interruption": "print(trainer.global_step, len(trainer.history['cost']), trainer.failure is not None)",
+    "after the interruption": (
+        "print(trainer.global_step, len(trainer.history['cost']), trainer.loop.failure is not None)"
+    ),
     "interrupted again": WITHOUT_END,
     "gone on": "trainer = train('SimpleTrainer', 'first', StopAfter(2))",
     "history": "trainer.history",

@@ -108,11 +108,11 @@ def compare_saving(directory: Path, repeats: int) -> None:
 
 def ready(trainer: Any, callbacks: list[Any]) -> Any:
     """Set a trainer up to just before its first step."""
-    trainer.starting_epoch, trainer.max_epoch, trainer.steps_per_epoch = 1, 1, 10**9
+    trainer.loop.starting_epoch, trainer.loop.max_epoch, trainer.loop.steps_per_epoch = 1, 1, 10**9
     trainer.setup(callbacks=callbacks, monitors=[], session_creator=tpk.NewSessionCreator())
     with trainer.graph.as_default(), trainer.sess.as_default():
         trainer.hooks.hook.before_train(trainer=trainer)
-        trainer.progress.begin_epoch(1)
+        trainer.loop.progress.begin_epoch(1)
         trainer.hooks.hook.before_epoch(trainer=trainer)
     return trainer
 

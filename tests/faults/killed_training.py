@@ -90,7 +90,7 @@ class Say(tpk.Callback):
 
     @tpk.hookimpl(trylast=True)
     def after_train(self, trainer):
-        if trainer.failure is None:
+        if trainer.loop.failure is None:
             variables = v1.global_variables()
             names = [variable.op.name.replace("/", "|") for variable in variables]
             np.savez(self._run_dir / "final.npz", **dict(zip(names, trainer.sess.run(variables), strict=True)))

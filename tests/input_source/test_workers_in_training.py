@@ -38,7 +38,7 @@ class Trainer(tpk.SimpleTrainer):
 
 class Total(tpk.Callback):
     def after_train(self, trainer):
-        if trainer.failure is None:
+        if trainer.loop.failure is None:
             (total,) = [each for each in v1.global_variables() if each.op.name == "total"]
             self.value = float(trainer.sess.run(total))
 

@@ -56,7 +56,7 @@ def test_columns_are_aligned_from_epoch_to_epoch(trainer, lines):
 
 
 def test_a_training_without_an_end_has_no_last_epoch(trainer, lines):
-    printer, trainer.max_epoch = ScalarPrinter(), 2**63 - 1
+    printer, trainer.loop.max_epoch = ScalarPrinter(), 2**63 - 1
     printer.process_scalar("a", 1)
     printer.trigger_epoch(trainer)
     assert lines() == ["epoch 1, step 0 | a 1"]
@@ -131,7 +131,7 @@ def test_steps_are_logged_if_asked_for(trainer, columns):
 
 def test_without_epochs_the_last_step_is_logged_as_a_step(trainer, columns):
     printer = ScalarPrinter(enable_step=True, enable_epoch=False)
-    trainer.local_step = trainer.steps_per_epoch - 1
+    trainer.local_step = trainer.loop.steps_per_epoch - 1
     printer.process_scalar("x", 10)
     printer.trigger_step(trainer)
     assert columns() == [["x 10"]]

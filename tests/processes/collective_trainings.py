@@ -58,7 +58,7 @@ class Values(tpk.Callback):
     chief_only = False
 
     def after_train(self, trainer):
-        if trainer.failure is None:
+        if trainer.loop.failure is None:
             variables = [*v1.global_variables(), *v1.local_variables()]
             self.values = dict(zip([each.name for each in variables], trainer.sess.run(variables), strict=True))
             self.trained = [each.name for each in v1.trainable_variables()]

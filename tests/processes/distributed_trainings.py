@@ -70,7 +70,7 @@ class Variables(tpk.Callback):
     chief_only = False
 
     def after_train(self, trainer):
-        if trainer.failure is None:
+        if trainer.loop.failure is None:
             self.saved = read(trainer.sess, v1.global_variables())
             self.local = read(trainer.sess, v1.local_variables())
             self.devices = {variable.op.name: variable.device for variable in v1.global_variables()}

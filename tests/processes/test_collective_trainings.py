@@ -80,7 +80,7 @@ class Variables(tpk.Callback):
         self.before = self._values(trainer)
 
     def after_train(self, trainer):
-        if trainer.failure is None:
+        if trainer.loop.failure is None:
             self.after = self._values(trainer)
             self.monitors = trainer.monitors
 

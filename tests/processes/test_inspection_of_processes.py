@@ -36,7 +36,7 @@ def train(strategy, callbacks, run_dir):
 
         def after_train(self, trainer):
             self.values = (
-                {} if trainer.failure else {each.op.name: trainer.sess.run(each) for each in v1.global_variables()}
+                {} if trainer.loop.failure else {each.op.name: trainer.sess.run(each) for each in v1.global_variables()}
             )
 
     values, rng = Values(), np.random.default_rng(0)

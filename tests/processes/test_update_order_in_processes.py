@@ -24,7 +24,7 @@ class Values(tpk.Callback):
     chief_only = False
 
     def after_train(self, trainer):
-        if trainer.failure is None:
+        if trainer.loop.failure is None:
             self.saved, self.local = (read(trainer.sess, each()) for each in (v1.global_variables, v1.local_variables))
 
 

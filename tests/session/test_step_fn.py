@@ -130,4 +130,4 @@ def test_a_trainer_makes_its_steps_of_a_step_function():
     trainer.train(callbacks=[Epochs()], steps_per_epoch=4, max_epoch=10)
     assert trainer.seen == [2, 4, 6, 8, 10]
     assert done[0] == (4, 1)
-    assert trainer.stop_reason and trainer.global_step == 5
+    assert trainer.loop.stop_reason and trainer.global_step == 5

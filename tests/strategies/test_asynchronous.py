@@ -31,7 +31,7 @@ class Final(tpk.Callback):
     def after_train(self, trainer):
         (w,) = v1.trainable_variables()
         self.w = trainer.sess.run(w)
-        self.failure = trainer.failure
+        self.failure = trainer.loop.failure
 
 
 class Pauses(tpk.Callback):

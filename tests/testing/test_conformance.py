@@ -142,7 +142,7 @@ class CountsRuns(tpk.Callback):
         self.runs += 1
 
     def after_epoch(self, trainer):
-        if self.runs % trainer.steps_per_epoch:
+        if self.runs % trainer.loop.steps_per_epoch:
             raise ValueError(f"{self.runs} runs")
 
 
@@ -176,7 +176,7 @@ CALLBACKS = [
     ("leaves-nothing-behind", hooks(**THREAD), "the thread 'left behind'"),
     (
         "leaves-nothing-behind-after-a-failure",
-        hooks(**THREAD, after_train=lambda self, trainer: trainer.failure is None and RELEASED.set()),
+        hooks(**THREAD, after_train=lambda self, trainer: trainer.loop.failure is None and RELEASED.set()),
         "the thread 'left behind'",
     ),
     (
@@ -276,7 +276,7 @@ MONITORS = [
     ("leaves-nothing-behind", hooks(tpk.Monitor, **THREAD), "the thread 'left behind'", {}),
     (
         "leaves-nothing-behind-after-a-failure",
-        hooks(tpk.Monitor, **THREAD, after_train=lambda self, trainer: trainer.failure is None and RELEASED.set()),
+        hooks(tpk.Monitor, **THREAD, after_train=lambda self, trainer: trainer.loop.failure is None and RELEASED.set()),
         "the thread 'left behind'",
         {},
     ),

@@ -376,7 +376,7 @@ def test_a_graph_is_set_up_once():
     trainer, model = tpk.SimpleTrainer(), Linear()
     four = (model.get_input_signature(), tpk.FeedInput(data()), model.build_graph, model.get_optimizer)
     with pytest.raises(tpk.TrainerStateError, match="no tower function yet"):
-        trainer.towers  # noqa: B018
+        trainer.tower_func  # noqa: B018
     trainer.setup_graph(*four)
     with pytest.raises(tpk.TrainerStateError, match="set up already"):
         trainer.setup_graph(*four)

@@ -126,7 +126,7 @@ class Ending(tpk.Callback):
     """Keeps how the training ended, seen from its last hook."""
 
     def after_train(self, trainer):
-        self.failure = trainer.failure
+        self.failure = trainer.loop.failure
         self.steps = trainer.global_step
         self.session_is_open = not trainer.sess._closed
 
@@ -154,7 +154,7 @@ def test_a_step_without_more_data_ends_in_good_order(caplog, monkeypatch, trace)
     trainer, ending = Counting(), Ending()
     trainer.train(callbacks=[Feeds(), ending], steps_per_epoch=2, max_epoch=9)
     assert (ending.steps, ending.failure) == (3, None)
-    assert isinstance(trainer.ended_by, tf.errors.OutOfRangeError)
+    assert isinstance(trainer.loop.ended_by, tf.errors.OutOfRangeError)
     (message,) = [message for message in caplog.messages if "the data ended" in message]
     assert message.startswith(
         "the data ended in epoch 2, after 1 of its 2 steps (3 in all): a step has no more data (StopIteration)"
@@ -171,7 +171,7 @@ def test_a_loop_over_an_iterator_of_its_own_ends_in_good_order():
 
     trainer = Loops()
     trainer.train(steps_per_epoch=10, max_epoch=1)
-    assert (trainer.last, trainer.local_step, trainer.failure) == ("c", 2, None)
+    assert (trainer.last, trainer.local_step, trainer.loop.failure) == ("c", 2, None)
 
 
 def test_a_stray_stop_iteration_is_no_end_of_data():
@@ -417,7 +417,7 @@ def test_steps_without_a_session_are_what_periods_and_checkpoints_count(tmp_path
 def test_a_whole_number_of_any_type_is_a_count(steps):
     trainer = Counting()
     trainer.train(steps_per_epoch=steps, max_epoch=np.int32(2))
-    assert (trainer.global_step, trainer.steps_per_epoch, type(trainer.steps_per_epoch)) == (6, 3, int)
+    assert (trainer.global_step, trainer.loop.steps_per_epoch, type(trainer.loop.steps_per_epoch)) == (6, 3, int)
 
 
 def test_an_epoch_of_no_steps_is_one_of_callbacks_only():
@@ -463,7 +463,7 @@ def test_a_stop_lets_the_hooks_of_the_moment_finish(hook, how, trace, monkeypatc
             "trigger_step": "trigger_step"}.get(hook, "trigger_epoch")  # fmt: skip
     assert [name for name, *_ in log[-2:]] == [last, "after_train"]
     assert trainer.global_step == at_step
-    assert str(trainer.ended_by) == "enough"
+    assert str(trainer.loop.ended_by) == "enough"
     assert sum(message.endswith("enough") for message in caplog.messages) == 1
 
 
@@ -477,7 +477,7 @@ def test_a_stop_without_a_reason_names_who_has_raised_it(hook, trace, monkeypatc
 
     trainer = Counting()
     trainer.train(callbacks=[type("Stops", (tpk.Callback,), {hook: stop})()], steps_per_epoch=1, max_epoch=2)
-    assert str(trainer.ended_by) == f"StopTraining was raised in callback 'Stops', hook '{hook}'"
+    assert str(trainer.loop.ended_by) == f"StopTraining was raised in callback 'Stops', hook '{hook}'"
 
 
 @pytest.mark.parametrize("how", ["raise", "request"])

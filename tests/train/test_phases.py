@@ -52,7 +52,9 @@ class Journal(tpk.Callback):
         self.calls.append("before_train")
 
     def trigger_epoch(self, trainer):
-        self.calls.append(f"epoch {trainer.epoch_num} of {trainer.max_epoch}, {trainer.steps_per_epoch} steps")
+        self.calls.append(
+            f"epoch {trainer.epoch_num} of {trainer.loop.max_epoch}, {trainer.loop.steps_per_epoch} steps"
+        )
 
     def after_train(self, trainer):
         self.calls.append("after_train")

@@ -37,7 +37,7 @@ class CountsTwice(Model):
 
 class Weights(tpk.Callback):
     def after_train(self, trainer):
-        if trainer.failure is None:
+        if trainer.loop.failure is None:
             variables = tf.compat.v1.trainable_variables()
             self.values = [value.tobytes() for value in trainer.sess.run(variables)]
 

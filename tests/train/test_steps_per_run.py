@@ -140,7 +140,7 @@ def test_the_end_of_the_data_within_a_run_loses_nothing(xla, tmp_path):
     many, _ = train(4, trainer, finite(), callbacks=[fetches], run_dir=tmp_path / "4")
     assert many.steps == [(3, 4), (7, 8), (10, 11)]
     assert trainer.global_step == many.values["global_step:0"] == 11
-    assert isinstance(trainer.ended_by, tf.errors.OutOfRangeError)
+    assert isinstance(trainer.loop.ended_by, tf.errors.OutOfRangeError)
     assert len(reported) == 2, "there is no last step to fetch from where the data ends"
     for name, value in alone.values.items():
         np.testing.assert_allclose(many.values[name], value, rtol=1e-3, atol=1e-4, err_msg=name)

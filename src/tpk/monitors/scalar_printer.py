@@ -73,7 +73,7 @@ class ScalarPrinter(Monitor):
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Log what this step reported; the last step of an epoch is logged with the epoch."""
-        if trainer.local_step != trainer.steps_per_epoch - 1 or not self._enable_epoch:
+        if trainer.local_step != trainer.loop.steps_per_epoch - 1 or not self._enable_epoch:
             self._log(trainer)
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
@@ -119,9 +119,9 @@ _LINE_LENGTH = 120
 
 
 def _title(trainer: TrainerProtocol) -> str:
-    if trainer.max_epoch >= sys.maxsize:
+    if trainer.loop.max_epoch >= sys.maxsize:
         return f"epoch {trainer.epoch_num}"
-    return f"epoch {trainer.epoch_num:{len(str(trainer.max_epoch))}}/{trainer.max_epoch}"
+    return f"epoch {trainer.epoch_num:{len(str(trainer.loop.max_epoch))}}/{trainer.loop.max_epoch}"
 
 
 def _place(name: str) -> tuple[int, int, str]:

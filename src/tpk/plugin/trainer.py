@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from tpk.plugin.progress import Progress
+
 
 class ProcessGroupProtocol(Protocol):
     """The processes of a training; see `tpk.ProcessGroup`."""
@@ -102,6 +104,39 @@ class MonitorsProtocol(Protocol):
         """Return the global steps and values of a scalar, oldest first."""
 
 
+class PreemptionProtocol(Protocol):
+    """The signals that end a training.
+
+    Attributes:
+        signum: the number of the signal that came; None if none came.
+    """
+
+    signum: int | None
+
+
+class LoopProtocol(Protocol):
+    """The loop of a training; see `tpk.train.loop.TrainLoop`, which says what the attributes are."""
+
+    progress: Progress
+    steps_per_epoch: int
+    starting_epoch: int
+    max_epoch: int
+    steps_per_run: int
+    failure: BaseException | None
+    ended_by: Exception | None
+    stop_reason: str
+
+    @property
+    def preemption(self) -> PreemptionProtocol:
+        """The signals that end the training."""
+
+    def resume_at(self, progress: Mapping[str, Any], *, epoch_is_over: bool) -> None:
+        """Continue after a checkpoint."""
+
+    def sync(self) -> None:
+        """Assign the number of completed steps to the global step of the graph, if that may differ."""
+
+
 class TowerProtocol(Protocol):
     """One tower of a model; see `tpk.TowerHandle`."""
 
@@ -149,18 +184,10 @@ class TrainerProtocol(Protocol):
         train_op: what a step runs.
         sess: the raw `tf.compat.v1.Session`, from `before_train` on; running it triggers no hook.
         hooked_sess: the session whose `run` triggers the hooks of the step, from `before_train` on.
-        progress: the counters, a `tpk.plugin.Progress`.
         hooks: the `HookManager`: every plugin of the training, by its unique name, and what calls them.
         monitors: where statistics are reported.
         input_source: where the data comes from, or None.
         run_dir: where the run keeps its files, or None.
-        starting_epoch: the number of the first epoch, or 1 before that is known.
-        steps_per_epoch: how many steps an epoch has, or 0 before that is known.
-        max_epoch: the number of the last epoch.
-        failure: in `after_train`, the error by which the training ends; None if it ends in good order.
-        ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` by which it ends before its last epoch, if so.
-        stop_reason: why it was asked to end, if it was.
-        preemption: the signals that end it.
         checkpoints: what takes the checkpoints that savers ask for.
     """
 
@@ -168,18 +195,13 @@ class TrainerProtocol(Protocol):
     train_op: Any
     sess: Any
     hooked_sess: Any
-    progress: Any
     hooks: Any
     input_source: Any
     run_dir: Path | None
-    starting_epoch: int
-    steps_per_epoch: int
-    max_epoch: int
-    steps_per_run: int
-    failure: BaseException | None
-    ended_by: Exception | None
-    stop_reason: str
-    preemption: Any
+
+    @property
+    def loop(self) -> LoopProtocol:
+        """How long the training is, how far it is, and how it ended."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -232,9 +254,6 @@ class TrainerProtocol(Protocol):
 
     def request_stop(self, reason: str) -> None:
         """End the training in good order when the step under way is over."""
-
-    def sync_global_step(self) -> None:
-        """Bring the global step of the graph to the number of steps that have completed, if it is not that."""
 
 
 class TowerTrainerProtocol(TrainerProtocol, Protocol):

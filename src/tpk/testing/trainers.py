@@ -253,8 +253,8 @@ def _stops(case: _Case) -> None:
         if outcome.trainer.global_step != 2 or not stopping.is_over:
             done = "" if stopping.is_over else ", without after_train"
             raise Broken(f"an end after 2 steps by {what}", f"{outcome.trainer.global_step} steps{done}")
-        if outcome.trainer.failure is not None:
-            raise Broken(f"no failure after {what}", repr(outcome.trainer.failure))
+        if outcome.trainer.loop.failure is not None:
+            raise Broken(f"no failure after {what}", repr(outcome.trainer.loop.failure))
 
 
 @RULES.rule(

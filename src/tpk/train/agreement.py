@@ -133,7 +133,7 @@ class AgreedCheckpoints(Checkpoints):
             add_note(
                 error,
                 f"the training of this process, rank {trainer.strategy.process_group.rank}, had come to its end: "
-                f"{trainer.ended_by}. "
+                f"{trainer.loop.ended_by}. "
                 "All processes have to end in the same step: give each as much data, or data without an end.",
             )
             raise
@@ -148,8 +148,8 @@ class AgreedCheckpoints(Checkpoints):
         mine = {
             "pace": self._next_pace(),
             "saves": bool(self._requests),
-            "stop": trainer.stop_reason if trainer.hooked_sess.should_stop() else None,
-            "signum": trainer.preemption.signum,
+            "stop": trainer.loop.stop_reason if trainer.hooked_sess.should_stop() else None,
+            "signum": trainer.loop.preemption.signum,
         }
         where = (
             f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}, with "
@@ -176,10 +176,10 @@ class AgreedCheckpoints(Checkpoints):
         self._is_agreed = True
         trainer = self.trainer
         if rank != trainer.strategy.process_group.rank:
-            trainer.stop_reason = f"rank {rank} is to end: {wish['stop']}"
+            trainer.loop.stop_reason = f"rank {rank} is to end: {wish['stop']}"
         self._signum = wish["signum"]
-        if trainer.preemption.signum is None:
-            trainer.preemption.signum = self._signum
+        if trainer.loop.preemption.signum is None:
+            trainer.loop.preemption.signum = self._signum
 
     def _gather_states(self) -> None:
         own = None if self.trainer.is_chief else take_own_state(self.trainer)
@@ -197,9 +197,9 @@ def _common_facts(trainer: TrainerProtocol) -> dict[str, str]:
         "TensorFlow": tf.__version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
         **{name: str(value) for name, value in described.items()},
-        "steps_per_epoch": str(trainer.steps_per_epoch),
-        "starting_epoch": str(trainer.starting_epoch),
-        "max_epoch": str(trainer.max_epoch),
+        "steps_per_epoch": str(trainer.loop.steps_per_epoch),
+        "starting_epoch": str(trainer.loop.starting_epoch),
+        "max_epoch": str(trainer.loop.max_epoch),
         "the list of callbacks that run in all processes": ", ".join(type(plugin).__name__ for plugin in everywhere),
         **{f"{entry.kind} {entry.name!r}": str(entry) for entry in get_catalog().loaded()},
         **{

@@ -41,7 +41,7 @@ def log_failure(trainer: TrainerProtocol, failure: BaseException) -> None:
         logger.warning("interrupted %s; %s", steps_done(trainer), what_is_saved(trainer, newest and newest.prefix))
         return
     notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
-    logger.error("training failed in %s: %r%s", trainer.progress, failure, notes)
+    logger.error("training failed in %s: %r%s", trainer.loop.progress, failure, notes)
 
 
 def signal_message(trainer: TrainerProtocol, signum: int, saved: Path | None) -> str:
@@ -71,8 +71,8 @@ def how_to_resume(run_dir: Path, argv: Sequence[str]) -> str:
 
 def steps_done(trainer: TrainerProtocol) -> str:
     """Say how far a training is."""
-    progress = trainer.progress
+    progress = trainer.loop.progress
     return (
-        f"in epoch {progress.epoch_num}, after {progress.local_step + 1} of its {trainer.steps_per_epoch} steps "
+        f"in epoch {progress.epoch_num}, after {progress.local_step + 1} of its {trainer.loop.steps_per_epoch} steps "
         f"({progress.global_step} in all)"
     )

@@ -44,7 +44,7 @@ def steps_of_one_pass(trainer: TrainerProtocol) -> int:
 def describe_epoch(trainer: TrainerProtocol) -> str:
     """Say what an epoch is: its steps, towers and batches, which part of the data that is, and where it is trained."""
     strategy, source = trainer.strategy, trainer.input_source
-    factors = [format_count(trainer.steps_per_epoch, "step")]
+    factors = [format_count(trainer.loop.steps_per_epoch, "step")]
     if strategy.num_replicas > 1:
         factors.append(f"{strategy.num_replicas} towers")
     if strategy.world_size > 1:
@@ -62,23 +62,14 @@ def describe_epoch(trainer: TrainerProtocol) -> str:
 
 
 def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int | None) -> str:
-    if not size or not trainer.steps_per_epoch:
+    if not size or not trainer.loop.steps_per_epoch:
         return ""
-    taken, world_size = trainer.steps_per_epoch * trainer.strategy.num_replicas, trainer.strategy.world_size
+    taken, world_size = trainer.loop.steps_per_epoch * trainer.strategy.num_replicas, trainer.strategy.world_size
     # The last step of a pass may be one that not all towers can make.
     is_one = taken <= size < taken + trainer.strategy.num_replicas
     passes = "one pass" if is_one else f"{taken / size:.3g} passes"
     about = "" if world_size == 1 else "about "
     return f": {passes} over {about}{format_count((datapoints or size) * world_size, 'datapoint')}"
-
-
-def as_counts(steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> tuple[int, int, int]:
-    """Return the three numbers of a loop as `int`; see `as_count`."""
-    return (
-        as_count(f"{steps_per_epoch=}", steps_per_epoch, 0),
-        as_count(f"{starting_epoch=}", starting_epoch, 1),
-        as_count(f"{max_epoch=}", max_epoch, 0),
-    )
 
 
 def as_count(what: str, value: Any, minimum: int) -> int:

@@ -82,7 +82,7 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     callbacks, monitors = runner.resolve_plugins([*config.callbacks, *extra], [*monitors, *config.extra_monitors])
     runner.run_file = run_file_text(data)
     if config.steps_per_run is not None:
-        runner.steps_per_run = config.steps_per_run
+        runner.loop.steps_per_run = config.steps_per_run
     runner.join()
     if runner.serves_others:
         return runner

@@ -1,130 +1,250 @@
-"""The core loop, and what it asks of a trainer."""
+"""The core loop: it runs the epochs and steps of a trainer, counts them, and ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import logging
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
 
 from tpk.errors import StopTraining
+from tpk.graph.step.global_step import get_global_step_var
+from tpk.plugin.progress import Progress
 from tpk.plugin.trainer import TrainerProtocol
-from tpk.train.ending import log_end, log_failure
+from tpk.train.ending import log_end, log_failure, signal_message
+from tpk.train.epoch import as_count
+from tpk.train.resume.preemption import Preemption
 
 if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks
 
+logger = logging.getLogger(__name__)
+
+FOREVER = 2**63 - 1
+"""The `max_epoch` of a training that ends by itself."""
+
 
 class LoopTrainer(TrainerProtocol, Protocol):
-    """What the loop asks of a trainer."""
+    """What the loop uses of a trainer."""
 
     step_hooks: StepHooks
-    steps_per_run: int
 
     def run_step(self) -> None:
         """Run one step."""
 
-    def count_step(self) -> None:
-        """Count a step that ran no hooked session."""
 
-    def drop_steps(self, count: int) -> None:
-        """Go back to before the last steps under way, in which the training ends."""
+class TrainLoop:
+    """Runs the loop of a trainer, counts its steps, and ends it.
 
-    def stop(self) -> None:
-        """Raise what ends the training, since that was asked for."""
+    Args:
+        trainer: the trainer.
 
-    def finish(self) -> None:
-        """Let every callback do its `after_train`."""
-
-
-def run_loop(trainer: LoopTrainer) -> None:
-    """Run the loop of a trainer that is set up.
-
-    ```
-    hooks.before_train
-    for epoch in starting_epoch .. max_epoch:
-        hooks.before_epoch
-        for local_step in 0 .. steps_per_epoch - 1:  a resumed training goes on after the step of its checkpoint
-            run_step()                  hooks.before_run / after_run happen around hooked_sess.run, along with the step;
-                                        with steps_per_run=k, one run makes k steps
-            hooks.trigger_step
-        hooks.after_epoch
-        hooks.trigger_epoch
-    hooks.after_train                   always; each callback isolated, so that one failure does not rob the others
-    ```
+    Attributes:
+        progress: the counters, which a checkpoint holds.
+        steps_per_epoch: the number of steps in an epoch; 0 until it is set.
+        starting_epoch: the number of the first epoch.
+        max_epoch: the number of the last epoch.
+        steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`.
+        failure: in `after_train`, the error that ended the training; None if it ended normally.
+        ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` that ended it before its last epoch, if any.
+        stop_reason: why it was asked to end.
+        preemption: the signals that end it.
     """
-    hook, progress, trigger_step = trainer.hooks.hook, trainer.progress, trainer.step_hooks.trigger
-    run_steps, should_stop = counted_steps(trainer), trainer.checkpoints.stop_condition()
-    at = partial(_at, trainer, should_stop)
-    try:
-        at(hook.before_train)
-        for epoch in range(trainer.starting_epoch, trainer.max_epoch + 1):
-            progress.begin_epoch(epoch)
-            at(hook.before_epoch)
-            while progress.local_step < trainer.steps_per_epoch - 1:
-                run_steps()
-                trigger_step(trainer)
-                if should_stop():
-                    trainer.stop()
-            hook.after_epoch(trainer=trainer)
-            at(hook.trigger_epoch)
-    except (StopTraining, tf.errors.OutOfRangeError) as end:
-        trainer.ended_by = end
-        log_end(trainer, end)
-    except BaseException as failure:
-        trainer.failure = failure
-        log_failure(trainer, failure)
-        raise
-    finally:
-        trainer.finish()
 
+    def __init__(self, trainer: LoopTrainer) -> None:
+        self._trainer = trainer
+        self.progress = Progress()
+        self.steps_per_epoch, self.starting_epoch, self.max_epoch = 0, 1, FOREVER
+        self.steps_per_run = 1
+        self.failure: BaseException | None = None
+        self.ended_by: Exception | None = None
+        self.stop_reason = "a hook asked for the end of the training"
+        self.preemption = Preemption(lambda: self._trainer.hooked_sess.request_stop())
+        self._graph_lags = False
+        self._has_warned_of_raw_step = False
 
-def _at(trainer: LoopTrainer, should_stop: Callable[[], bool], moment: Callable[..., Any]) -> None:
-    """Call a hook of all plugins; end the training there if one of them, or a signal, has asked for it."""
-    moment(trainer=trainer)
-    if should_stop():
-        trainer.stop()
+    @property
+    def epoch_num(self) -> int:
+        """The epoch under way, from just before `before_epoch` until after `trigger_epoch`."""
+        return self.progress.epoch_num
 
+    @property
+    def local_step(self) -> int:
+        """The step under way within the epoch, from 0 on; -1 before the first."""
+        return self.progress.local_step
 
-def counted_steps(trainer: LoopTrainer) -> Callable[[], None]:
-    """Return what makes the next step of a trainer, or as many of the epoch as one run makes, and counts them.
+    @property
+    def global_step(self) -> int:
+        """The number of completed steps, however often each ran the session."""
+        return self.progress.global_step
 
-    A step counts once, however often it runs the session (but see `steps_of_further_runs` of `Trainer`); one that fails
-    counts not, and is run once more each time that a plugin recovers from its failure. Before a run, `local_step` is
-    that of its last step.
-    """
-    progress, hooked_sess, run_step = trainer.progress, trainer.hooked_sess, trainer.run_step
-    recover, steps_per_run = trainer.hooks.hook.recover, trainer.steps_per_run
+    def set_epochs(self, steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> None:
+        """Set how long the training is.
 
-    def run_counted() -> None:
-        steps = min(steps_per_run, trainer.steps_per_epoch - 1 - progress.local_step)
+        Raises:
+            ConfigError: if one of the three is not a whole number, or too small.
+        """
+        self.steps_per_epoch = as_count(f"{steps_per_epoch=}", steps_per_epoch, 0)
+        self.starting_epoch = as_count(f"{starting_epoch=}", starting_epoch, 1)
+        self.max_epoch = as_count(f"{max_epoch=}", max_epoch, 0)
+        self.progress.epoch_num = self.starting_epoch - 1
+
+    def resume_at(self, progress: Mapping[str, Any], *, epoch_is_over: bool) -> None:
+        """Continue after a checkpoint.
+
+        Args:
+            progress: the counters of the checkpoint.
+            epoch_is_over: whether it was taken at the end of its epoch.
+        """
+        self.progress.load_state_dict(progress)
+        self.starting_epoch = self.progress.epoch_num + 1 if epoch_is_over else self.progress.epoch_num
+
+    def run(self) -> None:
+        """Run the loop of a trainer that is set up.
+
+        ```
+        hooks.before_train
+        for epoch in starting_epoch .. max_epoch:
+            hooks.before_epoch
+            for local_step in 0 .. steps_per_epoch - 1:  a resumed training continues after the step of its checkpoint
+                run_step()                  hooks.before_run / after_run surround hooked_sess.run;
+                                            with steps_per_run=k, one run makes k steps
+                hooks.trigger_step
+            hooks.after_epoch
+            hooks.trigger_epoch
+        hooks.after_train                   always; callbacks are isolated from each other's failures
+        ```
+        """
+        trainer, progress = self._trainer, self.progress
+        hook, trigger_step = trainer.hooks.hook, trainer.step_hooks.trigger
+        should_stop = trainer.checkpoints.stop_condition()
+        try:
+            self._call(hook.before_train, should_stop)
+            for epoch in range(self.starting_epoch, self.max_epoch + 1):
+                progress.begin_epoch(epoch)
+                self._call(hook.before_epoch, should_stop)
+                while progress.local_step < self.steps_per_epoch - 1:
+                    self._run_steps()
+                    trigger_step(trainer)
+                    if should_stop():
+                        self._stop()
+                hook.after_epoch(trainer=trainer)
+                self._call(hook.trigger_epoch, should_stop)
+        except (StopTraining, tf.errors.OutOfRangeError) as end:
+            self.ended_by = end
+            log_end(trainer, end)
+        except BaseException as failure:
+            self.failure = failure
+            log_failure(trainer, failure)
+            raise
+        finally:
+            self._finish()
+
+    def request_stop(self, reason: str) -> None:
+        """End the training after the step under way, or after the hooks of the epoch under way; see `Trainer`."""
+        self.stop_reason = reason
+        self._trainer.hooked_sess.request_stop()
+
+    def take_stop(self, stop: StopTraining) -> None:
+        """Take the `StopTraining` of a hook as a request, so that the other plugins are still called."""
+        notes = "; ".join(getattr(stop, "__notes__", ()))
+        self.request_stop(f"{stop}" or f"StopTraining was raised {notes}".rstrip())
+
+    def sync(self) -> None:
+        """Assign the number of completed steps to the global step of the graph, if that may differ.
+
+        A step that runs no hooked session is not counted in the graph; one in which the data ended may have been.
+        """
+        if self._graph_lags:
+            self._graph_lags = False
+            with self._trainer.graph.as_default():
+                initializer = get_global_step_var().initializer
+            self._trainer.sess.run(initializer, {initializer.inputs[1]: self.progress.global_step})
+
+    def _call(self, hook: Callable[..., Any], should_stop: Callable[[], bool]) -> None:
+        """Call a hook of all plugins; end the training there if one of them, or a signal, has asked for it."""
+        hook(trainer=self._trainer)
+        if should_stop():
+            self._stop()
+
+    def _run_steps(self) -> None:
+        """Run the next step, or as many steps of the epoch as one run makes, and count them.
+
+        While a run is under way, `local_step` is that of its last step. A failed step is not counted. It is repeated
+        for as long as a plugin recovers from its failure.
+        """
+        progress, hooked_sess = self.progress, self._trainer.hooked_sess
+        steps = min(self.steps_per_run, self.steps_per_epoch - 1 - progress.local_step)
         progress.local_step += steps
         completed = progress.global_step
         while steps:
             hooked_sess.steps_of_next_run = steps
             try:
-                run_step()
+                self._trainer.run_step()
                 break
             except Exception as error:
                 hooked_sess.steps_of_next_run = 0
                 # Of several steps in a run, those that were done have been counted.
-                done = progress.global_step - completed if steps_per_run > 1 else 0
+                done = progress.global_step - completed if self.steps_per_run > 1 else 0
                 progress.global_step = completed = completed + done
                 steps -= done
-                if recover(error=error):
+                if self._trainer.hooks.hook.recover(error=error):
                     continue
                 if isinstance(error, StopTraining | StopIteration | tf.errors.OutOfRangeError):
-                    trainer.drop_steps(steps)
-                if isinstance(error, StopIteration):  # As under a `MonitoredSession`: what feeds the step has no more.
+                    progress.local_step -= steps
+                    self._graph_lags = True
+                if isinstance(error, StopIteration):  # As under a `MonitoredSession`: the data of the step has ended.
                     raise tf.errors.OutOfRangeError(None, None, _what_ended(error)) from error
                 raise
         if hooked_sess.steps_of_next_run:
-            trainer.count_step()
+            self._count_raw_step()
         # Less, if the data has ended within the run; more than one, if further runs of a step count, too.
         progress.local_step -= max(0, steps - (progress.global_step - completed))
 
-    return run_counted
+    def _count_raw_step(self) -> None:
+        """Count a step that ran no hooked session."""
+        self._trainer.hooked_sess.steps_of_next_run = 0
+        self.progress.global_step += 1
+        self._graph_lags = True
+        # Without a model, nothing reads it in the graph.
+        if len(self._trainer.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)) > 1:
+            self.sync()
+            self._warn_of_raw_step()
+
+    def _warn_of_raw_step(self) -> None:
+        """Name, once, the plugins whose hooks a step without a hooked run has left out."""
+        called = self._trainer.step_hooks.names
+        names = {name for hook in ("before_run", "after_run") for name in called.get(hook, ())}
+        if names and not self._has_warned_of_raw_step:
+            self._has_warned_of_raw_step = True
+            logger.warning(
+                "step %d ran nothing by trainer.hooked_sess, so before_run and after_run of %s were not called. Where "
+                "run_step runs self.sess, write self.hooked_sess.",
+                self.progress.global_step,
+                ", ".join(sorted(names)),
+            )
+
+    def _stop(self) -> None:
+        """End the training between two steps or epochs, because a hook or a signal has asked for it.
+
+        Raises:
+            StopTraining, Preempted, KeyboardInterrupt: one of them, always.
+            CheckpointError: if the checkpoint that a signal leads to could not be written.
+        """
+        checkpoints = self._trainer.checkpoints
+        if checkpoints.signum_of_stop is None:
+            raise StopTraining(self.stop_reason)
+        message = signal_message(self._trainer, checkpoints.signum_of_stop, checkpoints.save_now())
+        logger.warning("%s", message)
+        raise self.preemption.exception(message)
+
+    def _finish(self) -> None:
+        """Call every `after_train`; raise the first failure among them, if the training itself did not fail."""
+        failures = self._trainer.hooks.after_train(self._trainer)
+        if failures and self.failure is None:
+            self.failure = failures[0]
+            raise failures[0]
 
 
 def _what_ended(end: StopIteration) -> str:

@@ -134,7 +134,7 @@ class MultiObjectiveTrainer(TowerTrainer):
         """
         if not self._ops:
             raise TrainerStateError(f"this {type(self).__name__} has nothing to minimize. Call setup_graph() first.")
-        step = (self.epoch_num - 1) * self.steps_per_epoch + self.local_step + 1
+        step = (self.epoch_num - 1) * self.loop.steps_per_epoch + self.local_step + 1
         due = _due(self._objectives, step)
         if self.update == "together":
             self.hooked_sess.run(self._ops[due])

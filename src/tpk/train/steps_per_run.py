@@ -51,7 +51,7 @@ def check_steps_per_run(trainer: TrainerProtocol) -> None:
     Raises:
         ConfigError: if it cannot. It names what stands in the way.
     """
-    steps = trainer.steps_per_run
+    steps = trainer.loop.steps_per_run
     if steps == 1:
         return
     what = f"steps_per_run={steps}"

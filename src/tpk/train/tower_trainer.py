@@ -64,7 +64,7 @@ class TowerTrainer(Trainer):
         self, strategy: Any = "single", precision: str = "float32", xla: bool = False, steps_per_run: int = 1
     ) -> None:
         super().__init__()
-        self.steps_per_run = as_steps_per_run(steps_per_run)
+        self.loop.steps_per_run = as_steps_per_run(steps_per_run)
         self.precision = check_precision(precision)
         self.xla = xla
         if xla:
@@ -93,7 +93,7 @@ class TowerTrainer(Trainer):
     @property
     def options(self) -> dict[str, Any]:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
-        return {"precision": self.precision, "xla": self.xla, "steps_per_run": self.steps_per_run}
+        return {"precision": self.precision, "xla": self.xla, "steps_per_run": self.loop.steps_per_run}
 
     def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
         """Return what the run is, as plain data for ``config.json``; see `Trainer.describe`."""

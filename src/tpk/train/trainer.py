@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tpk.callbacks.statistics.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, HookError, StopTraining, TrainerStateError, explaining_missing_init
+from tpk.errors import ConfigError, HookError, TrainerStateError, explaining_missing_init
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.random import step_reads
 from tpk.graph.reports.overview import log_model_overview
@@ -26,7 +26,6 @@ from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.options import RecordsOptions, described
-from tpk.plugin.progress import Progress
 from tpk.plugin.run_options import RunOptions
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
@@ -36,11 +35,9 @@ from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
-from tpk.train.ending import signal_message
-from tpk.train.epoch import as_counts, describe_epoch
-from tpk.train.loop import run_loop
+from tpk.train.epoch import describe_epoch
+from tpk.train.loop import FOREVER, TrainLoop
 from tpk.train.resume.checkpoints import Checkpoints
-from tpk.train.resume.preemption import Preemption
 from tpk.train.resume.resumption import Resumption
 from tpk.train.run_dir.attempts import AttemptRecord, attempt_recorded
 from tpk.train.run_dir.description import describe_run
@@ -55,9 +52,6 @@ if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
 
 logger = logging.getLogger(__name__)
-
-FOREVER = 2**63 - 1
-"""The `max_epoch` of a training that ends by itself."""
 
 DEFAULT_CALLBACKS = (
     "MovingAverageSummary",
@@ -89,11 +83,10 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     Attributes:
         graph: the `tf.Graph` of the training.
         train_op: what a step runs: an op, or anything that `Session.run` takes.
-        steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`.
+        loop: runs and counts the steps: `loop.max_epoch`, `loop.failure` and others; see `tpk.train.loop`.
         steps_of_further_runs: how many steps those runs of `hooked_sess` count in `global_step` that are not the first
             of a step of the loop: 0. With 1, `global_step` counts runs, and no longer steps of the loop.
         hooks: the registry: the strategy, each monitor and each callback, under unique names, and what calls them.
-        progress: the counters.
         input_source: where the data comes from, whose position checkpoints hold; None if the trainer has no such thing.
         monitors: what takes scalars, summaries and images; see `tpk.Monitors`. Set by `setup_callbacks`.
         sess: the raw session; running it triggers no hook. Set by `initialize`.
@@ -102,11 +95,6 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         run_dir: where the run keeps its files, or None.
         run_file: the text of ``config.toml`` there, by which the run can be repeated; empty if it was not launched by a
             config.
-        steps_per_epoch, starting_epoch, max_epoch: those of the loop; 0, 1 and `FOREVER` until they are given.
-        failure: in `after_train`, the error by which the training ends; None if it ends in good order.
-        ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` by which it ends before its last epoch, if so.
-        stop_reason: why it was asked to end, if it was.
-        preemption: the signals that end it.
 
     Example:
         ```python
@@ -127,16 +115,12 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def __init__(self) -> None:
         self.graph: Any = tf.Graph() if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         self.train_op: Any = None
-        self.steps_per_run = 1
-        self.progress = Progress()
+        self.loop = TrainLoop(self)
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
         self.run_file = ""
-        self.steps_per_epoch, self.starting_epoch, self.max_epoch = 0, 1, FOREVER
-        self.failure: BaseException | None = None
-        self.ended_by: Exception | None = None
         self.hooks = HookManager()
-        self.hooks.take_stop = self._take_stop
+        self.hooks.take_stop = self.loop.take_stop
         self.monitors = Monitors()
         self.monitors.trainer = self
         self.sess: Any = None
@@ -149,10 +133,6 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         self._start_from: Checkpoint | None = None
         self._resumption: Resumption | None = None
         self._resume = "never"
-        self.stop_reason = "a hook asked for the end of the training"
-        self.preemption = Preemption(lambda: self.hooked_sess.request_stop())
-        self._global_step_lags = False
-        self._has_warned_of_raw_step = False
         self._resources = ExitStack()
 
     # What a subclass overrides.
@@ -199,8 +179,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             monitors: the monitors, resolved.
         """
         epochs = {
-            "starting_epoch": self.starting_epoch,
-            "max_epoch": None if self.max_epoch == FOREVER else self.max_epoch,
+            "starting_epoch": self.loop.starting_epoch,
+            "max_epoch": None if self.loop.max_epoch == FOREVER else self.loop.max_epoch,
         }
         return {**describe_run(self, [*self._callbacks, *callbacks], monitors), **epochs}
 
@@ -244,17 +224,17 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     @property
     def epoch_num(self) -> int:
         """The epoch under way, from just before `before_epoch` until after `trigger_epoch`."""
-        return self.progress.epoch_num
+        return self.loop.progress.epoch_num
 
     @property
     def local_step(self) -> int:
         """The step under way within the epoch, from 0 on; -1 before the first."""
-        return self.progress.local_step
+        return self.loop.progress.local_step
 
     @property
     def global_step(self) -> int:
         """How many steps have completed, however often each ran a session."""
-        return self.progress.global_step
+        return self.loop.progress.global_step
 
     # What a caller does.
 
@@ -315,7 +295,6 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             CheckpointError: if it is to go on from a checkpoint that is not there, or does not fit.
             Preempted: if SIGTERM or SIGUSR1 has ended it: after a step, with a checkpoint if there is a place for it.
         """
-        counts = as_counts(steps_per_epoch, starting_epoch, max_epoch)
         check_resume(resume, run_dir)
         as_session_creator(session_creator)
         if session_creator is not None and session_config is not None:
@@ -325,10 +304,10 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         if self.serves_others:
             return
         self._claim()
-        self._set_counts(*counts)
+        self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
         with self._resources:
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
-            run = self._configured(callbacks, *counts, run_dir, resume)
+            run = self._configured(callbacks, run_dir, resume)
             self._resume = run.resume
             description = {
                 **self.describe(callbacks, monitors),
@@ -346,7 +325,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             )
             if record is not None:
                 record.take_directions(known_directions(self))
-            self.main_loop(self.steps_per_epoch, self.starting_epoch, self.max_epoch)
+            self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
 
     def train_with_defaults(
         self,
@@ -400,8 +379,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         Args:
             reason: what the log says.
         """
-        self.stop_reason = reason
-        self.hooked_sess.request_stop()
+        self.loop.request_stop(reason)
 
     # The phases of a training.
 
@@ -522,14 +500,14 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         self.strategy.after_restore(self.sess)
         self._resources.enter_context(running_queues(self.sess))
         self.graph.finalize()
-        self.progress.global_step = int(self.sess.run(global_step))
+        self.loop.progress.global_step = int(self.sess.run(global_step))
         self.step_hooks = self.hooks.compile_step()
         # What other processes answer is taken up in a thread that must not be kept from them.
         tries_threads = self.strategy.world_size == 1
         self.hooked_sess = HookedSession(
             self.sess,
             self.step_hooks,
-            self.progress,
+            self.loop.progress,
             count_op=counter.op_for,
             translate=self.hooks.translate_error,
             completed=lambda: int(self.sess.run(global_step)),
@@ -557,99 +535,24 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             ConfigError: if one of them is no number that it can be.
             TrainerStateError: before `initialize`, or if this trainer has trained before.
         """
-        counts = as_counts(steps_per_epoch, starting_epoch, max_epoch)
         if self.sess is None:
             raise TrainerStateError("main_loop() comes after initialize(), which creates the session.")
         if self._has_trained:
             raise self._has_trained_already()
         self._has_trained = True
-        self._set_counts(*counts)
+        if self._resumption is None:
+            self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
         logger.info("%s", describe_epoch(self))
         start = None if self._start_from is None else Path(self._start_from.prefix)
-        with self._resources, self.graph.as_default(), self.sess.as_default(), self.preemption.handling():
+        with self._resources, self.graph.as_default(), self.sess.as_default(), self.loop.preemption.handling():
             with outcome_logged(self, start):
-                run_loop(self)
+                self.loop.run()
             self.strategy.process_group.barrier("the end of the training")
-
-    def stop(self) -> None:
-        """End the training between two steps or epochs; called by the loop when a hook or a signal has asked for it.
-
-        Raises:
-            StopTraining, Preempted, KeyboardInterrupt: always one of them.
-            CheckpointError: if the checkpoint that a signal leads to could not be written.
-        """
-        if self.checkpoints.signum_of_stop is None:
-            raise StopTraining(self.stop_reason)
-        message = signal_message(self, self.checkpoints.signum_of_stop, self.checkpoints.save_now())
-        logger.warning("%s", message)
-        raise self.preemption.exception(message)
-
-    def finish(self) -> None:
-        """Let every callback do its `after_train`; called by the loop, however it ends.
-
-        Raises:
-            BaseException: the first failure of a callback, if the training itself did not fail.
-        """
-        failures = self.hooks.after_train(self)
-        if failures and self.failure is None:
-            self.failure = failures[0]
-            raise failures[0]
 
     @property
     def serves_others(self) -> bool:
         """Whether this process only serves the others, as a parameter server does, and trains nothing itself."""
         return False
-
-    def count_step(self) -> None:
-        """Count a step that ran no hooked session; called by the loop."""
-        self.hooked_sess.steps_of_next_run = 0
-        self.progress.global_step += 1
-        self._global_step_lags = True
-        # Where there is no model, nobody reads it in the graph.
-        if self._has_model:
-            self.sync_global_step()
-            self._warn_of_raw_step()
-
-    def _warn_of_raw_step(self) -> None:
-        """Say once whose hooks a step has left out that ran no hooked session."""
-        names = {name for hook in ("before_run", "after_run") for name in self.step_hooks.names.get(hook, ())}
-        if names and not self._has_warned_of_raw_step:
-            self._has_warned_of_raw_step = True
-            logger.warning(
-                "step %d ran nothing by trainer.hooked_sess, so before_run and after_run of %s were not called. Where "
-                "run_step runs self.sess, write self.hooked_sess.",
-                self.progress.global_step,
-                ", ".join(sorted(names)),
-            )
-
-    def drop_steps(self, count: int) -> None:
-        """Go back to before the last steps under way, in which the training ends; called by the loop."""
-        self.progress.local_step -= count
-        self._global_step_lags = True
-
-    def sync_global_step(self) -> None:
-        """Bring the global step of the graph to the number of steps that have completed, if it may not be that.
-
-        A step that runs no hooked session counts without it, and the count of one in which the data ends is taken back.
-        """
-        if self._global_step_lags:
-            self._global_step_lags = False
-            self._assign_global_step(self.progress.global_step)
-
-    @cached_property
-    def _assign_global_step(self) -> Callable[[int], Any]:
-        with self.graph.as_default():
-            initializer = get_global_step_var().initializer
-        assign: Callable[[int], Any] = self.sess.make_callable(initializer, feed_list=[initializer.inputs[1]])
-        return assign
-
-    @cached_property
-    def _has_model(self) -> bool:
-        return len(self.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)) > 1
-
-    def _take_stop(self, stop: StopTraining) -> None:
-        notes = "; ".join(getattr(stop, "__notes__", ()))
-        self.request_stop(f"{stop}" or f"StopTraining was raised {notes}".rstrip())
 
     def _record_attempt(self) -> AttemptRecord | None:
         if self.run_dir is None:
@@ -660,17 +563,14 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def _configured(
         self,
         callbacks: Sequence[Any],
-        steps_per_epoch: int,
-        starting_epoch: int,
-        max_epoch: int,
         run_dir: str | os.PathLike[str] | None,
         resume: str,
     ) -> RunOptions:
         """Return what `train` was asked for, as the callbacks change it."""
         run = RunOptions(
-            steps_per_epoch=steps_per_epoch,
-            starting_epoch=starting_epoch,
-            max_epoch=max_epoch,
+            steps_per_epoch=self.loop.steps_per_epoch,
+            starting_epoch=self.loop.starting_epoch,
+            max_epoch=self.loop.max_epoch,
             run_dir=run_dir,
             resume=resume,
             resources=self._resources,
@@ -679,13 +579,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             if isinstance(callback, Callback):
                 callback.configure_run(run)
         check_resume(run.resume, run.run_dir)
-        self._set_counts(*as_counts(run.steps_per_epoch, run.starting_epoch, run.max_epoch))
+        self.loop.set_epochs(run.steps_per_epoch, run.starting_epoch, run.max_epoch)
         return run
-
-    def _set_counts(self, steps_per_epoch: int, starting_epoch: int, max_epoch: int) -> None:
-        self.steps_per_epoch, self.starting_epoch, self.max_epoch = steps_per_epoch, starting_epoch, max_epoch
-        if self._resumption is None:
-            self.progress.epoch_num = starting_epoch - 1
 
     def _adapted(self, given: Any) -> SessionCreator:
         """Return what creates the session, with a config and on a target as the strategy wants them."""

@@ -42,7 +42,7 @@ class SimpleTrainer(SingleCostTrainer):
 
     def default_input(self, dataflow: Iterable[Any]) -> InputSource:
         """Return a `FeedInput`; a `QueueInput` if a run makes several steps."""
-        return FeedInput(dataflow) if self.steps_per_run == 1 else super().default_input(dataflow)
+        return FeedInput(dataflow) if self.loop.steps_per_run == 1 else super().default_input(dataflow)
 
 
 @_on_one_device

@@ -258,7 +258,7 @@ def test_the_predicate_gets_the_wrapper_with_trainer_and_counters():
     seen = []
     wrapper = EnableCallbackIf(
         CallbackFactory(trigger_epoch=lambda self: None),
-        lambda self: seen.append((self, self.trainer.max_epoch, self.global_step)),
+        lambda self: seen.append((self, self.trainer.loop.max_epoch, self.global_step)),
     )
     train(wrapper, max_epoch=1)
     assert seen == [(wrapper, 1, 3)]

@@ -227,7 +227,7 @@ def test_overfitting_repeats_the_first_batches(tmp_path, source):
     inputs = Inputs()
     trainer = launch(tmp_path, [inputs], max_epoch=3, overfit_batches=3, **SOURCES[source])
     seen = [each for (each,) in inputs.seen]
-    assert trainer.steps_per_epoch == 3
+    assert trainer.loop.steps_per_epoch == 3
     assert len({*seen[:3]}) == 3
     assert seen == seen[:3] * 3
     if source in ("a list", "a generator", "staging"):
@@ -237,7 +237,7 @@ def test_overfitting_repeats_the_first_batches(tmp_path, source):
 def test_overfitting_shares_the_batches_among_towers(tmp_path):
     inputs = Inputs()
     trainer = launch(tmp_path, [inputs], STRATEGIES[1], max_epoch=2, overfit_batches=4)
-    assert trainer.steps_per_epoch == 2
+    assert trainer.loop.steps_per_epoch == 2
     assert sorted(x for step in inputs.seen for x in step) == sorted([1, 2, 3, 4] * 2)
 
 

@@ -63,8 +63,8 @@ def test_q_in_pdb_ends_the_training_in_good_order(run_steps, file, terminal, cap
     recorder = hook_recorder()
     terminal("q\n")
     trainer = run_steps([tpk.InjectShell(file, "pdb"), TouchAt(file, 1), recorder], 2, epochs=3)
-    assert trainer.epoch_num == 1 and trainer.failure is None
-    assert str(trainer.ended_by) == "the shell was left by q"
+    assert trainer.epoch_num == 1 and trainer.loop.failure is None
+    assert str(trainer.loop.ended_by) == "the shell was left by q"
     assert recorder.hooks[-1] == "after_train"
 
 
@@ -93,7 +93,7 @@ def test_ipython_opens_and_what_is_done_in_it_stays(file, tmp_path, terminal):
     """In its own process, since IPython changes much of one; and without a training, which this is not about."""
     pytest.importorskip("IPython")
     file.touch()
-    terminal("print('at', trainer.progress, sess, graph, monitors)\ntrainer.sess = 'changed'\nexit\n")
+    terminal("print('at', trainer.loop.progress, sess, graph, monitors)\ntrainer.sess = 'changed'\nexit\n")
     result = subprocess.run(
         [sys.executable, "-c", IN_IPYTHON, str(file)],
         stdin=sys.stdin,

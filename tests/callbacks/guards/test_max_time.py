@@ -74,7 +74,7 @@ def test_the_training_ends_in_good_order_with_a_checkpoint(tmp_path, caplog):
         trainer = train("ModelSaver", tpk.MaxTime(20, clock=Clock()), run_dir=tmp_path)
     assert 10 < trainer.global_step < 20
     assert newest_complete(tmp_path).step == trainer.global_step
-    assert "MaxTime: it has run for 0:00:2" in str(trainer.ended_by)
+    assert "MaxTime: it has run for 0:00:2" in str(trainer.loop.ended_by)
     assert any("training ended" in message and "MaxTime" in message for message in caplog.messages)
 
 

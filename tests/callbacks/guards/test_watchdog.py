@@ -57,7 +57,7 @@ class Ending(tpk.Callback):
     """Whether the session can be used at the end."""
 
     def after_train(self, trainer):
-        self.failure = trainer.failure
+        self.failure = trainer.loop.failure
         self.value = trainer.sess.run(v1.global_variables()[0])
 
 
@@ -208,10 +208,10 @@ def test_what_only_warns_warns_again_after_twice_the_time(hanging, caplog):
         assert warnings_at(0, 99) == []
         assert warnings_at(100, 150, 199) == [("100", "first step")]
         dog.before_epoch(trainer)
-        trainer.progress.local_step = trainer.progress.global_step = 1
+        trainer.loop.progress.local_step = trainer.loop.progress.global_step = 1
         assert warnings_at(200, 209.9) == []
         assert warnings_at(210, 219, 220, 239, 240) == [("10", "step"), ("20", "step"), ("40", "step")]
-        trainer.progress.global_step = 2
+        trainer.loop.progress.global_step = 2
         assert warnings_at(241, 250) == []
         dog.after_epoch(trainer)
         assert warnings_at(251, 350) == []

@@ -80,7 +80,7 @@ def test_it_tries_rising_rates_until_the_cost_diverges_and_puts_all_back(tmp_pat
     assert look.before.keys() == look.after.keys()
     for name, value in look.before.items():
         np.testing.assert_array_equal(look.after[name], value, err_msg=name)
-    assert f"it suggests {finder.suggestion:.3g}" in str(trainer.ended_by)
+    assert f"it suggests {finder.suggestion:.3g}" in str(trainer.loop.ended_by)
     with (tmp_path / "lr_finder.csv").open() as file:
         header, *rows = csv.reader(file)
     assert header == ["learning_rate", "cost", "smoothed_cost"]
@@ -162,7 +162,7 @@ def test_nothing_is_suggested_where_the_cost_does_not_fall():
     finder = tpk.LRFinder(start=10, end=100, steps=20)
     trainer = search(finder)
     assert finder.suggestion is None
-    assert "none lets the cost fall" in str(trainer.ended_by)
+    assert "none lets the cost fall" in str(trainer.loop.ended_by)
 
 
 def test_the_cost_may_be_another_tensor_and_the_rate_an_attribute():

@@ -95,8 +95,8 @@ def test_the_duration_is_that_of_the_loop(outcome):
     times = iter([10.0, 3735.0])
     trainer = Counting()
     with outcome_logged(trainer, None, clock=lambda: next(times)):
-        trainer.progress.global_step += 7450
-        trainer.max_epoch = 2
+        trainer.loop.progress.global_step += 7450
+        trainer.loop.max_epoch = 2
     assert outcome() == ["max_epoch=2 is reached: trained 7450 steps in 1:02:05, 2 steps/s"]
 
 

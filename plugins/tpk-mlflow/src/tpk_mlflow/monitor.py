@@ -239,6 +239,6 @@ class UndeliveredError(tpk.TpkError, RuntimeError):
 
 
 def _status(trainer: Any) -> str:
-    if trainer.failure is None:
+    if trainer.loop.failure is None:
         return "FINISHED"
-    return "FAILED" if isinstance(trainer.failure, Exception) else "KILLED"
+    return "FAILED" if isinstance(trainer.loop.failure, Exception) else "KILLED"

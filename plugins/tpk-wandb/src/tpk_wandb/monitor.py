@@ -151,7 +151,7 @@ class WandbMonitor(tpk.Monitor):
         """
         run, self.run = self.run, None
         if run is not None:
-            run.finish(exit_code=0 if trainer.failure is None else 1)
+            run.finish(exit_code=0 if trainer.loop.failure is None else 1)
 
     def _begin(self, run_dir: Path | None, mode: str) -> wandb.Run:
         return wandb.init(

@@ -86,10 +86,10 @@ class HookToCallback(Callback):
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Let the hook end; the last hook that ends waits for the threads of all."""
         try:
-            if trainer.failure is None or trainer.failure is self._coordination.error_of_thread:
+            if trainer.loop.failure is None or trainer.loop.failure is self._coordination.error_of_thread:
                 self.hook.end(trainer.sess)
         finally:
-            self._coordination.leave(trainer.failure)
+            self._coordination.leave(trainer.loop.failure)
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks that the session hook implements, so that the others cost nothing in the step."""

@@ -127,7 +127,7 @@ class _Triggering:
     def _before_train(self) -> None:
         if self._when.steps is not None:
             self._period_of_steps = self._callback.global_step // self._when.steps
-            self._say_if_it_comes_late(self._when.steps, self._callback.trainer.steps_per_run)
+            self._say_if_it_comes_late(self._when.steps, self._callback.trainer.loop.steps_per_run)
         self._start_clock()
         if self._when.before_train:
             self._trigger()
@@ -345,7 +345,7 @@ class PeriodicCallback(EnableCallbackIf):
         return {**hooks, "setup_graph": checked}
 
     def _check_period(self) -> None:
-        steps, steps_per_run = self._every.steps, self.trainer.steps_per_run
+        steps, steps_per_run = self._every.steps, self.trainer.loop.steps_per_run
         if steps is not None and steps % steps_per_run:
             raise ConfigError(
                 f"PeriodicCallback({self.cb!r}, every_k_steps={steps}): a run makes {steps_per_run} steps "

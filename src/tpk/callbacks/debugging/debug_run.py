@@ -100,5 +100,5 @@ class DebugRun(Callback):
 
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Say that all went well, if it did."""
-        if trainer.failure is None:
+        if trainer.loop.failure is None:
             logger.info("the debug run went well")

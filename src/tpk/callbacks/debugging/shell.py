@@ -112,7 +112,7 @@ class InjectShell(Callback):
 
 def _open(shell: str | None, trainer: TrainerProtocol) -> None:
     sess, graph, monitors = trainer.sess, trainer.graph, trainer.monitors
-    greeting = f"in {trainer.progress}; here are trainer, sess, graph and monitors"
+    greeting = f"in {trainer.loop.progress}; here are trainer, sess, graph and monitors"
     if shell == "ipython":
         import IPython
 

@@ -289,7 +289,7 @@ class NanGuard(Callback):
         checkpoint = trainer.checkpoints.newest()
         what = [consequence] if consequence else []
         what += [f"{name} has {counts}" for name, counts in found.items()]
-        where = f"{trainer.progress} (after global step {trainer.global_step})"
+        where = f"{trainer.loop.progress} (after global step {trainer.global_step})"
         if datapoints:
             where += f", with {_numbers(datapoints)} of {type(trainer.input_source).__name__}"
             strategy = trainer.strategy

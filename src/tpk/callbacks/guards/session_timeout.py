@@ -66,9 +66,9 @@ class SessionRunTimeout(Callback):
             return None
         trainer = self.trainer
         return HangError(
-            f"a run of the session took longer than {self._timeout_in_ms} ms, and was cancelled, in {trainer.progress} "
-            f"(after global step {trainer.global_step}); {_what_may_wait(trainer.train_ops)}. Give SessionRunTimeout "
-            "more, if that is how long it takes."
+            f"a run of the session took longer than {self._timeout_in_ms} ms, and was cancelled, in "
+            f"{trainer.loop.progress} (after global step {trainer.global_step}); {_what_may_wait(trainer.train_ops)}. "
+            "Give SessionRunTimeout more, if that is how long it takes."
         )
 
 

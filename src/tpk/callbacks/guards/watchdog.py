@@ -150,7 +150,7 @@ class Watchdog(Callback):
         if self._exit_after is not None:
             faulthandler.cancel_dump_traceback_later()
         if self._interruption is not None:
-            self._interruption.end(trainer.failure)
+            self._interruption.end(trainer.loop.failure)
 
     def translate_error(self, error: BaseException) -> HangError | None:
         """Return the error of the hang, if a run has failed because it was cancelled for that."""
@@ -170,7 +170,7 @@ class Watchdog(Callback):
 
     def _progress(self) -> tuple[object, ...]:
         """Return what changes whenever a step has been completed, or the epoch goes on."""
-        progress = self.trainer.progress
+        progress = self.trainer.loop.progress
         return (self._phase, progress.epoch_num, progress.local_step, progress.global_step)
 
     def _is_stuck(self) -> bool:
@@ -180,7 +180,7 @@ class Watchdog(Callback):
         """Log where the training is; interrupt it, unless that is only to be warned of."""
         if self._interruption is not None and self._interruption.has_begun:
             return
-        progress = self.trainer.progress
+        progress = self.trainer.loop.progress
         headline = (
             f"the training has not gone on for {seconds:.3g} s, longer than a {self._phase} may take "
             f"({self._timeouts[self._phase]:g} s), in {progress} "
@@ -196,7 +196,7 @@ class Watchdog(Callback):
             return False
         global_step, local_step = self._before_first_step
         # Where steps do not run the session, only the beginning of the next one tells.
-        progress = self.trainer.progress
+        progress = self.trainer.loop.progress
         return bool(progress.global_step != global_step or progress.local_step > local_step + 1)
 
     def _postpone_exit(self) -> None:

@@ -163,9 +163,9 @@ class LRFinder(Callback):
                 f"LRFinder: with {type(strategy).__name__}, towers do not train in step. Search with 'single' or "
                 "'replicated'."
             )
-        if trainer.steps_per_run > 1:
+        if trainer.loop.steps_per_run > 1:
             raise ConfigError(
-                f"LRFinder takes another learning rate in each step, and a run makes {trainer.steps_per_run} "
+                f"LRFinder takes another learning rate in each step, and a run makes {trainer.loop.steps_per_run} "
                 "(steps_per_run). Leave steps_per_run out."
             )
         self.param.setup_graph()
@@ -177,7 +177,7 @@ class LRFinder(Callback):
         Raises:
             ConfigError: if there are not.
         """
-        steps = (trainer.max_epoch - trainer.starting_epoch + 1) * trainer.steps_per_epoch
+        steps = (trainer.loop.max_epoch - trainer.loop.starting_epoch + 1) * trainer.loop.steps_per_epoch
         if steps < self._steps:
             raise ConfigError(
                 f"LRFinder(steps={self._steps}): this training has {steps} steps. Give it more epochs, or LRFinder "

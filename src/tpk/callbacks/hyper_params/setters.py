@@ -198,7 +198,7 @@ class HyperParamSetter(Callback, abc.ABC):
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Set the value for the epoch to come."""
-        self.last_epoch = trainer.starting_epoch - 1
+        self.last_epoch = trainer.loop.starting_epoch - 1
         self._is_training = True
         if self._restored is not None:
             self._take_back(self._restored)
@@ -318,7 +318,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         """Set the value that holds where the training starts."""
         self._epoch_of_last_call = None
         # A base's method, that is called below, sets it as well, but too late.
-        self.last_epoch = trainer.starting_epoch - 1
+        self.last_epoch = trainer.loop.starting_epoch - 1
         self._find_next_step()
         super().before_train(trainer)
         self._warn_of_an_epoch_at_zero(trainer)
@@ -326,7 +326,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Set the value, if there may be a new one."""
         if trainer.global_step >= self._next_step:
-            self.last_epoch = trainer.epoch_num - (trainer.local_step + 1 < trainer.steps_per_epoch)
+            self.last_epoch = trainer.epoch_num - (trainer.local_step + 1 < trainer.loop.steps_per_epoch)
             self._set_param()
             self._find_next_step()
 
@@ -360,7 +360,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
                 "%s is 0 for the whole of epoch %d, since its schedule is looked at after epochs: give "
                 "ScheduledHyperParamSetter every_k_steps=1, or let the schedule begin above 0.",
                 self.param.readable_name,
-                trainer.starting_epoch,
+                trainer.loop.starting_epoch,
             )
 
     def _at(self, position: float) -> float | None:
@@ -376,7 +376,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
             return
         now = self._now
         self._glides = self.schedule.glides(now)
-        steps_per_position = 1 if self._counts_steps else max(self.trainer.steps_per_epoch, 1)
+        steps_per_position = 1 if self._counts_steps else max(self.trainer.loop.steps_per_epoch, 1)
         to_boundary = (self.schedule.next_boundary(now) - now) * steps_per_position
         # Fractions of an epoch are sums of floating-point numbers.
         boundary = step + max(math.ceil(to_boundary - 1e-6), 1) if math.isfinite(to_boundary) else math.inf
@@ -395,9 +395,9 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         if self._every_k_steps is None:
             return self.last_epoch
         trainer = self.trainer
-        done = trainer.epoch_num - 1 + (trainer.local_step + 1) / max(trainer.steps_per_epoch, 1)
+        done = trainer.epoch_num - 1 + (trainer.local_step + 1) / max(trainer.loop.steps_per_epoch, 1)
         # Before the first epoch, none is under way.
-        return max(done, trainer.starting_epoch - 1)
+        return max(done, trainer.loop.starting_epoch - 1)
 
 
 class HyperParamSetterWithFunc(HyperParamSetter):

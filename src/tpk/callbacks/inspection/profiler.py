@@ -112,7 +112,7 @@ class GraphProfiler(LooksAtSteps):
             ConfigError: if there is no directory to write to.
         """
         file_in_run_dir(self)
-        if trainer.steps_per_run > 1:
+        if trainer.loop.steps_per_run > 1:
             # Of a run that makes several steps, only the last one, from which something is fetched, has metadata.
             with tf.device("/cpu:0"):
                 self._fetches = tf.constant(0, name="profiled_step")

@@ -41,10 +41,10 @@ class LooksAtSteps(Callback, ABC):
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Find out how steps are numbered, and which one is the first to look at."""
-        self._progress, self._steps_per_epoch = trainer.progress, trainer.steps_per_epoch
+        self._progress, self._steps_per_epoch = trainer.loop.progress, trainer.loop.steps_per_epoch
         # A training that is resumed within an epoch has that epoch under way already.
-        done = trainer.local_step + 1 if trainer.epoch_num == trainer.starting_epoch else 0
-        self._offset = trainer.global_step - done - trainer.starting_epoch * self._steps_per_epoch + 1
+        done = trainer.local_step + 1 if trainer.epoch_num == trainer.loop.starting_epoch else 0
+        self._offset = trainer.global_step - done - trainer.loop.starting_epoch * self._steps_per_epoch + 1
         self.due_at = self.next_due(trainer.global_step)
 
     @property

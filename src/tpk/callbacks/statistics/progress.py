@@ -113,14 +113,14 @@ class ProgressBar(Callback):
         assert self._shown is not None
         # Nothing is done yet, unless the training was resumed within the epoch.
         self._step = trainer.local_step + 1
-        self._shown.begin(_title(trainer), trainer.steps_per_epoch, self._step)
+        self._shown.begin(_title(trainer), trainer.loop.steps_per_epoch, self._step)
         self._request = None
         self._due = self._clock() + self._seconds
         self._postfix = ""
         self._has_news = False
         if isinstance(self._shown, _Bar):
             # What an epoch ends with are the values of its last step.
-            self._last_but_one = trainer.steps_per_epoch - trainer.steps_per_run
+            self._last_but_one = trainer.loop.steps_per_epoch - trainer.loop.steps_per_run
             self._request = self._fetches
         else:
             self._last_but_one = sys.maxsize
@@ -142,7 +142,7 @@ class ProgressBar(Callback):
         self._step = trainer.local_step + 1
         if self._clock() >= self._due:
             self._show_or_fetch()
-        if self._last_but_one <= self._step < trainer.steps_per_epoch:
+        if self._last_but_one <= self._step < trainer.loop.steps_per_epoch:
             self._request = self._fetches
 
     def after_epoch(self, trainer: TrainerProtocol) -> None:
@@ -250,8 +250,8 @@ class _LogLines:
 
 
 def _title(trainer: TrainerProtocol) -> str:
-    has_end = trainer.max_epoch != sys.maxsize
-    return f"epoch {trainer.epoch_num}/{trainer.max_epoch}" if has_end else f"epoch {trainer.epoch_num}"
+    has_end = trainer.loop.max_epoch != sys.maxsize
+    return f"epoch {trainer.epoch_num}/{trainer.loop.max_epoch}" if has_end else f"epoch {trainer.epoch_num}"
 
 
 def _means_of_costs(trainer: TrainerProtocol) -> EpochMeans | None:
@@ -352,9 +352,9 @@ class EstimatedTimeLeft(Callback):
         now = self._clock()
         self._epoch_seconds.append(now - self._epoch_started)
         self._epoch_started = now
-        if trainer.max_epoch == sys.maxsize:  # Without an end, there is nothing to estimate.
+        if trainer.loop.max_epoch == sys.maxsize:  # Without an end, there is nothing to estimate.
             return
-        epochs_left = max(trainer.max_epoch - self.epoch_num, 0)
+        epochs_left = max(trainer.loop.max_epoch - self.epoch_num, 0)
         self.seconds_left = epochs_left * float(self._average(self._epoch_seconds))
         self.seconds_total = now - self._started + self.seconds_left
         if epochs_left:

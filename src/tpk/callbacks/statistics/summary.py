@@ -118,8 +118,8 @@ class MergeAllSummaries(Callback):
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Note which step is the last of an epoch."""
-        self._last_step = trainer.steps_per_epoch - 1
-        self._steps_per_run = trainer.steps_per_run
+        self._last_step = trainer.loop.steps_per_epoch - 1
+        self._steps_per_run = trainer.loop.steps_per_run
 
     def before_run(self, run_context: Any) -> Any:
         """Return the summaries if it is time for them, to be evaluated along with the step."""
@@ -228,7 +228,7 @@ class SimpleMovingAverage(Callback):
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Report the averages if the window is full, and begin the next one."""
-        if len(self._window) * trainer.steps_per_run >= self._window_size:
+        if len(self._window) * trainer.loop.steps_per_run >= self._window_size:
             for name, average in zip(self._names, np.mean(self._window, axis=0), strict=True):
                 trainer.monitors.put_scalar(f"{name}/SMA", average)
             self._window = []

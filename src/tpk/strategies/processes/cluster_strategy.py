@@ -140,8 +140,8 @@ class ClusterStrategy(Strategy):
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Add to an error by which the training ends that another process has failed before."""
         known = None if self._heartbeat is None else self._heartbeat.failure
-        if known is not None and trainer.failure is not None and not isinstance(trainer.failure, PeerError):
-            add_note(trainer.failure, f"another process has failed before: {known}")
+        if known is not None and trainer.loop.failure is not None and not isinstance(trainer.loop.failure, PeerError):
+            add_note(trainer.loop.failure, f"another process has failed before: {known}")
 
     def session_creator(self, config: Any) -> SessionCreator:
         """Return what creates the session, on TensorFlow's server of this process."""

@@ -118,7 +118,7 @@ class Checkpoints(Callback):
 
     def before_saving(self) -> None:
         """Call the hook ``before_checkpoint``, which raises an error if nothing shall be saved."""
-        self.trainer.sync_global_step()
+        self.trainer.loop.sync()
         self.trainer.hooks.hook.before_checkpoint()
 
     def newest(self) -> Checkpoint | None:
@@ -194,7 +194,7 @@ class Checkpoints(Callback):
     @property
     def signum_of_stop(self) -> int | None:
         """The number of the signal by which the training ends, if it is one."""
-        signum: int | None = self.trainer.preemption.signum
+        signum: int | None = self.trainer.loop.preemption.signum
         return signum
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
@@ -207,7 +207,7 @@ class Checkpoints(Callback):
     @hookimpl(trylast=True)
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Take a checkpoint of the beginning, if that was requested."""
-        self._epoch_that_is_over = trainer.starting_epoch - 1
+        self._epoch_that_is_over = trainer.loop.starting_epoch - 1
         self._first_step = trainer.global_step
         self._warn_of_savers_elsewhere(trainer)
         # Within an epoch, a resumed training is not yet where it was.
@@ -237,7 +237,7 @@ class Checkpoints(Callback):
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Take a checkpoint of the last step, if the training ends in good order and there is none yet."""
         try:
-            if trainer.failure is None:
+            if trainer.loop.failure is None:
                 self._check_run_dir()
                 for saver in self._savers:
                     saved = saver.series.last_step
@@ -277,7 +277,7 @@ class Checkpoints(Callback):
         return self._epoch_that_is_over == self.trainer.epoch_num
 
     def _moment(self) -> tuple[Any, ...]:
-        return (*self.trainer.progress.state_dict().values(), self._epoch_is_over)
+        return (*self.trainer.loop.progress.state_dict().values(), self._epoch_is_over)
 
     @property
     def _full_series(self) -> list[CheckpointSeries]:

@@ -72,8 +72,7 @@ class Resumption(Callback):
             self._check_run(trainer)
         self._values = self._read_variables(trainer)
         trainer.checkpoints.assign(self._values)
-        trainer.progress.load_state_dict(self._state["progress"])
-        trainer.starting_epoch = trainer.epoch_num + 1 if self._state["epoch_is_over"] else trainer.epoch_num
+        trainer.loop.resume_at(self._state["progress"], epoch_is_over=self._state["epoch_is_over"])
         restore_input(trainer, self._state["input"])
         # Last: what was recorded after the checkpoint is cut off there, which a refusal must not lead to.
         trainer.monitors.load_state_dict(self._state["monitors"])
@@ -100,7 +99,7 @@ class Resumption(Callback):
         assert self._values is not None
         trainer.checkpoints.assign(self._values)
         self._values = None
-        trainer.progress.load_state_dict(self._state["progress"])
+        trainer.loop.progress.load_state_dict(self._state["progress"])
         with taking_back(type(trainer).__name__):
             trainer.load_state_dict(self._state["trainer"])
         restore_callbacks(trainer, self._state["callbacks"])
@@ -111,10 +110,10 @@ class Resumption(Callback):
     def _check_run(self, trainer: TrainerProtocol) -> None:
         before, now = self._state["run"], run_facts(trainer)
         progress = self._state["progress"]
-        if not self._state["epoch_is_over"] and progress["local_step"] >= trainer.steps_per_epoch:
+        if not self._state["epoch_is_over"] and progress["local_step"] >= trainer.loop.steps_per_epoch:
             raise CheckpointError(
                 f"{self._checkpoint.prefix} was taken after step {progress['local_step'] + 1} of an epoch of "
-                f"{before.get('steps_per_epoch')} steps, but an epoch has {trainer.steps_per_epoch} now. Give "
+                f"{before.get('steps_per_epoch')} steps, but an epoch has {trainer.loop.steps_per_epoch} now. Give "
                 "the former steps_per_epoch, or start a new run from the variables (session_init)."
             )
         changes = [

@@ -42,7 +42,7 @@ def take_state(
         CheckpointError: if somebody's state is no plain data; it says whose.
     """
     return {
-        "progress": trainer.progress.state_dict(),
+        "progress": trainer.loop.progress.state_dict(),
         "epoch_is_over": epoch_is_over,
         "run": encode(run_facts(trainer), "the description of the run"),
         "trainer": encode(trainer.state_dict(), f"the state of {type(trainer).__name__}"),
@@ -213,7 +213,7 @@ def run_facts(trainer: TrainerProtocol) -> dict[str, Any]:
     described = describe(trainer)
     kept = ("trainer", "strategy", "num_replicas", "precision")
     facts = {
-        "steps_per_epoch": trainer.steps_per_epoch,
+        "steps_per_epoch": trainer.loop.steps_per_epoch,
         "seed": trainer.graph.seed,
         "world_size": trainer.strategy.process_group.world_size,
     }

@@ -195,6 +195,6 @@ def _reason_of(trainer: TrainerProtocol, failure: BaseException | None) -> str:
         message = " ".join(str(failure).split())
         notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
         return (f"{type(failure).__name__}: {message}" if message else type(failure).__name__)[:1000] + notes
-    if trainer.ended_by is None:
-        return f"max_epoch={trainer.max_epoch} is reached"
-    return str(trainer.ended_by) if isinstance(trainer.ended_by, StopTraining) else "the data ended"
+    if trainer.loop.ended_by is None:
+        return f"max_epoch={trainer.loop.max_epoch} is reached"
+    return str(trainer.loop.ended_by) if isinstance(trainer.loop.ended_by, StopTraining) else "the data ended"

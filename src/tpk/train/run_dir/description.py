@@ -42,7 +42,7 @@ def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: I
     run |= {"world_size": strategy.world_size, **described(trainer.options)}
     own = [each for each in callbacks if not isinstance(each, InputCallback)]
     run |= {"callbacks": list(map(described, own)), "monitors": list(map(described, monitors))}
-    run |= {"steps_per_epoch": trainer.steps_per_epoch, "seed": trainer.graph.seed}
+    run |= {"steps_per_epoch": trainer.loop.steps_per_epoch, "seed": trainer.graph.seed}
     git = git_state(script_directory())
     return {
         **run,

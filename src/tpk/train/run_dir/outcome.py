@@ -59,10 +59,12 @@ def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from
     if not trainer.is_chief:
         return
     steps = trainer.global_step - first_step
-    if resumed_from is not None and not steps and trainer.failure is None:
+    if resumed_from is not None and not steps and trainer.loop.failure is None:
         logger.info("%s", _finished(trainer, resumed_from))
     else:
-        reason = "" if trainer.ended_by or trainer.failure else f"max_epoch={trainer.max_epoch} is reached: "
+        reason = (
+            "" if trainer.loop.ended_by or trainer.loop.failure else f"max_epoch={trainer.loop.max_epoch} is reached: "
+        )
         rate = f", {steps / seconds:.3g} steps/s" if steps and seconds > 0 else ""
         logger.info("%strained %d steps in %s%s", reason, steps, _duration(seconds), rate)
     followers = statistic_followers(list(trainer.hooks.plugins.values()))
@@ -81,11 +83,11 @@ def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from
 
 
 def _finished(trainer: TrainerProtocol, resumed_from: Path) -> str:
-    if trainer.ended_by is None:
-        reason = f"max_epoch={trainer.max_epoch} is reached"
+    if trainer.loop.ended_by is None:
+        reason = f"max_epoch={trainer.loop.max_epoch} is reached"
         remedy = f"give a max_epoch greater than {trainer.epoch_num}"
     else:
-        reason, remedy = str(trainer.ended_by), "resume it without the callback that ends it"
+        reason, remedy = str(trainer.loop.ended_by), "resume it without the callback that ends it"
     return f"nothing to do: the run of {resumed_from} is finished, {reason}. To train longer, {remedy}."
 
 
@@ -101,7 +103,7 @@ def _best_values(trainer: TrainerProtocol) -> str:
 
 def _checkpoints(trainer: TrainerProtocol, followers: list[StatisticFollower], resumed_from: Path | None) -> str:
     # After a signal, what was saved has been told, along with the way to go on.
-    last = None if trainer.failure else trainer.checkpoints.last_path or resumed_from
+    last = None if trainer.loop.failure else trainer.checkpoints.last_path or resumed_from
     known = [] if last is None else [f"the last is {last}"]
     known += [
         f"the best by {each.statistic.name} is {each.best_checkpoint}" for each in followers if each.best_checkpoint

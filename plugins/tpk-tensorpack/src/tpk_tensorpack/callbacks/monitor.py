@@ -101,7 +101,7 @@ class JSONWriter(MonitorBase):
         self._stats = self.load_existing_json(str(self.path.parent)) or []
         if not self._stats:
             return
-        last, first = int(self._stats[-1]["epoch_num"]), self.trainer.starting_epoch
+        last, first = int(self._stats[-1]["epoch_num"]), self.trainer.loop.starting_epoch
         if last + 1 == first:
             logger.info("%s is there, and is gone on with.", self.path)
             return
@@ -184,7 +184,7 @@ class ScalarPrinter(MonitorBase):
 
     def _trigger_step(self) -> None:
         # Those of the last step of an epoch are logged with the epoch.
-        if self.local_step != self.trainer.steps_per_epoch - 1 or not self._enable_epoch:
+        if self.local_step != self.trainer.loop.steps_per_epoch - 1 or not self._enable_epoch:
             self._trigger()
 
     def _trigger_epoch(self) -> None:

@@ -75,7 +75,7 @@ class HyperParamSetter(Callback, tpk.HyperParamSetter):
         if self._enable_before_train or self._is_underscored("before_train"):
             super().before_train(trainer)
         else:
-            self.last_epoch = trainer.starting_epoch - 1
+            self.last_epoch = trainer.loop.starting_epoch - 1
 
 
 class HumanHyperParamSetter(HyperParamSetter, tpk.HumanHyperParamSetter):

@@ -44,9 +44,19 @@ class Trainer(tpk.Trainer, metaclass=older.TrainerOfConfig):
         self._is_chief = bool(is_chief)
 
     @property
-    def loop(self) -> TrainLoop:
-        """How far the training is, and how far it goes."""
-        return TrainLoop(self)
+    def steps_per_epoch(self) -> int:
+        """The number of steps in an epoch."""
+        return self.loop.steps_per_epoch
+
+    @property
+    def starting_epoch(self) -> int:
+        """The number of the first epoch."""
+        return self.loop.starting_epoch
+
+    @property
+    def max_epoch(self) -> int:
+        """The number of the last epoch."""
+        return self.loop.max_epoch
 
     def register_callback(self, cb: Any) -> None:
         """Add a callback, or a list of them, before the training starts; see `tpk.Trainer.register_callback`."""
@@ -136,43 +146,6 @@ class Trainer(tpk.Trainer, metaclass=older.TrainerOfConfig):
             max_epoch,
             **options,
         )
-
-
-class TrainLoop:
-    """How far a training is, and how far it goes: what its trainer says of that."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-
-    @property
-    def epoch_num(self) -> int:
-        """The epoch under way."""
-        return self._trainer.epoch_num
-
-    @property
-    def global_step(self) -> int:
-        """How many steps have completed."""
-        return self._trainer.global_step
-
-    @property
-    def local_step(self) -> int:
-        """The step under way within the epoch, from 0 on."""
-        return self._trainer.local_step
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many steps an epoch has."""
-        return self._trainer.steps_per_epoch
-
-    @property
-    def starting_epoch(self) -> int:
-        """The number of the first epoch."""
-        return self._trainer.starting_epoch
-
-    @property
-    def max_epoch(self) -> int:
-        """The number of the last epoch."""
-        return self._trainer.max_epoch
 
 
 def flat(callbacks: Iterable[Any]) -> list[Any]:

@@ -261,6 +261,12 @@ class Twice(FeedfreeTrainerBase):
             self.train_op = w.assign(w.read_value() * 2)
 
 
+def test_a_feedfree_trainer_refuses_what_is_fed():
+    config, _ = configure(dataflow=None, data=tp.FeedInput(tp.DataFromList(POINTS)), steps_per_epoch=1)
+    with pytest.raises(ConfigError, match=r"takes no input that is fed with each step, as FeedInput is"):
+        SimpleFeedfreeTrainer(config).train()
+
+
 def test_a_trainer_that_builds_its_tower():
     class Own(Twice):
         def run_step(self):

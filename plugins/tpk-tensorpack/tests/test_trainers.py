@@ -138,6 +138,18 @@ def test_two_towers_train_as_one_does_on_both_batches(name, one_tower):
         np.testing.assert_array_equal(values["tower1/w"], values["w"])
 
 
+@pytest.mark.parametrize(("gpus", "devices"), [(2, {0, 1}), (3, {0})])
+def test_variables_are_on_the_devices_of_at_most_two_towers(gpus, devices):
+    class TwoVariables(Model):
+        def build_graph(self, x, y):
+            return super().build_graph(x, y) + v1.get_variable("bias", [], initializer=v1.zeros_initializer())
+
+    trainer = tp.SyncMultiGPUTrainerParameterServer(gpus)
+    train(trainer, [*batches(), *batches()], TwoVariables())
+    variables = trainer.graph.get_collection("trainable_variables")
+    assert {tf.DeviceSpec.from_string(each.device.upper()).device_index for each in variables} == devices
+
+
 def test_gradients_may_be_summed_up():
     summed = train(lambda: tp.SyncMultiGPUTrainerReplicated(2, average=False))
     doubled = Model(lambda: v1.train.MomentumOptimizer(0.2, 0.9))

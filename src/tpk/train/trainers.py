@@ -4,10 +4,11 @@ All of them take `precision`, `xla` and `steps_per_run`, which are those of `Tow
 several steps in a run say so.)
 
 Those whose towers train in step take `average`. By default, the gradients of all towers of all processes are averaged:
-the learning rate is that of one tower on the concatenated batch, and stays what it is however many there are. With
-``average=False`` they are summed up, as if that learning rate were multiplied by the number of towers. (That of workers
-was in tensorpack's `DistributedTrainerReplicated`, which averaged within a worker and did not over workers: take
-``average=False`` there, and divide the learning rate by the number of devices of a worker.)
+each tower counts the same, so with equally large batches the learning rate is that of one tower on their
+concatenation, and stays what it is however many there are. With ``average=False`` they are summed up, as if that
+learning rate were multiplied by the number of towers. To average within a worker and sum over workers, as tensorpack's
+`DistributedTrainerReplicated` does, take ``average=False`` and divide the learning rate by the number of devices of a
+worker.
 
 On GPUs, a dataflow is staged (`StagingInput`) by default, but for `AsyncMultiGPUTrainer`.
 """

@@ -22,7 +22,7 @@ class FeedfreeTrainerBase(TowerTrainer):
         config: a `TrainConfig`, with a model.
 
     Raises:
-        ConfigError: when it trains: there is no model, or no data.
+        ConfigError: when it trains: there is no model, or no data, or the data is fed.
 
     Example:
         ```python
@@ -51,6 +51,11 @@ class FeedfreeTrainerBase(TowerTrainer):
             raise ConfigError(f"{type(self).__name__}: the TrainConfig has no model. Give it model=")
         if self._input_source is None:
             self._input_source = self._default_source()
+        if self._input_source.is_fed:
+            raise ConfigError(
+                f"{type(self).__name__} takes no input that is fed with each step, as "
+                f"{type(self._input_source).__name__} is. Give it QueueInput(flow)"
+            )
         signature = self.model.get_input_signature()
         self.input_source = self._input_source
         self.register_callback(self._input_source.setup(signature))

@@ -132,7 +132,7 @@ class SyncMultiGPUTrainerParameterServer(MultiGPUTrainer):
     Args:
         gpus: how many, or a list of their numbers.
         ps_device: where the variables are: ``"cpu"``, or ``"gpu"`` for the least loaded one; None for ``"gpu"`` if
-            there is one, else ``"cpu"``.
+            there are at most two, else ``"cpu"``.
 
     Raises:
         ConfigError: an argument is none of these.
@@ -140,7 +140,7 @@ class SyncMultiGPUTrainerParameterServer(MultiGPUTrainer):
 
     def __init__(self, gpus: int | Sequence[int], ps_device: str | None = None) -> None:
         super().__init__(gpus)
-        default = "gpu" if len(self.devices) == 1 else "cpu"
+        default = "gpu" if len(self.devices) <= 2 else "cpu"
         self._ps_device = default if ps_device is None else as_ps_device(type(self).__name__, ps_device)
 
     @cached_property

@@ -90,6 +90,14 @@ def test_n_towers_equal_one_on_the_concatenation(strategy, optimizer, count):
 
 
 @pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
+def test_a_smaller_batch_counts_as_much_as_a_larger_one(strategy):
+    data = batches(STEPS * 2)
+    smaller = [[array[: 1 + 3 * (index % 2)] for array in batch] for index, batch in enumerate(data)]
+    repeated = [[np.repeat(array, BATCH // len(array), 0) for array in batch] for batch in smaller]
+    assert_equal(train(tpk.use(strategy, devices=2), smaller), train("single", concatenated(repeated, 2)))
+
+
+@pytest.mark.parametrize("strategy", ["replicated", "parameter_server"])
 def test_sums_are_means_at_a_learning_rate_times_the_towers(strategy):
     class Rated(Model):
         def __init__(self, rate):

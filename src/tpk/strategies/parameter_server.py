@@ -49,14 +49,16 @@ class SharedVariables:
 class ParameterServerStrategy(Strategy):
     """Variables shared by the towers of several devices.
 
-    Every tower takes its own datapoint; the means of their gradients are applied once, where the variables are.
+    Every tower takes its own datapoint; the means of their gradients are applied once, where the variables are. Every
+    tower counts the same, whatever the size of its batch.
 
     Args:
         devices: a count, indices, or device strings; see `resolve_devices`.
         ps_device: ``"cpu"``: all variables are on the CPU; ``"gpu"``: each is on the least loaded of `devices`; None
             for ``"gpu"`` with several GPUs, else ``"cpu"``.
         average: whether the gradients of all towers are averaged, so that the learning rate is that of one tower on the
-            concatenated batch; else they are summed up, as if that were multiplied by the number of towers.
+            concatenation of equally large batches; else they are summed up, as if that were multiplied by the number of
+            towers.
 
     Attributes:
         devices: the device of each tower.

@@ -57,11 +57,13 @@ def get_post_init_ops() -> list[Any]:
 class ReplicatedStrategy(Strategy):
     """A whole replicate of the model on each device.
 
-    Every tower takes its own datapoint. The means of their gradients go to all towers, and each applies them to its
-    own variables by a copy of the optimizer; so all replicates stay identical, bit by bit. The variables of the first
-    tower are called what the user calls them, and are saved; those of the others are local variables, which start
-    as copies of the first tower's, also after restoring. The optimizer is made once, for the first tower. Those of the
-    others share its hyperparameters and whatever variables it was made with, and have slots of their own.
+    Every tower takes its own datapoint, and counts the same: with batches of different sizes, the examples of a smaller
+    batch have more weight than they would have in one tower. The means of the gradients go to all towers, and each
+    applies them to its own variables by a copy of the optimizer; so all replicates stay identical, bit by bit. The
+    variables of the first tower are called what the user calls them, and are saved; those of the others are local
+    variables, which start as copies of the first tower's, also after restoring. The optimizer is made once, for the
+    first tower. Those of the others share its hyperparameters and whatever variables it was made with, and have slots
+    of their own.
 
     Non-trainable variables, such as the moving averages of batch normalization, are each tower's own, and drift apart
     within an epoch; those of the first tower are evaluated and saved. `sync_variables` makes them agree (but for local
@@ -89,7 +91,8 @@ class ReplicatedStrategy(Strategy):
         pack_bytes: gradients smaller than that travel together, in packs up to that size; 0 for each alone.
         sync_variables: ``"broadcast"``, ``"mean"`` or None; see above.
         average: whether the gradients of all towers are averaged, so that the learning rate is that of one tower on the
-            concatenated batch; else they are summed up, as if that were multiplied by the number of towers.
+            concatenation of equally large batches; else they are summed up, as if that were multiplied by the number of
+            towers.
 
     Attributes:
         devices: the device of each tower.

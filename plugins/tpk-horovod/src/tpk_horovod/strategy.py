@@ -55,8 +55,8 @@ class HorovodStrategy(MultiProcessStrategy):
         compression: ``"fp16"`` sends gradients in half precision; a value above 65504 becomes infinite. None: as they
             are.
         average: whether the gradients of all towers of all processes are averaged, so that the learning rate is that of
-            one tower on the concatenated batch; else they are summed up, as if that were multiplied by the number of
-            all towers.
+            one tower on the concatenation of equally large batches; else they are summed up, as if that were multiplied
+            by the number of all towers.
         adasum: in place of averages over processes, take Adasum, which adds gradients that agree less and averages
             those that agree, so that the learning rate need not be scaled (Maleki et al., "Scaling Distributed Training
             with Adaptive Summation", 2020). It needs MPI, and a power of two of processes.

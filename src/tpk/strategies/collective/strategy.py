@@ -58,8 +58,8 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         mode: how gradients are reduced within the process; see `ReplicatedStrategy`.
         sync_variables: as for `ReplicatedStrategy`, over the devices of this process; then those of the chief.
         average: whether the gradients of all towers of all processes are averaged, so that the learning rate is that of
-            one tower on the concatenated batch; else they are summed up, as if that were multiplied by the number of
-            all towers.
+            one tower on the concatenation of equally large batches; else they are summed up, as if that were multiplied
+            by the number of all towers.
         timeouts: a `Timeouts`, or a mapping with some of its fields: how long others are waited for.
         server_config: `tf.compat.v1.ConfigProto` of TensorFlow's server, which decides about threads and GPU memory in
             place of the session's.

@@ -37,7 +37,8 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     Every tower takes its own datapoint. The means of the gradients over the towers of a worker go to the parameter
     servers. There the optimizer of the chief applies the means over all workers to the global variables, once for all;
     then each worker copies them to its devices. So N workers with M devices train as one process does on the
-    concatenated batch, all replicates stay identical, bit by bit, and no two runs with one seed differ.
+    concatenation of equally large batches, all replicates stay identical, bit by bit, and no two runs with one seed
+    differ.
 
     With ``average=False`` both means are sums, as if the learning rate were multiplied by N·M. (tensorpack's
     `DistributedTrainerReplicated` took the mean over the towers of a worker, and applied it for each worker: that is

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, MutableMapping, Sequence
@@ -105,7 +104,6 @@ class HookedSession:
         self._timeout_in_ms = 0
         self._stop_requested = False
         self._original_args = SessionRunArgs(None)
-        self._step_fn: Any = None
         # By identity, for requests that are the same objects each time; each entry keeps its requests alive, so
         # that their ids stay theirs. By structure, for all others.
         self._constant_runs: dict[tuple[Any, ...], _ConstantRun] = {}
@@ -233,57 +231,6 @@ class HookedSession:
         if context.stop_requested:
             self._stop_requested = True
         return None if results[0] is _CUT_SHORT else results[0]
-
-    def run_step_fn(self, step_fn: Callable[[Any], Any]) -> Any:
-        """Call a function that makes a step of several runs, as `MonitoredSession.run_step_fn` does.
-
-        Args:
-            step_fn: takes a `tf.compat.v1.train.MonitoredSession.StepContext`: ``step_context.session`` is the raw
-                session, whose runs trigger no hook; ``step_context.run_with_hooks(fetches, ...)`` is `run`;
-                ``step_context.request_stop()`` leaves the function at once, and ends the training in good order once
-                the step is over.
-
-        Returns:
-            What the function returns; None if it has asked for the end.
-
-        Raises:
-            TypeError: if it is no function of one argument.
-
-        Example:
-            ```python
-            class MyTrainer(tpk.TowerTrainer):
-                def run_step(self):
-                    self.hooked_sess.run_step_fn(self.explore_and_learn)
-
-                def explore_and_learn(self, step_context):
-                    action = step_context.session.run(self.action, {self.state: self.env.state})
-                    if self.env.step(action):
-                        step_context.request_stop()
-                    return step_context.run_with_hooks(self.train_op)
-            ```
-        """
-        # Looked at once: a bound method is another object each time, but equal.
-        if step_fn != self._step_fn:
-            _check_step_fn(step_fn)
-            self._step_fn = step_fn
-        try:
-            return step_fn(_StepContext(self.sess, self.run))
-        except _EndRequested:
-            self.request_stop()
-            return None
-
-    def close(self) -> None:
-        """Close the session. Nothing can be run any more, and `should_stop` says so. A trainer does that by itself."""
-        self._stop_requested = True
-        self.sess.close()
-
-    def __enter__(self) -> HookedSession:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *exc_info: object) -> bool:
-        """Close the session. The end of the data, and a wish to end the training, are no errors."""
-        self.close()
-        return kind is not None and issubclass(kind, tf.errors.OutOfRangeError | StopIteration | StopTraining)
 
     def _count_steps(self) -> None:
         steps, self.steps_of_next_run = self.steps_of_next_run, 0
@@ -473,28 +420,9 @@ class _ConstantRun:
     feeds: ReusableFeeds
 
 
-class _EndRequested(StopIteration):
-    """As which a step function is left; of an iterator in it that is at its end, it is to be told apart."""
-
-
-class _StepContext(tf.compat.v1.train.MonitoredSession.StepContext):  # type: ignore[misc]
-    def request_stop(self) -> None:
-        raise _EndRequested("the step function has requested the end")
-
-
 def _cut_short(request: Any) -> Any:
     """Return the results of a request in a run that the end of the data has cut short."""
     return None if all(isinstance(leaf, tf.Operation) for leaf in leaves(request)) else _CUT_SHORT
-
-
-def _check_step_fn(step_fn: Any) -> None:
-    try:
-        inspect.signature(step_fn).bind(None)
-    except TypeError as error:
-        raise TypeError(
-            f"run_step_fn({step_fn!r}): expected a function of one argument, the step context: {error}. Write "
-            "`def step_fn(step_context): ...`; for fetches there is run(fetches)."
-        ) from None
 
 
 def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:

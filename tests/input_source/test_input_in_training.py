@@ -63,6 +63,56 @@ def test_a_training_sees_each_datapoint_in_order(source, specs):
     assert train(source(flow), specs, steps=4, epochs=3) == [step % 5 for step in range(12)]
 
 
+class RunsMore(tpk.Callback):
+    """Calls `hooked_sess.run` once more in each step: before the run of the step, or after it."""
+
+    def __init__(self, fetched, moment):
+        self.fetched, self.moment = fetched, moment
+        self.is_running = False
+        self.counted = []
+
+    def setup_graph(self, trainer):
+        tf.no_op(name="nothing")
+        self.counter = tf.compat.v1.train.get_global_step()
+
+    def before_run(self, run_context):
+        if self.moment == "before_run" and not self.is_running:
+            self.is_running = True
+            self.trainer.hooked_sess.run(self.fetched)
+            self.is_running = False
+
+    def trigger_step(self, trainer):
+        if self.moment == "trigger_step":
+            trainer.hooked_sess.run(self.fetched)
+        self.counted.append(int(trainer.sess.run(self.counter)))
+
+
+class SeesItsInput(tpk.SimpleTrainer):
+    def run_step(self):
+        self.seen = [*getattr(self, "seen", ()), int(self.hooked_sess.run([self.train_op, "seen:0"])[1])]
+
+
+@pytest.mark.parametrize("moment", ["before_run", "trigger_step"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_run_takes_a_datapoint_only_if_it_depends_on_the_inputs(source, specs, moment):
+    seen = {}
+    for fetched in ("nothing", "seen:0"):
+        trainer, more = SeesItsInput(), RunsMore(fetched, moment)
+        flow = [[number] for number in range(10)]
+        trainer.setup_graph(specs("number"), source(flow), cost, lambda: tf.compat.v1.train.GradientDescentOptimizer(1))
+        trainer.train(callbacks=[more], steps_per_epoch=4, max_epoch=1)
+        assert more.counted == [1, 2, 3, 4]
+        seen[fetched] = trainer.seen
+    assert seen == {"nothing": [0, 1, 2, 3], "seen:0": [1, 3, 5, 7] if moment == "before_run" else [0, 2, 4, 6]}
+
+
+@pytest.mark.parametrize("source", [tpk.FeedInput, tpk.QueueInput])
+def test_a_run_takes_a_datapoint_for_what_a_callback_fetches_along(source, specs):
+    assert train(
+        source([[number] for number in range(10)]), specs, steps=4, callbacks=[RunsMore("nothing", "trigger_step")]
+    ) == list(range(8))
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_finite_source_ends_the_training_in_good_order(source, specs):
     flow = [[number] for number in range(5)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -221,6 +223,23 @@ def test_the_first_completed_run_of_a_step_counts_it(sess, graph):
     assert progress.global_step == 1
 
 
+@pytest.mark.parametrize(("steps_of_further_runs", "counted"), [(0, 1), (1, 800)])
+def test_runs_in_several_threads_are_all_counted(sess, steps_of_further_runs, counted):
+    """Where only the first run of a step counts it, that is one run of one thread; else all of them are."""
+    bump = op("bump")
+    ours = hooked(sess, steps_of_further_runs=steps_of_further_runs)
+
+    def run():
+        for _ in range(100):
+            ours.run(bump)
+
+    ours.steps_of_next_run = 1
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(run) for _ in range(8)]:
+            done.result()
+    assert ours._progress.global_step == counted
+
+
 def test_the_same_tensor_fed_twice_is_an_error_that_names_it(sess):
     ours = hooked(sess, Ask(v1.train.SessionRunArgs(None, {t("a"): [[1.0, 1.0]]})))
     with pytest.raises(SessionError, match=r"'a:0' is fed twice"):
@@ -235,11 +254,12 @@ def test_a_hook_feeds_and_the_step_gets_it(sess):
 def test_reusable_feeds_take_new_values_in_each_step(sess):
     class FeedsArange(Callback):
         def __init__(self):
-            self.feeds = ReusableFeeds([t("a"), t("b")])
-            self.request = v1.train.SessionRunArgs(None, self.feeds)
+            self.request = v1.train.SessionRunArgs(None, ReusableFeeds([t("a"), t("b")], self.take))
+
+        def take(self):
+            return [np.full([self.rows, 2], self.rows, np.float32), np.zeros([1, 2], np.float32)]
 
         def before_run(self, run_context):
-            self.feeds.arrays = [np.full([self.rows, 2], self.rows, np.float32), np.zeros([1, 2], np.float32)]
             return self.request
 
     feeder = FeedsArange()

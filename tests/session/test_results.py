@@ -98,12 +98,14 @@ def test_reusable_feeds_may_be_filled_anew(sess):
     fed, array = sess.graph.get_tensor_by_name("fed:0"), aligned(40, 2)
 
     class Feeds(Callback):
-        feeds = ReusableFeeds([fed])
-        request = v1.train.SessionRunArgs(None, feeds)
+        def __init__(self):
+            self.request = v1.train.SessionRunArgs(None, ReusableFeeds([fed], self.take))
+
+        def take(self):
+            array[:] += 1
+            return [array]
 
         def before_run(self, run_context):
-            array[:] += 1
-            self.feeds.arrays = [array]
             return self.request
 
     ours = hooked(sess, Feeds())

@@ -18,7 +18,7 @@ _SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 
 
 class FeedInput(FlowInput):
-    """Feeds one datapoint for each tower in each step; the step waits for the data.
+    """Feeds one datapoint for each tower to each run that depends on the input tensors; the run waits for the data.
 
     An array that starts on a multiple of 64 bytes enters the graph without a copy, if the flow is known not to write to
     it again (see `refills_arrays` of `DataFlow`); else the graph gets a copy.
@@ -92,8 +92,7 @@ class _FeedCallback(InputCallback):
         self._source = source
         self._stream = stream
         self._placeholders: list[Any] = []
-        self._feeds = ReusableFeeds(self._placeholders)
-        self._request = _SessionRunArgs(None, self._feeds)
+        self._request = _SessionRunArgs(None, ReusableFeeds(self._placeholders, self._take))
         self._towers = 0
         self.meter: StopwatchMeter | None = None
 
@@ -105,20 +104,22 @@ class _FeedCallback(InputCallback):
         self._source.start()
 
     def before_run(self, run_context: Any) -> Any:
-        return self._feed() if self.meter is None else self.meter.waiting(self._feed)
+        return self._request
 
     def after_train(self, trainer: Any) -> None:
         self._source.stop()
 
-    def _feed(self) -> Any:
+    def _take(self) -> list[Any]:
+        return self._next_arrays() if self.meter is None else self.meter.waiting(self._next_arrays)
+
+    def _next_arrays(self) -> list[Any]:
         stream = self._stream
         try:
-            arrays = next(stream)
+            arrays: list[Any] = next(stream)
             for _ in range(1, self._towers):
                 arrays.extend(next(stream))
         except StopIteration:
             raise tf.errors.OutOfRangeError(
                 None, None, f"{stream.owner}: the dataflow ended after {stream.index} datapoints"
             ) from None
-        self._feeds.arrays = arrays
-        return self._request
+        return arrays

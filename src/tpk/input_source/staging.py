@@ -188,7 +188,7 @@ class StagingInput(ProxyInput):
                         f"StagingInput cannot stand on {type(self.source).__name__}: its callbacks fetch {request!r} "
                         "in each step, which only the session of the steps can do"
                     )
-                feeds.update(request.feed_dict)
+                feeds.update(request.feed_dict.items())
         if not all(type(value) is np.ndarray for value in feeds.values()):
             self._session.run([op for area in self._areas for op in area.stage_ops], feeds)
             return

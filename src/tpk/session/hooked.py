@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, MutableMapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -37,9 +38,10 @@ MAX_PLANS = 64
 _CUT_SHORT = object()
 """In place of what was to be fetched from the last step of a run, if the data ended before."""
 
-_NO_FEEDS = ReusableFeeds(())
+_NO_FEEDS = ReusableFeeds((), tuple)
 
-_Outcome = tuple[list[Any], Any, Any]
+_Results = tuple[list[Any], int]
+"""The results of each request, and how many steps the run has made: fewer than were asked for if the data ended."""
 
 
 class HookedSession:
@@ -99,6 +101,7 @@ class HookedSession:
         self._before_run = hooks.before_run
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
+        self._counting = Lock()
         self.steps_of_next_run = 0
         self._steps_of_further_runs = steps_of_further_runs
         self._timeout_in_ms = 0
@@ -167,45 +170,49 @@ class HookedSession:
             Exception: what a hook or the run raised. If the run failed because of what feeds it, then the error
                 of the one that fed it.
         """
-        if not self.steps_of_next_run:
-            self.steps_of_next_run = self._steps_of_further_runs
-        if not self._has_hooks:
-            (own,), _, _ = self._run((fetches,), feed_dict, options, run_metadata)
-            if self.steps_of_next_run:
-                self._count_steps()
-            return None if own is _CUT_SHORT else own
-
-        context = RunContext(self._args_of(fetches, feed_dict, options), self.sess, self.steps_of_next_run or 1)
-        # Most steps ask for the very same as the last one. What that takes is written out here, rather than in methods:
-        # after a run the processor's caches are cold, and each further function then costs microseconds.
-        last = self._last_run
-        repeats = (
-            fetches is last.fetches
-            and self.steps_of_next_run == last.steps
-            and feed_dict is None
-            and options is None
-            and run_metadata is None
-        )
-        requests = [fetches]
+        with self._counting:
+            steps, self.steps_of_next_run = self.steps_of_next_run or self._steps_of_further_runs, 0
         try:
-            for before_run, known in zip(self._before_run, last.asked_by_hooks, strict=True):
-                request = before_run(context)
-                if request is not known:
-                    repeats = False
-                requests.append(request)
-        except BaseException as error:
-            self._hooks.note_failure(error, "before_run", before_run)
+            if not self._has_hooks:
+                (own,), steps, _, _ = self._run((fetches,), feed_dict, options, run_metadata, steps)
+                self._count(steps)
+                return None if own is _CUT_SHORT else own
+
+            context = RunContext(self._args_of(fetches, feed_dict, options), self.sess, steps or 1)
+            # Most steps ask for the very same as the last one. What that takes is written out here, rather than in
+            # methods: after a run the processor's caches are cold, and each further function then costs microseconds.
+            last = self._last_run
+            repeats = (
+                fetches is last.fetches
+                and steps == last.steps
+                and feed_dict is None
+                and options is None
+                and run_metadata is None
+            )
+            requests = [fetches]
+            try:
+                for before_run, known in zip(self._before_run, last.asked_by_hooks, strict=True):
+                    request = before_run(context)
+                    if request is not known:
+                        repeats = False
+                    requests.append(request)
+            except BaseException as error:
+                self._hooks.note_failure(error, "before_run", before_run)
+                raise
+            if context.steps < steps:
+                steps, repeats = context.steps, False
+            if repeats:
+                results = self._call_once(last.plan, last.feeds.take())
+            else:
+                results, steps, options, run_metadata = self._run(
+                    tuple(requests), feed_dict, options, run_metadata, steps
+                )
+        except BaseException:
+            self.steps_of_next_run = steps  # For a further attempt at the step.
             raise
-        if context.steps < self.steps_of_next_run:
-            self.steps_of_next_run = context.steps
-            repeats = False
-        if repeats:
-            results = self._call_once(last.plan, last.feeds.arrays)
-        else:
-            results, options, run_metadata = self._run(tuple(requests), feed_dict, options, run_metadata)
-        if self.steps_of_next_run:
-            context.steps = self.steps_of_next_run
-            self._count_steps()
+        if steps:
+            context.steps = steps
+            self._count(steps)
 
         if self._after_run:
             nothing = self._nothing
@@ -232,10 +239,10 @@ class HookedSession:
             self._stop_requested = True
         return None if results[0] is _CUT_SHORT else results[0]
 
-    def _count_steps(self) -> None:
-        steps, self.steps_of_next_run = self.steps_of_next_run, 0
+    def _count(self, steps: int) -> None:
         if self._progress is not None:
-            self._progress.global_step += steps
+            with self._counting:
+                self._progress.global_step += steps
 
     def _args_of(self, fetches: Any, feed_dict: Any, options: Any) -> Any:
         """Return the original arguments; the same tuple for as long as the same is asked for, as in most steps."""
@@ -245,32 +252,35 @@ class HookedSession:
             self._original_args = SessionRunArgs(fetches)
         return self._original_args
 
-    def _run(self, requests: tuple[Any, ...], feed_dict: Any, options: Any, run_metadata: Any) -> _Outcome:
-        """Run all requests at once; return the results of each, and the options and metadata of the run."""
+    def _run(
+        self, requests: tuple[Any, ...], feed_dict: Any, options: Any, run_metadata: Any, steps: int
+    ) -> tuple[list[Any], int, Any, Any]:
+        """Run all requests at once; return the results of each, the steps made, the run's options and its metadata."""
         is_plain = feed_dict is None and options is None and run_metadata is None
         if is_plain:
-            known = self._constant_runs.get((self.steps_of_next_run > 0, *map(id, requests)))
+            known = self._constant_runs.get((steps > 0, *map(id, requests)))
             if known is not None:
                 self._last_run = known
-                return self._call(known.plan, known.feeds.arrays), None, None
+                return *self._call(known.plan, known.feeds.take(), steps), None, None
 
         fetches, feeds, options = merge_requests(requests, feed_dict, options, self._owner)
-        plan = self._find_plan(fetches, feeds)
+        plan = self._find_plan(fetches, feeds, steps > 0)
+        feeds = plan.take(feeds)
         if options is not None or run_metadata is not None:
             run_metadata = RunMetadata() if run_metadata is None else run_metadata
-            return self._run_session(plan, feeds, options, run_metadata), options, run_metadata
+            return *self._run_session(plan, feeds, options, run_metadata, steps), options, run_metadata
         arrays = None if plan.options is None else plan.convert(feeds)
         if arrays is None:
-            return self._run_session(plan, feeds, None, None), None, None
+            return *self._run_session(plan, feeds, None, None, steps), None, None
         if is_plain and is_constant(requests):
-            self._remember(plan, requests)
-        return self._call(plan, arrays), None, None
+            self._remember(plan, requests, steps > 0)
+        return *self._call(plan, arrays, steps), None, None
 
-    def _call(self, plan: RunPlan, arrays: Sequence[Any]) -> list[Any]:
+    def _call(self, plan: RunPlan, arrays: Sequence[Any], steps: int) -> _Results:
         """Make the run by the compiled callable."""
-        if self.steps_of_next_run > 1:
-            return self._run_steps(plan, arrays, lambda: self._call_once(plan, arrays))
-        return self._call_once(plan, arrays)
+        if steps > 1:
+            return self._run_steps(plan, arrays, steps, lambda: self._call_once(plan, arrays))
+        return self._call_once(plan, arrays), steps
 
     def _call_once(self, plan: RunPlan, arrays: Sequence[Any]) -> list[Any]:
         call = plan.call or plan.compile(
@@ -285,36 +295,39 @@ class HookedSession:
             word_error(self.sess, error)
         return plan.results(values)
 
-    def _run_steps(self, plan: RunPlan, arrays: Sequence[Any], run_last: Callable[[], list[Any]]) -> list[Any]:
+    def _run_steps(
+        self, plan: RunPlan, arrays: Sequence[Any], steps: int, run_last: Callable[[], list[Any]]
+    ) -> _Results:
         """Make a run of several steps: all of them in a loop, or the last by `run_last` if it is fetched from."""
-        steps = self.steps_of_next_run
         try:
             self._loops.run(plan, steps if plan.is_work else steps - 1, arrays)
-            return plan.no_results if plan.is_work else run_last()
+            return plan.no_results if plan.is_work else run_last(), steps
         except Exception as error:
             if self.sess._closed:
                 raise
-            self.steps_of_next_run = self._completed() - (self._progress.global_step if self._progress else 0)
-            if self.steps_of_next_run and isinstance(error, tf.errors.OutOfRangeError):
-                return [None if place is None else _cut_short(plan.fetches[place]) for place in plan.positions]
-            self._count_steps()
+            done = self._completed() - (self._progress.global_step if self._progress else 0)
+            if done and isinstance(error, tf.errors.OutOfRangeError):
+                return [None if place is None else _cut_short(plan.fetches[place]) for place in plan.positions], done
+            self._count(done)
             if isinstance(error, tf.errors.OpError):
                 original = as_of_originals(error)
                 self._raise_cause(original)
                 word_error(self.sess, original)
             raise
 
-    def _run_session(self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any) -> list[Any]:
+    def _run_session(
+        self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any, steps: int
+    ) -> _Results:
         """Make the run by `Session.run`, which takes everything and words errors about feeds."""
-        if self.steps_of_next_run < 2:
-            return self._run_session_once(plan, feeds, options, run_metadata)
+        if steps < 2:
+            return self._run_session_once(plan, feeds, options, run_metadata), steps
         arrays = plan.convert(feeds) if len(plan.slots) == len(feeds) else None
         if arrays is None:
             owners = " and ".join(dict.fromkeys(self._owner(feed.request) for feed in feeds))
             raise SessionError(
                 f"{owners} feeds what cannot be fed to several steps of one run. Feed arrays, or drop steps_per_run."
             )
-        return self._run_steps(plan, arrays, lambda: self._run_session_once(plan, feeds, options, run_metadata))
+        return self._run_steps(plan, arrays, steps, lambda: self._run_session_once(plan, feeds, options, run_metadata))
 
     def _run_session_once(self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any) -> list[Any]:
         with self.sess.graph.as_default():  # Tensors hash only within their graph's context.
@@ -332,8 +345,7 @@ class HookedSession:
             raise
         return plan.results_of_session(merged)
 
-    def _find_plan(self, fetches: Sequence[Any], feeds: Sequence[Feed]) -> RunPlan:
-        counts_step = self.steps_of_next_run > 0
+    def _find_plan(self, fetches: Sequence[Any], feeds: Sequence[Feed], counts_step: bool) -> RunPlan:
         key = (*map(structure_key, fetches), *(id(feed.key) for feed in feeds), counts_step)
         plan = self._plans.get(key)
         if plan is not None:
@@ -342,7 +354,7 @@ class HookedSession:
         if self.sess._closed:
             self.sess.run(fetches[0])  # It says so.
         try:
-            plan = make_plan(self.sess, fetches, [feed.key for feed in feeds], self._count_op, counts_step)
+            plan = make_plan(self.sess, fetches, feeds, self._count_op, counts_step)
         except (TypeError, ValueError) as error:
             self._note_request(error, failing_request(self.sess, fetches))
             raise
@@ -360,15 +372,14 @@ class HookedSession:
             _keep(self._passed, key, None)
         return plan
 
-    def _remember(self, plan: RunPlan, requests: tuple[Any, ...]) -> None:
+    def _remember(self, plan: RunPlan, requests: tuple[Any, ...], counts_step: bool) -> None:
         # A hook that makes a new request each time would fill the table with entries that never match again.
         if len(self._constant_runs) >= MAX_PLANS:
             self._constant_runs.clear()
-        feeds = [request.feed_dict for request in requests if isinstance(request, SessionRunArgs) and request.feed_dict]
-        if len(feeds) < 2:
-            counts_step = self.steps_of_next_run > 0
+        if len(plan.reusable_feeds) < 2:
+            (feeds,) = plan.reusable_feeds or (_NO_FEEDS,)
             self._constant_runs[(counts_step, *map(id, requests))] = _ConstantRun(
-                requests[0], requests[1:], int(counts_step), plan, feeds[0] if feeds else _NO_FEEDS
+                requests[0], requests[1:], int(counts_step), plan, feeds
             )
 
     def _warn_of_changes(self, fetches: Sequence[Any]) -> None:

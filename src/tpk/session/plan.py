@@ -17,9 +17,10 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
 
-from tpk.graph.step.fetches import leaves, names_in, rebuild
+from tpk.graph.step.fetches import leaves, names_in, ops_from, rebuild
+from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
-from tpk.session.request import Feed, own
+from tpk.session.request import Feed, names_fed, own
 
 _KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 """What always fetches the same. Of other types that `Session.run` was taught to fetch, nobody knows that."""
@@ -42,6 +43,7 @@ class RunPlan:
             that hooks ask for. Tensors that hooks ask for are fetched from the last one.
         counting: what counts the step, if something does besides.
         feed_keys: the tensors that are fed.
+        reusable_feeds: those reusable feeds on which the run depends; the others are left out.
         is_work: whether that is all, so that there is nothing to fetch.
         slots: dtype and dimensions of each feed, in the order in which the callable takes them.
         options: what to compile; None if this structure needs `Session.run`.
@@ -58,6 +60,7 @@ class RunPlan:
     work: tuple[Any, ...] = ()
     counting: Any = None
     feed_keys: tuple[Any, ...] = ()
+    reusable_feeds: tuple[ReusableFeeds, ...] = ()
     is_work: bool = False
     shares: bool = True
     slots: tuple[_Slot, ...] = ()
@@ -93,6 +96,17 @@ class RunPlan:
     def results_of_session(self, merged: Sequence[Any]) -> list[Any]:
         """Return the results of each request from those that `Session.run` has for `fetches`."""
         return self._distribute(rebuild(merged, own) if self.shares else merged)
+
+    def take(self, feeds: Sequence[Feed]) -> list[Feed]:
+        """Return the feeds of a run, for which the values of its reusable feeds are taken."""
+        values = {each: iter(each.take()) for each in self.reusable_feeds}
+        taken = []
+        for feed in feeds:
+            if not isinstance(feed.value, ReusableFeeds):
+                taken.append(feed)
+            elif feed.value in values:
+                taken.append(feed._replace(value=next(values[feed.value])))
+        return taken
 
     def convert(self, feeds: Sequence[Feed]) -> list[np.ndarray] | None:
         """Return the values of `feeds` as arrays, as `Session.run` would; None where only it can tell."""
@@ -143,7 +157,7 @@ class _Slot:
 
 
 def make_plan(
-    sess: Any, requests: Sequence[Any], feed_keys: Sequence[Any], count_op: CountOp, counts_step: bool
+    sess: Any, requests: Sequence[Any], feeds: Sequence[Feed], count_op: CountOp, counts_step: bool
 ) -> RunPlan:
     """Plan a run of `requests`; nothing is compiled yet.
 
@@ -151,7 +165,7 @@ def make_plan(
         sess: the raw `tf.compat.v1.Session`.
         requests: a structure of fetches each, as `Session.run` takes it: that of the caller, then those of the
             hooks, where None is nothing.
-        feed_keys: the tensors that are fed, in order.
+        feeds: what is fed, in order.
         count_op: tells what runs along to count it.
         counts_step: whether it is the run that counts a step.
 
@@ -165,16 +179,20 @@ def make_plan(
     fetches = [rebuild(requests[index], _itself) for index in wanted]
     kept = [each for request in requests for each in (*leaves(request), *names_in(request))]
     handler = tf_session._FetchHandler(sess.graph, fetches, {})
-    counting = count_op([*(tensor.op for tensor in handler.fetches()), *handler.targets()], counts_step)
+    ops = [*(tensor.op for tensor in handler.fetches()), *handler.targets()]
+    reusable = _needed_feeds(ops, feeds)
+    feed_keys = [feed.key for feed in feeds if not isinstance(feed.value, ReusableFeeds) or feed.value in reusable]
+    counting = count_op(ops, counts_step)
     targets = handler.targets() if counting is None else [*handler.targets(), counting]
     plan = RunPlan(
-        kept=(*kept, *feed_keys),
+        kept=(*kept, *(feed.key for feed in feeds)),
         fetches=fetches if counting is None else [*fetches, counting],
         positions=positions,
         lasts=all(isinstance(leaf, _KNOWN) for request in fetches for leaf in leaves(request)),
         work=tuple(dict.fromkeys([*_ops_of(sess.graph, requests[0]), *handler.targets()])),
         counting=counting,
         feed_keys=tuple(feed_keys),
+        reusable_feeds=reusable,
         is_work=not handler.fetches(),
     )
 
@@ -193,6 +211,18 @@ def make_plan(
     if any(request is not None and not isinstance(request, tf.Operation) for request in requests):
         plan.build = _builder(sess, handler, plan.shares)
     return plan
+
+
+def _needed_feeds(ops: Sequence[Any], feeds: Sequence[Feed]) -> tuple[ReusableFeeds, ...]:
+    """Return those reusable feeds on which a run of `ops` depends."""
+    reusable = [feed for feed in feeds if isinstance(feed.value, ReusableFeeds)]
+    if not reusable:
+        return ()
+    fed = {name for feed in feeds if not isinstance(feed.value, ReusableFeeds) for name in names_fed(feed.key)}
+    needed = set(
+        ops_from(ops, lambda op: [*(each.op for each in op.inputs if each.name not in fed), *op.control_inputs])
+    )
+    return tuple(dict.fromkeys(feed.value for feed in reusable if feed.key.op in needed))
 
 
 def _ops_of(graph: Any, request: Any) -> list[Any]:

@@ -36,7 +36,7 @@ class Feed(NamedTuple):
 
     Attributes:
         key: the tensor, or whatever `Session.run` takes in place of one.
-        value: its value.
+        value: its value; for reusable feeds the feeds themselves, until the values are taken.
         request: the number of the request that gives it: 0 is the caller's, then come those of the hooks.
     """
 
@@ -78,9 +78,12 @@ def _merge_feeds(feed_dicts: Sequence[Any], owner: Callable[[int], str]) -> list
     for number, feed_dict in enumerate(feed_dicts):
         if feed_dict is None:
             continue
-        if not isinstance(feed_dict, Mapping):
+        if isinstance(feed_dict, ReusableFeeds):
+            feeds.extend(Feed(tensor, feed_dict, number) for tensor in feed_dict.tensors)
+        elif isinstance(feed_dict, Mapping):
+            feeds.extend(Feed(key, value, number) for key, value in feed_dict.items())
+        else:
             raise TypeError(f"{owner(number)} feeds {feed_dict!r}, which is no dict. Give a dict of values by tensors.")
-        feeds.extend(Feed(key, value, number) for key, value in feed_dict.items())
     if len(feeds) > 1:
         _check_fed_once(feeds, owner)
     return feeds
@@ -89,7 +92,7 @@ def _merge_feeds(feed_dicts: Sequence[Any], owner: Callable[[int], str]) -> list
 def _check_fed_once(feeds: Sequence[Feed], owner: Callable[[int], str]) -> None:
     seen: dict[Any, Feed] = {}
     for feed in feeds:
-        for name in _names(feed.key):
+        for name in names_fed(feed.key):
             first = seen.setdefault(name, feed)
             if first is not feed:
                 raise SessionError(
@@ -98,7 +101,7 @@ def _check_fed_once(feeds: Sequence[Feed], owner: Callable[[int], str]) -> None:
                 )
 
 
-def _names(key: Any) -> list[str]:
+def names_fed(key: Any) -> list[str]:
     """The names of the tensors that a key of a feed dict stands for."""
     if isinstance(key, tf.Tensor):
         return [key.name]

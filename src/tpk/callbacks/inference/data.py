@@ -161,7 +161,7 @@ class EvaluationData:
     def _fed(self) -> Sequence[Any]:
         """What would be fed to a run: the batch, without a run that would only hand it back."""
         (feed,) = self._before_run
-        arrays: Sequence[Any] = feed(None).feed_dict.arrays
+        arrays: Sequence[Any] = feed(None).feed_dict.take()
         return arrays
 
     def _batches(self, take: Callable[[], Any], limit: int | None) -> Iterator[Any]:

@@ -12,7 +12,6 @@ from tpk.callbacks.inference.data import FailuresOfModel
 from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.inference.runner import InferenceRunner
 from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
-from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import InputSource
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.names.spellings import also_spelled
@@ -65,7 +64,7 @@ class DataParallelInferenceRunner(InferenceRunner):
         self._devices = None if devices is None else resolve_devices(devices)
         self._take: tuple[Any, ...] = ()
         # For each number of towers what is fetched, and fed.
-        self._rounds: list[tuple[Any, ReusableFeeds]] = []
+        self._rounds: list[tuple[Any, list[Any]]] = []
         self._towers_session: HookedSession | None = None
 
     def _build(self, trainer: Any) -> None:
@@ -79,7 +78,7 @@ class DataParallelInferenceRunner(InferenceRunner):
         for index, device in enumerate(devices):
             fetches.append(self._build_tower(trainer, f"{name}/{index}", None, device))
             placeholders.extend(self._towers[-1].inputs)
-            self._rounds.append((tuple(fetches), ReusableFeeds(list(placeholders))))
+            self._rounds.append((tuple(fetches), list(placeholders)))
 
     def _start(self, trainer: Any) -> None:
         """Start the data."""
@@ -93,9 +92,9 @@ class DataParallelInferenceRunner(InferenceRunner):
         assert self._towers_session is not None
         batches = self._data.batches(self._take, limit)
         while taken := list(islice(batches, len(self._rounds))):
-            fetches, feeds = self._rounds[len(taken) - 1]
-            feeds.arrays = [array for batch in taken for array in batch]
-            yield from self._towers_session.run(fetches, feeds)
+            fetches, placeholders = self._rounds[len(taken) - 1]
+            arrays = [array for batch in taken for array in batch]
+            yield from self._towers_session.run(fetches, dict(zip(placeholders, arrays, strict=True)))
 
 
 def _devices_of(strategy: StrategyProtocol) -> Sequence[str]:

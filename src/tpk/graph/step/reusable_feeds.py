@@ -1,43 +1,29 @@
-"""Feeds of which only the values change from step to step."""
+"""Feeds of which only the values change from run to run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import attrs
 
-class ReusableFeeds(Mapping[Any, Any]):
-    """A feed dict that stays one object, in which the values of the next run are put before each.
 
-    A hook that returns one and the same request with it in each step costs the session next to nothing: the merged
-    run is found by the identity of the requests, and no tensor is hashed.
+@attrs.frozen(eq=False)
+class ReusableFeeds:
+    """Feeds that stay one object, and whose values are taken just before each run that depends on a fed tensor.
 
-    Args:
-        tensors: what is fed.
+    A hook that returns the same request with them in each step costs the session next to nothing: the merged run is
+    found by the identity of the requests, and no tensor is hashed.
 
     Attributes:
-        arrays: the values of the next run, in the order of the tensors; each must have the dtype of its tensor, and a
-            shape that fits, which nobody checks again.
+        tensors: what is fed.
+        take: returns the values for one run, in the order of the tensors; each must have the dtype of its tensor and
+            a shape that fits, which is not checked again.
     """
 
-    __slots__ = ("arrays", "tensors")
+    tensors: Sequence[Any]
+    take: Callable[[], Sequence[Any]]
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
-        self.tensors = tensors
-        self.arrays: Sequence[Any] = ()
-
-    def __len__(self) -> int:
-        return len(self.tensors)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.tensors)
-
-    def __getitem__(self, tensor: Any) -> Any:
-        for known, array in self.items():
-            if known is tensor:
-                return array
-        raise KeyError(tensor)
-
-    def items(self) -> Any:
-        """Return the pairs."""
-        return zip(self.tensors, self.arrays, strict=True)
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Take the values for one run, and return the pairs of tensors and values."""
+        return zip(self.tensors, self.take(), strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tracemalloc
 
 import numpy as np
@@ -130,7 +129,7 @@ def test_a_type_that_expands_to_other_fetches_in_each_run_is_asked_in_each(sess)
 
 
 @pytest.mark.parametrize("step_changes", [False, True])
-def test_thousands_of_different_requests_take_no_memory_and_give_the_right_values(sess, caplog, step_changes):
+def test_hundreds_of_different_requests_take_no_memory_and_give_the_right_values(sess, step_changes):
     seven, tensors = t("seven"), [tf.constant(float(number)) for number in range(2 * MAX_PLANS)]
     fresh, steady = Fresh(lambda run: {f"loss/{run}": seven}), Ask([t("letters")])
     ours = hooked(sess, steady, fresh)
@@ -143,18 +142,15 @@ def test_thousands_of_different_requests_take_no_memory_and_give_the_right_value
             fresh.got.clear()
             steady.got.clear()
 
-    run(500)
+    run(MAX_PLANS)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        run(2_000)
+        run(600)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert after - before < 1_000_000
-    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    who = "the step and callback 'Fresh'," if step_changes else "the fetches of callback 'Fresh',"
-    assert who in record.getMessage()
 
 
 def test_a_composite_made_anew_for_each_run_is_compiled_once(sess, graph):
@@ -168,16 +164,14 @@ def test_a_composite_made_anew_for_each_run_is_compiled_once(sess, graph):
     assert len(ours._compiled) == 1
 
 
-def test_a_structure_that_comes_again_after_many_others_is_compiled_again(sess):
+def test_the_structures_used_last_stay_compiled(sess):
     ours = hooked(sess)
+    ours.run({"first": t("letters")})
     for number in range(2 * MAX_PLANS):
-        ours.run({number: t("seven")})
-    ours.run({"new": t("letters")})
+        assert ours.run({number: t("seven")})[number] == 7.0
     assert len(ours._compiled) == 1
-    for _ in range(2):
-        assert ours.run({"new": t("letters")})["new"].tolist() == [b"x", b"y"]
+    assert ours.run({"first": t("letters")})["first"].tolist() == [b"x", b"y"]
     assert len(ours._compiled) == 2
-    assert len(ours._plans) == MAX_PLANS
 
 
 def test_a_run_with_options_compiles_nothing(sess):

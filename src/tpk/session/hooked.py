@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, MutableMapping, Sequence
 from threading import Lock
@@ -25,15 +24,13 @@ if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks
     from tpk.plugin.progress import Progress
 
-logger = logging.getLogger(__name__)
-
 RunOptions = tf.compat.v1.RunOptions
 RunMetadata = tf.compat.v1.RunMetadata
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 SessionRunValues = tf.compat.v1.train.SessionRunValues
 
 MAX_PLANS = 64
-"""How many structures of requests are kept compiled: each may hold an executor of the whole graph."""
+"""How many structures of requests are kept compiled, those used last: each may hold an executor of the whole graph."""
 
 _CUT_SHORT = object()
 """In place of what was to be fetched from the last step of a run, if the data ended before."""
@@ -56,8 +53,7 @@ class HookedSession:
     fetches so much that this counts, and only reads it, ``sess.make_callable(fetches)`` returns the runtime's own
     memory.
 
-    Requests that keep their structure from step to step are compiled. Of those that change all the time, more than
-    `MAX_PLANS`, the ones that have not been seen before run by the ordinary `Session.run`.
+    Requests are compiled once for each structure. The `MAX_PLANS` structures used last are kept.
 
     Args:
         sess: the raw `tf.compat.v1.Session`.
@@ -114,8 +110,6 @@ class HookedSession:
         self._last_run = self._no_run = _ConstantRun(object(), hooks.before_run, 0, nobodys, _NO_FEEDS)
         self._nothing = SessionRunValues(None, RunOptions(), RunMetadata())
         self._plans: OrderedDict[Any, RunPlan] = OrderedDict()
-        # Structures that came when there were plans enough, of late: who comes again is worth one.
-        self._passed: OrderedDict[Any, None] = OrderedDict()
         self._compiled: MutableMapping[bytes, Call] = WeakValueDictionary()
 
     @property
@@ -137,8 +131,8 @@ class HookedSession:
     def timeout_in_ms(self, timeout: int) -> None:
         self._timeout_in_ms = self._loops.timeout_in_ms = timeout
         self._last_run = self._no_run
-        for compiled in (self._constant_runs, self._plans, self._passed):
-            compiled.clear()
+        self._constant_runs.clear()
+        self._plans.clear()
 
     def should_stop(self) -> bool:
         """Whether a hook has asked for the end by ``run_context.request_stop()``, or the session is closed."""
@@ -364,12 +358,10 @@ class HookedSession:
                 plan.options = None
         if not plan.lasts:
             return plan
-        if len(self._plans) < MAX_PLANS or key in self._passed:
-            _keep(self._plans, key, plan)
-        else:
-            plan.options = None
-            self._warn_of_changes(fetches)
-            _keep(self._passed, key, None)
+        if len(self._plans) >= MAX_PLANS:
+            _, oldest = self._plans.popitem(last=False)
+            oldest.call = None  # It refers to its plan: the executor would stay until the next garbage collection.
+        self._plans[key] = plan
         return plan
 
     def _remember(self, plan: RunPlan, requests: tuple[Any, ...], counts_step: bool) -> None:
@@ -381,19 +373,6 @@ class HookedSession:
             self._constant_runs[(counts_step, *map(id, requests))] = _ConstantRun(
                 requests[0], requests[1:], int(counts_step), plan, feeds
             )
-
-    def _warn_of_changes(self, fetches: Sequence[Any]) -> None:
-        """Say, once, whose requests have a new structure all the time."""
-        if self._passed:
-            return
-        structures = [len({key[number] for key in self._plans}) for number in range(len(fetches))]
-        restless = [number for number, count in enumerate(structures) if count > MAX_PLANS // 2]
-        logger.warning(
-            "asked for in a new structure all the time: the fetches of %s, after %d structures. They are not compiled "
-            "any more, which makes the step slower. Fetch the same tensors in the same structure each time.",
-            " and ".join(map(self._owner, restless)) or "the step and its callbacks",
-            len(self._plans),
-        )
 
     def _owner(self, request: int) -> str:
         if request == 0:
@@ -434,10 +413,3 @@ class _ConstantRun:
 def _cut_short(request: Any) -> Any:
     """Return the results of a request in a run that the end of the data has cut short."""
     return None if all(isinstance(leaf, tf.Operation) for leaf in leaves(request)) else _CUT_SHORT
-
-
-def _keep(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    """Put something into a table of the recently used, in place of what was not used for the longest time."""
-    if len(table) >= MAX_PLANS:
-        table.popitem(last=False)
-    table[key] = value

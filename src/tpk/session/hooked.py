@@ -16,7 +16,7 @@ from tpk.graph.step.fetches import leaves, structure_key
 from tpk.graph.step.loop import as_of_originals
 from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.session.caller_thread import Call
-from tpk.session.plan import CountOp, RunPlan, failing_feed, failing_request, make_plan, word_error
+from tpk.session.plan import CountOp, RunPlan, failing_request, make_plan, word_error
 from tpk.session.request import Feed, RunContext, is_constant, merge_requests, merge_run_options
 from tpk.session.step_loops import StepLoops
 
@@ -332,10 +332,6 @@ class HookedSession:
             merged = self.sess.run(plan.fetches, feed_dict, options, run_metadata)
         except tf.errors.OpError as error:
             self._raise_cause(error)
-            raise
-        except (TypeError, ValueError) as error:
-            feed = failing_feed(self.sess, feeds)
-            self._note_request(error, None if feed is None else feed.request)
             raise
         return plan.results_of_session(merged)
 

@@ -242,19 +242,6 @@ def failing_request(sess: Any, requests: Sequence[Any]) -> int | None:
     return None
 
 
-def failing_feed(sess: Any, feeds: Sequence[Feed]) -> Feed | None:
-    """Return the first of `feeds` that `Session.run` does not take, as far as that can be told without a run."""
-    for feed in feeds:
-        slots = _slots(sess.graph, [feed.key])
-        if slots is not None:
-            fails = slots[0].convert(feed.value) is None
-        else:
-            fails = isinstance(feed.key, str) and not _has_tensor(sess.graph, feed.key)
-        if fails:
-            return feed
-    return None
-
-
 def word_error(sess: Any, error: Exception) -> NoReturn:
     """Raise an error of the runtime as `Session.run` words it: with the place where the user created the failing op."""
     sess._do_call(_raise, error)
@@ -271,14 +258,6 @@ def _make_callable(sess: Any, options: Any) -> Call:
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def _has_tensor(graph: Any, name: str) -> bool:
-    try:
-        graph.get_tensor_by_name(name)
-    except (KeyError, ValueError):
-        return False
-    return True
 
 
 def _itself(leaf: Any) -> Any:

@@ -100,7 +100,7 @@ def test_a_saver_saves_the_averages_in_the_place_of_the_variables(tmp_path):
 def test_a_resumed_training_goes_on_with_the_averages(tmp_path):
     whole = train(tmp_path / "whole", WithAveragedWeights(runner()))
     train(tmp_path / "first", "ModelSaver", WithAveragedWeights(runner()), max_epoch=2)
-    resumed = train(tmp_path / "second", session_init=tmp_path / "first", starting_epoch=3)
+    resumed = train(tmp_path / "second", session_init=tpk.SaverRestore(tmp_path / "first"), starting_epoch=3)
     assert resumed.epochs[-1] == whole.epochs[-1]
 
 

@@ -142,13 +142,13 @@ def test_checkpoints_are_those_of_any_other_strategy(launch, tmp_path):
 
     def run():
         return train_in_step(
-            data, steps=5, model=Model("adam"), callbacks=["ModelSaver"], session_init=tmp_path / "one",
-            run_dir=tmp_path / "many",
+            data, steps=5, model=Model("adam"), callbacks=["ModelSaver"],
+            session_init=tpk.SaverRestore(tmp_path / "one"), run_dir=tmp_path / "many",
         )  # fmt: skip
 
     launched(launch, run)
     one, many = (tf.train.load_checkpoint(str(tmp_path / name)) for name in ("one", "many"))
     assert set(one.get_variable_to_shape_map()) == set(many.get_variable_to_shape_map())
-    expected = alone(data, 2, steps=5, model=Model("adam"), session_init=tmp_path / "one")
+    expected = alone(data, 2, steps=5, model=Model("adam"), session_init=tpk.SaverRestore(tmp_path / "one"))
     for name in ("dense/kernel", "dense_1/bias", "dense/kernel/Adam"):
         np.testing.assert_allclose(many.get_tensor(name), expected[name], rtol=2e-4, atol=2e-5, err_msg=name)

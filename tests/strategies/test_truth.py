@@ -192,7 +192,8 @@ def test_a_checkpoint_holds_one_copy_and_restores_all_towers(tmp_path):
     )
     names = tf.train.load_checkpoint(str(tmp_path)).get_variable_to_shape_map()
     assert not [name for name in names if "tower" in name]
-    half = train(tpk.use("replicated", devices=2), data[20:], steps=10, model=Model("adam"), session_init=tmp_path)
+    everything = tpk.SaverRestore(tmp_path)
+    half = train(tpk.use("replicated", devices=2), data[20:], steps=10, model=Model("adam"), session_init=everything)
     for name, value in whole.saved.items():
         np.testing.assert_array_equal(half.saved[name], value, err_msg=name)
 

@@ -155,6 +155,69 @@ def test_a_checkpoint_gives_the_variables_of_another_run(tmp_path):
     assert weight.value == pytest.approx(by_hand(), rel=1e-6)
 
 
+class Normalized(Linear):
+    """Has weights, moving statistics, a learning rate and slots."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def build_graph(self, x, y):
+        return super().build_graph(tpk.layers.batch_normalization(x, training=True), y)
+
+    def optimizer(self):
+        rate = v1.get_variable("learning_rate", initializer=self.rate, trainable=False)
+        return v1.train.MomentumOptimizer(rate, 0.9)
+
+
+class Variables(tpk.Callback):
+    def before_train(self, trainer):
+        variables = v1.global_variables()
+        names = [variable.op.name for variable in variables]
+        self.values = dict(zip(names, trainer.sess.run(variables), strict=True))
+
+
+SESSION_INITS = {
+    "path": lambda run: run,
+    "parts": lambda run: [run, {"w": [[1.0]]}],
+    "relaxed": lambda run: tpk.SmartInit(run, ignore_mismatch=True, weights_only=True),
+    "everything": tpk.SaverRestore,
+    "smart": tpk.SmartInit,
+}
+
+
+@pytest.mark.parametrize("strategy", ["single", "replicated"])
+@pytest.mark.parametrize("init", SESSION_INITS)
+def test_a_path_as_session_init_is_a_warm_start(tmp_path, caplog, strategy, init):
+    def train(rate, name, **options):
+        variables = Variables()
+        tpk.launch_train_with_config(
+            tpk.TrainConfig(
+                model=Normalized(rate),
+                dataflow=data(),
+                callbacks=["ModelSaver", variables],
+                max_epoch=2,
+                run_dir=tmp_path / name,
+                **options,
+            ),
+            strategy if strategy == "single" else tpk.use(strategy, devices=2),
+        )
+        return variables.values
+
+    train(0.1, "first")
+    stored = tpk.CheckpointReader(tpk.find_checkpoint(tmp_path / "first"))
+    values = train(0.25, "second", session_init=SESSION_INITS[init](tmp_path / "first"))
+    statistics = "batch_normalization/moving_mean"
+    assert np.abs(values[statistics]).min() > 0
+    np.testing.assert_array_equal(values[statistics], stored[statistics])
+    np.testing.assert_array_equal(values["w"], [[1.0]] if init == "parts" else stored["w"])
+    is_warm = init in ("path", "parts", "relaxed")
+    assert values["learning_rate"] == np.float32(0.25 if is_warm else 0.1)
+    assert values["global_step"] == (0 if is_warm else stored["global_step"])
+    assert (np.abs(values["w/Momentum"]).max() == 0) == is_warm
+    told = [message for message in caplog.messages if "left alone: global_step, learning_rate, " in message]
+    assert len(told) == is_warm
+
+
 def test_a_directory_that_holds_a_run_is_refused(tmp_path):
     tpk.launch_train_with_config(config(tmp_path))
     with pytest.raises(tpk.ConfigError, match="holds a run already"):

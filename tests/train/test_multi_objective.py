@@ -221,7 +221,7 @@ def test_a_resumed_training_keeps_the_rhythm(tmp_path):
     data = batches(12)
     whole = train("single", data, **options, max_epoch=2)
     train("single", data, **options, callbacks=["ModelSaver"], run_dir=tmp_path)
-    half = train("single", data[6:], **options, session_init=tmp_path, starting_epoch=2, max_epoch=2)
+    half = train("single", data[6:], **options, session_init=tpk.SaverRestore(tmp_path), starting_epoch=2, max_epoch=2)
     for name, value in whole.saved.items():
         np.testing.assert_array_equal(half.saved[name], value, err_msg=name)
 

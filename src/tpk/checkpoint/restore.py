@@ -167,12 +167,18 @@ def _nothing_matches(source: str, names: Sequence[str], unused: Mapping[str, str
     if len(prefixes) == 1:
         remedy = f"They fit with prefix={prefixes.pop()!r}."
     return (
-        f"no variable of the graph is in {source}. In the graph: {_some(names)}; in {source}: {_some(stored)}. {remedy}"
+        f"no variable of the graph is in {source}. In the graph: {some_of(names)}; in {source}: {some_of(stored)}. "
+        f"{remedy}"
     )
 
 
-def _some(names: Collection[str]) -> str:
-    return ", ".join(sorted(names)[:5]) + (", …" if len(names) > 5 else "") if names else "none"
+def some_of(names: Collection[str]) -> str:
+    """Return a few of `names` for messages, those in the fewest scopes first."""
+    return (
+        ", ".join(sorted(names, key=lambda name: (name.count("/"), name))[:5]) + (", …" if len(names) > 5 else "")
+        if names
+        else "none"
+    )
 
 
 def _rows_of(matches: Sequence[Match], winners: Mapping[str, Fit]) -> list[Row]:

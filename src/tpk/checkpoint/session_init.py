@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import abc
 import itertools
+import logging
 import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
-from tpk.checkpoint.restore import Match, match, restore_matches
+from tpk.checkpoint.restore import Match, match, restore_matches, some_of
 from tpk.checkpoint.stored_values import DictValues, NpzReader, StoredValues
 from tpk.errors import CheckpointError
 from tpk.plugin.options import RecordsOptions
+from tpk.tower.tower_func import variables_beside_model
 
 if TYPE_CHECKING:
     from tpk.tower.keras.model import KerasModel
+
+logger = logging.getLogger(__name__)
 
 
 class SessionInit(RecordsOptions, abc.ABC):
@@ -42,6 +46,9 @@ class RestoreByName(SessionInit):
             out with a warning if not; otherwise it is an error.
         must_match: whether it is an error if no name fits; otherwise the log warns of it, and all variables keep their
             initial values.
+        weights_only: take the variables of the model: what the tower function created (weights, moving statistics),
+            and neither ``global_step`` nor ``learning_rate``, nor the state of optimizers. The log names what is left
+            alone.
     """
 
     _ignore_mismatch = False
@@ -53,6 +60,7 @@ class RestoreByName(SessionInit):
         ignore: Collection[str] = (),
         ignore_mismatch: bool = False,
         must_match: bool = True,
+        weights_only: bool = False,
     ) -> None:
         if isinstance(ignore, str):
             raise CheckpointError(f"ignore={ignore!r}: expected a collection of names. Write ignore=[{ignore!r}].")
@@ -60,6 +68,7 @@ class RestoreByName(SessionInit):
         self._ignore = frozenset(ignore)
         self._ignore_mismatch = ignore_mismatch or self._ignore_mismatch
         self._must_match = must_match
+        self._weights_only = weights_only
 
     @abc.abstractmethod
     def open(self) -> AbstractContextManager[StoredValues]:
@@ -67,11 +76,15 @@ class RestoreByName(SessionInit):
 
     def match(self, graph: Any, values: StoredValues) -> Match:
         """Return which of `values` go to which variables of `graph`."""
+        left_alone = variables_beside_model(graph) if self._weights_only else set()
+        if names := left_alone & set(values):
+            text = "only the weights are taken from %s, and %d other variables are left alone: %s"
+            logger.info(text, values.source, len(names), some_of(names))
         return match(
             graph,
             values,
             prefix=self._prefix,
-            ignore=self._ignore,
+            ignore=self._ignore | left_alone,
             ignore_mismatch=self._ignore_mismatch,
             must_match=self._must_match,
         )
@@ -131,6 +144,7 @@ class NpzRestore(RestoreByName):
         ignore: see `SaverRestore`.
         ignore_mismatch: reshape or leave out values of another shape, as `SaverRestoreRelaxed` does.
         must_match: see `SaverRestore`.
+        weights_only: see `SaverRestore`.
 
     Raises:
         CheckpointError: if there is no such file, it is no ``.npz`` file, or damaged.
@@ -149,8 +163,15 @@ class NpzRestore(RestoreByName):
         prefix: str | None = None,
         ignore: Collection[str] = (),
         must_match: bool = True,
+        weights_only: bool = False,
     ) -> None:
-        super().__init__(prefix=prefix, ignore=ignore, ignore_mismatch=ignore_mismatch, must_match=must_match)
+        super().__init__(
+            prefix=prefix,
+            ignore=ignore,
+            ignore_mismatch=ignore_mismatch,
+            must_match=must_match,
+            weights_only=weights_only,
+        )
         self._path = path
         # A wrong path is told now, and not when the graph has been built.
         with NpzReader(path):
@@ -164,6 +185,9 @@ class NpzRestore(RestoreByName):
 class SaverRestore(RestoreByName):
     """Takes values from a checkpoint of `tf.compat.v1.train.Saver`, tpk's own or another program's.
 
+    It restores everything, including ``global_step``, ``learning_rate`` and the state of optimizers. A path given as
+    `session_init` is a warm start: it restores the weights only.
+
     Args:
         path: which checkpoint, as `tpk.checkpoint.find_checkpoint` takes it: its prefix, such as ``run/model-900``, or
             one of its files; the directory of a run, for the newest that is complete; or ``run/min-validation_cost``,
@@ -173,13 +197,15 @@ class SaverRestore(RestoreByName):
         ignore: names that are left out, as in the graph or as in the checkpoint, with or without ``:0``.
         must_match: whether it is an error if no name fits; with False the log warns of it, and all variables keep their
             initial values, as for a script that tries a checkpoint which may be one of another model.
+        weights_only: whether it takes only what the tower function created (weights, moving statistics), and neither
+            ``global_step`` nor ``learning_rate``, nor the state of optimizers.
 
     Raises:
         CheckpointError: if there is no checkpoint.
 
     Example:
         ```python
-        trainer.train(..., session_init=tpk.SaverRestore("runs/pretrained", prefix="backbone", ignore=["global_step"]))
+        trainer.train(..., session_init=tpk.SaverRestore("runs/pretrained", prefix="backbone", weights_only=True))
         ```
     """
 
@@ -190,8 +216,9 @@ class SaverRestore(RestoreByName):
         ignore: Collection[str] = (),
         *,
         must_match: bool = True,
+        weights_only: bool = False,
     ) -> None:
-        super().__init__(prefix=prefix, ignore=ignore, must_match=must_match)
+        super().__init__(prefix=prefix, ignore=ignore, must_match=must_match, weights_only=weights_only)
         self._checkpoint = find_checkpoint(path)
 
     def open(self) -> AbstractContextManager[StoredValues]:
@@ -302,25 +329,31 @@ class SmartInit(ChainInit):
         ignore_mismatch: a value of another shape than its variable is reshaped if it has as many elements, and left
             out with a warning if not; otherwise it is an error. It does not change a `SessionInit` in `obj`.
         must_match: whether it is an error if no name fits, see `SaverRestore`. It does not change a `SessionInit`.
+        weights_only: take only the weights from a path, as for fine-tuning; see `SaverRestore`.
 
     Raises:
         CheckpointError: if `obj` is none of these, or does not exist.
 
     Example:
         ```python
-        trainer.train(..., session_init=tpk.SmartInit(args.load, ignore_mismatch=True))
+        trainer.train(..., session_init=tpk.SmartInit(args.load, ignore_mismatch=True, weights_only=True))
         ```
     """
 
-    def __init__(self, obj: Any, *, ignore_mismatch: bool = False, must_match: bool = True) -> None:
+    def __init__(
+        self, obj: Any, *, ignore_mismatch: bool = False, must_match: bool = True, weights_only: bool = False
+    ) -> None:
+        options = {"ignore_mismatch": ignore_mismatch, "must_match": must_match, "weights_only": weights_only}
         if isinstance(obj, list | tuple):
-            super().__init__(SmartInit(each, ignore_mismatch=ignore_mismatch, must_match=must_match) for each in obj)
+            super().__init__(SmartInit(each, **options) for each in obj)
         else:
             given = None if isinstance(obj, str) and not obj else obj
-            super().__init__([as_session_init(given, ignore_mismatch, must_match)])
+            super().__init__([as_session_init(given, **options)])
 
 
-def as_session_init(value: Any, ignore_mismatch: bool = False, must_match: bool = True) -> SessionInit | None:
+def as_session_init(
+    value: Any, ignore_mismatch: bool = False, must_match: bool = True, weights_only: bool = False
+) -> SessionInit | None:
     """Return the `SessionInit` that `value` means.
 
     Args:
@@ -328,6 +361,7 @@ def as_session_init(value: Any, ignore_mismatch: bool = False, must_match: bool 
             those (see `ChainInit`), or None.
         ignore_mismatch: make do with values of another shape, see `SmartInit`.
         must_match: whether it is an error if no name fits, see `SaverRestore`.
+        weights_only: take only the weights from paths, see `SaverRestore`.
 
     Raises:
         CheckpointError: if it is none of these.
@@ -338,10 +372,11 @@ def as_session_init(value: Any, ignore_mismatch: bool = False, must_match: bool 
         return DictRestore(value, ignore_mismatch, must_match=must_match)
     if isinstance(value, str | os.PathLike):
         if os.fspath(value).endswith(".npz"):
-            return NpzRestore(value, ignore_mismatch, must_match=must_match)
-        return (SaverRestoreRelaxed if ignore_mismatch else SaverRestore)(value, must_match=must_match)
+            return NpzRestore(value, ignore_mismatch, must_match=must_match, weights_only=weights_only)
+        saver_restore = SaverRestoreRelaxed if ignore_mismatch else SaverRestore
+        return saver_restore(value, must_match=must_match, weights_only=weights_only)
     if isinstance(value, list | tuple):
-        return ChainInit(value)
+        return ChainInit(as_session_init(each, weights_only=weights_only) for each in value)
     raise CheckpointError(
         f"session_init is {value!r}, a {type(value).__name__}; expected a SessionInit, the path of a checkpoint or "
         "of an .npz file, a mapping of variable names to arrays, or a list of those."

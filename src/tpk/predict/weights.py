@@ -16,12 +16,8 @@ from tpk.checkpoint.session_init import ChainInit, RestoreByName, SessionInit, a
 from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError
 from tpk.graph.optimizers.weight_averages import AVERAGE_NAME
-from tpk.graph.step.global_step import FURTHER_RUNS_NAME
-from tpk.graph.step.keys import SEED_VARIABLE_NAME
+from tpk.graph.step.keys import COUNTERS
 from tpk.graph.variables import by_name, saveable_variables, variable_name
-
-_NO_WEIGHTS = frozenset({"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME})
-"""Variables of a training that a model may read, and that mean nothing where no training goes on."""
 
 
 class AveragedWeights(RestoreByName):
@@ -117,8 +113,9 @@ def restore_weights(sess: Any, weights: Any) -> None:
         inits = [_ForInference(each) if isinstance(each, RestoreByName) else each for each in _parts(init)]
         ChainInit(inits).run(sess)
     missing = _without_value(sess)
-    sess.run([variable.initializer for variable in missing if variable_name(variable) in _NO_WEIGHTS])
-    names = [name for name in map(variable_name, missing) if name not in _NO_WEIGHTS]
+    # A model may read these; where nothing is trained, they mean nothing.
+    sess.run([variable.initializer for variable in missing if variable_name(variable) in COUNTERS])
+    names = [name for name in map(variable_name, missing) if name not in COUNTERS]
     if names:
         raise CheckpointError(_nothing_for(names, init, by_name(saveable_variables(sess.graph))))
 

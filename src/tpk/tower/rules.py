@@ -16,15 +16,12 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import TowerError
-from tpk.graph.step.global_step import FURTHER_RUNS_NAME
-from tpk.graph.step.keys import SEED_VARIABLE_NAME
+from tpk.graph.step.keys import COUNTERS
 from tpk.graph.variables import variable_name
 from tpk.tower.context import TowerContext
 from tpk.tower.keras.inline import broken_rule
 
 _TOWER_SCOPE = re.compile(r"^tower\d*$")
-_OF_THE_GRAPH = frozenset({"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME})
-"""Variables that there is one of in a graph, and that whoever needs it first creates: that may be any tower."""
 
 
 def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) -> None:
@@ -49,7 +46,7 @@ def _check_variables_are_shared(context: TowerContext) -> None:
     if context.has_own_variables:
         return
     created = context.get_collection_in_tower(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
-    names = ", ".join(name for name in map(variable_name, created) if name not in _OF_THE_GRAPH)
+    names = ", ".join(name for name in map(variable_name, created) if name not in COUNTERS)
     if names:
         raise TowerError(
             f"the tower function created variables when it was called again, in {_describe(context)}, which shares "

@@ -9,10 +9,15 @@ import tensorflow as tf
 
 from tpk.errors import TowerError
 from tpk.graph.signature import check_signature
+from tpk.graph.step.keys import COUNTERS
+from tpk.graph.variables import name_in_tower, saveable_variables, variable_name
 from tpk.tower.context import TowerContext, get_current_tower_context
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.mistakes import check_arguments, worded
 from tpk.tower.rules import check_rules
+
+# A key that is not a string keeps a collection out of exported graphs.
+_CREATED = ("__tpk_created_in_towers",)
 
 
 class TowerFunc:
@@ -78,6 +83,8 @@ class TowerFunc:
                 raise
             raise better from error
         check_rules(context, scope_name, graph.get_operations()[ops_before:])
+        for variable in context.get_collection_in_tower(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES):
+            graph.add_to_collection(_CREATED, name_in_tower(variable_name(variable)))
         self._handles.append(self.make_handle(context, inputs, output))
         return output
 
@@ -104,3 +111,15 @@ class TowerFunc:
                     f"input {spec.name!r} of the tower function should be {spec.dtype.name} of shape {spec.shape}, "
                     f"got {tensor.dtype.name} of shape {tensor.shape} ({tensor.name})."
                 )
+
+
+def variables_beside_model(graph: Any) -> set[str]:
+    """Return the names of the saveable variables of `graph` that are not part of the model.
+
+    The model is what tower functions created, except for counters and ``learning_rate``; in a graph without towers, it
+    is everything else.
+    """
+    created = set(graph.get_collection(_CREATED))
+    names = map(variable_name, saveable_variables(graph))
+    beside = COUNTERS | {"learning_rate"}
+    return {name for name in names if name in beside or (created and name_in_tower(name) not in created)}

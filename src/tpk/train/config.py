@@ -166,8 +166,9 @@ class TrainConfig:
         session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
             `tf.compat.v1.train.ChiefSessionCreator`; None for a new one.
         session_config: `tf.compat.v1.ConfigProto` of that new session.
-        session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping of
-            names to arrays.
+        session_init: what gives variables their values: a `SessionInit`, a mapping of names to arrays, or the path of a
+            checkpoint, from which the weights are taken, and not ``learning_rate``, ``global_step`` and the state of
+            optimizers (`SaverRestore(path)` restores everything).
         starting_epoch: the number of the first epoch.
         steps_per_epoch: how many steps an epoch has, whatever the strategy; None for one pass over the data, which is
             its length divided by the number of towers. The log says what that comes to. 0: epochs of callbacks only.

@@ -55,7 +55,7 @@ def what_is_saved(trainer: TrainerProtocol, saved: Path | str | None) -> str:
     if saved is None:
         return 'nothing is saved: that takes a run_dir (and callbacks=["ModelSaver"], to save at other times, too)'
     if trainer.run_dir is None or Path(saved).resolve().parent != trainer.run_dir.resolve():
-        return f'saved {saved}; session_init="{saved}" begins with its variables'
+        return f'saved {saved}; session_init="{saved}" begins with its weights'
     return f"saved {saved}; to go on from there: {how_to_resume(trainer.run_dir, sys.argv)}"
 
 

@@ -277,8 +277,9 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
                 `tf.compat.v1.train.ChiefSessionCreator`; by default a new one.
             session_config: `tf.compat.v1.ConfigProto` of that new session.
-            session_init: what gives variables their values: a `SessionInit`, the path of a checkpoint, or a mapping
-                of names to arrays.
+            session_init: what gives variables their values: a `SessionInit`, a mapping of names to arrays, or the
+                path of a checkpoint, from which the weights are taken, and not ``learning_rate``, ``global_step`` and
+                the state of optimizers (`SaverRestore(path)` restores everything).
             steps_per_epoch: how many steps an epoch has; 0 for epochs of callbacks only.
             starting_epoch: the number of the first epoch.
             max_epoch: the number of the last epoch.
@@ -484,7 +485,8 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         """
         if not self._has_callbacks:
             raise TrainerStateError("initialize() comes after setup_callbacks(): callbacks add to the graph.")
-        initial = as_session_init(session_init) if self._start_from is None and self.is_chief else None
+        restores = self._start_from is None and self.is_chief
+        initial = as_session_init(session_init, weights_only=True) if restores else None
         if self._start_from is not None and session_init is not None:
             logger.info("session_init is not applied, since the run is resumed")
         creator = self._adapted(session_creator)
@@ -606,7 +608,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def _has_trained_already(self) -> TrainerStateError:
         return TrainerStateError(
             f"this {type(self).__name__} has trained already; a trainer trains once. Make a new one, and give it "
-            "session_init=<the checkpoint> to go on from there."
+            "session_init=tpk.SaverRestore(<the checkpoint>) to continue from there."
         )
 
     def _claim_callbacks(self) -> None:

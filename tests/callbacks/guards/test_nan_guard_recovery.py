@@ -135,7 +135,7 @@ def test_it_goes_back_to_the_checkpoint_and_on_with_further_data(tmp_path, strat
         tpk.ScheduledHyperParamSetter("learning_rate", [(0, 0.025)]),
         flow=flow[4 * towers :],
         strategy=strategy,
-        session_init=str(tmp_path / "a" / "model-2"),
+        session_init=tpk.SaverRestore(tmp_path / "a" / "model-2"),
         steps_per_epoch=3,
     )
     for name in ("w", "w/Momentum", "learning_rate"):

@@ -141,7 +141,8 @@ def test_a_training_goes_on_in_the_middle_of_an_accumulation(tmp_path):
     with tf.Graph().as_default():
         run_trainer(optimizer, DATA[:5], tmp_path / "first")
     with tf.Graph().as_default():
-        resumed = run_trainer(optimizer, DATA[5:], tmp_path / "second", session_init=tmp_path / "first")
+        everything = tpk.SaverRestore(tmp_path / "first")
+        resumed = run_trainer(optimizer, DATA[5:], tmp_path / "second", session_init=everything)
     for name, expected in whole.items():
         np.testing.assert_array_equal(resumed[name], expected)
 

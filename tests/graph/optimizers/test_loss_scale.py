@@ -344,7 +344,7 @@ def test_asynchronous_towers_skip_by_themselves():
 
 def test_the_scale_is_restored(tmp_path):
     train([1, TOO_LARGE, 1], 3, callbacks=["ModelSaver"], run_dir=tmp_path)
-    values = train([1], 1, session_init=tmp_path)
+    values = train([1], 1, session_init=tpk.SaverRestore(tmp_path))
     assert values.of("LossScale/scale") == [2.0**14]
     assert values.of("LossScale/good_steps") == [2]
 

@@ -197,5 +197,5 @@ def test_a_restored_step_goes_on(tmp_path):
 
     T().train(callbacks=["ModelSaver"], steps_per_epoch=3, max_epoch=1, run_dir=tmp_path / "a")
     ends = Ends()
-    T().train(callbacks=[ends], steps_per_epoch=2, max_epoch=1, session_init=tmp_path / "a")
+    T().train(callbacks=[ends], steps_per_epoch=2, max_epoch=1, session_init=tpk.SaverRestore(tmp_path / "a"))
     assert (ends.counted, ends.completed) == (5, 5)

@@ -204,7 +204,8 @@ def test_the_new_training_is_the_one_that_goes_on(tmp_path):
 def test_a_training_that_goes_on_from_what_is_there_leaves_the_checkpoints_where_they_are(tmp_path):
     train(tmp_path, tpk.ModelSaver(max_to_keep=1), max_epoch=2)
     for step in (6, 8):
-        train(tmp_path, tpk.ModelSaver(max_to_keep=1), max_epoch=1, resume="keep", session_init=tmp_path)
+        everything = tpk.SaverRestore(tmp_path)
+        train(tmp_path, tpk.ModelSaver(max_to_keep=1), max_epoch=1, resume="keep", session_init=everything)
         assert tpk.newest_complete(tmp_path).step == step
     assert names(tmp_path, "model-*.index") == ["model-4.index", "model-6.index", "model-8.index"]
     assert not names(tmp_path, "kept-*")

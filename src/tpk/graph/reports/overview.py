@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from tpk.graph.gradients import recorded_costs, warn_of_untrained_variables
 from tpk.graph.step.fetches import ops_computing
-from tpk.graph.step.global_step import FURTHER_RUNS_NAME
-from tpk.graph.step.keys import SEED_VARIABLE_NAME
+from tpk.graph.step.keys import COUNTERS
 from tpk.graph.variables import variable_name
 
 logger = logging.getLogger(__name__)
@@ -121,9 +120,8 @@ def model_overview(graph: Any) -> ModelOverview:
     keys = (GraphKeys.GLOBAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES, GraphKeys.MODEL_VARIABLES)
     variables = {variable_name(each): each for key in keys for each in graph.get_collection(key)}
     used = set(ops_computing([*recorded_costs(graph).values(), *graph.get_collection(GraphKeys.UPDATE_OPS)]))
-    # Random ops read these two, so a cost with dropout depends on them; but they belong to the training.
-    counters = {"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME}
-    of_model |= {name for name, each in variables.items() if each.op in used and name not in counters}
+    # Random ops read the counters, so a cost with dropout depends on them.
+    of_model |= {name for name, each in variables.items() if each.op in used and name not in COUNTERS}
     described = {name: _describe(each, name in trainable) for name, each in variables.items()}
     return ModelOverview(
         tuple(each for name, each in described.items() if name in of_model),

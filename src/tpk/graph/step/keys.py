@@ -17,10 +17,13 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.step.global_step import get_further_runs_var, get_global_step_var
+from tpk.graph.step.global_step import FURTHER_RUNS_NAME, get_further_runs_var, get_global_step_var
 from tpk.graph.variables import unique_name
 
 SEED_VARIABLE_NAME = "tpk_random_seed"
+
+COUNTERS = frozenset({"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME})
+"""The variables that a graph has once for all towers, and that any of these may create; no model consists of them."""
 
 # A key that is no string keeps a collection out of exported graphs.
 _OF_GRAPH = ("__tpk_random",)

@@ -9,6 +9,7 @@ from typing import Any
 
 import tpk
 from tpk import StopTraining
+from tpk.checkpoint.session_init import as_session_init
 from tpk_tensorpack.train import older
 from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, monitors_in
 from tpk_tensorpack.utils import logger
@@ -103,6 +104,10 @@ class Trainer(tpk.Trainer, metaclass=older.TrainerOfConfig):
                 max_epoch=max_epoch,
                 **{**place, **options},
             )
+
+    def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
+        """Create the session, and give variables their values: a path restores everything, and not the weights only."""
+        super().initialize(session_creator, as_session_init(session_init))
 
     def _setup(self) -> None:
         """Build the graph, in a trainer that was made of a `TrainConfig`; for trainers of older scripts to override."""

@@ -153,7 +153,7 @@ class AgreedCheckpoints(Checkpoints):
         }
         where = (
             f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}, with "
-            f"steps_per_epoch={trainer.steps_per_epoch}"
+            f"steps_per_epoch={trainer.loop.steps_per_epoch}"
         )
         wishes = trainer.strategy.process_group.gather_object(where, mine)
         self._pace, self._steps_since = wishes[0]["pace"], 0

@@ -98,15 +98,43 @@ def test_a_file_that_has_become_shorter_is_said(trainer, kind, remove, caplog):
 
 
 @pytest.mark.parametrize("kind", [JSONWriter, CSVWriter])
-def test_starting_over_removes_the_file(trainer, kind, caplog):
+def test_starting_over_renames_the_file(trainer, kind, caplog):
     caplog.set_level(logging.INFO, logger="tpk")
     first = make(kind, trainer)
-    report(first, 1, cost=1)
+    kept = []
+    for number in (1, 2):
+        report(first, number, cost=number)
+        first.after_train(trainer)
+        kept.append(content(first))
+        Monitors([first]).start_over()
+        assert content(first) is None
+    Monitors([first]).start_over()
+    asides = [first.path.with_name(f"stats-{number}{first.path.suffix}") for number in (1, 2)]
+    assert [path.read_text() for path in asides] == kept
+    assert all(f"are now in {path}" in caplog.text for path in asides)
+
+
+@pytest.mark.parametrize("damage", [b"\0\0\0", b'{"epoch_num": 1, "glo', b"\xff\xfe", b"17"])
+def test_damaged_lines_are_reported_and_a_copy_is_kept(trainer, damage, caplog):
+    first = make(JSONWriter, trainer)
+    for step in range(4):
+        report(first, step, cost=step)
+    first.flush()
+    state = first.state_dict()
+    report(first, 4, cost=4)
     first.after_train(trainer)
-    Monitors([first]).start_over()
-    assert content(first) is None
-    assert str(first.path) in caplog.text
-    Monitors([first]).start_over()
+    lines = first.path.read_bytes().splitlines()
+    lines[1] = damage.ljust(len(lines[1]))
+    first.path.write_bytes(b"".join(line + b"\n" for line in lines))
+    damaged = first.path.read_bytes()
+    resumed = make(JSONWriter, trainer)
+    resumed.load_state_dict(state)
+    copy = resumed.path.with_name("stats-1.jsonl")
+    assert copy.read_bytes() == damaged
+    assert f"{resumed.path}: removed damaged lines (2); the file as it was is now {copy}" in caplog.text
+    report(resumed, 4, cost=4)
+    resumed.after_train(trainer)
+    assert [json.loads(line)["cost"] for line in content(resumed).splitlines()] == [0, 2, 3, 4]
 
 
 def test_what_was_not_printed_yet_is_printed_after_the_resume(trainer, caplog):
@@ -151,7 +179,8 @@ def test_a_link_among_the_event_files_is_left_alone(trainer, tmp_path_factory):
     second.load_state_dict(state)
     second.start_over()
     assert victim.read_text() == "private"
-    assert [path.name for path in trainer.run_dir.iterdir()] == [link.name]
+    assert sorted(path.name for path in trainer.run_dir.iterdir()) == [link.name, "kept-1"]
+    assert not any(path.is_symlink() for path in (trainer.run_dir / "kept-1").iterdir())
 
 
 def test_a_link_where_an_event_file_is_to_be_is_not_followed(trainer, tmp_path_factory, monkeypatch):

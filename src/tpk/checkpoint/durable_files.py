@@ -6,6 +6,7 @@ written: it would lead to any file of the user who trains. Needs no TensorFlow.
 
 from __future__ import annotations
 
+import itertools
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -69,6 +70,12 @@ def refuse_link(path: str | os.PathLike[str]) -> None:
             f"{os.fspath(path)!r} is a symbolic link. What tpk writes there would go to {os.readlink(path)!r}, so it "
             "writes nothing. Remove it, or name another directory."
         )
+
+
+def free_name(directory: Path, stem: str, suffix: str = "") -> Path:
+    """Return the first of ``<stem>-1<suffix>``, ``<stem>-2<suffix>``, … that does not exist in a directory."""
+    candidates = (directory / f"{stem}-{number}{suffix}" for number in itertools.count(1))
+    return next(path for path in candidates if not os.path.lexists(path))
 
 
 def sync_file(path: Path) -> None:

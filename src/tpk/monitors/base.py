@@ -108,7 +108,7 @@ class Monitor(Callback):
         """Bring what has arrived to its destination; called at the end of each epoch and of the training."""
 
     def start_over(self) -> None:
-        """Remove what an earlier attempt at this run has written, of which no checkpoint knows.
+        """Set aside what an earlier attempt at this run has written, if it left no checkpoint that knows of it.
 
         Called before `before_train` of a run that may be a second attempt. A monitor that writes files keeps in its
         `state_dict` how much of them counts, and takes back the rest in `load_state_dict`.

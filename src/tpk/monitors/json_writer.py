@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tpk.checkpoint.durable_files import free_name, refuse_link, replace_file
 from tpk.monitors.append_file import AppendFile
 from tpk.monitors.row_writer import RowWriter
 from tpk.monitors.values import json_number
+
+logger = logging.getLogger(__name__)
 
 
 class JSONWriter(RowWriter):
@@ -61,21 +65,35 @@ class JSONWriter(RowWriter):
         return {"size": self._open().sync() if self._file is not None or self.path.exists() else 0}
 
     def cut(self, mark: Mapping[str, Any]) -> None:
-        """Take back what was written after `mark` returned this."""
-        if mark["size"] or self.path.exists():
+        """Take back what was written after `mark` returned this; remove damaged lines, and keep a copy of the file."""
+        refuse_link(self.path)
+        content = self.path.read_bytes() if self.path.exists() else b""
+        lines = content[: mark["size"]].splitlines(keepends=True)
+        damaged = [number for number, line in enumerate(lines, 1) if not _is_row(line)]
+        if damaged:
+            copy = free_name(self.path.parent, self.path.stem, self.path.suffix)
+            copy.write_bytes(content)
+            logger.warning(
+                "%s: removed damaged lines (%s); the file as it was is now %s",
+                self.path,
+                ", ".join(map(str, damaged)),
+                copy,
+            )
+            intact = b"".join(line for line in lines if _is_row(line))
+            replace_file(self.path, intact, self.path.with_name(f".{self.path.name}.new"))
+        elif mark["size"] or content:
             self._open().truncate(mark["size"])
         # Reopened for the next row: should the training not even begin, nobody would close it.
         self.close()
 
     def _open(self) -> AppendFile:
         if self._file is None:
-            self._file = AppendFile(self.path, is_whole=_is_json)
+            self._file = AppendFile(self.path, is_whole=_is_row)
         return self._file
 
 
-def _is_json(line: bytes) -> bool:
+def _is_row(line: bytes) -> bool:
     try:
-        json.loads(line)
+        return isinstance(json.loads(line), dict)
     except ValueError:
         return False
-    return True

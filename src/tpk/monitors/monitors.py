@@ -234,7 +234,7 @@ class Monitors:
             )
 
     def start_over(self) -> None:
-        """Have every monitor remove what an attempt at this run has written that left no checkpoint."""
+        """Have every monitor set aside what an attempt at this run has written that left no checkpoint."""
         for monitor in self.monitors:
             monitor.isolation.call("start_over")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpk.checkpoint.durable_files import refuse_link
+from tpk.checkpoint.durable_files import free_name, refuse_link
 from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
 
@@ -105,11 +105,12 @@ class RowWriter(Monitor):
         self.cut(state["file"])
 
     def start_over(self) -> None:
-        """Remove the file."""
+        """Rename the file, to ``stats-1.jsonl`` for example."""
         self.close()
         if self.path.exists():
-            logger.info("removing %s, of an attempt at this run that left no checkpoint", self.path)
-            self.path.unlink()
+            aside = free_name(self.path.parent, self.path.stem, self.path.suffix)
+            self.path.rename(aside)
+            logger.info("%s: the rows of an earlier attempt, which left no checkpoint, are now in %s", self.path, aside)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Write what is left, and close the file."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.checkpoint.durable_files import free_name
 from tpk.monitors.base import Monitor
 from tpk.monitors.event_files import Event, EventFiles
 from tpk.monitors.row_writer import in_run_dir
@@ -136,10 +137,15 @@ class TFEventWriter(Monitor):
         self._files.add(state["waiting"])
 
     def start_over(self) -> None:
-        """Remove the event files."""
-        for path in self._files.paths():
-            logger.info("removing %s, of an attempt at this run that left no checkpoint", path)
-            path.unlink()
+        """Move the event files into a folder ``kept-<n>`` beside them, a separate run in TensorBoard."""
+        paths = self._files.paths()
+        if not paths:
+            return
+        aside = free_name(self.logdir, "kept")
+        aside.mkdir()
+        for path in paths:
+            path.rename(aside / path.name)
+        logger.info("the events of an earlier attempt, which left no checkpoint, are now in %s", aside)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Write what is left, and close the file."""

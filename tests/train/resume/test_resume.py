@@ -260,6 +260,15 @@ def test_an_attempt_without_checkpoint_leaves_no_traces(tmp_path, never_killed):
     assert_same_files(run_dir, tmp_path)
 
 
+def test_results_of_a_run_without_checkpoints_are_kept(tmp_path):
+    run(tmp_path, max_epoch=1, callbacks=lambda: [])
+    results = stats(tmp_path), events(tmp_path)
+    run(tmp_path, max_epoch=2, callbacks=lambda: [])
+    assert [line["epoch_num"] for line in stats(tmp_path)] == [1, 2]
+    (tmp_path / "stats-1.jsonl").rename(tmp_path / "kept-1" / "stats.jsonl")
+    assert (stats(tmp_path / "kept-1"), events(tmp_path / "kept-1")) == results
+
+
 def test_a_run_that_is_complete_has_nothing_left_to_do(tmp_path):
     values = run(tmp_path)
     before = stats(tmp_path)

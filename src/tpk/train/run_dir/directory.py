@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from tqdm import tqdm
 
-from tpk.checkpoint.durable_files import open_no_link, replace_file
+from tpk.checkpoint.durable_files import free_name, open_no_link, replace_file
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.errors import CheckpointError, ConfigError
 from tpk.plugin.options import leaves_of
@@ -205,7 +204,7 @@ def set_checkpoints_aside(directory: Path, step: int) -> None:
     )
     if not later:
         return
-    folder = _free_name(directory, "kept")
+    folder = free_name(directory, "kept")
     folder.mkdir()
     prefixes = {name.removesuffix(".index") for name in later if name.endswith(".index")}
     pointers = [path.name for path in directory.glob("checkpoint*") if path.is_file() and _pointed_to(path) & prefixes]
@@ -226,12 +225,7 @@ def _pointed_to(pointer: Path) -> set[str]:
 def _set_config_aside(directory: Path) -> None:
     for path in (directory / CONFIG_NAME, directory / RUN_FILE_NAME):
         if path.is_file() and not path.is_symlink():
-            path.rename(_free_name(directory, path.stem, path.suffix))
-
-
-def _free_name(directory: Path, stem: str, suffix: str = "") -> Path:
-    candidates = (directory / f"{stem}-{number}{suffix}" for number in itertools.count(1))
-    return next(path for path in candidates if not os.path.lexists(path))
+            path.rename(free_name(directory, path.stem, path.suffix))
 
 
 def check_is_there(directory: Path) -> None:

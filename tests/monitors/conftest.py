@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,9 @@ class TrainerStub:
         self.epoch_num = 1
         self.local_step = 0
         self.global_step = 0
-        self.steps_per_epoch = 10
+        self.loop = types.SimpleNamespace(steps_per_epoch=10, max_epoch=20)
         self.stop_reasons = []
         self.request_stop = self.stop_reasons.append
-        self.max_epoch = 20
         self.announcements = []
         self.checkpoints = self
 

@@ -396,12 +396,13 @@ class ShortLoop(tpk.SingleCostTrainer):
 class CountsTwice(tpk.SingleCostTrainer):
     def run_step(self):
         super().run_step()
-        self.progress.global_step += 1
+        self.loop.progress.global_step += 1
 
 
 class GoesOn(tpk.SingleCostTrainer):
-    def stop(self):
-        pass
+    def initialize(self, *options):
+        super().initialize(*options)
+        self.hooked_sess.should_stop = lambda: False
 
 
 class Swallows(tpk.SingleCostTrainer):

@@ -206,7 +206,7 @@ def _numbered(items: Sequence[Any]) -> dict[str, Any]:
 @RULES.rule(
     "counts-steps",
     "epoch_num, local_step and global_step count, whatever a step is; what counts in the graph agrees",
-    "tpk.session.progress, tpk.train.loop; a step counts once, however often it runs the session",
+    "tpk.plugin.Progress, tpk.train.loop; a step counts once, however often it runs the session",
 )
 def _counts_steps(case: _Case) -> None:
     case.first  # noqa: B018

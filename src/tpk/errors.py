@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -276,6 +277,18 @@ def interruption(message: str) -> KeyboardInterrupt:
     error = KeyboardInterrupt(message)
     error._render_traceback_ = lambda: [f"KeyboardInterrupt: {message}"]  # type: ignore[attr-defined]  # IPython asks.
     return error
+
+
+_ABOUT_AN_OP = re.compile(
+    r"Graph execution error:\n(?:.*\nNode: '[^\n]*'\n)?\s*(?:\d+ root error\(s\) found\.\s*\(0\) )?([^\n]*)", re.DOTALL
+)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return the type and message of an error; where TensorFlow fills a page about an op, what went wrong there."""
+    found = _ABOUT_AN_OP.match(str(error))
+    message = " ".join((found[1] if found else str(error)).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
+from tpk.train.run_dir.attempts import read_attempts
 
 v1 = tf.compat.v1
 
@@ -218,6 +219,35 @@ def test_an_error_is_raised_again_after_everybody_has_cleaned_up(error, level, m
     assert trainer.sess._closed
     assert error.__notes__ == ["in callback 'Raise', hook 'trigger_step'"]
     assert [record.levelname for record in caplog.records if record.message.startswith(message)] == [level]
+
+
+def out_of_range_label():
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 6], logits=tf.zeros([2, 2]))
+
+
+def missing_feed():
+    return v1.placeholder(tf.float32, [], name="keep") + 1
+
+
+@pytest.mark.parametrize(
+    ("make_op", "said"),
+    [
+        (out_of_range_label, "Received a label value of 6 which is outside the valid range of [0, 2)"),
+        (missing_feed, "You must feed a value for placeholder tensor 'keep'"),
+    ],
+)
+def test_the_failure_of_an_op_says_in_one_line_what_went_wrong(make_op, said, tmp_path, caplog):
+    trainer = Counting()
+    with trainer.graph.as_default():
+        trainer.train_op = make_op()
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        trainer.train(steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+    expected = f"InvalidArgumentError: {said}"
+    (logged,) = [message for message in caplog.messages if message.startswith("training failed")]
+    assert logged.startswith(f"training failed in epoch 1, step 1: {expected}")
+    assert raised.value.__notes__[-1].startswith(expected)
+    (attempt,) = read_attempts(tmp_path)
+    assert attempt.reason.startswith(expected) and attempt.reason.count(said) == 1
 
 
 def test_an_error_in_an_epoch_hook_names_callback_and_hook():

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpk.errors import Preempted, StopTraining
+import tensorflow as tf
+
+from tpk.errors import Preempted, StopTraining, add_note, in_one_line
 from tpk.train.run_dir.names import RUN_FILE_NAME, is_own_command
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ def log_failure(trainer: TrainerProtocol, failure: BaseException) -> None:
         logger.warning("interrupted %s; %s", steps_done(trainer), what_is_saved(trainer, newest and newest.prefix))
         return
     notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
-    logger.error("training failed in %s: %r%s", trainer.loop.progress, failure, notes)
+    logger.error("training failed in %s: %s%s", trainer.loop.progress, in_one_line(failure), notes)
+    if isinstance(failure, tf.errors.OpError):  # A page; the traceback ends with what matters of it.
+        add_note(failure, in_one_line(failure))
 
 
 def signal_message(trainer: TrainerProtocol, signum: int, saved: Path | None) -> str:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tpk.callbacks.composition.proxy import ProxyCallback
 from tpk.callbacks.inference.data import EvaluationData
 from tpk.callbacks.inference.inferencers import Inferencer
-from tpk.errors import ConfigError, InputError, PeerError, add_note
+from tpk.errors import ConfigError, InputError, PeerError, add_note, in_one_line
 from tpk.input_source.base import InputSource
 from tpk.plugin import Callback
 from tpk.tower.handle import TowerHandle
@@ -279,7 +279,7 @@ class InferenceRunner(Callback):
         kinds = ", ".join(type(inferencer).__name__ for inferencer in self._inferencers)
         try:
             shares = process_group.gather_object(
-                f"an evaluation by {kinds}", (count, states, repr(failure) if failure else None)
+                f"an evaluation by {kinds}", (count, states, in_one_line(failure) if failure else None)
             )
         finally:
             if failure is not None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tpk.checkpoint.durable_files import replace_file
-from tpk.errors import Preempted, StopTraining, TpkError
+from tpk.errors import Preempted, StopTraining, TpkError, in_one_line
 from tpk.train.run_dir.names import ATTEMPTS_NAME
 
 if TYPE_CHECKING:
@@ -192,9 +192,9 @@ def _reason_of(trainer: TrainerProtocol, failure: BaseException | None) -> str:
     if isinstance(failure, KeyboardInterrupt):
         return "SIGINT (Ctrl-C)"
     if failure is not None:
-        message = " ".join(str(failure).split())
-        notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
-        return (f"{type(failure).__name__}: {message}" if message else type(failure).__name__)[:1000] + notes
+        reason = in_one_line(failure)
+        notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()) if note != reason)
+        return reason[:1000] + notes
     if trainer.loop.ended_by is None:
         return f"max_epoch={trainer.loop.max_epoch} is reached"
     return str(trainer.loop.ended_by) if isinstance(trainer.loop.ended_by, StopTraining) else "the data ended"

@@ -245,7 +245,7 @@ def test_checking_tells_who_asks_for_another_version_of_tpk(isolated_catalog, fa
         metadata.write("Requires-Dist: tpk>=99\n")
     (problem,) = check_imports([CatalogEntry("callback", "future", "future:plugin", "tpk-future", "1.0")])
     assert problem == (
-        f"callback 'future' (future:plugin, from tpk-future 1.0) asks for tpk>=99, but this is tpk {tpk.__version__}"
+        f"callback 'future' (future:plugin, from tpk-future 1.0) requires tpk>=99, but this is tpk {tpk.__version__}"
     )
 
 

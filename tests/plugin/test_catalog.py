@@ -202,6 +202,16 @@ def test_a_missing_attribute_is_an_import_error(hello):
         hello.resolve("callback", "hello_module:Goodbye")
 
 
+def test_a_plugin_that_requires_another_version_of_tpk_is_refused(hello):
+    (site,) = hello.path
+    with open(f"{site}/tpk_hello-1.2.dist-info/METADATA", "a") as metadata:
+        metadata.write("Requires-Dist: tpk<0.1\n")
+    with pytest.raises(
+        tpk.PluginError, match=rf"tpk-hello 1\.2\) requires tpk<0\.1, but this is tpk {tpk.__version__}"
+    ):
+        tpk.Trainer().resolve_plugins(["hello"])
+
+
 def test_two_distributions_with_one_name_are_an_error_that_names_both(hello, fake_distribution):
     fake_distribution("tpk-other", "3.0", entry_points={"tpk.callbacks": {"hello": "other_module:Hello"}})
     with pytest.raises(tpk.errors.PluginError, match="more than one") as caught:

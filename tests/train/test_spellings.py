@@ -79,6 +79,13 @@ def test_what_is_said_otherwise_here_is_a_type_error_with_the_words(kind, option
         tpk.make_trainer(kind, **options)
 
 
+def test_predict_tower_and_var_strategy_are_explained():
+    with pytest.raises(TypeError, match=r"predict_tower=: write device= where a predictor is made"):
+        tpk.TrainConfig(model=Linear(), dataflow=[], predict_tower=[0])
+    with pytest.raises(TypeError, match=r"var_strategy=: write vs_names= for it"):
+        tpk.strategies.build_on_multi_tower(CPUS, list, var_strategy="shared")
+
+
 def test_signatures_have_the_own_words_alone():
     parameters = list(inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters)
     assert parameters == ["devices", "average", "mode", "sync_variables", "precision", "xla", "steps_per_run"]

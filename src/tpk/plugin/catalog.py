@@ -19,7 +19,7 @@ from tpk.plugin.callback import Callback
 from tpk.plugin.environment import names_in
 from tpk.plugin.names.builtins import BUILTINS, builtin_entries, not_installed
 from tpk.plugin.names.creation import Ref, Use, create
-from tpk.plugin.names.entry import CatalogEntry, blocked_entries, installed_entries
+from tpk.plugin.names.entry import CatalogEntry, blocked_entries, check_version, installed_entries
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,9 @@ class Catalog:
 
         Raises:
             PluginImportError: its module cannot be imported, for whatever reason, or lacks the attribute.
+            PluginError: its distribution requires another version of tpk.
         """
+        check_version(entry)
         try:
             target = pkgutil.resolve_name(entry.target)
         except (Exception, SystemExit) as error:

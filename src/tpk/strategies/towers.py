@@ -14,6 +14,7 @@ from tpk.graph.gradients import Gradients, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.variables import record_variables, variable_name
 from tpk.layers.cross_tower import CrossTowerSums, check_sums_are_complete
+from tpk.plugin.names.spellings import also_spelled
 from tpk.tower.context import TrainTowerContext
 
 
@@ -38,6 +39,10 @@ class Tower:
     ops: list[Any]
 
 
+@also_spelled(
+    var_strategy="write vs_names= for it: for 'replicate' a variable scope for each tower, such as ['', 'tower1']; for "
+    "'shared', leave it out."
+)
 def build_on_multi_tower(
     devices: Sequence[str],
     func: Callable[[], Any],

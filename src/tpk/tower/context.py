@@ -69,6 +69,15 @@ class TowerContext(abc.ABC):
     _scopes: ExitStack | None = attrs.field(default=None, init=False)
     inline_keras: list[str] = attrs.field(factory=list, init=False)
 
+    def __new__(cls, *args: Any, **options: Any) -> TowerContext:
+        """Refuse to make the base class itself."""
+        if cls is TowerContext:
+            raise TowerError(
+                "TowerContext is an abstract class. Write tpk.TrainTowerContext(ns_name='tower0'), or "
+                "tpk.PredictTowerContext(ns_name='InferenceTower')."
+            )
+        return super().__new__(cls)
+
     @property
     @abc.abstractmethod
     def is_training(self) -> bool:

@@ -136,6 +136,7 @@ SPELLINGS = {
     **dict.fromkeys(("fast_dev_run", "debug"), "write callbacks=[..., 'DebugRun']."),
     "batch_size": "write dataflow=tpk.BatchData(flow, batch_size).",
     "initial_epoch": "write starting_epoch=, from 1 on.",
+    "predict_tower": "write device= where a predictor is made: trainer.get_predictor(inputs, outputs, device=1).",
     "random_seed": "write seed=.",
     "trainer": "give it to the launcher, as in tpk.launch_train_with_config(config, 'SimpleTrainer').",
 }

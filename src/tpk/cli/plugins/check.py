@@ -16,13 +16,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from typing import Any
 
 import attrs
-from packaging.requirements import Requirement
 
-from tpk import __version__
 from tpk.errors import PluginError, TpkError
 from tpk.plugin.callback import HOOK_NAMES
 from tpk.plugin.catalog import Catalog
@@ -106,26 +103,10 @@ def _import_each() -> None:
 
 def _problem_of(entry: CatalogEntry) -> str | None:
     try:
-        check_version(entry)
         check_target(entry, Catalog(path=()).load(entry))
     except TpkError as error:
         return str(error)
     return None
-
-
-def check_version(entry: CatalogEntry) -> None:
-    """See to it that the distribution of a plugin asks for a tpk such as this one.
-
-    Raises:
-        PluginError: if it asks for another version.
-    """
-    try:
-        requirements = metadata.requires(entry.distribution) if entry.distribution else None
-    except metadata.PackageNotFoundError:
-        return
-    for requirement in map(Requirement, requirements or ()):
-        if requirement.name == "tpk" and not requirement.specifier.contains(__version__, prereleases=True):
-            raise PluginError(f"{entry} asks for {requirement}, but this is tpk {__version__}")
 
 
 def check_target(entry: CatalogEntry, target: Any) -> None:

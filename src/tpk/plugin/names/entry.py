@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tpk.errors import UnknownPluginError
+from tpk import __version__
+from tpk.errors import PluginError, UnknownPluginError
 from tpk.plugin.environment import names_in
 
 if TYPE_CHECKING:
@@ -83,6 +84,27 @@ def _entries_of(distribution: Distribution) -> Iterator[CatalogEntry]:
         if point.group in kinds:
             name, version = distribution.metadata["Name"], distribution.version
             yield CatalogEntry(kinds[point.group], point.name, point.value, name, version)
+
+
+def check_version(entry: CatalogEntry) -> None:
+    """Check that the distribution of a plugin accepts this version of tpk.
+
+    Raises:
+        PluginError: if it requires another version.
+    """
+    if entry.distribution in ("", "tpk"):
+        return
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    try:
+        requirements = metadata.requires(entry.distribution)
+    except metadata.PackageNotFoundError:
+        return
+    for requirement in map(Requirement, requirements or ()):
+        if requirement.name == "tpk" and not requirement.specifier.contains(__version__, prereleases=True):
+            raise PluginError(f"{entry} requires {requirement}, but this is tpk {__version__}")
 
 
 def blocked_entries(known: Iterable[CatalogEntry]) -> set[CatalogEntry]:

@@ -10,6 +10,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "tpk"
 FLOORS = {
     "plugin": 0,
     "errors": 0,
+    "tf_internals": 0,
     "dataflow": 1,
     "cluster": 2,
     "graph": 2,
@@ -31,6 +32,9 @@ FLOORS = {
 
 PAGES = {"cli": "../reference/command-line.md"}
 """The pages of rooms that have no page of names."""
+
+WITHOUT_PAGE = {"tf_internals"}
+"""Rooms without anything public."""
 
 
 def room_of(path, source=SOURCE):
@@ -109,4 +113,6 @@ def files_of(room):
 
 
 def link_to(room):
+    if room in WITHOUT_PAGE:
+        return f"`{room}`"
     return f"[{room}]({PAGES.get(room, f'../reference/api/{room}.md')})"

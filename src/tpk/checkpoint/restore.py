@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.checkpoint.stored_values import STORED_BFLOAT16, StoredValues, ValueSpec
-from tpk.checkpoint.variables import saved_name, saved_part, slice_info
+from tpk.checkpoint.variables import saved_name, saved_part
 from tpk.errors import CheckpointError
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
+from tpk.tf_internals import slice_info
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
 
 from tpk.checkpoint.reader import CheckpointReader
 from tpk.graph.variables import assign_values, variable_name
+from tpk.tf_internals import CallableOptions, make_callable, slice_info
 
 
 @attrs.frozen(eq=False)
@@ -85,9 +85,9 @@ class VariableWriter:
             use_per_session_threads=True,
         )
         self._sess = tf.compat.v1.Session(graph=graph, config=config)
-        options = config_pb2.CallableOptions(feed=[path.name, *(tensor.name for tensor in tensors)], target=[save.name])
+        options = CallableOptions(feed=[path.name, *(tensor.name for tensor in tensors)], target=[save.name])
         # Unlike `Session.run`, it words an error without the stack of whoever built the op.
-        self._save = self._sess._make_callable_from_options(options)
+        self._save = make_callable(self._sess, options)
 
 
 def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarray]:
@@ -128,12 +128,6 @@ def saved_part(variable: Any) -> tuple[slice, ...]:
     if info is None:
         return ()
     return tuple(slice(offset, offset + size) for offset, size in zip(info.var_offset, info.var_shape, strict=True))
-
-
-def slice_info(variable: Any) -> Any:
-    """Return what TensorFlow knows of a part of a partitioned variable; None for other variables."""
-    # There is no public accessor; `tf.compat.v1.train.Saver` reads this one.
-    return getattr(variable, "_save_slice_info", None)
 
 
 def _spec_of_slice(variable: Any) -> str:

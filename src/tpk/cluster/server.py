@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import threading
 from typing import Any
@@ -13,6 +12,7 @@ import tensorflow as tf
 from tpk.cluster.connections import are_on_loopback, confine_to_loopback
 from tpk.cluster.spec import PS, WORKER, Cluster, as_cluster
 from tpk.errors import ConfigError
+from tpk.tf_internals import keep_for_good
 
 logger = logging.getLogger(__name__)
 
@@ -101,8 +101,7 @@ def given_server(cluster: Cluster, server: Any) -> RunningServer:
     """
     if server.target not in _given:
         _given[server.target] = RunningServer(cluster, 1, server.target)
-        # As for servers of our own: the destructor would wait for all who are connected, in the exit of the process.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(server._server))
+        keep_for_good(server)
     running = _given[server.target]
     running.trainings += 1
     return running
@@ -122,8 +121,7 @@ def _start(cluster: Cluster, config: Any) -> str:
             f"maybe one that an earlier training has left behind: `ss -ltnp 'sport = :{cluster.port}'` tells. End "
             "it, or give the cluster other ports."
         ) from error
-    # The destructor of a server waits for all who are connected, so that a process would hang in its exit.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(server._server))
+    keep_for_good(server)
     logger.info("%s listens", _name(cluster))
     _close_to_others(cluster)
     return str(server.target)

@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.client import pywrap_tf_session
+
+from tpk.tf_internals import close_runtime, is_closed, mark_closed
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +48,13 @@ class SharedSession(tf.compat.v1.Session):  # type: ignore[misc]
 
         To `close()` a run would answer that the session is closed, which is not why it fails.
         """
-        if self._end is None and not self._closed:
-            self._end = in_background(lambda: pywrap_tf_session.TF_CloseSession(self._session))
+        if self._end is None and not is_closed(self):
+            self._end = in_background(lambda: close_runtime(self))
 
     def close(self) -> None:
         """Close the session, whether it was aborted or not; it is left behind if another process is dead."""
         self.abort()
-        self._closed = True
+        mark_closed(self)
         if self._end is not None:
             self._end.join(_SECONDS_TO_CLOSE)
             if self._end.is_alive():

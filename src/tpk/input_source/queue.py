@@ -9,7 +9,6 @@ from contextlib import closing, suppress
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
 
 from tpk.dataflow.base import check_at_least
 from tpk.errors import InputError
@@ -19,6 +18,7 @@ from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.meter import GraphMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
+from tpk.tf_internals import CallableOptions, make_callable
 
 logger = logging.getLogger(__name__)
 
@@ -167,10 +167,10 @@ class QueueInput(FlowInput):
             # A closed queue cannot be opened again, but its op makes a new one when the old one is gone.
             self._destroy = tf.raw_ops.DestroyResourceOp(resource=self.queue.queue_ref, name="destroy")
         # Of two ops, so they run in the thread that calls: to wake another one for them takes longer than they do.
-        self._enqueue_options = config_pb2.CallableOptions(
+        self._enqueue_options = CallableOptions(
             feed=[placeholder.name for placeholder in placeholders],
             target=[enqueue.name],
-            run_options=config_pb2.RunOptions(inter_op_thread_pool=-1),
+            run_options=tf.compat.v1.RunOptions(inter_op_thread_pool=-1),
         )
         return [InputStartStop(self)]
 
@@ -216,7 +216,7 @@ class QueueInput(FlowInput):
         self._thread = FillThread(
             self._stream,
             session,
-            enqueue=session._make_callable_from_options(self._enqueue_options),
+            enqueue=make_callable(session, self._enqueue_options),
             make_room=lambda: self._make_room(session),
             close=lambda: session.run(self._close),
         )

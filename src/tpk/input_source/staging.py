@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
 
 from tpk.dataflow.base import check_at_least
 from tpk.errors import InputError
@@ -21,6 +20,7 @@ from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.meter import StopwatchMeter
 from tpk.plugin import HookManager, hookimpl
 from tpk.plugin.callback import Callback
+from tpk.tf_internals import CallableOptions, make_callable
 
 logger = logging.getLogger(__name__)
 
@@ -196,8 +196,8 @@ class StagingInput(ProxyInput):
         call = self._callables.get(names)
         if call is None:
             targets = [op.name for area in self._areas for op in area.stage_ops]
-            options = config_pb2.CallableOptions(feed=names, target=targets)
-            call = self._callables[names] = self._session._make_callable_from_options(options)
+            options = CallableOptions(feed=names, target=targets)
+            call = self._callables[names] = make_callable(self._session, options)
         call(*feeds.values())
 
     def _warn_of_unseen_failure(self, thread: StageThread) -> None:

@@ -7,13 +7,12 @@ from threading import Lock
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
 
 from tpk.errors import ConfigError, InputError, SessionError
 from tpk.graph.devices import resolve_devices
 from tpk.predict.inputs import InputCheck, check_feeds_suffice
-from tpk.session.plan import word_error
 from tpk.session.request import own
+from tpk.tf_internals import CallableOptions, is_closed, make_callable, word_error
 from tpk.tower.handle import TowerHandle
 
 Tensors = Sequence[Any] | Mapping[str, Any]
@@ -94,12 +93,12 @@ class OnlinePredictor:
         """
         arrays = self._check(inputs)
         session, run = self._compiled
-        if session is None or session is not self._get_session() or session._closed:
+        if session is None or session is not self._get_session() or is_closed(session):
             session, run = self._compile()
         try:
             results = run(*arrays)
         except tf.errors.OpError as error:
-            if session._closed:
+            if is_closed(session):
                 raise _closed(self) from error
             word_error(session, error)
         # They are still the runtime's memory: perhaps that of a variable, of the caller's arrays, or of one another.
@@ -111,7 +110,7 @@ class OnlinePredictor:
             session = self._get_session()
             if session is None:
                 raise InputError("the predictor has no session yet. Call it from before_train on.")
-            if session._closed:
+            if is_closed(session):
                 raise _closed(self)
             if self._compiled[0] is not session:
                 self._compiled = (session, _compile(session, self.inputs, self.outputs))
@@ -222,10 +221,9 @@ def _compile(session: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Cal
     positions = [names.index(tensor.name) for tensor in outputs]
     if not fetched:
         return lambda *arrays: [arrays[position] for position in positions]
-    call = session._make_callable_from_options(config_pb2.CallableOptions(feed=fed, fetch=fetched))
+    call = make_callable(session, CallableOptions(feed=fed, fetch=fetched))
     if positions == list(range(len(fetched))):
-        compiled: Callable[..., list[Any]] = call
-        return compiled
+        return call
 
     def run(*arrays: Any) -> list[Any]:
         found = [*call(*arrays), *arrays]

@@ -16,9 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tensorflow.core.protobuf import config_pb2
-
 from tpk.graph.step.loop import ops_in_order
+from tpk.tf_internals import CallableOptions, make_callable, session_config
 
 Call = Callable[..., list[Any]]
 
@@ -108,11 +107,10 @@ def compile_for_caller(sess: Any, options: Any) -> Call:
         sess: the raw `tf.compat.v1.Session`.
         options: the `CallableOptions` of the run.
     """
-    own = config_pb2.CallableOptions()
+    own = CallableOptions()
     own.CopyFrom(options)
     own.run_options.inter_op_thread_pool = -1
-    call: Call = sess._make_callable_from_options(own)
-    return call
+    return make_callable(sess, own)
 
 
 def most_steps_in_caller(sess: Any, fetches: Sequence[Any], feeds: Sequence[Any]) -> int:
@@ -128,7 +126,7 @@ def most_steps_in_caller(sess: Any, fetches: Sequence[Any], feeds: Sequence[Any]
         fetches: operations and tensors.
         feeds: the tensors that are fed.
     """
-    config = sess._config
+    config = session_config(sess)
     if sess.sess_str or (config and (config.inter_op_parallelism_threads or config.session_inter_op_thread_pool)):
         return 0
     ops = ops_in_order([getattr(each, "op", each) for each in fetches], feeds)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, SessionError
 from tpk.plugin.options import RecordsOptions
+from tpk.tf_internals import is_closed, unfinalize
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class ReuseSessionCreator(SessionCreator):
                 "the session given to ReuseSessionCreator belongs to another graph than the trainer. "
                 "Create the trainer inside `with sess.graph.as_default():`."
             )
-        if self.sess._closed:
+        if is_closed(self.sess):
             raise SessionError("the session given to ReuseSessionCreator is closed. Give an open one.")
         with graph.as_default():
             variables = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
@@ -175,7 +176,7 @@ class TensorFlowSessionCreator(SessionCreator):
         with graph.as_default():
             sess = self.creator.create_session()
         if graph.finalized and not was_finalized:
-            graph._unsafe_unfinalize()
+            unfinalize(graph)
         kind = type(self.creator).__name__
         if not isinstance(sess, tf.compat.v1.Session | tf.compat.v1.InteractiveSession):
             raise SessionError(

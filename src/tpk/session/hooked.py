@@ -16,9 +16,10 @@ from tpk.graph.step.fetches import leaves, structure_key
 from tpk.graph.step.loop import as_of_originals
 from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.session.caller_thread import Call
-from tpk.session.plan import CountOp, RunPlan, failing_request, make_plan, word_error
+from tpk.session.plan import CountOp, RunPlan, failing_request, make_plan
 from tpk.session.request import Feed, RunContext, is_constant, merge_requests, merge_run_options
 from tpk.session.step_loops import StepLoops
+from tpk.tf_internals import is_closed, word_error
 
 if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks
@@ -283,7 +284,7 @@ class HookedSession:
         try:
             values = call(*arrays)
         except tf.errors.OpError as error:
-            if self.sess._closed:
+            if is_closed(self.sess):
                 return self._run_session_once(plan, (), None, None)  # It says that the session is closed.
             self._raise_cause(error)
             word_error(self.sess, error)
@@ -297,7 +298,7 @@ class HookedSession:
             self._loops.run(plan, steps if plan.is_work else steps - 1, arrays)
             return plan.no_results if plan.is_work else run_last(), steps
         except Exception as error:
-            if self.sess._closed:
+            if is_closed(self.sess):
                 raise
             done = self._completed() - (self._progress.global_step if self._progress else 0)
             if done and isinstance(error, tf.errors.OutOfRangeError):
@@ -341,7 +342,7 @@ class HookedSession:
         if plan is not None:
             self._plans.move_to_end(key)
             return plan
-        if self.sess._closed:
+        if is_closed(self.sess):
             self.sess.run(fetches[0])  # It says so.
         try:
             plan = make_plan(self.sess, fetches, feeds, self._count_op, counts_step)

@@ -9,18 +9,17 @@ because its own fetch handler builds them.
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import attrs
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.client import session as tf_session
 
 from tpk.graph.step.fetches import leaves, names_in, ops_from, rebuild
 from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
 from tpk.session.request import Feed, names_fed, own
+from tpk.tf_internals import CallableOptions, fetch_handler, fetched_elements, make_callable, word_error
 
 _KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 """What always fetches the same. Of other types that `Session.run` was taught to fetch, nobody knows that."""
@@ -178,7 +177,7 @@ def make_plan(
     # The fetch handler looks at the keys of a dict again when it builds results: it shall not see the caller's.
     fetches = [rebuild(requests[index], _itself) for index in wanted]
     kept = [each for request in requests for each in (*leaves(request), *names_in(request))]
-    handler = tf_session._FetchHandler(sess.graph, fetches, {})
+    handler = fetch_handler(sess.graph, fetches)
     ops = [*(tensor.op for tensor in handler.fetches()), *handler.targets()]
     reusable = _needed_feeds(ops, feeds)
     feed_keys = [feed.key for feed in feeds if not isinstance(feed.value, ReusableFeeds) or feed.value in reusable]
@@ -203,7 +202,7 @@ def make_plan(
         return plan
     plan.slots = slots
     plan.shares = _repeats(sess.graph, fetches)
-    plan.options = config_pb2.CallableOptions(
+    plan.options = CallableOptions(
         feed=[key.name for key in feed_keys],
         fetch=[tensor.name for tensor in tensors],
         target=[op.name for op in targets],
@@ -226,7 +225,7 @@ def _needed_feeds(ops: Sequence[Any], feeds: Sequence[Feed]) -> tuple[ReusableFe
 
 
 def _ops_of(graph: Any, request: Any) -> list[Any]:
-    handler = tf_session._FetchHandler(graph, request, {})
+    handler = fetch_handler(graph, request)
     return [*(tensor.op for tensor in handler.fetches()), *handler.targets()]
 
 
@@ -236,28 +235,17 @@ def failing_request(sess: Any, requests: Sequence[Any]) -> int | None:
         if request is None and index > 0:
             continue
         try:
-            tf_session._FetchHandler(sess.graph, request, {})
+            fetch_handler(sess.graph, request)
         except Exception:
             return index
     return None
 
 
-def word_error(sess: Any, error: Exception) -> NoReturn:
-    """Raise an error of the runtime as `Session.run` words it: with the place where the user created the failing op."""
-    sess._do_call(_raise, error)
-    raise error
-
-
 def _make_callable(sess: Any, options: Any) -> Call:
     try:
-        call: Call = sess._make_callable_from_options(options)
+        return make_callable(sess, options)
     except tf.errors.OpError as error:
         word_error(sess, error)
-    return call
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 def _itself(leaf: Any) -> Any:
@@ -294,7 +282,7 @@ def _repeats(graph: Any, fetches: Sequence[Any]) -> bool:
             id(element)
             for request in fetches
             for leaf in leaves(request)
-            for element in tf_session._FetchMapper.for_fetch(leaf).unique_fetches()
+            for element in fetched_elements(leaf)
             if isinstance(element, tf.Tensor) and element.shape.rank != 0
         ]
     return len(found) != len(set(found))

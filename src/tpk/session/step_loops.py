@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
 
 from tpk.graph.step.compiled_loop import repeat_compiled
 from tpk.graph.step.loop import repeat
 from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
 from tpk.session.plan import RunPlan
+from tpk.tf_internals import CallableOptions, make_callable, unfinalized
 
 Run = Callable[[int, Sequence[Any]], None]
 
@@ -66,15 +66,9 @@ class StepLoops:
 
     def _build(self, plan: RunPlan) -> Run:
         graph = self._sess.graph
-        was_finalized = graph.finalized
-        graph._unsafe_unfinalize()
-        try:
-            with graph.as_default(), tf.name_scope(""), tf.control_dependencies(None):
-                times = tf.compat.v1.placeholder(tf.int32, [], name="steps_of_run")
-                return (self._compiled if self._xla else self._plain)(plan, times)
-        finally:
-            if was_finalized:
-                graph.finalize()
+        with unfinalized(graph), graph.as_default(), tf.name_scope(""), tf.control_dependencies(None):
+            times = tf.compat.v1.placeholder(tf.int32, [], name="steps_of_run")
+            return (self._compiled if self._xla else self._plain)(plan, times)
 
     def _plain(self, plan: RunPlan, times: Any) -> Run:
         loop = repeat(plan.work, times, plan.feed_keys, plan.counting)
@@ -119,11 +113,10 @@ class StepLoops:
     def _callable(self, target: Any, feeds: Sequence[Any]) -> Callable[..., Any]:
         if self._timeout_in_ms and self._sess.sess_str:  # The callables of a TensorFlow server know no timeout.
             return self._with_timeout(target, feeds)
-        call: Callable[..., Any] = self._sess._make_callable_from_options(self._options(target, feeds))
-        return call
+        return make_callable(self._sess, self._options(target, feeds))
 
     def _options(self, target: Any, feeds: Sequence[Any]) -> Any:
-        options = config_pb2.CallableOptions(feed=[feed.name for feed in feeds], target=[target.name])
+        options = CallableOptions(feed=[feed.name for feed in feeds], target=[target.name])
         options.run_options.timeout_in_ms = self._timeout_in_ms
         return options
 

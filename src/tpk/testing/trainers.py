@@ -35,6 +35,7 @@ from tpk.testing.trainings import (
     session_config,
     train,
 )
+from tpk.tf_internals import is_closed
 from tpk.train.tower_trainer import SingleCostTrainer
 from tpk.train.trainer import Trainer, check_no_hooks
 
@@ -206,7 +207,7 @@ def _numbered(items: Sequence[Any]) -> dict[str, Any]:
 @RULES.rule(
     "counts-steps",
     "epoch_num, local_step and global_step count, whatever a step is; what counts in the graph agrees",
-    "tpk.plugin.Progress, tpk.train.loop; a step counts once, however often it runs the session",
+    "tpk.session.progress, tpk.train.loop; a step counts once, however often it runs the session",
 )
 def _counts_steps(case: _Case) -> None:
     case.first  # noqa: B018
@@ -281,7 +282,7 @@ def _fails(case: _Case) -> None:
 def _closes_all(case: _Case) -> None:
     _, _, trainer = case.failing
     for each, what in ((case.first.trainer, "a training"), (trainer, "a training that fails")):
-        if not each.sess._closed:
+        if not is_closed(each.sess):
             raise Broken(f"a closed session at the end of {what}", "an open one")
     case.leftovers.check("a training")
     case.leftovers_of_failing.check("a training that fails")

@@ -27,6 +27,7 @@ from tpk.plugin.names.spellings import also_spelled
 from tpk.plugin.options import described
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
+from tpk.tf_internals import is_closed
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
@@ -355,7 +356,7 @@ class TowerTrainer(Trainer):
         return tower
 
     def _check_not_over(self, what: str) -> None:
-        if getattr(self.sess, "_closed", False):
+        if self.sess is not None and is_closed(self.sess):
             where = "<run directory>" if self.run_dir is None else str(self.run_dir)
             raise TrainerStateError(
                 f"{what} comes too late: the training is over, and its session closed. Predict with what it saved: "

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from tensorflow.python.client.session import tf_session
 
 from tpk.errors import ConfigError, HangError, add_note
 from tpk.input_source.hang_watcher import Watch, hang_watcher
 from tpk.plugin import Callback, hookimpl
+from tpk.tf_internals import close_runtime
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -314,7 +314,7 @@ class Interruption:
             logger.error("closing the session, which cancels what it runs")
             self._has_closed_session = True
             # Not its `close()`: the run then says that it was cancelled, and not merely that the session is closed.
-            _run_aside(lambda: tf_session.TF_CloseSession(self._session._session))
+            _run_aside(lambda: close_runtime(self._session))
             self._over.wait(self._grace)
 
     def _is_in_session(self) -> bool:

@@ -69,13 +69,16 @@ def fetched_elements(fetch: Any) -> Sequence[Any]:
 
 
 def session_config(sess: Any) -> Any:
-    """Return the `tf.compat.v1.ConfigProto` with which a session was created; None if it was given none."""
-    return sess._config
+    """Return the `tf.compat.v1.ConfigProto` with which a session was created; None if it was given none.
+
+    A session that a debugger of TensorFlow wraps does not know its own.
+    """
+    return getattr(sess, "_config", None)
 
 
 def is_closed(sess: Any) -> bool:
-    """Return whether a session is closed."""
-    return bool(sess._closed)
+    """Return whether a session is closed, as far as that is known of one that a debugger of TensorFlow wraps."""
+    return getattr(sess, "_closed", False)
 
 
 def mark_closed(sess: Any) -> None:

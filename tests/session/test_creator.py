@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.debug.wrappers.dumping_wrapper import DumpingDebugWrapperSession
 
 import tpk
 from tpk.errors import ConfigError, SessionError
@@ -52,6 +53,22 @@ def test_a_closed_session_is_refused(graph):
     sess.close()
     with pytest.raises(SessionError, match="closed"):
         ReuseSessionCreator(sess).create_session(graph)
+
+
+@pytest.mark.parametrize("steps_per_run", [1, 2])
+def test_a_trainer_runs_a_session_that_a_debugger_wraps(tmp_path, steps_per_run):
+    class Debugged(NewSessionCreator):
+        def create_session(self, graph):
+            return DumpingDebugWrapperSession(super().create_session(graph), session_root=str(tmp_path))
+
+    trainer = tpk.Trainer()
+    with trainer.graph.as_default():
+        counter = v1.get_variable("counter", initializer=0)
+        trainer.train_op = counter.assign_add(1, read_value=False, name="count")
+    trainer.steps_per_run = steps_per_run
+    trainer.train(steps_per_epoch=4, max_epoch=1, session_creator=Debugged())
+    assert trainer.global_step == 4
+    assert list(tmp_path.glob("run_*/*/counter_0_DebugIdentity_*"))
 
 
 class OneThread:

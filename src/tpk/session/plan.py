@@ -198,7 +198,9 @@ def make_plan(
     slots = _slots(sess.graph, feed_keys) if plan.lasts else None
     fed = {id(key) for key in feed_keys}
     tensors = handler.fetches()
-    if slots is None or any(id(tensor) in fed for tensor in tensors) or not (tensors or targets):
+    # A debugger of TensorFlow that wraps the session is to see what is fetched.
+    is_wrapped = not isinstance(sess, tf.compat.v1.Session | tf.compat.v1.InteractiveSession)
+    if slots is None or is_wrapped or any(id(tensor) in fed for tensor in tensors) or not (tensors or targets):
         return plan
     plan.slots = slots
     plan.shares = _repeats(sess.graph, fetches)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tpk.plugin import Callback, HookManager, Progress
 from tpk.session import HookedSession
+from tpk.session.many_steps import ManySteps
 
 v1 = tf.compat.v1
 Pair = namedtuple("Pair", ["first", "second"])
@@ -24,7 +25,9 @@ class Both:
 def hooked(sess, *callbacks, **options):
     manager = HookManager()
     manager.register_all(callbacks)
-    return HookedSession(sess, manager.compile_step(), Progress(), **options)
+    progress = Progress()
+    many_steps = ManySteps(sess, progress, lambda: progress.global_step)
+    return HookedSession(sess, manager.compile_step(), progress, many_steps=many_steps, **options)
 
 
 class Ask(Callback):

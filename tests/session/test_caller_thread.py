@@ -201,8 +201,7 @@ def test_many_steps_that_wait_for_a_queue_are_made_by_many_threads(monkeypatch):
         sess.run(fill)
         session = hooked(sess)
         for steps in [few] * trials + [many]:
-            session.steps_of_next_run = steps
-            session.run(op)
+            session.run(op, steps=steps)
         np.testing.assert_array_equal(sess.run("taken/Read/ReadVariableOp:0"), numbers)
 
 

@@ -171,8 +171,7 @@ def test_a_run_that_is_known_counts_as_often_as_it_is_told_to(sess):
     ours = hooked(sess, Ask(t("seven")))
     counts = []
     for steps in (1, 1, 0, 0, 1, 3, 1):
-        ours.steps_of_next_run = steps
-        ours.run(op("bump"))
+        ours.run(op("bump"), steps=steps)
         counts.append(ours._progress.global_step)
     assert counts == [1, 2, 2, 2, 3, 6, 7]
 
@@ -214,7 +213,7 @@ def test_the_first_completed_run_of_a_step_counts_it(sess, graph):
     ours = HookedSession(sess, manager.compile_step(), progress)
     ours.run(op("bump"))  # Nobody has begun a step.
     assert progress.global_step == 0
-    ours.steps_of_next_run = 1
+    progress.begin()
     with pytest.raises(tf.errors.InvalidArgumentError):
         ours.run(t("total"))  # `a` is not fed
     assert progress.global_step == 0
@@ -233,7 +232,7 @@ def test_runs_in_several_threads_are_all_counted(sess, steps_of_further_runs, co
         for _ in range(100):
             ours.run(bump)
 
-    ours.steps_of_next_run = 1
+    ours._progress.begin()
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(run) for _ in range(8)]:
             done.result()

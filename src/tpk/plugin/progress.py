@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any
 
 import attrs
+
+COUNTERS = ("epoch_num", "local_step", "global_step")
 
 
 @attrs.define
 class Progress:
     """The three counters of a training, kept in one place so that a checkpoint holds them together.
+
+    The loop begins a step, the first run of the session in it claims it, and completes it. So a step counts once,
+    however often it runs the session, and a run outside of a step counts none.
 
     Attributes:
         epoch_num: the epoch under way, from just before ``before_epoch`` until after ``trigger_epoch``; between
@@ -22,6 +28,8 @@ class Progress:
     epoch_num: int = 0
     local_step: int = -1
     global_step: int = 0
+    _begun: int = attrs.field(default=0, init=False, eq=False, repr=False)
+    _lock: Any = attrs.field(factory=Lock, init=False, eq=False, repr=False)
 
     def begin_epoch(self, epoch: int) -> None:
         """Go to the beginning of an epoch; or stay where it is, if it is the one under way already.
@@ -31,15 +39,30 @@ class Progress:
         if epoch != self.epoch_num:
             self.epoch_num, self.local_step = epoch, -1
 
+    def begin(self, steps: int = 1) -> None:
+        """Let the next run of the session count `steps` steps."""
+        self._begun = steps
+
+    def claim(self) -> int:
+        """Return how many steps have begun that no run of the session has claimed before; from any thread."""
+        with self._lock:
+            steps, self._begun = self._begun, 0
+        return steps
+
+    def complete(self, steps: int) -> None:
+        """Count steps that a run of the session has completed; from any thread."""
+        with self._lock:
+            self.global_step += steps
+
     def __str__(self) -> str:
         """Say where the training is; steps are counted from 1 on in prose."""
         return f"epoch {self.epoch_num}, step {self.local_step + 1}"
 
     def state_dict(self) -> dict[str, int]:
         """Return the counters as plain data."""
-        return attrs.asdict(self)
+        return {name: getattr(self, name) for name in COUNTERS}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned."""
-        for field in attrs.fields(Progress):
-            setattr(self, field.name, int(state[field.name]))
+        for name in COUNTERS:
+            setattr(self, name, int(state[name]))

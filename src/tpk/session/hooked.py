@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, MutableMapping, Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -12,18 +11,17 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import SessionError, StopTraining
-from tpk.graph.step.fetches import leaves, structure_key
-from tpk.graph.step.loop import as_of_originals
+from tpk.graph.step.fetches import structure_key
 from tpk.graph.step.reusable_feeds import ReusableFeeds
+from tpk.plugin.progress import Progress
 from tpk.session.caller_thread import Call
+from tpk.session.many_steps import CUT_SHORT, ManySteps, Results
 from tpk.session.plan import CountOp, RunPlan, failing_request, make_plan
 from tpk.session.request import Feed, RunContext, is_constant, merge_requests, merge_run_options
-from tpk.session.step_loops import StepLoops
 from tpk.tf_internals import is_closed, word_error
 
 if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks
-    from tpk.plugin.progress import Progress
 
 RunOptions = tf.compat.v1.RunOptions
 RunMetadata = tf.compat.v1.RunMetadata
@@ -33,13 +31,7 @@ SessionRunValues = tf.compat.v1.train.SessionRunValues
 MAX_PLANS = 64
 """How many structures of requests are kept compiled, those used last: each may hold an executor of the whole graph."""
 
-_CUT_SHORT = object()
-"""In place of what was to be fetched from the last step of a run, if the data ended before."""
-
 _NO_FEEDS = ReusableFeeds((), tuple)
-
-_Results = tuple[list[Any], int]
-"""The results of each request, and how many steps the run has made: fewer than were asked for if the data ended."""
 
 
 class HookedSession:
@@ -59,19 +51,14 @@ class HookedSession:
     Args:
         sess: the raw `tf.compat.v1.Session`.
         hooks: the compiled step hooks.
-        progress: its `global_step` is incremented when a run that counts a step has completed; None where no run does.
+        progress: the counters; a run claims the steps that have begun, and counts them when it has completed.
         count_op: returns the op that counts a run in the graph; see `tpk.session.plan.CountOp`.
         translate: asked, when a run fails, for the error that caused it; see `run`.
-        completed: tells how many steps the graph has counted.
-        loops: what makes several steps in one run; by default plain loops in the graph.
-        steps_of_further_runs: how many steps a run counts where nobody has set `steps_of_next_run`.
+        many_steps: makes the runs of several steps; None if there are none.
+        steps_of_further_runs: how many steps a run counts that claims none: further runs of a step, and runs outside
+            of steps.
         tries_threads: whether short runs may be made in the thread that calls, where that is faster; see
             `tpk.session.caller_thread`.
-
-    Attributes:
-        steps_of_next_run: how many steps the next run makes, and counts when it has completed. Who runs steps, such as
-            the loop of a trainer, sets it at the beginning of each; further runs of the same step, and those outside of
-            steps, count none, or `steps_of_further_runs`.
     """
 
     def __init__(
@@ -82,24 +69,20 @@ class HookedSession:
         *,
         count_op: CountOp = lambda ops, counts_step: None,
         translate: Callable[[Exception], BaseException | None] = lambda error: None,
-        completed: Callable[[], int] = lambda: 0,
-        loops: StepLoops | None = None,
+        many_steps: ManySteps | None = None,
         steps_of_further_runs: int = 0,
         tries_threads: bool = True,
     ) -> None:
         self.sess = sess
         self._hooks = hooks
-        self._progress = progress
+        self._progress = Progress() if progress is None else progress
         self._count_op = count_op
         self._translate = translate
-        self._completed = completed
-        self._loops = StepLoops(sess) if loops is None else loops
+        self._many_steps = many_steps
         self._tries_threads = tries_threads
         self._before_run = hooks.before_run
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
-        self._counting = Lock()
-        self.steps_of_next_run = 0
         self._steps_of_further_runs = steps_of_further_runs
         self._timeout_in_ms = 0
         self._stop_requested = False
@@ -130,7 +113,9 @@ class HookedSession:
 
     @timeout_in_ms.setter
     def timeout_in_ms(self, timeout: int) -> None:
-        self._timeout_in_ms = self._loops.timeout_in_ms = timeout
+        self._timeout_in_ms = timeout
+        if self._many_steps is not None:
+            self._many_steps.timeout_in_ms = timeout
         self._last_run = self._no_run
         self._constant_runs.clear()
         self._plans.clear()
@@ -143,10 +128,12 @@ class HookedSession:
         """Ask for the end of the training once the step under way is over; from any thread, or a signal handler."""
         self._stop_requested = True
 
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None, *, steps: int = 0
+    ) -> Any:
         """Run `fetches` and whatever the hooks ask for, once.
 
-        If the run makes several steps (`steps_of_next_run`), then `fetches` and the operations that hooks ask for are
+        If the run makes several steps, then `fetches` and the operations that hooks ask for are
         run in each of them, one after the other. What comes back, to the caller and to the hooks, is from the last. If
         the data ends within the run, it is one of the steps that were done: hooks that asked for tensors are left out
         of ``after_run`` then, and the caller gets None.
@@ -156,6 +143,7 @@ class HookedSession:
             feed_dict: as for `tf.compat.v1.Session.run`.
             options: `tf.compat.v1.RunOptions`; merged with those that hooks ask for.
             run_metadata: `tf.compat.v1.RunMetadata` that is filled in.
+            steps: how many steps the run makes and counts; by default those that have begun (`Progress.begin`).
 
         Returns:
             What `Session.run(fetches, feed_dict)` would.
@@ -165,13 +153,12 @@ class HookedSession:
             Exception: what a hook or the run raised. If the run failed because of what feeds it, then the error
                 of the one that fed it.
         """
-        with self._counting:
-            steps, self.steps_of_next_run = self.steps_of_next_run or self._steps_of_further_runs, 0
+        steps = steps or self._progress.claim() or self._steps_of_further_runs
         try:
             if not self._has_hooks:
                 (own,), steps, _, _ = self._run((fetches,), feed_dict, options, run_metadata, steps)
-                self._count(steps)
-                return None if own is _CUT_SHORT else own
+                self._progress.complete(steps)
+                return None if own is CUT_SHORT else own
 
             context = RunContext(self._args_of(fetches, feed_dict, options), self.sess, steps or 1)
             # Most steps ask for the very same as the last one. What that takes is written out here, rather than in
@@ -203,11 +190,11 @@ class HookedSession:
                     tuple(requests), feed_dict, options, run_metadata, steps
                 )
         except BaseException:
-            self.steps_of_next_run = steps  # For a further attempt at the step.
+            self._progress.begin(steps)  # For a further attempt at the step.
             raise
         if steps:
             context.steps = steps
-            self._count(steps)
+            self._progress.complete(steps)
 
         if self._after_run:
             nothing = self._nothing
@@ -220,7 +207,7 @@ class HookedSession:
                 try:
                     for after_run, position in remaining:
                         own = None if position is None else results[position + 1]
-                        if own is _CUT_SHORT:
+                        if own is CUT_SHORT:
                             continue
                         after_run(context, nothing if own is None else SessionRunValues(own, *nothing[1:]))
                     break
@@ -232,12 +219,7 @@ class HookedSession:
                     raise
         if context.stop_requested:
             self._stop_requested = True
-        return None if results[0] is _CUT_SHORT else results[0]
-
-    def _count(self, steps: int) -> None:
-        if self._progress is not None:
-            with self._counting:
-                self._progress.global_step += steps
+        return None if results[0] is CUT_SHORT else results[0]
 
     def _args_of(self, fetches: Any, feed_dict: Any, options: Any) -> Any:
         """Return the original arguments; the same tuple for as long as the same is asked for, as in most steps."""
@@ -271,10 +253,10 @@ class HookedSession:
             self._remember(plan, requests, steps > 0)
         return *self._call(plan, arrays, steps), None, None
 
-    def _call(self, plan: RunPlan, arrays: Sequence[Any], steps: int) -> _Results:
+    def _call(self, plan: RunPlan, arrays: Sequence[Any], steps: int) -> Results:
         """Make the run by the compiled callable."""
         if steps > 1:
-            return self._run_steps(plan, arrays, steps, lambda: self._call_once(plan, arrays))
+            return self._make_steps(plan, arrays, steps, lambda: self._call_once(plan, arrays))
         return self._call_once(plan, arrays), steps
 
     def _call_once(self, plan: RunPlan, arrays: Sequence[Any]) -> list[Any]:
@@ -290,29 +272,21 @@ class HookedSession:
             word_error(self.sess, error)
         return plan.results(values)
 
-    def _run_steps(
+    def _make_steps(
         self, plan: RunPlan, arrays: Sequence[Any], steps: int, run_last: Callable[[], list[Any]]
-    ) -> _Results:
-        """Make a run of several steps: all of them in a loop, or the last by `run_last` if it is fetched from."""
+    ) -> Results:
+        """Make a run of several steps, of which `run_last` makes the one that something is fetched from."""
+        if self._many_steps is None:
+            raise SessionError(f"steps={steps}: this session makes one step in a run. Give it many_steps.")
         try:
-            self._loops.run(plan, steps if plan.is_work else steps - 1, arrays)
-            return plan.no_results if plan.is_work else run_last(), steps
-        except Exception as error:
-            if is_closed(self.sess):
-                raise
-            done = self._completed() - (self._progress.global_step if self._progress else 0)
-            if done and isinstance(error, tf.errors.OutOfRangeError):
-                return [None if place is None else _cut_short(plan.fetches[place]) for place in plan.positions], done
-            self._count(done)
-            if isinstance(error, tf.errors.OpError):
-                original = as_of_originals(error)
-                self._raise_cause(original)
-                word_error(self.sess, original)
-            raise
+            return self._many_steps.run(plan, steps, arrays, run_last)
+        except tf.errors.OpError as error:
+            self._raise_cause(error)
+            word_error(self.sess, error)
 
     def _run_session(
         self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any, steps: int
-    ) -> _Results:
+    ) -> Results:
         """Make the run by `Session.run`, which takes everything and words errors about feeds."""
         if steps < 2:
             return self._run_session_once(plan, feeds, options, run_metadata), steps
@@ -322,7 +296,7 @@ class HookedSession:
             raise SessionError(
                 f"{owners} feeds what cannot be fed to several steps of one run. Feed arrays, or drop steps_per_run."
             )
-        return self._run_steps(plan, arrays, steps, lambda: self._run_session_once(plan, feeds, options, run_metadata))
+        return self._make_steps(plan, arrays, steps, lambda: self._run_session_once(plan, feeds, options, run_metadata))
 
     def _run_session_once(self, plan: RunPlan, feeds: Sequence[Feed], options: Any, run_metadata: Any) -> list[Any]:
         with self.sess.graph.as_default():  # Tensors hash only within their graph's context.
@@ -405,8 +379,3 @@ class _ConstantRun:
     steps: int
     plan: RunPlan
     feeds: ReusableFeeds
-
-
-def _cut_short(request: Any) -> Any:
-    """Return the results of a request in a run that the end of the data has cut short."""
-    return None if all(isinstance(leaf, tf.Operation) for leaf in leaves(request)) else _CUT_SHORT

@@ -171,24 +171,24 @@ class TrainLoop:
     def _run_steps(self) -> None:
         """Run the next step, or as many steps of the epoch as one run makes, and count them.
 
-        While a run is under way, `local_step` is that of its last step. A failed step is not counted. It is repeated
+        While a run is under way, `local_step` is that of its last step. A failed step is not counted; it is repeated
         for as long as a plugin recovers from its failure.
         """
-        progress, hooked_sess = self.progress, self._trainer.hooked_sess
+        progress = self.progress
         steps = min(self.steps_per_run, self.steps_per_epoch - 1 - progress.local_step)
         progress.local_step += steps
-        completed = progress.global_step
         while steps:
-            hooked_sess.steps_of_next_run = steps
+            completed = progress.global_step
             try:
-                self._trainer.run_step()
+                # Fewer than `steps` if the data ended within the run.
+                steps -= self._make(steps)
                 break
             except Exception as error:
-                hooked_sess.steps_of_next_run = 0
-                # Of several steps in a run, those that were done have been counted.
-                done = progress.global_step - completed if self.steps_per_run > 1 else 0
-                progress.global_step = completed = completed + done
-                steps -= done
+                progress.claim()
+                if self.steps_per_run > 1:
+                    steps -= progress.global_step - completed
+                else:
+                    progress.global_step = completed
                 if self._trainer.hooks.hook.recover(error=error):
                     continue
                 if isinstance(error, StopTraining | StopIteration | tf.errors.OutOfRangeError):
@@ -197,15 +197,24 @@ class TrainLoop:
                 if isinstance(error, StopIteration):  # As under a `MonitoredSession`: the data of the step has ended.
                     raise tf.errors.OutOfRangeError(None, None, _what_ended(error)) from error
                 raise
-        if hooked_sess.steps_of_next_run:
+        progress.local_step -= steps
+
+    def _make(self, steps: int) -> int:
+        """Make one step by `run_step`, or several in one run of the session; return how many were made."""
+        trainer, progress = self._trainer, self.progress
+        if self.steps_per_run > 1:
+            completed = progress.global_step
+            trainer.hooked_sess.run(trainer.train_op, steps=steps)
+            return progress.global_step - completed
+        progress.begin()
+        trainer.run_step()
+        if progress.claim():
             self._count_raw_step()
-        # Less, if the data has ended within the run; more than one, if further runs of a step count, too.
-        progress.local_step -= max(0, steps - (progress.global_step - completed))
+        return 1
 
     def _count_raw_step(self) -> None:
         """Count a step that ran no hooked session."""
-        self._trainer.hooked_sess.steps_of_next_run = 0
-        self.progress.global_step += 1
+        self.progress.complete(1)
         self._graph_lags = True
         # Without a model, nothing reads it in the graph.
         if len(self._trainer.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)) > 1:

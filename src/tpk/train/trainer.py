@@ -29,8 +29,8 @@ from tpk.plugin.options import RecordsOptions, described
 from tpk.plugin.run_options import RunOptions
 from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
 from tpk.session.hooked import HookedSession
+from tpk.session.many_steps import ManySteps
 from tpk.session.queue_runners import running_queues
-from tpk.session.step_loops import StepLoops
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
@@ -512,10 +512,15 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             self.loop.progress,
             count_op=counter.op_for,
             translate=self.hooks.translate_error,
-            completed=lambda: int(self.sess.run(global_step)),
-            loops=StepLoops(self.sess, self.compiles_loops, tries_threads),
-            tries_threads=tries_threads,
+            many_steps=ManySteps(
+                self.sess,
+                self.loop.progress,
+                lambda: int(self.sess.run(global_step)),
+                xla=self.compiles_loops,
+                tries_threads=tries_threads,
+            ),
             steps_of_further_runs=self.steps_of_further_runs,
+            tries_threads=tries_threads,
         )
         if self._resumption is not None:
             self._resumption.begin(self)

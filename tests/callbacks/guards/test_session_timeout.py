@@ -10,6 +10,7 @@ import tpk
 from tpk.errors import ConfigError, HangError
 from tpk.plugin import Progress, StepHooks
 from tpk.session import HookedSession
+from tpk.session.many_steps import ManySteps
 
 v1 = tf.compat.v1
 
@@ -96,10 +97,12 @@ def test_it_holds_for_the_loop_of_a_run_on_a_server_too(server):
         fill, init = queue.enqueue_many([[1.0, 2.0]]), v1.global_variables_initializer()
     with v1.Session(server.target, graph=graph) as sess:
         sess.run([init, fill])
-        hooked = HookedSession(sess, StepHooks(), Progress(), completed=lambda: int(sess.run(steps)))
-        hooked.timeout_in_ms, hooked.steps_of_next_run = 2000, 5
+        progress = Progress()
+        many_steps = ManySteps(sess, progress, lambda: int(sess.run(steps)))
+        hooked = HookedSession(sess, StepHooks(), progress, many_steps=many_steps)
+        hooked.timeout_in_ms = 2000
         with pytest.raises(tf.errors.DeadlineExceededError):
-            hooked.run(add)
+            hooked.run(add, steps=5)
         assert sess.run(steps) == 2
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from tpk.callbacks.composition.proxy import innermost
@@ -19,7 +18,7 @@ from tpk.errors import CheckpointError, add_note
 from tpk.monitors.base import Monitor
 from tpk.monitors.history import History
 from tpk.plugin import Callback
-from tpk.plugin.progress import Progress
+from tpk.plugin.progress import COUNTERS
 from tpk.strategies.base import NullStrategy
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def check_state(checkpoint: Checkpoint) -> None:
     state = checkpoint.state
     try:
         _check_types(state, _PARTS)
-        _check_types(state["progress"], {field.name: int for field in attrs.fields(Progress)})
+        _check_types(state["progress"], dict.fromkeys(COUNTERS, int))
         if min(state["progress"].values()) < 0:
             raise ValueError(f"negative progress {state['progress']}")
         _check_types(state["monitors"], {"history": dict, "monitors": dict})

@@ -1,4 +1,4 @@
-"""Runs that make several steps: loops in the graph of a session, built when they are first needed."""
+"""Many steps in one run of a session."""
 
 from __future__ import annotations
 
@@ -10,32 +10,52 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.graph.step.compiled_loop import repeat_compiled
-from tpk.graph.step.loop import repeat
+from tpk.graph.step.fetches import leaves
+from tpk.graph.step.loop import as_of_originals, repeat
+from tpk.plugin.progress import Progress
 from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
 from tpk.session.plan import RunPlan
-from tpk.tf_internals import CallableOptions, make_callable, unfinalized
+from tpk.tf_internals import CallableOptions, is_closed, make_callable, unfinalized
 
-Run = Callable[[int, Sequence[Any]], None]
+CUT_SHORT = object()
+"""Stands for what was to be fetched from the last step of a run if the data ended before it."""
+
+Results = tuple[list[Any], int]
+"""The results of each request, and the number of steps made: fewer than were asked for if the data ended."""
+
+_Run = Callable[[int, Sequence[Any]], None]
 
 _STEPS_OF_TRIAL = 10
 """As how many steps a run counts in a trial of threads: how many it makes may change from run to run."""
 
 
-class StepLoops:
-    """The loops of a session, each over what some steps run.
+class ManySteps:
+    """Makes many steps of a training in one run of its session, by loops that are added to the graph when needed.
 
     Args:
         sess: the raw `tf.compat.v1.Session`, whose graph may be finalized: the loops are added to it all the same.
-        xla: whether they are compiled by XLA; see `tpk.graph.step.compiled_loop`.
+        progress: the counters.
+        completed: returns the number of steps that the graph has counted.
+        xla: whether XLA compiles the loops; see `tpk.graph.step.compiled_loop`.
         tries_threads: as for `HookedSession`.
     """
 
-    def __init__(self, sess: Any, xla: bool = False, tries_threads: bool = True) -> None:
+    def __init__(
+        self,
+        sess: Any,
+        progress: Progress,
+        completed: Callable[[], int],
+        *,
+        xla: bool = False,
+        tries_threads: bool = True,
+    ) -> None:
         self._sess = sess
+        self._progress = progress
+        self._completed = completed
         self._xla = xla
         self._tries_threads = tries_threads
         self._timeout_in_ms = 0
-        self._runs: dict[tuple[Any, ...], Run] = {}
+        self._runs: dict[tuple[Any, ...], _Run] = {}
 
     @property
     def timeout_in_ms(self) -> int:
@@ -47,30 +67,49 @@ class StepLoops:
         self._timeout_in_ms = timeout
         self._runs.clear()
 
-    def run(self, plan: RunPlan, steps: int, arrays: Sequence[Any]) -> None:
-        """Run the work of a plan so many times, one after the other.
+    def run(self, plan: RunPlan, steps: int, arrays: Sequence[Any], run_last: Callable[[], list[Any]]) -> Results:
+        """Make steps: all of them in a loop, or the last one by `run_last` if something is fetched from it.
+
+        Steps that were made before a failure are counted.
 
         Args:
-            plan: says what is to be run.
-            steps: how often.
-            arrays: what is fed, the same each time.
+            plan: the run of one step.
+            steps: the number of steps.
+            arrays: what is fed, the same in each step.
+            run_last: runs one step, and returns the results of each request.
 
         Raises:
             ConfigError: if XLA is to compile what it cannot.
+            tf.errors.OpError: if a step fails; it names the ops of the step rather than their copies in the loop.
         """
+        try:
+            self._loop(plan, steps if plan.is_work else steps - 1, arrays)
+            return plan.no_results if plan.is_work else run_last(), steps
+        except Exception as error:
+            if is_closed(self._sess):
+                raise
+            done = self._completed() - self._progress.global_step
+            if done and isinstance(error, tf.errors.OutOfRangeError):
+                return [None if place is None else _cut_short(plan.fetches[place]) for place in plan.positions], done
+            self._progress.complete(done)
+            if isinstance(error, tf.errors.OpError):
+                raise as_of_originals(error) from error
+            raise
+
+    def _loop(self, plan: RunPlan, steps: int, arrays: Sequence[Any]) -> None:
         key = (*plan.work, plan.counting, *map(id, plan.feed_keys))
         run = self._runs.get(key)
         if run is None:
             run = self._runs[key] = self._build(plan)
         run(steps, arrays)
 
-    def _build(self, plan: RunPlan) -> Run:
+    def _build(self, plan: RunPlan) -> _Run:
         graph = self._sess.graph
         with unfinalized(graph), graph.as_default(), tf.name_scope(""), tf.control_dependencies(None):
             times = tf.compat.v1.placeholder(tf.int32, [], name="steps_of_run")
             return (self._compiled if self._xla else self._plain)(plan, times)
 
-    def _plain(self, plan: RunPlan, times: Any) -> Run:
+    def _plain(self, plan: RunPlan, times: Any) -> _Run:
         loop = repeat(plan.work, times, plan.feed_keys, plan.counting)
         feeds = [times, *plan.feed_keys]
         pooled = call = self._callable(loop, feeds)
@@ -92,7 +131,7 @@ class StepLoops:
 
         return run
 
-    def _compiled(self, plan: RunPlan, times: Any) -> Run:
+    def _compiled(self, plan: RunPlan, times: Any) -> _Run:
         counting = [] if plan.counting is None else [plan.counting]
         loop = repeat_compiled([*plan.work, *counting], times, plan.feed_keys)
         call = self._callable(loop.op, [times, loop.gathered, *plan.feed_keys])
@@ -128,3 +167,8 @@ class StepLoops:
                 self._sess.run(target, dict(zip(feeds, values, strict=True)), options)
 
         return call
+
+
+def _cut_short(request: Any) -> Any:
+    """Return the results of a request in a run that the end of the data has cut short."""
+    return None if all(isinstance(leaf, tf.Operation) for leaf in leaves(request)) else CUT_SHORT

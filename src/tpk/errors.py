@@ -253,7 +253,7 @@ class Preempted(SystemExit):
 
     Attributes:
         signum: the number of the signal.
-        SIGNALS: those that ask a process to end in good order; it ends at once if one comes again.
+        SIGNALS: those that ask a process to end in good order. A second one has its default effect.
     """
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))

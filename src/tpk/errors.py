@@ -279,6 +279,11 @@ def interruption(message: str) -> KeyboardInterrupt:
     return error
 
 
+def without_frames(error: KeyboardInterrupt) -> KeyboardInterrupt:
+    """Return what ends a training, without the frames of tpk if its message says all: those would hide it."""
+    return error.with_traceback(None) if error.args else error
+
+
 _ABOUT_AN_OP = re.compile(
     r"Graph execution error:\n(?:.*\nNode: '[^\n]*'\n)?\s*(?:\d+ root error\(s\) found\.\s*\(0\) )?([^\n]*)", re.DOTALL
 )

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.errors import ConfigError, PluginError, UnknownPluginError, explaining_missing_init
+from tpk.errors import ConfigError, PluginError, UnknownPluginError, explaining_missing_init, without_frames
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
 from tpk.input_source.base import InputSource
 from tpk.plugin.catalog import get_catalog
@@ -94,8 +94,11 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
             source.keep_first(config.overfit_batches)
         if config.seed is not None:
             _seed_everything(config.seed, runner, source)
-        with deterministic_ops() if config.deterministic else nullcontext():
-            _train(config, runner, source, callbacks, monitors)
+        try:
+            with deterministic_ops() if config.deterministic else nullcontext():
+                _train(config, runner, source, callbacks, monitors)
+        except KeyboardInterrupt as end:
+            raise without_frames(end) from None
     return runner
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tpk.callbacks.statistics.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, HookError, TrainerStateError, explaining_missing_init
+from tpk.errors import ConfigError, HookError, TrainerStateError, explaining_missing_init, without_frames
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.random import step_reads
 from tpk.graph.reports.overview import log_model_overview
@@ -326,7 +326,10 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
             )
             if record is not None:
                 record.take_directions(known_directions(self))
-            self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
+            try:
+                self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
+            except KeyboardInterrupt as end:
+                raise without_frames(end) from None
 
     def train_with_defaults(
         self,

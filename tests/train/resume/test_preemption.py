@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 
 import pytest
 import tensorflow as tf
@@ -84,6 +85,8 @@ def test_ctrl_c_leaves_a_resumable_run_and_is_raised(tmp_path, caplog):
     # What a notebook shows in place of a traceback; and only this very class ends a process by the signal.
     assert raised.value._render_traceback_() == [f"KeyboardInterrupt: {line}"]
     assert type(raised.value) is KeyboardInterrupt
+    # The line would be hidden under the frames of the loop.
+    assert len(traceback.extract_tb(raised.value.__traceback__)) == 2
 
 
 def test_the_way_to_go_on_is_that_of_the_script(tmp_path, monkeypatch, caplog):

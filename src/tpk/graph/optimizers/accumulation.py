@@ -15,6 +15,7 @@ from tpk.graph.collections import freeze_collection
 from tpk.graph.gradients import Gradients
 from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference, colocate_with, create_slot, sum_dtype
 from tpk.graph.variables import variable_name
+from tpk.tf_internals import create_slots
 
 _SLOT = "accum"
 
@@ -147,7 +148,7 @@ def apply_in_towers(
     """
     for index, (optimizer, pairs) in enumerate(zip(optimizers, gradients, strict=True)):
         with in_tower(index), tf.init_scope():
-            optimizer._create_slots([var for _, var in pairs])
+            create_slots(optimizer, [var for _, var in pairs])
     train_op_key = tf.compat.v1.GraphKeys.TRAIN_OP
     with freeze_collection([train_op_key]), tf.name_scope(name) as scope:
         train_op = tf.group(_build_of_towers(optimizers, gradients, in_tower, reduce), name=scope)

@@ -8,12 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.graph.step.fetches import ops_run_for
-
-_WRAPPED = ("_opt", "_optimizer")
-"""Where an optimizer around another one keeps that: tpk's and TensorFlow's, and those of other libraries."""
-
-_RATES = (("_learning_rate", "_learning_rate_tensor"), ("_lr", "_lr_t"))
-"""Where TensorFlow's optimizers keep what they were given, and the tensor that they have made of it."""
+from tpk.tf_internals import learning_rates_of, wrapped_optimizer
 
 
 def learning_rate_of(optimizer: Any) -> Any:
@@ -26,28 +21,18 @@ def learning_rate_of(optimizer: Any) -> Any:
         A float, if it is constant; a scalar tensor of the default graph that can be fetched by itself; or None if the
         optimizer has no learning rate, or none that can be told.
     """
-    innermost = _innermost(optimizer)
-    for given_name, prepared_name in _RATES:
-        given = getattr(innermost, given_name, None)
-        if given is None:
-            continue
-        if isinstance(given, Real):
-            return float(given)
-        for rate in (given, getattr(innermost, prepared_name, None)):
-            tensor = _fetchable(rate)
-            if tensor is not None:
-                return tensor
+    for rate in learning_rates_of(_innermost(optimizer)):
+        if isinstance(rate, Real):
+            return float(rate)
+        tensor = _fetchable(rate)
+        if tensor is not None:
+            return tensor
     return None
 
 
 def _innermost(optimizer: Any) -> Any:
-    seen = [optimizer]
-    while True:
-        inner = [getattr(seen[-1], name, None) for name in _WRAPPED]
-        found = [each for each in inner if isinstance(each, tf.compat.v1.train.Optimizer) and each not in seen]
-        if not found:
-            return seen[-1]
-        seen.append(found[0])
+    inner = wrapped_optimizer(optimizer)
+    return optimizer if inner is None else _innermost(inner)
 
 
 def _fetchable(rate: Any) -> Any:

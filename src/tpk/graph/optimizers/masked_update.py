@@ -8,26 +8,27 @@ gradients are zero, and hyperparameters such that nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
 from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
+from tpk.tf_internals import replaced_hyperparameters
 
 # For each optimizer, the tensors that it makes of its hyperparameters, and with which values of them a gradient of zero
 # changes no variable and no slot: x + 0 · y and 1 · x are x, to the bit, as long as y is finite (but -0 may become 0).
 # With what others compute there are no such values: RMSProp moves variables by all of its momentum, and Ftrl and
 # AdagradDA compute them anew. Neither are there for subclasses, of which nothing is known.
 _NEUTRAL: dict[type[Any], dict[str, float]] = {
-    tf.compat.v1.train.GradientDescentOptimizer: {"_learning_rate_tensor": 0},
-    tf.compat.v1.train.MomentumOptimizer: {"_learning_rate_tensor": 0, "_momentum_tensor": 1},
+    tf.compat.v1.train.GradientDescentOptimizer: {"learning_rate": 0},
+    tf.compat.v1.train.MomentumOptimizer: {"learning_rate": 0, "momentum": 1},
     # With an epsilon of 0, a first moment of 0 would be divided by 0.
-    tf.compat.v1.train.AdamOptimizer: {"_lr_t": 0, "_beta1_t": 1, "_beta2_t": 1, "_epsilon_t": 1},
-    tf.compat.v1.train.AdagradOptimizer: {"_learning_rate_tensor": 0},
-    tf.compat.v1.train.AdadeltaOptimizer: {"_lr_t": 0, "_rho_t": 1, "_epsilon_t": 1},
+    tf.compat.v1.train.AdamOptimizer: {"learning_rate": 0, "beta1": 1, "beta2": 1, "epsilon": 1},
+    tf.compat.v1.train.AdagradOptimizer: {"learning_rate": 0},
+    tf.compat.v1.train.AdadeltaOptimizer: {"learning_rate": 0, "rho": 1, "epsilon": 1},
 }
 
 
@@ -87,7 +88,13 @@ def masked(optimizer: Any, condition: Any) -> AbstractContextManager[None] | Non
     if isinstance(optimizer, ProxyOptimizer):
         return optimizer.masked(condition)
     neutral = _NEUTRAL.get(type(optimizer))
-    return None if neutral is None else _with_neutral_hyperparameters(optimizer, neutral, condition)
+    if neutral is None:
+        return None
+
+    def replace(name: str, given: Any) -> Any:
+        return tf.where(condition, given, tf.constant(neutral[name], given.dtype))
+
+    return replaced_hyperparameters(optimizer, replace)
 
 
 def multiply(values: Any, factor: Any) -> Any:
@@ -95,24 +102,3 @@ def multiply(values: Any, factor: Any) -> Any:
     # To 16 bits a factor may be infinite, or zero.
     wide = tf.cast(values, tf.float32) if values.dtype.size < 4 else values
     return tf.cast(tf.math.multiply_no_nan(wide, tf.cast(factor, wide.dtype)), values.dtype)
-
-
-@contextmanager
-def _with_neutral_hyperparameters(optimizer: Any, neutral: dict[str, float], condition: Any) -> Iterator[None]:
-    """Within the context, hyperparameters that `optimizer` takes have neutral values unless `condition` holds."""
-    prepare, own = optimizer._prepare, {}
-
-    def prepare_masked() -> None:
-        prepare()
-        for name, value in neutral.items():
-            own[name] = given = getattr(optimizer, name)
-            setattr(optimizer, name, tf.where(condition, given, tf.constant(value, given.dtype)))
-
-    # There is no public way; each optimizer makes its tensors in `_prepare`, and takes them for each variable.
-    optimizer._prepare = prepare_masked
-    try:
-        yield
-    finally:
-        del optimizer._prepare
-        # Who asks for the learning rate gets what the user gave.
-        vars(optimizer).update(own)

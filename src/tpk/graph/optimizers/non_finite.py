@@ -18,6 +18,7 @@ from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.masked_update import update_if
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.reports.summaries import add_tensor_summary
+from tpk.tf_internals import replace_input
 
 logger = logging.getLogger(__name__)
 
@@ -177,8 +178,7 @@ def skip_non_finite(update_ops: Iterable[Any]) -> None:
                 unchanged = tf.raw_ops.ReadVariableOp(resource=variable, dtype=value.dtype)
             else:
                 unchanged = tf.identity(variable)
-            # There is no public way; what `tf.contrib.graph_editor` did is left to this.
-            op._update_input(1, tf.where(tf.reduce_all(tf.math.is_finite(value)), value, unchanged))
+            replace_input(op, 1, tf.where(tf.reduce_all(tf.math.is_finite(value)), value, unchanged))
 
 
 class SkipNonFiniteOptimizer(ProxyOptimizer):

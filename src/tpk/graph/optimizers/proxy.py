@@ -6,8 +6,8 @@ outermost to the innermost, which updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +16,7 @@ from tpk.errors import ConfigError
 from tpk.graph.collections import freeze_collection
 from tpk.graph.gradients import check_optimizer
 from tpk.graph.variables import variable_name
+from tpk.tf_internals import create_slots, read_anew
 
 
 class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
@@ -106,7 +107,7 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         return []
 
     def _create_slots(self, var_list: list[Any]) -> None:
-        self._opt._create_slots(var_list)
+        create_slots(self._opt, var_list)
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         """Return the op that updates; there is a gradient in each pair."""
@@ -196,7 +197,7 @@ class PostProcessOptimizer(ProxyOptimizer):
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         update = super()._build_update(grads_and_vars)
         variables = [var for _, var in grads_and_vars]
-        with tf.control_dependencies([update]), _read_anew(variables):
+        with tf.control_dependencies([update]), read_anew(variables):
             processed = [self._post_process(var) for var in variables]
         return tf.group(update, *(op for op in processed if op is not None))
 
@@ -232,21 +233,3 @@ class VariableAssignmentOptimizer(PostProcessOptimizer):
             return None if value is None else tf.compat.v1.assign(var, value)
 
         super().__init__(opt, assign, colocate)
-
-
-@contextmanager
-def _read_anew(variables: Sequence[Any]) -> Iterator[None]:
-    """Within the context, reading one of `variables` gives the value that it has at that point of the step.
-
-    A reference variable, and one with a caching device, else give what was read once, maybe before it was updated.
-    There is no public way to make them read again where it is a function of the user's that reads.
-    """
-    with ExitStack() as stack:
-        for variable in variables:
-            if getattr(variable, "_cached_value", None) is not None:
-                stack.callback(setattr, variable, "_cached_value", variable._cached_value)
-                variable._cached_value = None
-            elif getattr(variable, "_snapshot", None) is not None:
-                stack.callback(setattr, variable, "_snapshot", variable._snapshot)
-                variable._snapshot = variable.read_value()
-        yield

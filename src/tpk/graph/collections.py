@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.tf_internals import control_flow_context
 
 _BRANCHES = {
     "CondBranchFuncGraph": "a tf.cond",
@@ -131,7 +132,7 @@ def control_flow_around() -> str | None:
     A function that is called eagerly has no graph around: its collections are its own.
     """
     graph = tf.compat.v1.get_default_graph()
-    context = graph._get_control_flow_context()
+    context = control_flow_context(graph)
     while context is not None:
         if context.IsCondContext() or context.IsWhileContext():
             return "a tf.cond" if context.IsCondContext() else "a tf.while_loop"

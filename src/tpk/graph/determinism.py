@@ -28,6 +28,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.step.fetches import ops_run_for
+from tpk.tf_internals import disable_op_determinism, is_op_determinism_enabled
 
 logger = logging.getLogger(__name__)
 
@@ -168,16 +169,13 @@ def deterministic_ops() -> Iterator[None]:
             trainer.train(steps_per_epoch=100)
         ```
     """
-    # TensorFlow has no public way back.
-    from tensorflow.python.framework import config
-
-    before = config.is_op_determinism_enabled()
+    before = is_op_determinism_enabled()
     tf.config.experimental.enable_op_determinism()
     try:
         yield
     finally:
         if not before:
-            config.disable_op_determinism()
+            disable_op_determinism()
 
 
 def sum_in_order(tensors: Sequence[Any]) -> Any:

@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from tpk.errors import TowerError
 from tpk.graph.determinism import sum_in_order
+from tpk.tf_internals import control_flow_context, replace_input
 
 _current: ContextVar[tuple[CrossTowerSums, int] | None] = ContextVar("tpk_cross_tower_sums", default=None)
 
@@ -167,11 +168,11 @@ class _Sum:
                 total = self._of.sum_over_processes(total)
             total = tf.identity(total, name="of_all_towers")
         for op in ops:
-            op._update_input(0, total)
+            replace_input(op, 0, total)
 
     def _check(self, tower: int, tensor: Any) -> None:
         graph = self._of.graph
-        if tf.compat.v1.get_default_graph() is not graph or graph._get_control_flow_context() is not None:
+        if tf.compat.v1.get_default_graph() is not graph or control_flow_context(graph) is not None:
             raise TowerError(
                 f"{self.name!r} cannot be summed across towers inside of a tf.cond, a tf.while_loop or a tf.function. "
                 "Take it out of there."

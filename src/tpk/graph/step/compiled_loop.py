@@ -14,11 +14,11 @@ from typing import Any
 
 import attrs
 import tensorflow as tf
-from tensorflow.python.framework import kernels
 
 from tpk.errors import ConfigError
 from tpk.graph.step.global_step import get_global_step_var
 from tpk.graph.step.loop import copy_ops, fixed_ops, loop, makes_handle, ops_in_order
+from tpk.tf_internals import devices_with_kernel
 
 # XLA leaves out what these tell, or has others of the name.
 _NOT_AS_THEY_ARE = ("Assert", "CheckNumerics", "Print")
@@ -197,8 +197,7 @@ def _uncompilable(ops: Sequence[Any]) -> list[Any]:
     found = []
     for op in ops:
         if op.type not in known:
-            devices = {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op.type).kernel}
-            known[op.type] = "XLA_CPU_JIT" in devices and not op.type.startswith(_NOT_AS_THEY_ARE)
+            known[op.type] = "XLA_CPU_JIT" in devices_with_kernel(op.type) and not op.type.startswith(_NOT_AS_THEY_ARE)
         marked = op.node_def.attr.get("_XlaCompile")
         if not known[op.type] or (marked is not None and not marked.b):
             found.append(op)

@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.tf_internals import control_outputs, function_graph, handle_of
+
 logger = logging.getLogger(__name__)
 
 FURTHER_RUNS_NAME = "tpk_further_runs"
@@ -64,7 +66,7 @@ class StepCounter:
 
     def __init__(self, train_ops: Sequence[Any], variable: Any, reads: Sequence[Any] = ()) -> None:
         graph = tf.compat.v1.get_default_graph()
-        self._count = _what_runs(_increments(_handle_of(variable), variable.initializer))
+        self._count = _what_runs(_increments(handle_of(variable), variable.initializer))
         leaves = [[_op_of(graph, leaf) for leaf in tf.nest.flatten(train_op)] for train_op in train_ops]
         if len(leaves) > 1:
             leaves.insert(0, [op for ops in leaves for op in ops])  # All of them in one run.
@@ -110,10 +112,6 @@ def _increment(variable: Any, name: str) -> Any:
     return update if isinstance(update, tf.Operation) else update.op
 
 
-def _handle_of(variable: Any) -> Any:
-    return variable.handle if hasattr(variable, "handle") else variable._variable
-
-
 def _increments(handle: Any, initializer: Any) -> set[Any]:
     """Return the ops that give the variable behind `handle` a value, in functions and branches, too."""
     found = set()
@@ -133,9 +131,9 @@ def _functions_of(op: Any) -> Iterator[Any]:
     for attribute in op.node_def.attr.values():
         for function in (attribute.func, *attribute.list.func):
             if function.name:
-                definition = op.graph._get_function(function.name)
-                if getattr(definition, "graph", None) is not None:
-                    yield definition.graph
+                graph = function_graph(op.graph, function.name)
+                if graph is not None:
+                    yield graph
 
 
 def _input_of(function: Any, op: Any, handle: Any) -> Any | None:
@@ -154,7 +152,7 @@ def _what_runs(ops: set[Any]) -> set[Any]:
             continue
         found.add(current)
         pending.extend(op for output in current.outputs for op in output.consumers())
-        pending.extend(current._control_outputs)
+        pending.extend(control_outputs(current))
         if current.type.startswith("QueueEnqueue"):
             pending.extend(op for op in current.inputs[0].consumers() if op.type.startswith("QueueDequeue"))
     return found

@@ -19,6 +19,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.step.global_step import FURTHER_RUNS_NAME, get_further_runs_var, get_global_step_var
 from tpk.graph.variables import unique_name
+from tpk.tf_internals import control_flow_context
 
 SEED_VARIABLE_NAME = "tpk_random_seed"
 
@@ -239,7 +240,7 @@ def _loop_counter(graph: Any, name: str) -> Any | None:
     kind = type(graph).__name__
     if kind in ("WhileBodyFuncGraph", "WhileCondFuncGraph"):
         return graph.inputs[0]
-    context = graph._get_control_flow_context()
+    context = control_flow_context(graph)
     while context is not None:
         if context.IsWhileContext():
             raise _repeats(name, "a tf.while_loop with the control flow of TensorFlow 1")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_ops
 
 from tpk.graph.step.fetches import ops_from
+from tpk.tf_internals import build_loop, create_op_like, is_reference, replace_input, set_device
 
 _CONTROL_FLOW_OPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "Ref")
 _BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})
@@ -86,8 +86,7 @@ def loop(step: Callable[[Any], Sequence[Any]], times: Any) -> Any:
 
     with tf.device("/cpu:0"), tf.name_scope(_SCOPE):
         # Of the two kinds of loops in TensorFlow, the one that takes reference variables, too.
-        context = control_flow_ops.WhileContext(parallel_iterations=1, back_prop=False)
-        end = context.BuildLoop(lambda iteration: iteration < times, body, [tf.constant(0)], None, False)
+        end = build_loop(lambda iteration: iteration < times, body, tf.constant(0))
     return end.op
 
 
@@ -130,7 +129,7 @@ def fixed_ops(ordered: Sequence[Any], feeds: Iterable[Any] = ()) -> set[Any]:
     fed = {tensor.name for tensor in feeds}
     fixed: set[Any] = set()
     for op in ordered:
-        is_pure = not (op.op_def.is_stateful or any(tensor.dtype._is_ref_dtype for tensor in op.inputs))
+        is_pure = not (op.op_def.is_stateful or any(map(is_reference, op.inputs)))
         if op.type.startswith(_CONTROL_FLOW_OPS):
             continue
         if (is_pure or makes_handle(op)) and op.outputs:
@@ -142,8 +141,8 @@ def fixed_ops(ordered: Sequence[Any], feeds: Iterable[Any] = ()) -> set[Any]:
 
 def makes_handle(op: Any) -> bool:
     """Whether an op only says where something is that lasts: a variable, a queue, an iterator, a table."""
-    is_handle = op.outputs and all(each.dtype in _HANDLE_DTYPES or each.dtype._is_ref_dtype for each in op.outputs)
-    takes_ref = any(tensor.dtype._is_ref_dtype for tensor in op.inputs)
+    is_handle = op.outputs and all(each.dtype in _HANDLE_DTYPES or is_reference(each) for each in op.outputs)
+    takes_ref = any(map(is_reference, op.inputs))
     return is_handle and not takes_ref and not op.type.startswith(_HANDLES_OF_A_STEP)
 
 
@@ -184,9 +183,9 @@ def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: boo
                 copies[op] = _copy(graph, op, inputs, _attributes(op, names, is_placed))
             names[op.name.encode()] = copies[op].name.encode()
             if is_placed:
-                copies[op]._set_device_from_string(op.device)
+                set_device(copies[op], op.device)
         for op, index, tensor in back_edges:
-            copies[op]._update_input(index, copies[tensor.op].outputs[tensor.value_index])
+            replace_input(copies[op], index, copies[tensor.op].outputs[tensor.value_index])
     return copies
 
 
@@ -197,17 +196,14 @@ def _of_iteration(graph: Any, op: Any, shared: Any) -> Any:
     on several devices, one would wait for the others for good.
     """
     is_loop = op.type == "Enter" or any(value.HasField("func") for value in op.node_def.attr.values())
-    if not is_loop or shared.dtype == tf.resource or shared.dtype._is_ref_dtype:
+    if not is_loop or shared.dtype == tf.resource or is_reference(shared):
         return shared
     with graph.device(op.device):
         return tf.identity(shared)
 
 
 def _copy(graph: Any, op: Any, inputs: list[Any], attributes: dict[str, Any]) -> Any:
-    dtypes = [tensor.dtype for tensor in op.outputs]
-    copy = graph._create_op_internal(
-        op.type, inputs, dtypes, name=op.name, attrs=attributes, op_def=op.op_def, compute_device=False
-    )
+    copy = create_op_like(op, graph, inputs, attributes)
     for tensor, original in zip(copy.outputs, op.outputs, strict=True):
         tensor.set_shape(original.shape)
     return copy

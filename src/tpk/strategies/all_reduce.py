@@ -23,6 +23,7 @@ from tpk.errors import ConfigError
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import is_gpu, parts_of_one_gpu
 from tpk.strategies.packs import pack, unpack
+from tpk.tf_internals import nccl_sum
 
 Column = list[Any]
 """One tensor of each tower."""
@@ -168,12 +169,10 @@ def _ring(column: Column, devices: Sequence[str], turn: int) -> Column:
 
 
 def _nccl(column: Column, devices: Sequence[str], turn: int) -> Column:
-    from tensorflow.python.ops import nccl_ops
-
     # NCCL reduces where a tensor is, which the user may have put elsewhere than the tower.
     placed = [_on(device, tf.identity, tensor) for device, tensor in zip(devices, column, strict=True)]
     with tf.device(None):
-        return list(nccl_ops.all_sum(placed))
+        return nccl_sum(placed)
 
 
 _REDUCERS: dict[str, Callable[[Column, Sequence[str], int], Column]] = {

@@ -12,6 +12,7 @@ from tpk.graph.gradients import Gradients, values_of
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.step.fetches import ops_run_for
 from tpk.graph.variables import variable_name
+from tpk.tf_internals import control_flow_context
 
 
 def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradients) -> AbstractContextManager[Any]:
@@ -40,7 +41,7 @@ def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradi
     for gradient, variable in gradients:
         for op in variable.handle.consumers() if hasattr(variable, "handle") else []:
             is_used = any(tensor.consumers() for tensor in op.outputs)
-            if not (op in inside or op in computed) or not is_used or op._get_control_flow_context() is not None:
+            if not (op in inside or op in computed) or not is_used or control_flow_context(op) is not None:
                 continue
             is_read = op.type == "ReadVariableOp"
             # A variable with sparse updates copies itself when it is read.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import collective_ops, gen_collective_ops
 
 from tpk.strategies.collective.shared_memory import SharedMemory, reduce_in_shared_memory
 from tpk.strategies.packs import pack, plan_packs, unpack
@@ -104,8 +103,8 @@ class Collectives:
             "instance_key": next(self._instances),
         }
         if self._rank == 0:
-            return collective_ops.broadcast_send(pack(wires), dtype=wires[0].dtype, **options)
-        received = collective_ops.broadcast_recv(dtype=wires[0].dtype, **options)
+            return tf.raw_ops.CollectiveBcastSend(input=pack(wires), **options)
+        received = tf.raw_ops.CollectiveBcastRecv(T=wires[0].dtype, **options)
         return tf.group(
             *(
                 variable.assign(_from_wire(part, variable.dtype.base_dtype, variable.shape), read_value=False)
@@ -134,20 +133,21 @@ class Collectives:
         return mean if self._average else mean * self._world_size
 
     def _all_reduce(self, tensor: Any, final_op: str) -> Any:
-        return collective_ops.all_reduce(
-            tensor,
+        return tf.raw_ops.CollectiveReduce(
+            input=tensor,
             group_size=self._world_size,
             group_key=self._reduce_group,
             instance_key=next(self._instances),
             merge_op="Add",
             final_op=final_op,
+            subdiv_offsets=[0],
             communication_hint=self._communication,
         )
 
     def _gather(self, tensor: Any) -> Any:
         """What all processes give, one after the other; the first dimension must be the same in all, and not 0."""
-        return gen_collective_ops.collective_gather(
-            tensor,
+        return tf.raw_ops.CollectiveGather(
+            input=tensor,
             group_size=self._world_size,
             group_key=self._reduce_group,
             instance_key=next(self._instances),

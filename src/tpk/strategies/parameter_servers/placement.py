@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter
+from tpk.tf_internals import set_device
 
 
 class ServerPlacement(LeastLoadedDeviceSetter):
@@ -71,7 +72,7 @@ def place_on_worker(graph: Any, device: str) -> None:
                 for leader in leaders:
                     if leader != op.name:
                         found[op.name] = place(graph.get_operation_by_name(leader))
-                op._set_device(found[op.name].to_string())
+                set_device(op, found[op.name].to_string())
         return found[op.name]
 
     for op in graph.get_operations():

@@ -19,6 +19,7 @@ from tpk.strategies.processes.cluster_strategy import WatchSteps
 from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
 from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn, plain_name, variables_by_name
 from tpk.strategies.update_order import after_reads, apply_in_groups
+from tpk.tf_internals import set_slice_info, slice_info
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
 
@@ -204,10 +205,9 @@ def _global_variable(name: str, local: Any, of_model: bool) -> Any:
         constraint=local.constraint,
         use_resource=hasattr(local, "handle"),
     )
-    part = getattr(local, "_save_slice_info", None)
+    part = slice_info(local)
     if part is not None:
         whole = part.full_name.removeprefix(f"{_MAIN}/")
-        variable._set_save_slice_info(
-            tf.Variable.SaveSliceInfo(whole, part.full_shape, part.var_offset, part.var_shape)
-        )
+        own = tf.Variable.SaveSliceInfo(whole, part.full_shape, part.var_offset, part.var_shape)
+        set_slice_info(variable, own)
     return variable

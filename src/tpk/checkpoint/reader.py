@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from tpk.checkpoint.directory import file_name
 from tpk.checkpoint.files import newest_complete, training_states
 from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError
+from tpk.tf_internals import TrackableObjectGraph
 
 OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """The entry of an object-based checkpoint that is no variable, but tells which objects there are."""
@@ -192,7 +192,7 @@ class CheckpointReader(StoredValues):
 
     def keys_by_variable_name(self) -> dict[str, str]:
         """Return the keys of an object-based checkpoint by the names that the variables had; unique ones only."""
-        graph = trackable_object_graph_pb2.TrackableObjectGraph()
+        graph = TrackableObjectGraph()
         graph.ParseFromString(self[OBJECT_GRAPH_KEY].item())
         keys: dict[str, set[str]] = {}
         for node in graph.nodes:

@@ -19,6 +19,7 @@ from tpk.input_source.meter import GraphMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.input_source.tensor import match_tensors
 from tpk.plugin.callback import Callback
+from tpk.tf_internals import variant_of
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class TFDatasetInput(InputSource):
             raise InputError(
                 f"TFDatasetInput takes a tf.data.Dataset, a function that returns one, or a dataflow; not {dataset!r}"
             )
-        variant = dataset._variant_tensor
+        variant = variant_of(dataset)
         if not tf.is_symbolic_tensor(variant) or variant.graph is not tf.compat.v1.get_default_graph():
             raise InputError(
                 "TFDatasetInput: the dataset was made outside of the trainer's graph and cannot be used in "

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tpk.errors import HookError, StopTraining
 from tpk.graph.step.global_step import get_global_step_var
 from tpk.plugin import Callback, hookimpl
+from tpk.tf_internals import lacks_saver
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -206,8 +207,7 @@ def _needs_saver(hook: Any) -> bool:
     """Whether the hook counts on the saver that a `MonitoredSession` puts in the collection of savers."""
     return (
         isinstance(hook, tf.compat.v1.train.CheckpointSaverHook)
-        and hook._saver is None
-        and hook._scaffold is None
+        and lacks_saver(hook)
         and not tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS)
     )
 

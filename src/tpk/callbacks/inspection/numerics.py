@@ -6,14 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tensorflow.python.ops import control_flow_util
-
 from tpk.callbacks.guards.nan_guard import NanGuard, refuse_loss_scale
 from tpk.callbacks.run_companions import NamedTensors, RunTensor
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.optimizers.non_finite import check_each_finite
 from tpk.graph.step.fetches import ops_run_for
+from tpk.tf_internals import is_reference, output_context
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -79,7 +78,7 @@ class CheckNumerics(NanGuard):
         belongs_to |= {op: [op] for op in needed}
         computed = [op for op in belongs_to if op.type != "Const"]
         # What is in a loop or a condition has no value outside of it.
-        reachable = [op for op in computed if control_flow_util.GetOutputContext(op) is None]
+        reachable = [op for op in computed if output_context(op) is None]
         if len(reachable) < len(computed):
             logger.info(
                 "CheckNumerics: %d of %d ops are inside of loops or conditions; what they compute is checked where it "
@@ -107,5 +106,5 @@ def _numbers_of(op: Any) -> list[Any]:
     return [
         tensor
         for index, tensor in enumerate(op.outputs)
-        if index not in opaque and tensor.dtype.is_floating and not tensor.dtype._is_ref_dtype
+        if index not in opaque and tensor.dtype.is_floating and not is_reference(tensor)
     ]

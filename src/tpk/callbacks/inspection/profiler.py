@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tpk.callbacks.inspection.steps import LooksAtSteps, file_in_run_dir, write_file
 from tpk.errors import ConfigError
+from tpk.tf_internals import chrome_trace
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -226,14 +227,6 @@ class _Profile:
             tf.profiler.experimental.stop(save=False)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def chrome_trace(step_stats: Any) -> str:
-    """Return the `step_stats` of a `tf.compat.v1.RunMetadata` as a trace of Chrome, in JSON."""
-    from tensorflow.python.client.timeline import Timeline
-
-    trace: str = Timeline(step_stats).generate_chrome_trace_format()
-    return trace
 
 
 def _as_steps(steps: Any) -> list[int]:

@@ -18,6 +18,7 @@ from tpk.callbacks.tensor_names import find_tensor
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.variables import name_in_tower
+from tpk.tf_internals import is_reference
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -303,7 +304,7 @@ def labelled_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[A
                 f"{type(callback).__name__}: expected the name of a tensor, or a tensor of the trainer's graph, got "
                 f"{each!r}. To look at a variable, make a tensor of it in the tower: tf.identity(w, name='w_before')."
             )
-        if tensor.dtype == tf.resource or tensor.dtype._is_ref_dtype:
+        if tensor.dtype == tf.resource or is_reference(tensor):
             raise ConfigError(
                 f"{type(callback).__name__}: {tensor.name!r} is a variable (or a handle), whose value within a step "
                 "may be that before the update or that after it. Make a tensor of it in the tower, and name that: "

@@ -13,6 +13,7 @@ from tpk.callbacks.tensor_names import find_tensor
 from tpk.errors import ConfigError
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.plugin.callback import Callback, trigger_of
+from tpk.tf_internals import add_control_inputs
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -53,7 +54,7 @@ class MovingAverageSummary(Callback):
         else:
             train_op = self._find_train_op(trainer.graph)
             logger.debug("%d ops of the collection %r run along with %s", len(ops), self.collection, train_op.name)
-            train_op._add_control_inputs(ops)
+            add_control_inputs(train_op, ops)
 
     def before_run(self, run_context: Any) -> Any:
         """Return the ops, as one, to be run along with the step."""

@@ -92,11 +92,11 @@ class _TFRecordItems(FileItems):
         import tensorflow as tf
 
         # The public readers read from the beginning on, or in eager mode.
-        from tensorflow.python.lib.io.tf_record import tf_record_random_reader
+        from tpk.tf_internals import tf_record_reader
 
         packer = DatapointPacker(self.owner, self.allow_pickle)
         with self.errors_of(tf.errors.OpError):
-            reader = tf_record_random_reader(self.path)
+            reader = tf_record_reader(self.path)
             return reader, self._offsets(reader, tf.errors.OutOfRangeError), packer, tf.errors
 
     def _offsets(self, reader: Any, end_of_file: type[Exception]) -> list[int]:

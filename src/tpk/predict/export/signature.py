@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 import tensorflow as tf
-from tensorflow.core.protobuf import meta_graph_pb2
 
 from tpk.errors import ConfigError
 from tpk.predict.config import PredictGraph
@@ -76,7 +75,7 @@ class ExportedSignature:
 
     def as_proto(self) -> Any:
         """Return it as the ``SignatureDef`` of a SavedModel."""
-        return meta_graph_pb2.SignatureDef(
+        return tf.compat.v1.saved_model.build_signature_def(
             inputs={name: _tensor_info(spec) for name, spec in self.inputs.items()},
             outputs={name: _tensor_info(spec) for name, spec in self.outputs.items()},
             method_name=_METHOD,
@@ -128,7 +127,7 @@ def _specs(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tensor_info(spec: Any) -> Any:
-    return meta_graph_pb2.TensorInfo(
+    return tf.compat.v1.TensorInfo(
         name=spec.name, dtype=spec.dtype.as_datatype_enum, tensor_shape=spec.shape.as_proto()
     )
 

@@ -8,6 +8,7 @@ from tensorflow.python.debug.wrappers.dumping_wrapper import DumpingDebugWrapper
 import tpk
 from tpk.errors import ConfigError, SessionError
 from tpk.session import NewSessionCreator, ReuseSessionCreator, default_session_config
+from tpk.testing.trainings import TinyModel, batches
 
 v1 = tf.compat.v1
 
@@ -119,49 +120,23 @@ def test_a_session_creator_of_tensorflow_restores_its_checkpoint(tmp_path):
     assert (value, global_step) == (5.0, 20)
     assert trained(session_creator=creator(), session_init={"w": np.float32(7)})[0] == 7.0
 
-    def tower(x):
-        return tf.multiply(x, v1.get_variable("w", []), name="y")
-
-    config = tpk.PredictConfig(
-        tower_func=tower,
-        input_signature=[tf.TensorSpec([None], tf.float32, "x")],
-        session_creator=creator(),
-        output_names=["y"],
-    )
-    with tpk.OfflinePredictor(config) as predict:
-        assert predict([2.0])[0].tolist() == [10.0]
-
 
 def test_anything_that_creates_sessions_will_do():
     value, sess, _ = trained(session_creator=OneThread())
     assert value == 1.0 and sess._config.intra_op_parallelism_threads == 1
 
 
-def test_a_strategy_gets_the_devices_that_it_needs_from_a_session_creator_of_tensorflow():
-    class Model(tpk.ModelDesc):
-        def inputs(self):
-            return [tf.TensorSpec([None, 1], tf.float32, "x")]
-
-        def build_graph(self, x):
-            return tf.reduce_mean(x * v1.get_variable("w", [1]), name="cost")
-
-        def optimizer(self):
-            return v1.train.GradientDescentOptimizer(0.1)
-
-    creator = v1.train.ChiefSessionCreator()
+def test_a_strategy_that_needs_a_config_of_its_own_refuses_a_session_that_another_creates():
     config = tpk.TrainConfig(
-        model=Model(),
-        dataflow=[[np.ones([2, 1], np.float32)]] * 4,
-        session_creator=creator,
-        extra_callbacks=[],
-        monitors=[],
+        model=TinyModel(),
+        dataflow=batches(4),
+        session_creator=OneThread(),
         steps_per_epoch=2,
         max_epoch=1,
     )
     trainer = tpk.SyncMultiGPUTrainerReplicated(["/cpu:0", "/cpu:1"])
-    tpk.launch_train_with_config(config, trainer)
-    assert trainer.global_step == 2
-    assert creator._config is None, "it is the user's"
+    with pytest.raises(ConfigError, match=r"ReplicatedStrategy needs a session with a config of its own. Give"):
+        tpk.launch_train_with_config(config, trainer)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +144,6 @@ def test_a_strategy_gets_the_devices_that_it_needs_from_a_session_creator_of_ten
     [
         ("new", r"session_creator='new': expected a tpk.SessionCreator .*session_config"),
         (OneThread, r"expected a tpk.SessionCreator .* Write OneThread\(\)"),
-        (v1.train.WorkerSessionCreator(), "waits until another process .* Give a tf.compat.v1.train.ChiefSession"),
     ],
 )
 def test_what_creates_no_session_is_refused(creator, message):
@@ -190,18 +164,3 @@ def test_a_creator_of_something_else_than_a_session_is_refused():
         trained(session_creator=Monitored())
     with pytest.raises(SessionError, match="that Foreign created belongs to another graph"):
         trained(session_creator=Foreign())
-
-
-def test_a_strategy_that_creates_the_session_itself_refuses_another_creator(monkeypatch):
-    from tpk.strategies.base import NullStrategy
-
-    monkeypatch.setattr(NullStrategy, "session_creator", lambda self, config: ReuseSessionCreator(None))
-    with pytest.raises(ConfigError, match=r"NullStrategy creates the session itself.*Give session_config="):
-        trained(session_creator=v1.train.ChiefSessionCreator())
-
-
-def test_a_scaffold_that_has_served_another_graph_is_refused():
-    creator = v1.train.ChiefSessionCreator()
-    trained(session_creator=creator)
-    with pytest.raises(SessionError, match=r"a tf.compat.v1.train.Scaffold serves one graph. Make a new one"):
-        trained(session_creator=creator)

@@ -17,7 +17,7 @@ from tpk.plugin.names.spellings import also_spelled
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
 from tpk.predict.online import check_names, tensors_by_key
 from tpk.predict.weights import restore_weights
-from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
+from tpk.session.creator import NewSessionCreator, SessionCreator, as_session_creator
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle
 from tpk.tower.tower_func import TowerFunc
@@ -79,8 +79,8 @@ class PredictConfig:
             inputs of the signature that the outputs depend on; so one need not feed labels to get a prediction.
         output_names: names of tensors in the tower; or a mapping of keys to such names, if results shall be a dict
             with these keys.
-        session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, from whose checkpoint
-            the weights are taken if there is no `session_init`; None for a new one.
+        session_creator: where the session comes from: a `SessionCreator`, or anything with a ``create_session()``;
+            None for a new one.
         device: a device string; by default TensorFlow places the ops.
         precision: what the tower computes in, as in the training; see `tpk.graph.precision`.
 
@@ -157,17 +157,10 @@ class PredictConfig:
             CheckpointError: if the weights do not fit, or a variable is left without a value; it names them.
         """
         creator = self._creator(devices)
-        weights = self.session_init
         with graph.as_default(), _without_global_variables(graph):
-            if isinstance(creator, TensorFlowSessionCreator):
-                weights = creator.checkpoint if weights is None else weights
-                # By default it finds reference variables in the graph itself, and waits for them.
-                nothing = tf.constant([], tf.string, name="nothing_to_wait_for")
-                for key in (tf.compat.v1.GraphKeys.READY_OP, tf.compat.v1.GraphKeys.READY_FOR_LOCAL_INIT_OP):
-                    graph.get_collection_ref(key)[:] = [nothing]
             sess = creator.create_session(graph)
         try:
-            restore_weights(sess, weights)
+            restore_weights(sess, self.session_init)
         except BaseException:
             sess.close()
             raise
@@ -177,8 +170,6 @@ class PredictConfig:
         creator = as_session_creator(self.session_creator)
         if type(creator) is NewSessionCreator:
             return NewSessionCreator(creator.target, add_logical_devices(creator.config, devices))
-        if isinstance(creator, TensorFlowSessionCreator) and creator.config is not None:
-            creator.config = add_logical_devices(creator.config, devices)
         return creator
 
 

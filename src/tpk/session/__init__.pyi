@@ -2,7 +2,6 @@ from .creator import (
     NewSessionCreator as NewSessionCreator,
     ReuseSessionCreator as ReuseSessionCreator,
     SessionCreator as SessionCreator,
-    TensorFlowSessionCreator as TensorFlowSessionCreator,
     as_session_creator as as_session_creator,
     default_session_config as default_session_config,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import copy
 import logging
 from typing import Any
 
@@ -11,7 +10,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, SessionError
 from tpk.plugin.options import RecordsOptions
-from tpk.tf_internals import is_closed, unfinalize
+from tpk.tf_internals import is_closed
 
 logger = logging.getLogger(__name__)
 
@@ -115,101 +114,47 @@ class ReuseSessionCreator(SessionCreator):
         return self.sess
 
 
-class TensorFlowSessionCreator(SessionCreator):
-    """Lets a session creator of TensorFlow create the session: `as_session_creator` makes one of what it is given.
-
-    Its scaffold, config and checkpoint mean what they mean under a `MonitoredSession`. What it restores from its
-    checkpoint, a `session_init`, and a run that is resumed, overwrite. Ops may still be added to the graph afterwards,
-    whether or not the scaffold has finalized it: the trainer does that.
-
-    Args:
-        creator: a `tf.compat.v1.train.ChiefSessionCreator`, or anything else with a ``create_session()`` that returns a
-            `tf.compat.v1.Session` of the graph that is the default one at that time, with all variables initialized.
-
-    Raises:
-        ConfigError: if it waits for another process to initialize the variables, as a `WorkerSessionCreator` does.
-
-    Example:
-        ```python
-        scaffold = tf.compat.v1.train.Scaffold(init_fn=lambda scaffold, sess: pretrained.restore(sess, "resnet.ckpt"))
-        trainer.train(..., session_creator=tf.compat.v1.train.ChiefSessionCreator(scaffold, checkpoint_dir="warm"))
-        ```
-    """
+class _GivenSessionCreator(SessionCreator):
+    """Lets an object with a ``create_session()``, such as a session creator of TensorFlow, create the session."""
 
     def __init__(self, creator: Any) -> None:
-        if isinstance(creator, tf.compat.v1.train.WorkerSessionCreator):
-            raise ConfigError(
-                "session_creator: a WorkerSessionCreator waits until another process has initialized the variables, "
-                "and here each process does that itself. Give a tf.compat.v1.train.ChiefSessionCreator."
-            )
         self.creator = creator
 
-    @property
-    def config(self) -> Any:
-        """The `tf.compat.v1.ConfigProto` of the session, if the creator is one of TensorFlow's own; else None.
-
-        One that it is given is for this object alone.
-        """
-        if not isinstance(self.creator, tf.compat.v1.train.ChiefSessionCreator):
-            return None
-        return default_session_config() if self.creator._config is None else self.creator._config
-
-    @config.setter
-    def config(self, config: Any) -> None:
-        self.creator = copy.copy(self.creator)
-        self.creator._config = config
-
-    @property
-    def checkpoint(self) -> str | None:
-        """The checkpoint, or the directory of it, from which it restores variables, as far as that is known."""
-        path = getattr(self.creator, "_checkpoint_filename_with_path", None)
-        return path or getattr(self.creator, "_checkpoint_dir", None) or None
-
     def create_session(self, graph: Any) -> Any:
-        """Let the creator create it.
+        """Create the session.
 
         Raises:
-            SessionError: if that is no `tf.compat.v1.Session`, or it or the scaffold belongs to another graph.
+            SessionError: if the result is not a `tf.compat.v1.Session`, or belongs to another graph.
         """
-        self._check_scaffold(graph)
         was_finalized = graph.finalized
         with graph.as_default():
             sess = self.creator.create_session()
-        if graph.finalized and not was_finalized:
-            unfinalize(graph)
+        if graph.finalized and not was_finalized:  # A scaffold finalizes it, but the trainer adds ops.
+            graph._unsafe_unfinalize()
         kind = type(self.creator).__name__
         if not isinstance(sess, tf.compat.v1.Session | tf.compat.v1.InteractiveSession):
             raise SessionError(
-                f"session_creator: create_session() of {kind} returned {sess!r}; expected a tf.compat.v1.Session. The "
-                "hooks of the step are the trainer's business: return the raw session."
+                f"session_creator: create_session() of {kind} returned {sess!r}; expected a tf.compat.v1.Session. "
+                "The trainer calls the hooks itself: return the raw session."
             )
         if sess.graph is not graph:
             raise SessionError(
                 f"session_creator: the session that {kind} created belongs to another graph than the trainer. Create "
-                "the trainer inside `with graph.as_default():`, or the session of the graph that is the default one."
+                "the trainer inside `with graph.as_default():`, or the session in the default graph."
             )
         return sess
-
-    def _check_scaffold(self, graph: Any) -> None:
-        scaffold = getattr(self.creator, "_scaffold", None)
-        ops = [getattr(scaffold, name, None) for name in ("init_op", "local_init_op", "ready_op", "summary_op")]
-        if any(getattr(op, "graph", graph) is not graph for op in ops):
-            raise SessionError(
-                "session_creator: the scaffold has ops of another graph than the trainer's, be it that it has served "
-                "another training: a tf.compat.v1.train.Scaffold serves one graph. Make a new one, and ops for it "
-                "inside `with trainer.graph.as_default():`."
-            )
 
 
 def as_session_creator(creator: Any) -> SessionCreator:
     """Return the `SessionCreator` that `creator` means.
 
     Args:
-        creator: a `SessionCreator`; a session creator of TensorFlow, or anything else with ``create_session()``; or
-            None for a `NewSessionCreator`.
+        creator: a `SessionCreator`; anything else with a ``create_session()`` that returns a `tf.compat.v1.Session` of
+            the default graph in which all variables are initialized, such as a session creator of TensorFlow; or None
+            for a `NewSessionCreator`.
 
     Raises:
-        ConfigError: if it is none of these.
+        ConfigError: if `creator` is anything else.
 
     Example:
         ```python
@@ -227,4 +172,4 @@ def as_session_creator(creator: Any) -> SessionCreator:
             f"session_creator={creator!r}: expected a tpk.SessionCreator such as tpk.NewSessionCreator(), or one of "
             f"TensorFlow such as tf.compat.v1.train.ChiefSessionCreator(), which has create_session(). {remedy}"
         )
-    return TensorFlowSessionCreator(creator)
+    return _GivenSessionCreator(creator)

@@ -15,6 +15,7 @@ from tpk.callbacks.statistics.statistic import StatisticCheck, statistic_followe
 from tpk.checkpoint.session_init import as_session_init
 from tpk.errors import ConfigError, HookError, TrainerStateError, explaining_missing_init, without_frames
 from tpk.graph.determinism import warn_of_stateful_random_ops
+from tpk.graph.devices import add_logical_devices
 from tpk.graph.random import step_reads
 from tpk.graph.reports.overview import log_model_overview
 from tpk.graph.step.global_step import StepCounter, get_global_step_var
@@ -27,7 +28,7 @@ from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.options import RecordsOptions, described
 from tpk.plugin.run_options import RunOptions
-from tpk.session.creator import NewSessionCreator, SessionCreator, TensorFlowSessionCreator, as_session_creator
+from tpk.session.creator import NewSessionCreator, SessionCreator, as_session_creator, default_session_config
 from tpk.session.hooked import HookedSession
 from tpk.session.many_steps import ManySteps
 from tpk.session.queue_runners import running_queues
@@ -597,14 +598,14 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         creator = as_session_creator(given)
         if type(creator) is NewSessionCreator and not creator.target:
             return self.strategy.session_creator(self.strategy.session_config(creator.config))
-        if isinstance(creator, NewSessionCreator | TensorFlowSessionCreator) and creator.config is not None:
-            creator.config = config = self.strategy.session_config(creator.config)
-            own = self.strategy.session_creator(config)
-            if creator is not given and not isinstance(own, NewSessionCreator):
+        if isinstance(creator, NewSessionCreator):
+            creator.config = self.strategy.session_config(creator.config)
+        elif creator is not given:
+            config = add_logical_devices(default_session_config(), [])
+            if self.strategy.session_config(config) != config:
                 raise ConfigError(
-                    f"session_creator={given!r}: {type(self.strategy).__name__} creates the session itself, "
-                    "on TensorFlow's server of this process. Give session_config=<ConfigProto>, and "
-                    "session_init=<checkpoint>."
+                    f"session_creator={given!r}: {type(self.strategy).__name__} needs a session with a config of its "
+                    "own. Give session_config=<ConfigProto>, and session_init=<checkpoint>."
                 )
         return creator
 

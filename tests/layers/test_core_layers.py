@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tpk
 from tpk import layers
 from tpk.errors import ConfigError
 
@@ -121,7 +122,7 @@ def test_dropout_refuses_rates(rate: float) -> None:
         layers.dropout(tf.ones([3]), rate, name="drop")
 
 
-@pytest.mark.parametrize("training", [None, 2, "yes", np.ones([2])], ids=str)
+@pytest.mark.parametrize("training", [2, "yes", np.ones([2])], ids=str)
 def test_training_must_be_a_boolean(training: Any) -> None:
     message = "training is .*, expected True, False, or a scalar boolean tensor"
     with tf.Graph().as_default(), pytest.raises(ConfigError, match=message):
@@ -132,6 +133,27 @@ def test_training_must_be_a_boolean(training: Any) -> None:
 def test_training_must_be_a_scalar_boolean_tensor(dtype: Any, shape: list) -> None:
     with tf.Graph().as_default(), pytest.raises(ConfigError, match="expected True, False, or a scalar boolean"):
         layers.dropout(tf.ones([3]), training=v1.placeholder(dtype, shape))
+
+
+def test_the_tower_says_whether_it_is_trained() -> None:
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+    def build(name: str) -> list[Any]:
+        assert layers.dropout(tf.ones([3]), training=False).op.type == "Identity"
+        return [layers.dropout(tf.ones([100])), layers.batch_normalization(tf.constant(x), name=name)]
+
+    with tf.Graph().as_default(), v1.Session() as sess:
+        outside = build("outside")
+        assert not v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+        with tpk.TrainTowerContext():
+            trained = build("norm")
+        assert len(v1.get_collection(v1.GraphKeys.UPDATE_OPS)) == 2
+        with tpk.PredictTowerContext():
+            predicted = build("norm")
+        sess.run(v1.global_variables_initializer())
+        for (dropped, normalized), is_trained in ((outside, False), (trained, True), (predicted, False)):
+            assert (sess.run(dropped).min() == 0) == is_trained
+            assert (abs(sess.run(normalized).mean()) < 1e-5) == is_trained
 
 
 def test_training_may_be_a_variable() -> None:

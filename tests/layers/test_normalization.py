@@ -226,7 +226,7 @@ def test_gradients_flow_through_the_moments_of_the_batch() -> None:
         ({"momentum": np.array([0.9])}, r"momentum is array\(\[0.9\]\), expected a number or a scalar tensor"),
         ({"epsilon": "1e-3"}, "epsilon is '1e-3', expected a number.*epsilon=0.001"),
         ({"epsilon": None}, "epsilon is None, expected a number"),
-        ({"training": None}, "training is None, expected True, False, or a scalar boolean tensor"),
+        ({"training": "yes"}, "training is 'yes', expected True, False, or a scalar boolean tensor"),
         ({"axis": 4}, r"axis is 4, expected an integer in \[-4, 4\)"),
         ({"axis": "last"}, r"axis is '.*', expected an integer in \[-4, 4\)"),
         ({"axis": None}, r"axis is None, expected an integer in \[-4, 4\)"),

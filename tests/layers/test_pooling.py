@@ -14,6 +14,15 @@ IMAGES = np.random.default_rng(3).normal(size=[2, 6, 4, 3]).astype(np.float32)
 POOLS = [("max_pooling2d", np.max), ("average_pooling2d", np.mean)]
 
 
+def test_sizes_may_be_a_tensor_shape() -> None:
+    with tf.Graph().as_default():
+        x = v1.placeholder(tf.float32, [None, 5, 7, 3])
+        assert layers.average_pooling2d(x, x.get_shape()[1:3], 1).shape.as_list() == [None, 1, 1, 3]
+        unknown = v1.placeholder(tf.float32, [None, None, 7, 3])
+        with pytest.raises(ConfigError, match=r"pool_size is .*None, 7.*expected a positive integer or a pair"):
+            layers.average_pooling2d(unknown, unknown.get_shape()[1:3], 1)
+
+
 @pytest.mark.parametrize(("kind", "reduce"), POOLS)
 def test_windows_side_by_side(kind: str, reduce: Any) -> None:
     with tf.Graph().as_default(), v1.Session() as sess:

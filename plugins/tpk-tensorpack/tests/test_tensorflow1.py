@@ -10,6 +10,8 @@ import tensorflow
 from tpk_tensorpack import tensorflow1 as tf
 from tpk_tensorpack.tensorflow1.contrib import framework, layers as contrib_layers, rnn, seq2seq, slim
 
+import tpk
+
 NAMES = """
 AUTO_REUSE ConfigProto DType Dimension FIFOQueue FixedLenFeature GPUOptions Graph GraphDef GraphKeys GraphOptions
 IndexedSlices InteractiveSession NodeDef Operation OptimizerOptions PaddingFIFOQueue Print RandomShuffleQueue
@@ -221,6 +223,15 @@ class Scale(tf.layers.Layer):
 
     def call(self, inputs):
         return inputs * self.scale
+
+
+def test_layers_are_in_training_only_if_told_so(graph):
+    x = tf.ones([1, 100])
+    with tpk.TrainTowerContext():
+        dropped = tf.layers.dropout(x), tf.layers.dropout(x, 0.5, None, None, True)
+        tf.layers.batch_normalization(x)
+        assert not tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+    assert [value.min() for value in run(dropped)] == [1, 0]
 
 
 def test_a_layer_of_ones_own(graph):

@@ -1,4 +1,4 @@
-"""Scopes of variables and of names around functions: shared at the second call, or named after the function."""
+"""Scopes: of variables and of names around functions (shared at the second call, or named after it), and of towers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -17,6 +18,9 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _Decorator = Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]
+
+current_tower: ContextVar[Any] = ContextVar("tpk_current_tower", default=None)
+"""The `TowerContext` of the tower that is being built; None outside of towers."""
 
 
 def auto_reuse_variable_scope(func: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:

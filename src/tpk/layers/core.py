@@ -87,7 +87,7 @@ def dropout(
     rate: Any = 0.5,
     noise_shape: Sequence[int | None] | None = None,
     seed: int | None = None,
-    training: Any = False,
+    training: Any = None,
     name: str | None = None,
 ) -> Any:
     """In training, set a random fraction of the inputs to zero, and scale the rest by ``1 / (1 - rate)``.
@@ -102,7 +102,8 @@ def dropout(
         noise_shape: the shape of the random mask, which is broadcast to the inputs; None for an axis means
             its size, and None for all means the shape of the inputs.
         seed: the op-level seed, on which the mask depends besides the others; another seed gives another mask.
-        training: a boolean, or a scalar boolean tensor.
+        training: a boolean, or a scalar boolean tensor. None means whether the tower that is being built is trained;
+            outside of towers, it means False.
         name: the name scope of the ops; None means ``dropout``. It is made unique.
 
     Returns:

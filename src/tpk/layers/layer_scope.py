@@ -14,9 +14,10 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.collections import check_can_be_collected
+from tpk.graph.scopes import current_tower
 
 Sizes = int | Sequence[int]
-"""A size for each spatial axis, such as (height, width), or one integer for all of them."""
+"""A size for each spatial axis, such as (height, width) or ``images.shape[1:3]``, or one integer for all of them."""
 
 Function = Callable[[Any], Any]
 """An activation, a regularizer or a constraint."""
@@ -226,7 +227,9 @@ class LayerScope:
     def sizes_of(self, what: str, value: Sizes, count: int) -> tuple[int, ...]:
         """Return `count` positive integers, which may be given as one for all."""
         try:
-            sizes = tuple(map(operator.index, value if isinstance(value, Sequence) else [value] * count))
+            sizes = tuple(
+                map(operator.index, value if isinstance(value, Sequence | tf.TensorShape) else [value] * count)
+            )
         except (TypeError, ValueError):
             sizes = ()
         if len(sizes) != count or min(sizes) < 1:
@@ -385,11 +388,14 @@ class TrainingFlag:
 
     @classmethod
     def of(cls, layer: LayerScope, training: Any) -> TrainingFlag:
-        """Take a boolean, 0 or 1, or a scalar boolean tensor or variable.
+        """Take a boolean, 0 or 1, a scalar boolean tensor or variable, or None for what the tower is built for.
 
         Raises:
-            ConfigError: if it is anything else; None too, as there is no global learning phase.
+            ConfigError: if it is anything else.
         """
+        if training is None:
+            tower = current_tower.get()
+            return cls(tower is not None and tower.is_training)
         if isinstance(training, np.bool_ | Integral) and training in (0, 1):
             return cls(bool(training))
         if isinstance(training, tf.Variable) and _is_scalar_bool(training):
@@ -401,7 +407,7 @@ class TrainingFlag:
             "training",
             training,
             "True, False, or a scalar boolean tensor",
-            "In a tower function, pass training=get_current_tower_context().is_training.",
+            "In a tower function, leave it out: the tower says whether it is trained.",
         )
 
     def choose(self, in_training: Callable[[], Any], in_inference: Callable[[], Any]) -> Any:

@@ -27,7 +27,7 @@ def batch_normalization(
     gamma_regularizer: Function | None = None,
     beta_constraint: Function | None = None,
     gamma_constraint: Function | None = None,
-    training: Any = False,
+    training: Any = None,
     trainable: bool = True,
     name: Any = None,
     reuse: Any = None,
@@ -66,7 +66,8 @@ def batch_normalization(
         gamma_regularizer: the same for ``gamma``.
         beta_constraint: maps ``beta`` to its projection after an optimizer's update.
         gamma_constraint: the same for ``gamma``.
-        training: a boolean, or a scalar boolean tensor.
+        training: a boolean, or a scalar boolean tensor. None means whether the tower that is being built is trained;
+            outside of towers, it means False.
         trainable: whether ``gamma`` and ``beta`` belong to ``TRAINABLE_VARIABLES``, and the updates to
             ``UPDATE_OPS``.
         name: the variable scope of the layer; None means ``batch_normalization``, made unique.
@@ -97,7 +98,7 @@ def batch_normalization(
     Example:
         ```python
         x = conv2d(image, 32, 3, use_bias=False)
-        x = tf.nn.relu(batch_normalization(x, training=get_current_tower_context().is_training))
+        x = tf.nn.relu(batch_normalization(x))
         ```
     """
     with open_layer("batch_normalization", inputs, name, reuse) as layer:

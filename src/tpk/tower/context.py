@@ -6,7 +6,6 @@ import abc
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import attrs
@@ -15,6 +14,7 @@ import tensorflow as tf
 from tpk.errors import TowerError, add_note
 from tpk.graph.collections import added_since, collection_sizes, truncate
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
+from tpk.graph.scopes import current_tower
 from tpk.tower.keras.inline import record_inline_keras
 
 GraphKeys = tf.compat.v1.GraphKeys
@@ -25,8 +25,6 @@ _OF_A_VARIABLE = re.compile(r"(?:^|/)Regularizer(?:_\d+)?/")
 # Summaries show one tower.
 _MAIN_TOWER_ONLY = (GraphKeys.SUMMARIES, MOVING_SUMMARY_OPS_KEY)
 
-_current: ContextVar[TowerContext | None] = ContextVar("tpk_tower_context", default=None)
-
 
 def get_current_tower_context() -> TowerContext | Any:
     """Return the context of the tower that is being built, or None outside of a tower function.
@@ -35,11 +33,11 @@ def get_current_tower_context() -> TowerContext | Any:
         ```python
         def build_graph(self, image, label):
             training = tpk.get_current_tower_context().is_training
-            hidden = tpk.layers.batch_normalization(hidden, training=training)
+            rate = 0.5 if training else 0.0
         ```
     """
     # `Any` rather than None: type checkers would have each tower function ask whether it is one.
-    return _current.get()
+    return current_tower.get()
 
 
 def _is_scope_name(instance: object, attribute: attrs.Attribute[Any], value: str) -> None:
@@ -105,7 +103,7 @@ class TowerContext(abc.ABC):
         return list(self._added.get(key, []))
 
     def __enter__(self) -> TowerContext:
-        around = _current.get()
+        around = current_tower.get()
         if around is not None:
             raise TowerError(
                 f"a tower cannot be built inside another one: {self} inside {around}. "
@@ -164,11 +162,11 @@ class TowerContext(abc.ABC):
 
     @contextmanager
     def _is_current(self) -> Iterator[None]:
-        token = _current.set(self)
+        token = current_tower.set(self)
         try:
             yield
         finally:
-            _current.reset(token)
+            current_tower.reset(token)
 
     def _open_scopes(self) -> Iterator[AbstractContextManager[Any]]:
         reuse = True if not self.has_own_variables else None

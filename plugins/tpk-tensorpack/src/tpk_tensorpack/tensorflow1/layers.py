@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -15,14 +16,12 @@ from tpk.layers import (
     average_pooling1d,
     average_pooling2d,
     average_pooling3d,
-    batch_normalization,
     conv1d,
     conv2d,
     conv2d_transpose,
     conv3d,
     conv3d_transpose,
     dense,
-    dropout,
     flatten,
     max_pooling1d,
     max_pooling2d,
@@ -72,6 +71,28 @@ __all__ = [
 v1 = tf.compat.v1
 
 Function = Callable[[Any], Any]
+
+
+def _not_in_training(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a layer that is in training only if it is told so, whatever the tower is."""
+    signature = inspect.signature(function)
+    parameters = [
+        each.replace(default=False) if each.name == "training" else each for each in signature.parameters.values()
+    ]
+    signature = signature.replace(parameters=parameters)
+
+    @functools.wraps(function)
+    def layer(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return function(*given.args, **given.kwargs)
+
+    layer.__signature__ = signature  # type: ignore[attr-defined]
+    return layer
+
+
+batch_normalization = _not_in_training(layers.batch_normalization)
+dropout = _not_in_training(layers.dropout)
 
 
 _OF_A_CALL = ("inputs", "training", "reuse", "sync")

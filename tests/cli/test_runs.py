@@ -15,7 +15,7 @@ import tpk
 from tpk.cli.main import main
 from tpk.cli.runs.differences import differences
 from tpk.cli.runs.run import Run
-from tpk.train.run_dir.lock import run_lock
+from tpk.train.run.lock import run_lock
 
 
 class Counting(tpk.Trainer):

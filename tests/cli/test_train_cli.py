@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tpk.cli.main import main
-from tpk.train.ending import how_to_resume
+from tpk.train.run.names import how_to_resume
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODULE = """

@@ -13,7 +13,7 @@ import tpk
 from tpk.checkpoint.files import newest_complete, state_bytes
 from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 from tpk.cli.main import main
-from tpk.train.run_dir.directory import find_start
+from tpk.train.run.directory import find_start
 
 v1 = tf.compat.v1
 

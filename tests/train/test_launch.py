@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.dataflow import DataFromList
-from tpk.train.run_dir.directory import run_log
+from tpk.train.run.directory import run_log
 
 v1 = tf.compat.v1
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.train.run_dir.attempts import read_attempts
+from tpk.train.run.attempts import read_attempts
 
 v1 = tf.compat.v1
 

@@ -18,7 +18,7 @@ from tpk.session.creator import as_session_creator
 from tpk.train.epoch import as_count
 from tpk.train.loop import FOREVER
 from tpk.train.model_desc import ModelDesc
-from tpk.train.run_dir.directory import RESUME
+from tpk.train.run.directory import RESUME
 from tpk.train.steps_per_run import SPELLINGS as STEPS_PER_RUN_SPELLINGS
 
 Plugins = Sequence[Any]

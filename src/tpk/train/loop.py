@@ -12,9 +12,9 @@ from tpk.errors import StopTraining
 from tpk.graph.step.global_step import get_global_step_var
 from tpk.plugin.progress import Progress
 from tpk.plugin.trainer import TrainerProtocol
-from tpk.train.ending import log_end, log_failure, signal_message
 from tpk.train.epoch import as_count
 from tpk.train.resume.preemption import Preemption
+from tpk.train.run.report import log_end, log_failure, signal_message
 
 if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks

@@ -40,10 +40,10 @@ from tpk.train.epoch import describe_epoch
 from tpk.train.loop import FOREVER, TrainLoop
 from tpk.train.resume.checkpoints import Checkpoints
 from tpk.train.resume.resumption import Resumption
-from tpk.train.run_dir.attempts import AttemptRecord, attempt_recorded
-from tpk.train.run_dir.description import describe_run
-from tpk.train.run_dir.directory import check_resume, default_run_dir, open_run, set_checkpoints_aside
-from tpk.train.run_dir.outcome import known_directions, outcome_logged
+from tpk.train.run.attempts import AttemptRecord, attempt_recorded
+from tpk.train.run.description import describe_run
+from tpk.train.run.directory import check_resume, default_run_dir, open_run, set_checkpoints_aside
+from tpk.train.run.report import known_directions, outcome_logged
 from tpk.train.steps_per_run import check_steps_per_run
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from tpk.errors import CheckpointError, ConfigError, TpkError
 from tpk.monitors.history import History
 from tpk.plugin.names.builtins import BUILTINS
 from tpk.plugin.written import NOT_WRITTEN
-from tpk.train.run_dir.attempts import Attempt, read_attempts
-from tpk.train.run_dir.lock import owner_of
-from tpk.train.run_dir.names import ATTEMPTS_NAME, CONFIG_NAME, RUN_FILE_NAME
+from tpk.train.run.attempts import Attempt, read_attempts
+from tpk.train.run.lock import owner_of
+from tpk.train.run.names import ATTEMPTS_NAME, CONFIG_NAME, RUN_FILE_NAME
 from tpk.train.run_file.toml import TOMLDecodeError, loads
 
 _TRACES = ("stats.jsonl", "log.txt", ATTEMPTS_NAME)

@@ -17,8 +17,8 @@ from tpk.cli.runs.listing import state_text
 from tpk.cli.runs.run import Run, find_run
 from tpk.cli.table import human_duration, print_table
 from tpk.monitors.values import json_number
-from tpk.train.ending import how_to_resume
-from tpk.train.run_dir.attempts import Attempt
+from tpk.train.run.attempts import Attempt
+from tpk.train.run.names import how_to_resume
 
 
 def show_run(directory: Path, *, as_json: bool, now: float) -> int:

@@ -19,7 +19,7 @@ from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import trigger_of
 from tpk.train.resume.training_state import take_state
-from tpk.train.run_dir.directory import check_is_there
+from tpk.train.run.directory import check_is_there
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class Resumption(Callback):
     """Brings a training to where a checkpoint was taken, in two parts; the trainer registers it after all others.
 
-    A resume goes one way: `tpk.train.run_dir.directory.open_run` finds the `Checkpoint`, the trainer sets up what is to
+    A resume goes one way: `tpk.train.run.directory.open_run` finds the `Checkpoint`, the trainer sets up what is to
     go on, and then ``begin`` and one of the hooks here give back what `tpk.train.resume.training_state.take_state` has
     taken.
 

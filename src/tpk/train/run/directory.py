@@ -21,8 +21,8 @@ from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.errors import CheckpointError, ConfigError
 from tpk.plugin.options import leaves_of
 from tpk.train.resume.training_state import check_state
-from tpk.train.run_dir.lock import run_lock
-from tpk.train.run_dir.names import CONFIG_NAME, RUN_FILE_NAME
+from tpk.train.run.lock import run_lock
+from tpk.train.run.names import CONFIG_NAME, RUN_FILE_NAME
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

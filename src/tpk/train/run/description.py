@@ -17,7 +17,7 @@ from tpk import __version__
 from tpk.input_source.base import InputCallback
 from tpk.plugin.options import described, options_of
 from tpk.strategies.base import NullStrategy
-from tpk.train.run_dir.names import is_own_command
+from tpk.train.run.names import is_own_command
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -22,7 +22,7 @@ import attrs
 
 from tpk.checkpoint.durable_files import replace_file
 from tpk.errors import Preempted, StopTraining, TpkError, in_one_line
-from tpk.train.run_dir.names import ATTEMPTS_NAME
+from tpk.train.run.names import ATTEMPTS_NAME
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import TpkError
-from tpk.train.run_dir.attempts import AttemptRecord, read_attempts
-from tpk.train.run_dir.names import ATTEMPTS_NAME
+from tpk.train.run.attempts import AttemptRecord, read_attempts
+from tpk.train.run.names import ATTEMPTS_NAME
 
 
 class Counting(tpk.Trainer):

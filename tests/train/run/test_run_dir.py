@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.train.run_dir.lock import LOCK_NAME
+from tpk.train.run.lock import LOCK_NAME
 
 MONITORS = ["JSONWriter", "CSVWriter", "TFEventWriter"]
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.train.run_dir.outcome import outcome_logged
+from tpk.train.run.report import outcome_logged
 
 
 class Counting(tpk.Trainer):
@@ -59,7 +59,7 @@ def outcome(caplog):
     """The messages of the outcome so far; then they are forgotten."""
 
     def messages():
-        found = [record.getMessage() for record in caplog.records if record.name == "tpk.train.run_dir.outcome"]
+        found = [record.getMessage() for record in caplog.records if record.name == "tpk.train.run.report"]
         caplog.clear()
         return found
 

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.train.run_dir import lock as module
-from tpk.train.run_dir.lock import LOCK_NAME, owner_of, run_lock
+from tpk.train.run import lock as module
+from tpk.train.run.lock import LOCK_NAME, owner_of, run_lock
 
 OTHER = """
 import fcntl, os, sys

@@ -40,10 +40,10 @@ from tpk.train.epoch import describe_epoch
 from tpk.train.loop import FOREVER, TrainLoop
 from tpk.train.resume.checkpoints import Checkpoints
 from tpk.train.resume.resumption import Resumption
-from tpk.train.run.attempts import AttemptRecord, attempt_recorded
 from tpk.train.run.description import describe_run
-from tpk.train.run.directory import check_resume, default_run_dir, open_run, set_checkpoints_aside
-from tpk.train.run.report import known_directions, outcome_logged
+from tpk.train.run.directory import check_resume, default_run_dir, set_checkpoints_aside
+from tpk.train.run.record import RunRecord
+from tpk.train.run.report import outcome_logged
 from tpk.train.steps_per_run import check_steps_per_run
 
 if TYPE_CHECKING:
@@ -317,16 +317,16 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
                 "session_config": described(session_config),
                 **{name: described(value) for name, value in (describe or {}).items()},
             }
-            self._start_from = open_run(self, run.run_dir, run.resume, description, self._resources, self.run_file)
-            record = self._record_attempt()
+            record = self._resources.enter_context(RunRecord(self, run.run_dir, run.resume))
+            record.open(description, self.run_file)
+            self.run_dir, self._start_from = record.directory, record.start
             self.setup(
                 callbacks=callbacks,
                 monitors=monitors,
                 session_creator=session_creator or NewSessionCreator(config=session_config),
                 session_init=session_init,
             )
-            if record is not None:
-                record.take_directions(known_directions(self))
+            record.record_directions()
             try:
                 self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
             except KeyboardInterrupt as end:
@@ -564,12 +564,6 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
     def serves_others(self) -> bool:
         """Whether this process only serves the others, as a parameter server does, and trains nothing itself."""
         return False
-
-    def _record_attempt(self) -> AttemptRecord | None:
-        if self.run_dir is None:
-            return None
-        from_step = None if self._start_from is None else self._start_from.step
-        return self._resources.enter_context(attempt_recorded(self, self.run_dir, from_step))
 
     def _configured(
         self,

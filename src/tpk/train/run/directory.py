@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from tqdm import tqdm
 
 from tpk.checkpoint.durable_files import free_name, open_no_link, replace_file
@@ -25,7 +24,7 @@ from tpk.train.run.lock import run_lock
 from tpk.train.run.names import CONFIG_NAME, RUN_FILE_NAME
 
 if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -81,48 +80,7 @@ def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
         )
 
 
-def open_run(
-    trainer: TrainerProtocol,
-    path: str | os.PathLike[str] | None,
-    resume: str,
-    config: Mapping[str, Any],
-    resources: ExitStack,
-    run_file: str = "",
-) -> Checkpoint | None:
-    """Open the directory of a run and its log, if this process is the chief; return the checkpoint to go on from.
-
-    Args:
-        trainer: whose `run_dir` is set.
-        path: where; None for nowhere.
-        resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``.
-        config: plain data for ``config.json``.
-        resources: what all is closed with.
-        run_file: the text of ``config.toml``; empty for none.
-
-    Returns:
-        The checkpoint that the chief finds, in all processes of the training; None to start afresh.
-
-    Raises:
-        ConfigError: if it is no place for this run.
-        CheckpointError: if there must be a checkpoint, and is none; in all processes.
-    """
-    if path is not None and trainer.is_chief:
-        trainer.run_dir = _open_directory(Path(path), resume, resources)
-    resources.enter_context(run_log(trainer.run_dir, logging.INFO if trainer.is_chief else logging.WARNING))
-    if trainer.run_dir is not None:
-        logger.info("run_dir: %s", trainer.run_dir)
-    start = _find_common_start(trainer, resume, path) if resume in ("auto", "must") else None
-    if trainer.run_dir is not None:
-        if resume == "auto" and start is None:
-            logger.info("no complete checkpoint is there; starting afresh")
-        if resume == "keep":
-            _set_config_aside(trainer.run_dir)
-        write_config(trainer.run_dir, config)
-        _write_run_file(trainer.run_dir, run_file)
-    return start
-
-
-def _open_directory(directory: Path, resume: str, resources: ExitStack) -> Path:
+def open_directory(directory: Path, resume: str, resources: ExitStack) -> Path:
     """Create and lock the directory of a run.
 
     Raises:
@@ -147,21 +105,6 @@ def _open_directory(directory: Path, resume: str, resources: ExitStack) -> Path:
             "resume='keep'."
         )
     return directory
-
-
-def _find_common_start(trainer: TrainerProtocol, resume: str, path: str | os.PathLike[str] | None) -> Checkpoint | None:
-    found, failure = None, None
-    if trainer.is_chief and path is not None:
-        try:
-            found = find_start(resume, path)
-        except CheckpointError as error:
-            failure = error
-    fields = None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)}
-    told = (fields, None if failure is None else str(failure))
-    fields, message = trainer.strategy.process_group.broadcast_object("the checkpoint to go on from", told)
-    if message is not None:
-        raise failure or CheckpointError(message)
-    return None if fields is None else Checkpoint(**fields)
 
 
 def find_start(resume: str, path: str | os.PathLike[str]) -> Checkpoint | None:
@@ -222,7 +165,8 @@ def _pointed_to(pointer: Path) -> set[str]:
     return {os.path.basename(path) for path in re.findall(r'_paths?: "(.*)"', pointer.read_text(errors="replace"))}
 
 
-def _set_config_aside(directory: Path) -> None:
+def set_config_aside(directory: Path) -> None:
+    """Rename the ``config.json`` and ``config.toml`` of an earlier run."""
     for path in (directory / CONFIG_NAME, directory / RUN_FILE_NAME):
         if path.is_file() and not path.is_symlink():
             path.rename(free_name(directory, path.stem, path.suffix))
@@ -261,7 +205,8 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
     replace_file(path, f"{text}\n".encode(), path.with_name(f".{CONFIG_NAME}.new"))
 
 
-def _write_run_file(directory: Path, text: str) -> None:
+def write_run_file(directory: Path, text: str) -> None:
+    """Write ``config.toml``; without a text, remove that of an earlier attempt."""
     path = directory / RUN_FILE_NAME
     if text:
         replace_file(path, text.encode(), path.with_name(f".{RUN_FILE_NAME}.new"))

@@ -1,0 +1,193 @@
+"""The record of one attempt at a run: where it is kept, where it starts from, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tpk.checkpoint.durable_files import replace_file
+from tpk.checkpoint.files import Checkpoint
+from tpk.errors import CheckpointError, Preempted, StopTraining, TpkError, in_one_line
+from tpk.train.run.attempts import Attempt, read_attempts
+from tpk.train.run.directory import (
+    find_start,
+    open_directory,
+    run_log,
+    set_config_aside,
+    write_config,
+    write_run_file,
+)
+from tpk.train.run.names import ATTEMPTS_NAME
+from tpk.train.run.report import known_directions
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
+
+logger = logging.getLogger(__name__)
+
+
+class RunRecord:
+    """One attempt at a run: its directory, lock and log, ``config.json``, the checkpoint to start from, the outcome.
+
+    It is a context manager, which records at its end how the attempt went, and closes the log and the directory.
+    Nothing is opened before `open`. Only the chief of several processes has a directory.
+
+    Args:
+        trainer: the trainer.
+        path: the directory; None for none.
+        resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``; see `Trainer.train`.
+        clock: returns the seconds since 1970.
+
+    Attributes:
+        directory: where this process keeps the files of the run; None before `open`, and if it keeps none.
+        start: the checkpoint to start from; None to start from the beginning.
+    """
+
+    def __init__(
+        self,
+        trainer: TrainerProtocol,
+        path: str | os.PathLike[str] | None,
+        resume: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._trainer = trainer
+        self._path = path
+        self.resume = resume
+        self._clock = clock
+        self._files = ExitStack()
+        self._earlier: list[Attempt] = []
+        self._attempt: Attempt | None = None
+        self.directory: Path | None = None
+        self.start: Checkpoint | None = None
+
+    def open(self, config: Mapping[str, Any], run_file: str = "") -> None:
+        """Open the directory and the log, find the checkpoint to start from, and write what the run is.
+
+        Args:
+            config: plain data for ``config.json``.
+            run_file: the text of ``config.toml``; empty for none.
+
+        Raises:
+            ConfigError: if the directory is not a place for this run.
+            CheckpointError: if there must be a checkpoint and there is none; in all processes.
+        """
+        is_chief = self._trainer.is_chief
+        if self._path is not None and is_chief:
+            self.directory = open_directory(Path(self._path), self.resume, self._files)
+        self._files.enter_context(run_log(self.directory, logging.INFO if is_chief else logging.WARNING))
+        if self.directory is not None:
+            logger.info("run_dir: %s", self.directory)
+        if self.resume in ("auto", "must"):
+            self.start = self._find_common_start()
+        if self.directory is None:
+            return
+        if self.resume == "auto" and self.start is None:
+            logger.info("no complete checkpoint is there; starting afresh")
+        if self.resume == "keep":
+            set_config_aside(self.directory)
+        write_config(self.directory, config)
+        write_run_file(self.directory, run_file)
+        self._begin(self.directory)
+
+    def record_directions(self) -> None:
+        """Record for which statistics lower or higher values are better, once all plugins are registered."""
+        if self._attempt is not None:
+            directions = {name: "max" if grows else "min" for name, grows in known_directions(self._trainer).items()}
+            self._write(attrs.evolve(self._attempt, directions=directions))
+
+    def __enter__(self) -> RunRecord:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._files:
+            if self._attempt is not None:
+                last = self._trainer.checkpoints.last_path
+                self._write(
+                    attrs.evolve(
+                        self._attempt,
+                        ended=self._clock(),
+                        end=_kind_of(failure),
+                        reason=_reason_of(self._trainer, failure),
+                        epoch=self._trainer.epoch_num,
+                        step=self._trainer.global_step,
+                        checkpoint=None if last is None else Path(last).name,
+                    )
+                )
+
+    def _find_common_start(self) -> Checkpoint | None:
+        """Return the checkpoint that the chief finds, in all processes."""
+        found, failure = None, None
+        if self._trainer.is_chief and self._path is not None:
+            try:
+                found = find_start(self.resume, self._path)
+            except CheckpointError as error:
+                failure = error
+        fields = None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)}
+        told = (fields, None if failure is None else str(failure))
+        process_group = self._trainer.strategy.process_group
+        fields, message = process_group.broadcast_object("the checkpoint to go on from", told)
+        if message is not None:
+            raise failure or CheckpointError(message)
+        return None if fields is None else Checkpoint(**fields)
+
+    def _begin(self, directory: Path) -> None:
+        """Record that the attempt begins; this is on disk from the start."""
+        try:
+            self._earlier = read_attempts(directory)
+        except TpkError as error:
+            logger.warning("%s", error)
+        self._write(
+            Attempt(
+                began=self._clock(),
+                host=platform.node(),
+                pid=os.getpid(),
+                cwd=os.getcwd(),
+                argv=list(sys.argv) if os.path.isfile(sys.argv[0]) else None,
+                from_step=None if self.start is None else self.start.step,
+            )
+        )
+
+    def _write(self, attempt: Attempt) -> None:
+        """Write the attempts; a failure to do so neither ends the training nor hides what has ended it."""
+        assert self.directory is not None
+        self._attempt = attempt
+        content = {"attempts": [attrs.asdict(each) for each in [*self._earlier, attempt]]}
+        path = self.directory / ATTEMPTS_NAME
+        try:
+            replace_file(path, f"{json.dumps(content, indent=1)}\n".encode(), path.with_name(f".{ATTEMPTS_NAME}.new"))
+        except OSError as error:
+            logger.warning("%s could not be written (%s): `tpk runs` will not know how this training went", path, error)
+
+
+def _kind_of(failure: BaseException | None) -> str:
+    if failure is None:
+        return "finished"
+    return "interrupted" if isinstance(failure, KeyboardInterrupt | Preempted) else "failed"
+
+
+def _reason_of(trainer: TrainerProtocol, failure: BaseException | None) -> str:
+    if isinstance(failure, Preempted):
+        return signal.Signals(failure.signum).name
+    if isinstance(failure, KeyboardInterrupt):
+        return "SIGINT (Ctrl-C)"
+    if failure is not None:
+        reason = in_one_line(failure)
+        notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()) if note != reason)
+        return reason[:1000] + notes
+    if trainer.loop.ended_by is None:
+        return f"max_epoch={trainer.loop.max_epoch} is reached"
+    return str(trainer.loop.ended_by) if isinstance(trainer.loop.ended_by, StopTraining) else "the data ended"

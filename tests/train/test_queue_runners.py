@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 import tensorflow as tf
@@ -46,3 +47,25 @@ def test_what_fails_while_a_queue_is_filled_is_raised():
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="not a number"):
         Reader(numbers).train(steps_per_epoch=2, max_epoch=2)
+
+
+def test_a_queue_that_the_script_fills_does_not_hold_the_end():
+    class Fills(tpk.Callback):
+        def before_train(self, trainer):
+            trainer.sess.run(fill)
+
+    def numbers():
+        nonlocal fill
+        by_hand = v1.FIFOQueue(9, [tf.int32], [[]])
+        fill = by_hand.enqueue_many([[5, 6, 7]])
+        queue = v1.FIFOQueue(2, [tf.int32], [[]])
+        v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue(by_hand.dequeue())] * 2))
+        return queue.dequeue()
+
+    fill = None
+    trainer = Reader(numbers)
+    began = time.monotonic()
+    trainer.train(callbacks=[Fills()], steps_per_epoch=3, max_epoch=1)
+    assert sorted(trainer.seen) == [5, 6, 7]
+    assert threads_of_queues() == []
+    assert time.monotonic() - began < 60

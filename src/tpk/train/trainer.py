@@ -504,7 +504,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         if initial is not None:
             initial.run(self.sess)
         self.strategy.after_restore(self.sess)
-        self._resources.enter_context(running_queues(self.sess))
+        self._resources.enter_context(running_queues(self.sess, creator.owns_session))
         self.graph.finalize()
         self.loop.progress.global_step = int(self.sess.run(global_step))
         self.step_hooks = self.hooks.compile_step()

@@ -26,7 +26,8 @@ class Timeouts:
     Attributes:
         start: for all of them to start.
         heartbeat: for a sign of life; without one for so long, a process counts as dead: it is frozen, its host is
-            gone, or the network between them is cut. One that has ended is noticed within a few seconds.
+            gone, or the network between them is cut. The others report that within 3 seconds more, and have ended
+            within 30. A process that has ended is noticed within a few seconds.
         late_warning: until the log reports one that lives, but does not come where others wait for it; it is still
             waited for. Two that wait for each other at different points of the program are told apart from then on.
         barrier: for one that lives, but does not come where others wait for it. More than what the chief takes to

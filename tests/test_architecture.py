@@ -51,6 +51,48 @@ def test_no_file_imports_itself_by_way_of_others():
     list(graphlib.TopologicalSorter(imported).static_order())
 
 
+def test_only_one_module_touches_private_names_of_tensorflow():
+    """Those of Keras stay in `tower/keras`."""
+    internals = SOURCE / "tf_internals.py"
+    others = [path for path in FILES if path != internals and (SOURCE / "tower" / "keras") not in path.parents]
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in others}
+    # tpk's ProxyOptimizer keeps the optimizer that it wraps by the same name as TensorFlow's.
+    private = private_names_in(internals) - {"_opt"}
+    own = set().union(*map(names_defined_in, trees.values()))
+    wrong = []
+    for path, tree in trees.items():
+        found = [name for names in imports_of(path) for name in names if name.startswith("tensorflow.")]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and node.value in private:
+                found.append(node.value)
+            if isinstance(node, ast.Attribute) and re.match("_(?!_)", node.attr):
+                owner = ast.unparse(node.value)
+                of_library = node.attr in private or (isinstance(node.ctx, ast.Load) and node.attr not in own)
+                if of_library and owner not in ("self", "cls", "super()", "os", "subprocess", "sys"):
+                    found.append(ast.unparse(node))
+        wrong += [f"{path.relative_to(SOURCE)}: {name}" for name in found]
+    assert not wrong
+
+
+def private_names_in(path):
+    """Return the private names that a file takes from objects, also by `getattr`."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    names |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {name for name in names if re.fullmatch(r"_(?!_)\w+", name)}
+
+
+def names_defined_in(tree):
+    """Return the names of functions, classes, variables and attributes that a file defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            yield node.attr
+
+
 def test_every_room_has_a_floor():
     assert {room_of(path, SOURCE) for path in FILES} - {"__init__"} == set(FLOORS)
 

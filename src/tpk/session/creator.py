@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, SessionError
 from tpk.plugin.options import RecordsOptions
-from tpk.tf_internals import is_closed
+from tpk.tf_internals import is_closed, unfinalize
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class _GivenSessionCreator(SessionCreator):
         with graph.as_default():
             sess = self.creator.create_session()
         if graph.finalized and not was_finalized:  # A scaffold finalizes it, but the trainer adds ops.
-            graph._unsafe_unfinalize()
+            unfinalize(graph)
         kind = type(self.creator).__name__
         if not isinstance(sess, tf.compat.v1.Session | tf.compat.v1.InteractiveSession):
             raise SessionError(

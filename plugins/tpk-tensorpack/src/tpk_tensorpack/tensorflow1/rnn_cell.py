@@ -18,6 +18,7 @@ from tpk.layers.rnn_cell import (
     ResidualWrapper,
     RNNCell,
 )
+from tpk.tf_internals import control_flow_context
 from tpk_tensorpack.tensorflow1.missing import finder_in
 
 __all__ = [
@@ -49,7 +50,7 @@ class DropoutWrapper(rnn_cell.DropoutWrapper):
 
 def _in_loop() -> bool:
     """Tell whether ops are being added to a loop with the control flow of TensorFlow 1."""
-    context = tf.compat.v1.get_default_graph()._get_control_flow_context()
+    context = control_flow_context(tf.compat.v1.get_default_graph())
     while context is not None and not context.IsWhileContext():
         context = context.outer_context
     return context is not None

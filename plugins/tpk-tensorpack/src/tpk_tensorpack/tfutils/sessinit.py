@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import tpk
+from tpk.tf_internals import unfinalized
 from tpk_tensorpack.utils import logger
 
 __all__ = [
@@ -31,16 +32,9 @@ class SessionInit(tpk.SessionInit):
     def run(self, sess: Any) -> None:
         """Add to the graph what is needed, and give the values."""
         graph = sess.graph
-        was_finalized = graph.finalized
-        if was_finalized and type(self)._setup_graph is not SessionInit._setup_graph:
-            # What sets up the graph late has no other way.
-            graph._unsafe_unfinalize()
-        try:
-            with graph.as_default():
-                self._setup_graph()
-        finally:
-            if was_finalized:
-                graph.finalize()
+        # A graph that is set up late may be finalized already.
+        with unfinalized(graph), graph.as_default():
+            self._setup_graph()
         self._run_init(sess)
 
     def _setup_graph(self) -> None:

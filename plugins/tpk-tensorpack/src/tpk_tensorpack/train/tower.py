@@ -15,6 +15,7 @@ from tpk.graph.signature import check_signature
 from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source.base import ProxyInput, check_has_data
 from tpk.predict.online import device_for
+from tpk.tf_internals import is_closed, unfinalize
 from tpk.train.tower_trainer import check_input_source
 from tpk_tensorpack.input_source import QueueInput, StagingInput
 from tpk_tensorpack.predict.base import OnlinePredictor
@@ -108,12 +109,12 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
 
     @property
     def _is_over(self) -> bool:
-        return bool(getattr(self.sess, "_closed", False))
+        return self.sess is not None and is_closed(self.sess)
 
     def _check_not_over(self, what: str) -> None:
         # Nobody runs the graph any more, so it does no harm to add to it.
         if self._is_over and self.graph.finalized:
-            self.graph._unsafe_unfinalize()
+            unfinalize(self.graph)
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
         """Create the session, and give variables their values; see `tpk.Trainer.initialize`."""

@@ -10,6 +10,7 @@ import pytest
 
 from tpk.dataflow import (
     BatchData,
+    DataFlow,
     DataFromGenerator,
     DataFromIterable,
     DataFromList,
@@ -80,6 +81,25 @@ def test_reset_state_reaches_the_innermost_flow():
     reset_state(BatchData(MapData(Source([[1]]), lambda datapoint: datapoint), 1))
     assert calls == ["reset"]
     reset_state([[1]])  # a plain list has nothing to reset
+
+
+def test_closing_a_flow_closes_what_it_keeps_as_an_attribute():
+    closed = []
+
+    class Source(DataFlow):
+        def __iter__(self):
+            yield [1]
+
+        def close(self):
+            closed.append("closed")
+
+    class Mixing(ProxyDataFlow):
+        def __init__(self, flow, other):
+            super().__init__(flow)
+            self.other = other
+
+    Mixing(Source(), Source()).close()
+    assert closed == ["closed", "closed"]
 
 
 def test_what_cannot_be_iterated_is_refused():

@@ -16,6 +16,7 @@ from tpk.dataflow import (
     BatchDataByShape,
     CacheData,
     ConcatData,
+    DataFlow,
     DataFromGenerator,
     DataFromIterable,
     DataFromList,
@@ -55,6 +56,43 @@ class Noise(RNGDataFlow):
 
     def __len__(self):
         return self.size
+
+
+class Reading(DataFlow):
+    """A flow of a user, which keeps the flow that it reads as an attribute, and no position."""
+
+    def __init__(self, ds):
+        self.ds = ds
+
+    def __iter__(self):
+        yield from self.ds
+
+    def __len__(self):
+        return len(self.ds)
+
+
+class ReadingRandomly(RNGDataFlow):
+    """The same, with its own random numbers and without a length."""
+
+    def __init__(self, ds):
+        super().__init__()
+        self.ds = ds
+
+    def __iter__(self):
+        rng = self.epoch_rng()
+        for datapoint in self.ds:
+            yield [(int(rng.integers(100)), *datapoint)]
+
+
+class Paired:
+    """A user's iterable that does not derive from `DataFlow`, over two flows."""
+
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+    def __iter__(self):
+        for pair in zip(self.first, self.second, strict=False):
+            yield [pair]
 
 
 class Loader:
@@ -140,7 +178,14 @@ LEAVES = {
     "generator": lambda size: DataFromGenerator(counting(size)),
     "Noise": Noise,
 }
-CHANGED_BY_USE = {"generator", "Noise", "Loader"}  # they do not start anew, or have no position
+CHANGED_BY_USE = {
+    "generator",
+    "Noise",
+    "Loader",
+    "attribute",
+    "attribute, random",
+    "attributes",
+}  # they do not start anew, or have no position
 
 PROXIES = {
     "BatchData": lambda flow, n: BatchData(flow, n, use_list=True),
@@ -158,6 +203,9 @@ PROXIES = {
     "CacheData shuffled": lambda flow, n: CacheData(flow, shuffle=True),
     "SelectComponent": lambda flow, n: SelectComponent(flow, [0]),
     "PrintData": PrintData,
+    "attribute": lambda flow, n: Reading(flow),
+    "attribute, random": lambda flow, n: ReadingRandomly(flow),
+    "attributes": lambda flow, n: Paired(flow, DataFromList(items(5), shuffle=True)),
 }
 COMBINATIONS = {
     "ConcatData": ConcatData,
@@ -322,6 +370,8 @@ def test_one_seed_gives_one_stream(recipe, seed):
 
 RANDOM = [
     ("shuffled", 50),
+    ("attribute", ("shuffled", 50), 1),
+    ("attributes", ("list", 50), 1),
     ("FakeData", 5),
     ("LocallyShuffleData", ("list", 50), 10),
     ("RandomMixData", [("list", 20), ("DataFromList", 20)]),
@@ -349,6 +399,7 @@ EXACTLY_SHARED = {
     "RepeatedDataPoint",
     "CacheData",
     "SelectComponent",
+    "attribute",
 }
 
 
@@ -437,6 +488,12 @@ def test_workers_have_random_numbers_of_their_own(recipe):
         return [value // 2 for value in delivered] if isinstance(delivered[0], int) else delivered
 
     assert turns(first) != turns(second)
+
+
+def test_workers_do_not_repeat_each_other_where_a_random_flow_reads_another():
+    recipe = ("attribute, random", ("DataFromList", 10), 1)
+    delivered = [number for share in shares_of(recipe, (3,)) for [(_, number)] in share]
+    assert sorted(delivered) == list(range(10))
 
 
 def test_there_are_only_so_many_shares():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tpk.dataflow import DataFromGenerator, DataFromList, RNGDataFlow
+from tpk.dataflow import DataFromGenerator, DataFromList, RNGDataFlow, seed_dataflow
 from tpk.errors import InputError
 from tpk.input_source import (
     BatchQueueInput,
@@ -67,10 +67,27 @@ class Orders(RNGDataFlow):
         return PASS
 
 
+class Reading:
+    """A user's flow, which keeps the one that it reads as an attribute."""
+
+    def __init__(self):
+        self.ds = DataFromList([[number] for number in range(PASS)], shuffle=True)
+
+    def __iter__(self):
+        yield from self.ds
+
+
+def seeded_by_the_run():
+    flow = Reading()
+    seed_dataflow(flow, 5)
+    return flow
+
+
 FLOWS = {
     "list": lambda: [[number] for number in range(PASS)],
     "with a state": lambda: DataFromList([[number] for number in range(PASS)], shuffle=True, seed=5),
     "replayed": lambda: Orders(seed=5),
+    "reading another": seeded_by_the_run,
 }
 
 

@@ -48,8 +48,21 @@ def augment(datapoint):
     return [x + np.float32(0.01 * np.random.normal() + 0.01 * random.random()), y]
 
 
+class Reading(tpk.dataflow.DataFlow):
+    """A user's flow, which keeps the one that it reads as an attribute."""
+
+    def __init__(self, ds):
+        self.ds = ds
+
+    def __iter__(self):
+        yield from self.ds
+
+    def __len__(self):
+        return len(self.ds)
+
+
 def train(seed, tmp_path, trainer="single", model=None, **options):
-    flow = tpk.BatchData(tpk.MapData(tpk.DataFromList(DATA, shuffle=True), augment), 8)
+    flow = tpk.BatchData(tpk.MapData(Reading(tpk.DataFromList(DATA, shuffle=True)), augment), 8)
     weights = Weights()
     config = tpk.TrainConfig(
         model=model or Model(),

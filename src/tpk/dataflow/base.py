@@ -16,7 +16,7 @@ import numpy as np
 
 from tpk.dataflow.foreign import is_foreign_sequence
 from tpk.dataflow.memory import Allocate
-from tpk.dataflow.position import Position
+from tpk.dataflow.position import Position, flows_within
 from tpk.errors import ConfigError, InputError
 from tpk.plugin.options import RecordsOptions
 
@@ -66,12 +66,16 @@ class DataFlow(RecordsOptions, ABC):
 
     def close(self) -> None:
         """Let go of what is kept from pass to pass, such as worker processes; a further pass gets it anew."""
-        for source in self.sources:
-            close_dataflow(source)
+        for flow in flows_within(self):
+            close_dataflow(flow)
 
     @property
     def sources(self) -> Sequence[Iterable[Any]]:
-        """The flows that this one takes its datapoints from."""
+        """The flows that this one takes its datapoints from.
+
+        Dataflows that are attributes are found without it. Override it for those in a list or dict, so that they get
+        the seed of the run, and are closed with this one.
+        """
         return ()
 
     def allocate_with(self, allocate: Allocate) -> None:
@@ -192,12 +196,12 @@ class RNGDataFlow(DataFlow):
         return np.random.default_rng(entropy)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the share of a worker: where the flow has a length, as ever.
+        """Return the share of a worker.
 
-        Where it has none, there is nothing to divide: each worker makes random numbers of its own.
+        A flow without a length that reads no other one is not divided: each worker draws its own random numbers.
         """
         check_share(index, count)
-        if flow_length(self) is not None:
+        if flow_length(self) is not None or flows_within(self):
             return Share(self, index, count, block)
         share = copy.copy(self)
         share.worker = (*self.worker, index)
@@ -228,6 +232,11 @@ class StatefulDataFlow(DataFlow):
     def positions(self) -> Sequence[Position]:
         """Where the flows beneath stand."""
         return ()
+
+    @property
+    def sources(self) -> Sequence[Iterable[Any]]:
+        """The flows beneath, of which `positions` tells."""
+        return [position.flow for position in self.positions]
 
     @property
     def _random(self) -> RNGDataFlow | None:
@@ -536,11 +545,10 @@ def seed_dataflow(flow: Iterable[Any], seed: int) -> None:
 
 
 def _seed(flow: Iterable[Any], entropy: np.random.SeedSequence) -> None:
-    if not isinstance(flow, DataFlow):
-        return
     if isinstance(flow, RNGDataFlow) and not flow.seed_was_chosen:
         flow.seed = int(entropy.generate_state(1, np.uint64)[0]) >> 11
-    for source, child in zip(flow.sources, entropy.spawn(len(flow.sources)), strict=True):
+    within = flows_within(flow)
+    for source, child in zip(within, entropy.spawn(len(within)), strict=True):
         _seed(source, child)
 
 

@@ -55,11 +55,6 @@ class CombinedDataFlow(StatefulDataFlow):
         """Where the flows beneath stand."""
         return self.upstreams
 
-    @property
-    def sources(self) -> Sequence[Iterable[Any]]:
-        """The flows beneath."""
-        return [upstream.flow for upstream in self.upstreams]
-
     def reset_state(self) -> None:
         """Make the flows beneath ready."""
         for flow in self.sources:

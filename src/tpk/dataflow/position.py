@@ -243,6 +243,17 @@ def has_state(flow: object) -> bool:
     return callable(getattr(flow, "state_dict", None)) and callable(getattr(flow, "load_state_dict", None))
 
 
+def flows_within(flow: Any) -> list[Any]:
+    """Return the flows that a flow reads: its `sources`, and the dataflows that it keeps as attributes.
+
+    Most flows that users write keep the flow beneath as an attribute, and declare no `sources`.
+    """
+    # Only its class tells that something is a dataflow: a user's object may have any attribute.
+    found = list(flow.sources) if hasattr(type(flow), "sources") else []
+    found += [value for value in getattr(flow, "__dict__", {}).values() if hasattr(type(value), "sources")]
+    return list({id(each): each for each in found}.values())
+
+
 def close_iterator(iterator: Iterator[Any], flow: Iterable[Any]) -> None:
     """Let an iterator of a flow go of its files and workers; one that the user made is the user's to close."""
     close = getattr(iterator, "close", None)
@@ -254,5 +265,5 @@ def _with_drawn_seed(flow: Any) -> Iterator[Any]:
     """Find the flows with randomness whose seed nobody chose: a replay needs the one that was drawn."""
     if not getattr(flow, "seed_was_chosen", True):
         yield flow
-    for source in getattr(flow, "sources", ()):
+    for source in flows_within(flow):
         yield from _with_drawn_seed(source)

@@ -84,8 +84,8 @@ class ReadingRandomly(RNGDataFlow):
             yield [(int(rng.integers(100)), *datapoint)]
 
 
-class Paired:
-    """A user's iterable that does not derive from `DataFlow`, over two flows."""
+class Paired(DataFlow):
+    """A flow of a user that reads two flows."""
 
     def __init__(self, first, second):
         self.first, self.second = first, second

@@ -226,7 +226,7 @@ def test_checking_finds_slips_without_a_training(fake_distribution):
         ("callback", "Misspelled"): "did you mean 'before_train'",
         ("callback", "Wrong"): "takes 'epoch', which this hook does not give",
         ("monitor", "Reporting"): "did you mean 'process_scalar'",
-        ("trainer", "Training"): "a hook of callbacks, which nobody calls of a trainer",
+        ("trainer", "Training"): "which is a hook: add @tpk.hookimpl",
         ("strategy", "Replicating"): "tpk's hook is 'trigger_epoch'",
         ("monitor", "Good"): "is no monitor: it does not derive from tpk.Monitor",
         ("callback", "number"): "leads to a class or a factory",

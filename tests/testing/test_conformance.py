@@ -450,7 +450,7 @@ class Skips(tpk.SingleCostTrainer):
 
 TRAINERS = [
     ("constructs-plainly", StartsThreadToo, "the thread 'left behind'"),
-    ("has-no-hooks", hooks(tpk.SingleCostTrainer, trigger_epoch=lambda self: None), "defines trigger_epoch"),
+    ("marks-its-hooks", hooks(tpk.SingleCostTrainer, trigger_epoch=lambda self: None), "defines trigger_epoch"),
     ("describes-itself", hooks(tpk.SingleCostTrainer, options={"lock": object()}), "not JSON serializable"),
     (
         "describes-itself",

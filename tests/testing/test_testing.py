@@ -24,7 +24,7 @@ def test_run_steps_takes_several_callbacks_and_monitors(run_steps, hook_recorder
             self.trainer.monitors.put_scalar("half", self.global_step / 2)
 
     trainer = run_steps([Reporting(), hook_recorder(), Reporting], 2, epochs=3, monitors=["ScalarPrinter"])
-    assert list(trainer.hooks.plugins)[:3] == ["Reporting", "HookRecorder", "Reporting#2"]
+    assert list(trainer.hooks.plugins)[2:5] == ["Reporting", "HookRecorder", "Reporting#2"]
     assert trainer.monitors.get_history("half")[-1] == (6, 3.0)
 
 

@@ -192,6 +192,30 @@ def test_the_registry_holds_the_strategy_each_monitor_and_each_callback_and_call
     assert first.steps == second.steps == 6
 
 
+def test_the_trainer_is_a_plugin_whose_marked_methods_are_called():
+    class Counts(tpk.Trainer):
+        epochs = steps = 0
+
+        def run_step(self):
+            pass
+
+        @tpk.hookimpl
+        def trigger_epoch(self):
+            self.epochs += 1
+
+        @tpk.hookimpl
+        def trigger_step(self, trainer):
+            assert trainer is self
+            self.steps += 1
+
+    trainer = Counts()
+    trainer.train(callbacks=[Journal([])], steps_per_epoch=3, max_epoch=2)
+    assert trainer.hooks.is_registered(trainer)
+    assert trainer.hooks.is_registered(trainer.strategy)
+    assert list(trainer.hooks.plugins)[:3] == ["Counts", "NullStrategy", "Journal"]
+    assert (trainer.epochs, trainer.steps) == (2, 6)
+
+
 def test_a_failing_monitor_is_an_entry_that_stops_nothing(caplog):
     class Broken(Counting):
         def before_run(self, run_context):
@@ -227,7 +251,7 @@ def test_the_end_of_a_failed_step_may_be_a_recovery():
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"before_train": lambda self, trainer: None}, "Slip defines before_train, a hook of callbacks"),
+        ({"before_train": lambda self, trainer: None}, "Slip defines before_train, which is a hook: add @tpk.hookimpl"),
         ({"_setup_graph": lambda self: None}, "Slip defines _setup_graph, but tpk's hooks have no underscore"),
         ({"befor_epoch": lambda self: None}, "did you mean 'before_epoch'"),
         ({"on_epoch_end": lambda self: None}, "tpk's hook is 'trigger_epoch'"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from tpk.plugin.base import Plugin
 from tpk.plugin.hooks.arguments import taken_arguments, taking_all
-from tpk.plugin.options import RecordsOptions
 from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec
 from tpk.plugin.written import shown_arguments
 
@@ -31,7 +31,7 @@ else:
         return hook
 
 
-class Callback(RecordsOptions):
+class Callback(Plugin):
     """Something that happens besides the training itself: saving, reporting, evaluating, stopping.
 
     Override the hooks you need; no decorator is needed. An override may leave out the arguments that it does
@@ -46,8 +46,6 @@ class Callback(RecordsOptions):
     Attributes:
         kind: what it is: ``"callback"``, or ``"monitor"`` or ``"strategy"``, which are callbacks, too.
         trainer: the trainer that the callback was registered with; set before `setup_graph`.
-        plugin_name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``. A
-            `name` is the subclass's own affair.
         chief_only: if true (the default), only the chief of a multi-process training runs this callback. Set
             it to false for whatever must run in every process.
 
@@ -67,7 +65,6 @@ class Callback(RecordsOptions):
 
     kind: ClassVar[str] = "callback"
     trainer: TrainerProtocol
-    plugin_name: str = ""
     chief_only: bool = True
     if TYPE_CHECKING:
 

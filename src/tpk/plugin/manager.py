@@ -11,6 +11,7 @@ import attrs
 import pluggy
 
 from tpk.errors import HookError, StopTraining
+from tpk.plugin.base import Plugin
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks, call_order, compile_step, direct
@@ -104,7 +105,8 @@ class HookManager:
         """Register `plugins` after those that are there already; all of them, or none if one does not fit.
 
         Args:
-            plugins: callbacks, monitors, strategies, modules of hook implementations, or other objects that have some.
+            plugins: trainers, strategies, monitors, callbacks, modules of hook implementations, or other objects that
+                have some.
 
         Returns:
             Their names: that of the class or module, with ``#2`` and so on if it is taken. A `Callback` has
@@ -182,14 +184,14 @@ class HookManager:
             known.append(_Plugin(name or _unique_name(describe(plugin), taken), plugin, implementations))
         added = known[len(self._plugins) :]
         for each in added:
-            if isinstance(each.plugin, Callback):
+            if isinstance(each.plugin, Plugin):
                 _set_name(each.plugin, each.name)
         self._replace_registrations(known)
         return [each.name for each in added]
 
     def add_specs_of(self, plugin: object) -> None:
         """Let a plugin add the hooks that it has, once, before its own methods and those of others are checked."""
-        if isinstance(plugin, Callback) or any(plugin is other for other in self._asked_for_specs):
+        if isinstance(plugin, Plugin) or any(plugin is other for other in self._asked_for_specs):
             return
         self._asked_for_specs.append(plugin)
         add = getattr(plugin, "tpk_add_hookspecs", None)
@@ -243,9 +245,9 @@ class _Registrations(pluggy.PluginManager):
         }
 
 
-def _set_name(callback: Callback, name: str) -> None:
+def _set_name(plugin: Plugin, name: str) -> None:
     try:
-        callback.plugin_name = name
+        plugin.plugin_name = name
     except AttributeError as error:
         raise HookError(
             f"{name} does not let its `plugin_name` be set ({type(error).__name__}), so its `trainer` could not be "

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tpk.callbacks.statistics.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, HookError, TrainerStateError, explaining_missing_init, without_frames
+from tpk.errors import ConfigError, TrainerStateError, explaining_missing_init, without_frames
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.devices import add_logical_devices
 from tpk.graph.random import step_reads
@@ -21,12 +21,13 @@ from tpk.graph.reports.overview import log_model_overview
 from tpk.graph.step.global_step import StepCounter, get_global_step_var
 from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
-from tpk.plugin.callback import HOOK_NAMES, Callback
+from tpk.plugin.base import Plugin
+from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.manager import HookManager
-from tpk.plugin.options import RecordsOptions, described
+from tpk.plugin.options import described
 from tpk.plugin.run_options import RunOptions
 from tpk.session.creator import NewSessionCreator, SessionCreator, as_session_creator, default_session_config
 from tpk.session.hooked import HookedSession
@@ -66,7 +67,7 @@ DEFAULT_CALLBACKS = (
 DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 
 
-class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
+class Trainer(NamesOfOtherSystems, Plugin, metaclass=TrainerType):
     """Trains anything that runs in a loop.
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
@@ -111,6 +112,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         ```
     """
 
+    kind = "trainer"
     steps_of_further_runs = 0
 
     def __init__(self) -> None:
@@ -424,7 +426,7 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         Raises:
             PluginError: if something that is named cannot be used.
         """
-        check_no_hooks(type(self))
+        check_names(self)
         self.hooks.autoload()
         catalog = get_catalog()
         self._callbacks = [catalog.resolve("callback", callback) for callback in self._callbacks]
@@ -447,10 +449,9 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         """
         self._claim_callbacks()
         callbacks, monitors = self.resolve_plugins(callbacks, monitors)
-        strategy = [] if isinstance(self.strategy, NullStrategy) else [self.strategy]
-        given = [*strategy, *self._callbacks, *callbacks, *monitors]
+        given = [self.strategy, *self._callbacks, *callbacks, *monitors]
         here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
-        self.hooks.register_all(here)
+        self.hooks.register_all([self, *here])
         self.monitors = Monitors(monitors, is_chief=self.is_chief)
         self.monitors.trainer = self
         for plugin in self.hooks.plugins.values():
@@ -618,20 +619,3 @@ class Trainer(NamesOfOtherSystems, RecordsOptions, metaclass=TrainerType):
         if self._has_callbacks:
             raise TrainerStateError(f"the callbacks of this {type(self).__name__} are set up already.")
         self._has_callbacks = True
-
-
-def check_no_hooks(trainer_class: type) -> None:
-    """See to it that no method of a class of trainers looks like a hook: nobody would call it.
-
-    Raises:
-        HookError: if one does; it names it.
-    """
-    hooks = [name for name in HOOK_NAMES if name != "setup_graph"]
-    for owner in trainer_class.__mro__:
-        found = [name for name in hooks if name in vars(owner)]
-        if found:
-            raise HookError(
-                f"{owner.__name__} defines {found[0]}, a hook of callbacks, which nobody calls of a trainer. Move it "
-                "to a tpk.Callback, or override run_step()."
-            )
-    check_names(trainer_class, HOOK_NAMES)

@@ -23,6 +23,7 @@ import attrs
 from tpk.errors import PluginError, TpkError
 from tpk.plugin.callback import HOOK_NAMES
 from tpk.plugin.catalog import Catalog
+from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.hooks.implementations import check_class
 from tpk.plugin.manager import HookManager
 from tpk.plugin.names.creation import create
@@ -126,7 +127,7 @@ def check_target(entry: CatalogEntry, target: Any) -> None:
     if not issubclass(target, base) and (entry.kind != "callback" or not set(HOOK_NAMES) & set(dir(target))):
         raise PluginError(f"{entry} is no {entry.kind}: it does not derive from {_BASES[entry.kind].replace(':', '.')}")
     if entry.kind == "trainer":
-        pkgutil.resolve_name("tpk.train.trainer:check_no_hooks")(target)
+        check_names(target)
     else:
         check_class(target)
 

@@ -9,6 +9,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from tpk.errors import HookError
+from tpk.plugin.base import Plugin
 from tpk.plugin.callback import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, HOOK_NAMES, Callback
 
 OF_OTHER_FRAMEWORKS = {
@@ -71,12 +72,12 @@ def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
         raise HookError(f"{owner} is a SessionRunHook of TensorFlow: give tpk.HookToCallback({owner}(...)) instead")
     if methods:
         return
-    if not isinstance(plugin, Callback):
+    if not isinstance(plugin, Plugin):
         raise HookError(
             f"{plugin!r} implements no hook: a callback derives from tpk.Callback, and the hooks of a plugin "
             "module are functions decorated by @tpk.hookimpl"
         )
-    if any("__getattr__" in namespace for namespace in namespaces_of(plugin)):
+    if isinstance(plugin, Callback) and any("__getattr__" in namespace for namespace in namespaces_of(plugin)):
         raise HookError(
             f"{owner} implements no hook: its __getattr__ is never asked, since Callback itself has a method "
             "for each hook. Override hook_implementations() to return the hooks of what it forwards to"
@@ -103,7 +104,7 @@ def namespaces_of(plugin: object) -> list[Mapping[str, Any]]:
     if isinstance(plugin, ModuleType):
         return [{name: value for name, value in vars(plugin).items() if _belongs_to(plugin, value)}]
     plugin_class = plugin if isinstance(plugin, type) else plugin.__class__
-    return [vars(owner) for owner in plugin_class.__mro__ if owner not in (Callback, object)]
+    return [vars(owner) for owner in plugin_class.__mro__ if owner not in (Callback, Plugin, object)]
 
 
 def _methods_of_kind(plugin: object) -> list[str]:
@@ -113,6 +114,11 @@ def _methods_of_kind(plugin: object) -> list[str]:
     return [
         name for owner in bases for name, value in vars(owner).items() if _is_method(value) and not name.startswith("_")
     ]
+
+
+def _is_trainer(plugin: object) -> bool:
+    plugin_class = plugin if isinstance(plugin, type) else plugin.__class__
+    return issubclass(plugin_class, Plugin) and plugin_class.kind == "trainer"
 
 
 def _belongs_to(module: ModuleType, value: object) -> bool:
@@ -130,6 +136,11 @@ def _check_place(plugin: object, owner: str, name: str, value: object) -> None:
     # A module may well have a function `recover` that means nothing of the kind.
     if isinstance(plugin, ModuleType) and not hasattr(value, "tpk_impl") and "_" in name:
         raise HookError(f"{owner}.{name} has the name of a hook but is not decorated: add @tpk.hookimpl")
+    if _is_trainer(plugin) and name in HOOK_NAMES and name != "setup_graph" and not hasattr(value, "tpk_impl"):
+        raise HookError(
+            f"{owner} defines {name}, which is a hook: add @tpk.hookimpl to have it called, move it to a tpk.Callback, "
+            "or override run_step()"
+        )
     if isinstance(plugin, Callback) and name in CONFIGURATION_HOOKS:
         raise HookError(
             f"{owner} is a {plugin.kind} and implements {name}, which is called before any of them is registered: "

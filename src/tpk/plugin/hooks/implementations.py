@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from tpk.errors import HookError
+from tpk.plugin.base import Plugin
 from tpk.plugin.callback import HOOK_ARGUMENTS, STEP_HOOKS, Callback
 from tpk.plugin.hooks.arguments import taken_arguments
 from tpk.plugin.hooks.hook_names import check_names, check_not_lost, describe, namespaces_of
@@ -40,8 +41,8 @@ def implementations_of(plugin: object, hooks: Mapping[str, tuple[str, ...]] = HO
     """Return the hooks that `plugin` implements.
 
     A `Callback` says so itself (`Callback.hook_implementations`), but for hooks that third parties have added. Of a
-    module, the functions decorated by ``tpk.hookimpl`` count; of any other object, every method that has the name of a
-    hook.
+    module or a trainer, the functions decorated by ``tpk.hookimpl`` count; of any other object, every method that has
+    the name of a hook.
 
     Args:
         plugin: a callback, a monitor, a strategy, a module, or another object.
@@ -77,9 +78,9 @@ def _methods_of(plugin: object, hooks: Mapping[str, tuple[str, ...]]) -> Mapping
         defined = {name for namespace in namespaces_of(plugin) for name in namespace}
         added = {name: getattr(plugin, name) for name in hooks if name not in HOOK_ARGUMENTS and name in defined}
         return {**plugin.hook_implementations(), **added}
-    if isinstance(plugin, ModuleType):
-        (functions,) = namespaces_of(plugin)
-        return {name: functions[name] for name in hooks if hasattr(functions.get(name), "tpk_impl")}
+    if isinstance(plugin, ModuleType | Plugin):
+        marked = {name for names in namespaces_of(plugin) for name in hooks if hasattr(names.get(name), "tpk_impl")}
+        return {name: getattr(plugin, name) for name in hooks if name in marked}
     # getattr rather than the class's methods, so that whatever forwards by `__getattr__` keeps its hooks.
     methods = {name: getattr(plugin, name, None) for name in hooks}
     return {name: method for name, method in methods.items() if inspect.isroutine(method)}

@@ -636,8 +636,10 @@ def test_errors_that_say_enough_stay_what_they_are(build_graph, error, says):
 def test_an_evaluation_may_have_an_empty_share_and_a_training_may_not():
     source = tpk.FeedInput([], infinite=False)
     assert source.end_after_each_pass()
-    source.setup([tf.TensorSpec([], tf.float32, "x")])
+    (callback,) = source.setup([tf.TensorSpec([], tf.float32, "x")])
+    with tf.Graph().as_default():
+        source.get_input_tensors()
     source.start()
     with pytest.raises(tf.errors.OutOfRangeError):
-        source._callback._feed()
+        callback.before_run(None).feed_dict.take()
     source.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import numpy as np
@@ -120,3 +121,54 @@ def test_stateful_random_ops_are_named_before_the_training(tmp_path, caplog):
     train(3, tmp_path, model=Stateful())
     assert "1 random ops" in caplog.text
     assert "jitter" in caplog.text
+
+
+class OfOnesOwn(tpk.Trainer):
+    """Has a random initial value, and noise from NumPy in each step."""
+
+    def __init__(self, seed):
+        super().__init__()
+        with self.graph.as_default():
+            v1.set_random_seed(seed)
+            self.noise = v1.placeholder(tf.float32, [])
+            w = v1.get_variable("w", [3])
+            self.train_op = w.assign_add([self.noise] * 3)
+
+    def run_step(self):
+        self.hooked_sess.run(self.train_op, {self.noise: np.random.normal()})
+
+
+def by_hand(seed, **options):
+    weights = Weights()
+    OfOnesOwn(seed).train(callbacks=[weights], steps_per_epoch=2, max_epoch=1, seed=seed, **options)
+    return weights.values
+
+
+def test_a_trainer_of_ones_own_is_seeded(tmp_path):
+    assert by_hand(3) == by_hand(3, deterministic=True, run_dir=tmp_path) != by_hand(4)
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 3
+
+
+def test_data_is_seeded_when_the_training_begins():
+    def trained():
+        model, weights, trainer = Model(), Weights(), tpk.SimpleTrainer()
+        flow = tpk.BatchData(tpk.MapData(tpk.DataFromList(DATA, shuffle=True), augment), 8)
+        with trainer.graph.as_default():
+            v1.set_random_seed(0)
+        trainer.setup_graph(model.get_input_signature(), tpk.QueueInput(flow), model.build_graph, model.get_optimizer)
+        trainer.train(callbacks=[weights], steps_per_epoch=6, max_epoch=2, seed=0)
+        return weights.values
+
+    assert trained() == trained()
+
+
+@pytest.mark.parametrize(
+    ("trainer", "options", "message"),
+    [
+        (tpk.Trainer, {"deterministic": True}, "deterministic=True needs a seed"),
+        (lambda: OfOnesOwn(3), {"seed": 4}, r"seed=4 comes too late .*tf\.compat\.v1\.set_random_seed\(4\)"),
+    ],
+)
+def test_a_training_that_would_not_be_reproducible_is_refused(trainer, options, message):
+    with pytest.raises(ConfigError, match=message):
+        trainer().train(steps_per_epoch=1, max_epoch=1, **options)

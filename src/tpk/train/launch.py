@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import random
 from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 import attrs
-import numpy as np
-import tensorflow as tf
 
 from tpk.errors import ConfigError, PluginError, UnknownPluginError, explaining_missing_init, without_frames
-from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
+from tpk.graph.determinism import deterministic_ops
 from tpk.input_source.base import InputSource
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.names.builtins import not_installed
 from tpk.plugin.names.creation import Use
 from tpk.train.config import TrainConfig
 from tpk.train.epoch import steps_of_one_pass
+from tpk.train.reproducibility import check_determinism, seed_everything
 from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import DEFAULT_MONITORS, Trainer
@@ -93,7 +91,7 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         if config.overfit_batches is not None:
             source.keep_first(config.overfit_batches)
         if config.seed is not None:
-            _seed_everything(config.seed, runner, source)
+            seed_everything(config.seed, runner, source)
         try:
             with deterministic_ops() if config.deterministic else nullcontext():
                 _train(config, runner, source, callbacks, monitors)
@@ -189,7 +187,7 @@ def _train(
     )
     steps = steps_of_one_pass(runner) if config.steps_per_epoch is None else config.steps_per_epoch
     if config.deterministic:
-        _check_determinism(runner)
+        check_determinism(runner)
     runner.train_with_defaults(
         callbacks=callbacks,
         extra_callbacks=(),
@@ -204,25 +202,6 @@ def _train(
         resume=config.resume,
         describe={**config.describe(), "steps_per_epoch": steps},
     )
-
-
-def _seed_everything(seed: int, runner: TowerTrainer, source: InputSource) -> None:
-    with runner.graph.as_default():
-        tf.compat.v1.set_random_seed(seed)
-    source.seed(seed)
-    # What data code draws differs between processes; in the first one it is what it would be alone.
-    own = seed + runner.strategy.process_group.rank
-    random.seed(own)
-    np.random.seed(own % 2**32)
-
-
-def _check_determinism(runner: TowerTrainer) -> None:
-    if not runner.strategy.is_reproducible:
-        raise ConfigError(
-            f"{type(runner.strategy).__name__} cannot be deterministic: its towers do not wait for each other. Use "
-            "'replicated' or 'parameter_server', or leave TrainConfig(deterministic=True) out."
-        )
-    check_updates_are_ordered(runner.train_ops)
 
 
 def names_strategy(name: str) -> bool:

@@ -39,6 +39,7 @@ from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.construction import NamesOfOtherSystems, TrainerType, check_train_ops
 from tpk.train.epoch import describe_epoch
 from tpk.train.loop import FOREVER, TrainLoop
+from tpk.train.reproducibility import reproducible
 from tpk.train.resume.checkpoints import Checkpoints
 from tpk.train.resume.resumption import Resumption
 from tpk.train.run.description import describe_run
@@ -270,6 +271,8 @@ class Trainer(NamesOfOtherSystems, Plugin, metaclass=TrainerType):
         max_epoch: int = FOREVER,
         run_dir: str | os.PathLike[str] | None = None,
         resume: str = "never",
+        seed: int | None = None,
+        deterministic: bool = False,
         describe: Mapping[str, Any] | None = None,
     ) -> None:
         """Train, with no callbacks and monitors but these.
@@ -291,6 +294,9 @@ class Trainer(NamesOfOtherSystems, Plugin, metaclass=TrainerType):
                 none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
                 afresh beside what is there, see `TrainConfig`. A training that goes on takes nothing from
                 `session_init` and `starting_epoch`.
+            seed: as in `TrainConfig`. The graph must have the same seed before anything is built in it:
+                ``tf.compat.v1.set_random_seed(seed)`` under ``with trainer.graph.as_default():``.
+            deterministic: as in `TrainConfig`.
             describe: what is written to ``config.json`` of `run_dir` besides what the trainer knows of the run.
 
         Raises:
@@ -310,6 +316,7 @@ class Trainer(NamesOfOtherSystems, Plugin, metaclass=TrainerType):
         self._claim()
         self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
         with self._resources:
+            self._resources.enter_context(reproducible(self, seed, deterministic))
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             run = self._configured(callbacks, run_dir, resume)
             self._resume = run.resume
@@ -317,6 +324,8 @@ class Trainer(NamesOfOtherSystems, Plugin, metaclass=TrainerType):
                 **self.describe(callbacks, monitors),
                 "session_init": described(session_init),
                 "session_config": described(session_config),
+                "seed": seed,
+                "deterministic": deterministic,
                 **{name: described(value) for name, value in (describe or {}).items()},
             }
             record = self._resources.enter_context(RunRecord(self, run.run_dir, run.resume))

@@ -1,0 +1,65 @@
+"""Seed and determinism of a training."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from tpk.errors import ConfigError
+from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
+
+if TYPE_CHECKING:
+    from tpk.train.trainer import Trainer
+
+
+@contextmanager
+def reproducible(trainer: Trainer, seed: int | None, deterministic: bool) -> Iterator[None]:
+    """Seed a training whose graph is built; within the context, TensorFlow's ops are deterministic if they shall be.
+
+    Raises:
+        ConfigError: if the graph was built without the seed, or the training cannot be deterministic.
+    """
+    if deterministic and seed is None:
+        raise ConfigError("deterministic=True needs a seed: without one, no two runs are alike.")
+    if seed is not None:
+        if trainer.graph.seed != seed and trainer.graph.get_operations():
+            raise ConfigError(
+                f"seed={seed} comes too late for the ops that are in the graph already. Before you build the graph, "
+                f"call tf.compat.v1.set_random_seed({seed}) under `with trainer.graph.as_default():`."
+            )
+        seed_everything(seed, trainer, trainer.input_source)
+    with deterministic_ops() if deterministic else nullcontext():
+        if deterministic:
+            check_determinism(trainer)
+        yield
+
+
+def seed_everything(seed: int, trainer: Trainer, source: Any) -> None:
+    """Seed the graph of a trainer, the input source, if there is one, and the global generators of Python and NumPy."""
+    with trainer.graph.as_default():
+        tf.compat.v1.set_random_seed(seed)
+    if source is not None:
+        source.seed(seed)
+    # What data code draws differs between processes; in the first one it is what it would be alone.
+    own = seed + trainer.strategy.process_group.rank
+    random.seed(own)
+    np.random.seed(own % 2**32)
+
+
+def check_determinism(trainer: Trainer) -> None:
+    """Check that the towers of a training wait for each other, and its updates are ordered.
+
+    Raises:
+        ConfigError: if they do not, or are not.
+    """
+    if not trainer.strategy.is_reproducible:
+        raise ConfigError(
+            f"{type(trainer.strategy).__name__} cannot be deterministic: its towers do not wait for each other. Use "
+            "'replicated' or 'parameter_server', or leave deterministic=True out."
+        )
+    check_updates_are_ordered(trainer.train_ops)

@@ -46,6 +46,10 @@ class StrategyProtocol(Protocol):
         """The number of this process among them, from 0 on; 0 is the chief."""
 
     @property
+    def is_reproducible(self) -> bool:
+        """Whether two runs with one seed train alike, as far as it depends on the strategy."""
+
+    @property
     def repeats_steps(self) -> bool:
         """Whether a step is all in the graph, so that a loop there can make many of them in one run."""
 

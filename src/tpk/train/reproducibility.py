@@ -14,11 +14,11 @@ from tpk.errors import ConfigError
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.plugin.trainer import TrainerProtocol
 
 
 @contextmanager
-def reproducible(trainer: Trainer, seed: int | None, deterministic: bool) -> Iterator[None]:
+def reproducible(trainer: TrainerProtocol, seed: int | None, deterministic: bool) -> Iterator[None]:
     """Seed a training whose graph is built; within the context, TensorFlow's ops are deterministic if they shall be.
 
     Raises:
@@ -39,7 +39,7 @@ def reproducible(trainer: Trainer, seed: int | None, deterministic: bool) -> Ite
         yield
 
 
-def seed_everything(seed: int, trainer: Trainer, source: Any) -> None:
+def seed_everything(seed: int, trainer: TrainerProtocol, source: Any) -> None:
     """Seed the graph of a trainer, the input source, if there is one, and the global generators of Python and NumPy."""
     with trainer.graph.as_default():
         tf.compat.v1.set_random_seed(seed)
@@ -51,7 +51,7 @@ def seed_everything(seed: int, trainer: Trainer, source: Any) -> None:
     np.random.seed(own % 2**32)
 
 
-def check_determinism(trainer: Trainer) -> None:
+def check_determinism(trainer: TrainerProtocol) -> None:
     """Check that the towers of a training wait for each other, and its updates are ordered.
 
     Raises:

@@ -414,30 +414,10 @@ def a_launch_the_other_way_round():
     tpk.launch_train_with_config("SimpleTrainer", config())
 
 
-@mistake(tpk.MissingAttributeError, "SimpleTrainer has no 'get_predict_func'", "trainer.get_predictor(")
-def a_predictor_by_its_old_name():
-    tpk.SimpleTrainer().get_predict_func(["x"], ["y"])
-
-
-@mistake(tpk.MissingAttributeError, "'build_train_tower'", "trainer.setup_graph(")
-def towers_by_their_old_name():
-    tpk.SimpleTrainer().build_train_tower()
-
-
-@mistake(tpk.MissingAttributeError, "SyncMultiGPUTrainerReplicated has no 'build_on_multi_tower'", "make_trainer(")
-def towers_of_a_class_of_trainers():
-    tpk.SyncMultiGPUTrainerReplicated.build_on_multi_tower([0, 1], lambda: tf.constant(1.0))
-
-
 @mistake(tpk.ConfigError, "devices=[0, 1]", "['/gpu:0', '/gpu:1']", "make_trainer('replicated', devices=[0, 1])")
 def towers_on_numbers():
     with tf.Graph().as_default():
         tpk.build_on_multi_tower([0, 1], lambda: tf.constant(1.0))
-
-
-@mistake(tpk.MissingAttributeError, "'hooked_sess'", "initialize()", "before_train")
-def a_session_before_there_is_one():
-    tpk.SimpleTrainer().hooked_sess.run([])
 
 
 @mistake(tpk.TrainerStateError, "get_predictor() comes too late", "tpk.OfflinePredictor(", "session_init='<run dir")
@@ -587,18 +567,6 @@ def test_the_last_line_of_a_script_says_it(tmp_path):
 def test_trainers_have_the_signature_of_their_class():
     assert {"devices", "mode", "precision"} <= inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters.keys()
     assert not inspect.signature(tpk.Trainer).parameters
-
-
-def test_a_name_of_other_systems_may_be_given_a_meaning():
-    class Own(tpk.Trainer):
-        model = "mine"
-
-        def __init__(self):
-            super().__init__()
-            self.config = "mine, too"
-
-    assert not hasattr(tpk.SimpleTrainer(), "config")
-    assert (Own().model, Own().config) == ("mine", "mine, too")
 
 
 def test_what_is_no_missing_init_stays_what_it_is():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
 
@@ -113,49 +113,3 @@ def _explain_eager_op(cls: type, error: Exception) -> None:
             f"{cls.__name__}.__init__ makes ops outside of the trainer's graph, where TensorFlow executes them at once "
             f"({error}) Put them under `with self.graph.as_default():`."
         ) from error
-
-
-class _Elsewhere:
-    """A name that trainers of other systems have, or that one gets later: what to write instead.
-
-    Unlike `__getattr__`, it makes no other attribute slower; and who sets the attribute has it.
-    """
-
-    def __init__(self, instead: str) -> None:
-        self._instead = instead
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object, owner: type) -> NoReturn:
-        raise MissingAttributeError(f"{owner.__name__} has no {self._name!r}: {self._instead}")
-
-
-class NamesOfOtherSystems:
-    """What trainers have by other names, or not at all, in other systems and in earlier versions of the ported one."""
-
-    if not TYPE_CHECKING:  # What is not there is not completed either.
-        config = _Elsewhere(
-            "it trains by its own steps_per_epoch, max_epoch, run_dir and input_source. Keep a config of yours as "
-            "self.config."
-        )
-        model = _Elsewhere("it knows of a model only the tower function, trainer.tower_func. Keep the model yourself.")
-        get_predict_func = _Elsewhere("write trainer.get_predictor(input_names, output_names), in a setup_graph.")
-        get_predict_funcs = _Elsewhere("write trainer.get_predictors(input_names, output_names, n), in a setup_graph.")
-        vs_name_for_predictor = _Elsewhere("trainer.get_predictor and build_inference_tower find the variables.")
-        build_train_tower = _Elsewhere(
-            "write trainer.setup_graph(input_signature, input_source, get_cost, get_optimizer), which builds them all."
-        )
-        build_on_multi_tower = _Elsewhere(
-            "name a strategy, as in tpk.make_trainer('replicated', devices=2), or write "
-            "tpk.build_on_multi_tower(['/gpu:0', '/gpu:1'], func)."
-        )
-        inputs_desc = _Elsewhere("write trainer.tower_func.input_signature.")
-        input_signature = _Elsewhere("write trainer.tower_func.input_signature.")
-        stat_holder = _Elsewhere("write trainer.monitors.put_scalar(name, value) and .get_latest(name).")
-        add_summary = _Elsewhere("write trainer.monitors.put_summary(summary).")
-        write_summary = _Elsewhere("write trainer.monitors.put_summary(summary).")
-        write_scalar_summary = _Elsewhere("write trainer.monitors.put_scalar(name, value).")
-        fit = _Elsewhere("write trainer.train_with_defaults(steps_per_epoch=..., max_epoch=...).")
-        hooked_sess = _Elsewhere("initialize() makes it. Callbacks have it from before_train on.")
-        step_hooks = _Elsewhere("initialize() makes them. Callbacks have them from before_train on.")

@@ -45,12 +45,12 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         self._predictors: list[OnlinePredictor] = []
 
     @property
-    def input_signature(self) -> list[Any]:  # type: ignore[override]
+    def input_signature(self) -> list[Any]:
         """The `tf.TensorSpec`s of the inputs."""
         return list(self.tower_func.input_signature)
 
     @property
-    def inputs_desc(self) -> list[Any]:  # type: ignore[override]
+    def inputs_desc(self) -> list[Any]:
         """The same, as it was called before."""
         return self.input_signature
 
@@ -103,7 +103,7 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         return [self.get_predictor(input_names, output_names, place) for place in places]
 
     @property
-    def vs_name_for_predictor(self) -> str:  # type: ignore[override]
+    def vs_name_for_predictor(self) -> str:
         """The variable scope whose variables predictors have: that of the first tower."""
         return str(self.strategy.predict_context("").vs_name)
 

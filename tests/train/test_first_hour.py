@@ -91,16 +91,6 @@ def an_eager_minimization():
     train_op(lambda trainer: v1.train.GradientDescentOptimizer(0.1).minimize(lambda: weight**2))
 
 
-@mistake(tpk.TrainerStateError, "LeastSquares.__init__ makes ops outside of the trainer's graph", UNDER)
-def ops_outside_of_the_graph():
-    train_op(lambda trainer: v1.train.GradientDescentOptimizer(0.1).minimize(tf.Variable(1.0) ** 2))
-
-
-@mistake(tpk.TrainerStateError, "__init__ makes ops outside of the trainer's graph", "placeholder", UNDER)
-def a_placeholder_outside_of_the_graph():
-    train_op(lambda trainer: v1.placeholder(tf.float32))
-
-
 @mistake(tpk.TrainerStateError, "train_op of LeastSquares", "'AssignAdd", "another graph", UNDER)
 def a_train_op_of_another_graph():
     def make(trainer):
@@ -123,25 +113,6 @@ def a_train_op_by_a_wrong_name():
 @mistake(tpk.TrainerStateError, "train_op of LeastSquares", "3", "expected an op or tensors")
 def a_number_as_train_op():
     train_op(lambda trainer: 3)
-
-
-@mistake(tpk.MissingAttributeError, "Own.__init__ does not call super().__init__() first", "first line")
-def a_trainer_without_super_init():
-    class Own(tpk.Trainer):
-        def __init__(self):
-            self.mine = 1
-
-    Own()
-
-
-@mistake(tpk.MissingAttributeError, "no 'graph'", "Own.__init__ does not call super().__init__() first")
-def a_trainer_with_super_init_too_late():
-    class Own(tpk.Trainer):
-        def __init__(self):
-            with self.graph.as_default():
-                super().__init__()
-
-    Own()
 
 
 @mistake(tpk.MissingAttributeError, "Own.__init__", "of ModelSaver first", "super().__init__()")
@@ -397,16 +368,6 @@ def a_variable_of_tf2_in_towers():
 
 def config():
     return tpk.TrainConfig(model=Linear(), dataflow=batches())
-
-
-@mistake(tpk.ConfigError, "SimpleTrainer takes no TrainConfig", "launch_train_with_config(config, SimpleTrainer())")
-def a_trainer_of_a_config():
-    tpk.SimpleTrainer(config())
-
-
-@mistake(tpk.ConfigError, "QueueInputTrainer takes no TrainConfig", "launch_train_with_config(config, QueueInput")
-def a_queue_trainer_of_a_config():
-    tpk.QueueInputTrainer(config=config(), input_queue=None)
 
 
 @mistake(tpk.ConfigError, "launch_train_with_config got a str in place of a tpk.TrainConfig", "Write tpk.launch")

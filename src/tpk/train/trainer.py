@@ -36,7 +36,7 @@ from tpk.session.queue_runners import running_queues
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
-from tpk.train.construction import TrainerType, check_train_ops
+from tpk.train.checks import check_train_ops
 from tpk.train.epoch import describe_epoch
 from tpk.train.loop import FOREVER, TrainLoop
 from tpk.train.reproducibility import reproducible
@@ -68,7 +68,7 @@ DEFAULT_CALLBACKS = (
 DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 
 
-class Trainer(Plugin, metaclass=TrainerType):
+class Trainer(Plugin):
     """Trains anything that runs in a loop.
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:

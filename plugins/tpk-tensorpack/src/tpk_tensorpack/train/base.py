@@ -20,7 +20,7 @@ FOREVER = 9999999
 
 
 @older.takes_config
-class Trainer(tpk.Trainer, metaclass=older.TrainerOfConfig):
+class Trainer(tpk.Trainer):
     """Trains anything that runs in a loop: a class that sets ``train_op`` or overrides ``run_step``; see `tpk.Trainer`.
 
     What it writes goes to the log directory of the script, beside what is there; without one it writes nothing.

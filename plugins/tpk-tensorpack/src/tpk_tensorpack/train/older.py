@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.train.construction import TrainerType
 from tpk_tensorpack.input_source import QueueInput, StagingInput
 
 __all__ = ["InputDesc", "StagingInputWrapper"]
@@ -144,13 +143,6 @@ class OlderConfig:
     @predict_tower.setter
     def predict_tower(self, predict_tower: int | Sequence[int]) -> None:
         self._predict_tower = _numbers("predict_tower", predict_tower)
-
-
-class TrainerOfConfig(TrainerType):
-    """The class of the classes of trainers that can be made of a configuration; see `takes_config`."""
-
-    def check_arguments(cls, arguments: Sequence[Any]) -> None:
-        """Accept a configuration."""
 
 
 def takes_older_options(cls: Class) -> Class:

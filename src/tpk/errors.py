@@ -7,12 +7,8 @@ named thing, what was expected, and what to do about it.
 
 from __future__ import annotations
 
-import dis
-import inspect
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 __all__ = [
     "CheckpointError",
@@ -21,7 +17,6 @@ __all__ = [
     "HookError",
     "InputError",
     "MismatchError",
-    "MissingAttributeError",
     "NonFiniteError",
     "PeerError",
     "PluginError",
@@ -99,15 +94,6 @@ class UnknownOptionError(ConfigError, TypeError):
 
     Cure:
         Write the argument that the message names in place of that of the other system.
-    """
-
-
-class MissingAttributeError(TpkError, AttributeError):
-    """An object has no such attribute: it is one of other systems, or an ``__init__`` did not run; the message says.
-
-    Cure:
-        Write what the message says. If an ``__init__`` of yours is to blame, make ``super().__init__(...)`` its
-        first line.
     """
 
 
@@ -306,69 +292,3 @@ def add_note(error: BaseException, note: str) -> None:
         error.add_note(note)
     else:
         error.__notes__ = [*getattr(error, "__notes__", []), note]
-
-
-@contextmanager
-def explaining_missing_init() -> Iterator[None]:
-    """Within the context, an attribute that a class of tpk sets in its ``__init__`` may be missing with an explanation.
-
-    Raises:
-        MissingAttributeError: in place of an `AttributeError`, if the ``__init__`` of a subclass does not call that of
-            its base.
-
-    Example:
-        ```python
-        class Squares(tpk.RNGDataFlow):
-            def __init__(self, length):
-                self.length = length  # super().__init__() is missing
-
-
-        with explaining_missing_init():
-            Squares(3).epoch_rng()  # MissingAttributeError: Squares has no 'epoch', because Squares.__init__ ...
-        ```
-    """
-    try:
-        yield
-    except AttributeError as error:
-        explained = missing_init(error)
-        if explained is None:
-            raise
-        raise explained from error
-
-
-def missing_init(error: BaseException) -> MissingAttributeError | None:
-    """Return what says that a base's ``__init__`` was not called, if `error` came of that; else None."""
-    if not isinstance(error, AttributeError) or isinstance(error, MissingAttributeError):
-        return None
-    owner = type(error.obj)
-    base = _base_that_sets(owner, error.name)
-    if base is None:
-        return None
-    function = owner.__init__.__qualname__.rpartition("<locals>.")[2]
-    arguments = inspect.signature(base).parameters.values()
-    required = [each.name for each in arguments if each.default is each.empty]
-    return MissingAttributeError(
-        f"{owner.__name__} has no {error.name!r}, because {function} does not call super().__init__() of "
-        f"{base.__name__} first. Make super().__init__({', '.join(required)}) its first line."
-    )
-
-
-def _base_that_sets(owner: type, name: str | None) -> type | None:
-    """Return the nearest base, of tpk, that has an ``__init__``, if a class of somebody else overrides it.
-
-    None, if `name` is not an attribute that bases set in it, or in a setter.
-    """
-    if _is_of_tpk(next(each for each in owner.__mro__ if "__init__" in vars(each))):
-        return None
-    bases = [each for each in owner.__mro__ if _is_of_tpk(each)]
-    members = [member for base in bases for member in vars(base).items()]
-    setters = [inspect.unwrap(member) for key, member in members if key == "__init__"]
-    setters += [member.fset for _, member in members if isinstance(member, property) and member.fset]
-    stored = [each for setter in setters for each in dis.get_instructions(setter) if each.opname == "STORE_ATTR"]
-    if name not in [each.argval for each in stored]:
-        return None
-    return next(base for base in bases if "__init__" in vars(base))
-
-
-def _is_of_tpk(owner: type) -> bool:
-    return owner.__module__.partition(".")[0] == "tpk"

@@ -6,7 +6,6 @@ import inspect
 import subprocess
 import sys
 
-import attrs
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -113,72 +112,6 @@ def a_train_op_by_a_wrong_name():
 @mistake(tpk.TrainerStateError, "train_op of LeastSquares", "3", "expected an op or tensors")
 def a_number_as_train_op():
     train_op(lambda trainer: 3)
-
-
-@mistake(tpk.MissingAttributeError, "Own.__init__", "of ModelSaver first", "super().__init__()")
-def a_callback_without_super_init():
-    class Own(tpk.ModelSaver):
-        def __init__(self):
-            self.mine = 1
-
-    launch(callbacks=[Own()])
-
-
-@mistake(tpk.MissingAttributeError, "'_every'", "Own.__init__", "of EarlyOwn", "super().__init__(every)")
-def a_callback_without_super_init_that_fails_in_a_hook():
-    class EarlyOwn(tpk.Callback):
-        def __init__(self, every):
-            self._every = every
-
-        def trigger_step(self):
-            assert self._every
-
-    EarlyOwn.__module__ = "tpk.callbacks.early_own"
-
-    class Own(EarlyOwn):
-        def __init__(self):
-            self.mine = 1
-
-    launch(callbacks=[Own()])
-
-
-@mistake(tpk.MissingAttributeError, "Own.__init__", "of JSONWriter", "super().__init__()")
-def a_monitor_without_super_init():
-    class Own(tpk.JSONWriter):
-        def __init__(self):
-            self.mine = 1
-
-    launch(monitors=[Own()])
-
-
-@mistake(tpk.MissingAttributeError, "Own.__init__", "of QueueInput", "super().__init__(flow)")
-def an_input_source_without_super_init():
-    class Own(tpk.QueueInput):
-        def __init__(self):
-            self.mine = 1
-
-    launch(data=Own())
-
-
-@mistake(tpk.MissingAttributeError, "Own.__init__", "of BatchData", "super().__init__(flow, batch_size)")
-def a_flow_without_super_init():
-    class Own(tpk.BatchData):
-        def __init__(self):
-            self.mine = 1
-
-    launch(dataflow=Own())
-
-
-@mistake(tpk.MissingAttributeError, "no 'seed'", "Own.__init__", "of RNGDataFlow")
-def a_random_flow_without_super_init():
-    class Own(tpk.RNGDataFlow):
-        def __init__(self):
-            self.mine = 1
-
-        def __iter__(self):
-            yield [self.epoch_rng().normal(size=[8, 3]), np.zeros([8, 1])]
-
-    launch("QueueInputTrainer", dataflow=Own())
 
 
 @mistake(tpk.InputError, "FeedInput: there is no data", "list has no datapoint")
@@ -528,24 +461,6 @@ def test_the_last_line_of_a_script_says_it(tmp_path):
 def test_trainers_have_the_signature_of_their_class():
     assert {"devices", "mode", "precision"} <= inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters.keys()
     assert not inspect.signature(tpk.Trainer).parameters
-
-
-def test_what_is_no_missing_init_stays_what_it_is():
-    class Own(tpk.BatchData):
-        def __init__(self):
-            super().__init__(POINTS, 2)
-
-    @attrs.define
-    class Other:
-        value: int = 1
-
-    for thing, name in [(Own(), "no_such"), (Other(), "no_such"), (tpk.BatchData(POINTS, 2), "no_such")]:
-        with (
-            pytest.raises(AttributeError, match="no attribute 'no_such'") as caught,
-            tpk.errors.explaining_missing_init(),
-        ):
-            getattr(thing, name)
-        assert not isinstance(caught.value, tpk.TpkError)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from tpk.errors import ConfigError, HookError, StopTraining, missing_init
+from tpk.errors import ConfigError, HookError, StopTraining
 from tpk.plugin.callback import Callback
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,6 @@ class Isolation:
         Raises:
             StopTraining: if the monitor asks for that.
             ConfigError: if the monitor is not configured as it must be, and training has not begun.
-            MissingAttributeError: if its ``__init__`` did not call that of its base.
         """
         return self._call(name, getattr(self.monitor, name), arguments)
 
@@ -97,9 +96,6 @@ class Isolation:
         except Exception as error:
             if isinstance(error, ConfigError) and name in ("setup_graph", "before_train"):
                 raise
-            never_made = missing_init(error)
-            if never_made is not None:  # None of its calls could succeed.
-                raise never_made from error
             self._note_failure(name, error)
             return None
         self._in_a_row[name] = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from tpk.errors import ConfigError, PluginError, UnknownPluginError, explaining_missing_init, without_frames
+from tpk.errors import ConfigError, PluginError, UnknownPluginError, without_frames
 from tpk.graph.determinism import deterministic_ops
 from tpk.input_source.base import InputSource
 from tpk.plugin.catalog import get_catalog
@@ -27,7 +27,6 @@ imported_for: ContextVar[str] = ContextVar("imported_for", default="")
 """The run file whose modules are imported at the moment; empty if none is."""
 
 
-@explaining_missing_init()
 def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> TowerTrainer:
     """Train as `config` says, and return the trainer.
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.errors import InputError, PluginError, TowerError, TrainerStateError, explaining_missing_init
+from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
 from tpk.graph.precision import check_precision, in_precision
@@ -189,7 +189,6 @@ class TowerTrainer(Trainer):
             func = compiled_by_xla(func) if self.xla else func
         return TowerFunc(func, input_signature)
 
-    @explaining_missing_init()
     def build_towers(
         self,
         input_signature: Sequence[Any],

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tpk.callbacks.statistics.statistic import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, TrainerStateError, explaining_missing_init, without_frames
+from tpk.errors import ConfigError, TrainerStateError, without_frames
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.devices import add_logical_devices
 from tpk.graph.random import step_reads
@@ -444,7 +444,6 @@ class Trainer(Plugin):
             [catalog.resolve("monitor", monitor) for monitor in monitors or ()],
         )
 
-    @explaining_missing_init()
     def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
         """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
 
@@ -543,7 +542,6 @@ class Trainer(Plugin):
         elif self._resume == "keep" and self.run_dir is not None:
             set_checkpoints_aside(self.run_dir, self.global_step)
 
-    @explaining_missing_init()
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
         """Run the loop, and release what the training holds, however it ends.
 

@@ -1,4 +1,4 @@
-"""Each private API of TensorFlow that tpk uses still does what tpk takes it for."""
+"""The private APIs of TensorFlow that tpk uses still do what tpk expects of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Private TensorFlow: each function does one thing for which TensorFlow has no public way.
+"""Private APIs of TensorFlow: each function does one thing that TensorFlow offers no public way to do.
 
-No other file of tpk touches a private name of TensorFlow (those of Keras are for `tpk.tower.keras`). So what a new
-version of TensorFlow may break is listed here, and `tests/test_tf_internals.py` tries each function on a real graph.
+No other file of tpk uses a private name of TensorFlow, except `tpk.tower.keras` for Keras. A new version of TensorFlow
+can break only what is listed here, and `tests/test_tf_internals.py` tests each function on a real graph.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def word_error(sess: Any, error: Exception) -> NoReturn:
 
 
 def fetch_handler(graph: Any, fetches: Any) -> Any:
-    """Return what `Session.run` makes of a structure of fetches.
+    """Return the handler by which `Session.run` resolves a structure of fetches.
 
     Its ``fetches()`` are the tensors, its ``targets()`` the operations, and ``build_results(sess, values)`` puts the
     values of the tensors into the structure.
@@ -63,7 +63,7 @@ def fetch_handler(graph: Any, fetches: Any) -> Any:
 
 
 def fetched_elements(fetch: Any) -> Sequence[Any]:
-    """Return the tensors and operations of which `Session.run` makes the value of one fetch."""
+    """Return the tensors and operations that `Session.run` runs for one fetch."""
     elements: Sequence[Any] = _FetchMapper.for_fetch(fetch).unique_fetches()
     return elements
 
@@ -77,12 +77,12 @@ def session_config(sess: Any) -> Any:
 
 
 def is_closed(sess: Any) -> bool:
-    """Return whether a session is closed, as far as that is known of one that a debugger of TensorFlow wraps."""
+    """Return whether a session is closed; False for one that a debugger of TensorFlow wraps, which does not tell."""
     return getattr(sess, "_closed", False)
 
 
 def mark_closed(sess: Any) -> None:
-    """Make a session count as closed, so that nothing closes it once more."""
+    """Mark a session as closed, so that nothing closes it again."""
     sess._closed = True
 
 
@@ -95,9 +95,9 @@ def close_runtime(sess: Any) -> None:
 
 
 def keep_for_good(server: Any) -> None:
-    """Keep a `tf.compat.v1.train.Server` from being destroyed, even in the exit of the process.
+    """Keep a `tf.compat.v1.train.Server` from being destroyed, even when the process exits.
 
-    Its destructor waits for all that are connected to it.
+    Its destructor waits for every process that is connected to it.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(server._server))
 
@@ -123,7 +123,7 @@ def unfinalized(graph: Any) -> Iterator[None]:
 
 
 def unfinalize(graph: Any) -> None:
-    """Allow again to add ops to a graph."""
+    """Allow adding ops to a finalized graph."""
     graph._unsafe_unfinalize()
 
 
@@ -134,13 +134,13 @@ def control_flow_context(graph_or_op: Any) -> Any:
         graph_or_op: an operation; or a graph, for the ops that are being added to it.
 
     Returns:
-        A context with ``IsCondContext()``, ``IsWhileContext()`` and ``outer_context``; None if there is none.
+        A context with ``IsCondContext()``, ``IsWhileContext()`` and ``outer_context``; None outside of both.
     """
     return graph_or_op._get_control_flow_context()
 
 
 def output_context(op: Any) -> Any:
-    """Return the `control_flow_context` in which the outputs of an op can be used: for an exit, that around it."""
+    """Return the `control_flow_context` in which the outputs of an op can be used; for an exit, the enclosing one."""
     return control_flow_util.GetOutputContext(op)
 
 
@@ -160,7 +160,7 @@ def build_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], star
 
 
 def function_graph(graph: Any, name: str) -> Any | None:
-    """Return the graph of the function that ops of `graph` call `name`; None if it is not known."""
+    """Return the graph of the function `name` that ops of `graph` call; None if it is unknown."""
     return getattr(graph._get_function(name), "graph", None)
 
 
@@ -181,7 +181,7 @@ def replace_input(op: Any, index: int, tensor: Any) -> None:
 
 
 def set_device(op: Any, device: str) -> None:
-    """Move an op to another device, which no session has run yet."""
+    """Move an op that no session has run yet to another device."""
     op._set_device(device)
 
 
@@ -207,7 +207,7 @@ def create_op_like(original: Any, graph: Any, inputs: Sequence[Any], attributes:
 
 
 def devices_with_kernel(op_type: str) -> set[str]:
-    """Return the types of the devices that have a kernel for ops of a type, such as ``CPU`` and ``XLA_CPU_JIT``."""
+    """Return the types of devices with a kernel for an op type, such as ``CPU`` and ``XLA_CPU_JIT``."""
     return {kernel.device_type for kernel in get_registered_kernels_for_op(op_type).kernel}
 
 
@@ -222,7 +222,7 @@ def is_op_determinism_enabled() -> bool:
 
 
 def disable_op_determinism() -> None:
-    """Take back `tf.config.experimental.enable_op_determinism`."""
+    """Undo `tf.config.experimental.enable_op_determinism`."""
     framework_config.disable_op_determinism()
 
 
@@ -305,18 +305,18 @@ def replaced_hyperparameters(optimizer: Any, replace: Callable[[str, Any], Any])
         yield
     finally:
         del optimizer._prepare
-        # Who asks for the learning rate gets what the user gave.
+        # `learning_rates_of` returns what the user gave.
         vars(optimizer).update(own)
 
 
 def learning_rates_of(optimizer: Any) -> list[Any]:
-    """Return the learning rate that an optimizer was given, and the tensor that it has made of it, as far as known."""
+    """Return the learning rate given to an optimizer, and the tensor that it made from it; empty if it has neither."""
     names = ("_learning_rate", "_learning_rate_tensor", "_lr", "_lr_t")
     return [rate for name in names if (rate := getattr(optimizer, name, None)) is not None]
 
 
 def wrapped_optimizer(optimizer: Any) -> Any | None:
-    """Return the `tf.compat.v1.train.Optimizer` around which another one is, as those of libraries keep it; or None."""
+    """Return the `tf.compat.v1.train.Optimizer` that another one wraps; None if it wraps none."""
     inner = [getattr(optimizer, name, None) for name in ("_opt", "_optimizer")]
     return next((each for each in inner if isinstance(each, tf.compat.v1.train.Optimizer)), None)
 
@@ -330,7 +330,7 @@ def create_slots(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 def variant_of(dataset: Any) -> Any:
-    """Return the tensor that is a `tf.data.Dataset` in its graph."""
+    """Return the variant tensor that represents a `tf.data.Dataset` in its graph."""
     return dataset._variant_tensor
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpk.dataflow.base import flow_length
+from tpk.dataflow.transforms.batch import left_out
 from tpk.errors import ConfigError
 from tpk.graph.reports.overview import format_count
 from tpk.strategies.base import NullStrategy
@@ -55,6 +56,9 @@ def describe_epoch(trainer: TrainerProtocol) -> str:
         if batch:
             factors.append(f"batch {batch}")
         data = _describe_passes(trainer, source.size, datapoints)
+        dropped = left_out(source.position.flow) if data and source.position else 0
+        if dropped:
+            data += f", of which each pass drops the last {dropped} (BatchData(..., remainder=True) keeps them)"
     where = ""
     if not isinstance(strategy, NullStrategy):
         where = type(strategy).__name__ + (f" on {', '.join(strategy.devices)}" if strategy.devices else "")

@@ -12,7 +12,7 @@ from evaluations import BATCHES, SIGNATURE, train
 import tpk
 from tpk.callbacks import Inferencer
 from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
-from tpk.dataflow import BatchData, DataFromGenerator, MultiThreadRunner
+from tpk.dataflow import BatchData, DataFromGenerator, MapData, MultiThreadRunner
 from tpk.input_source import BatchQueueInput, StagingInput, TensorInput
 
 v1 = tf.compat.v1
@@ -147,7 +147,15 @@ def messages(caplog):
     return [record.getMessage() for record in caplog.records if record.name.startswith("tpk.callbacks")]
 
 
-@pytest.mark.parametrize("make", [lambda: BatchData(EXAMPLES, 4), lambda: tpk.QueueInput(BatchData(EXAMPLES, 4))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BatchData(EXAMPLES, 4),
+        lambda: tpk.QueueInput(BatchData(EXAMPLES, 4)),
+        lambda: MapData(BatchData(EXAMPLES, 4), list),
+        lambda: tpk.TFDatasetInput(BatchData(EXAMPLES, 4)),
+    ],
+)
 def test_the_log_says_what_is_left_out(make, caplog):
     passes(make())
     (message,) = (message for message in messages(caplog) if "leaves out" in message)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.checkpoint.encoding import encode
 from tpk.dataflow.base import check_iterable, flow_length
-from tpk.dataflow.transforms.batch import BatchData
+from tpk.dataflow.transforms.batch import left_out
 from tpk.errors import CheckpointError, ConfigError, InputError, TowerError, add_note
 from tpk.input_source.base import FlowInput, InputSource, ProxyInput
 from tpk.input_source.batch_queue import BatchQueueInput
@@ -245,22 +245,18 @@ class EvaluationData:
             )
 
     def _warn_of_what_is_left_out(self, signature: Sequence[Any]) -> None:
-        source = self._innermost
-        if not isinstance(source, FlowInput):
-            return
-        flow, left_out, remedy = source.flow, 0, ""
+        source, position = self._innermost, self.source.position
+        count = 0 if position is None else left_out(position.flow)
+        remedy = "give BatchData remainder=True"
         if isinstance(source, BatchQueueInput):
-            left_out = (flow_length(flow) or 0) % source.batch_size
-            left_out *= any(tf.compat.dimension_value(spec.shape[0]) is not None for spec in signature)
+            if any(tf.compat.dimension_value(spec.shape[0]) is not None for spec in signature):
+                count = (flow_length(source.flow) or 0) % source.batch_size
             remedy = "let the inputs' first dimension be None"
-        elif isinstance(flow, BatchData) and not flow.remainder:
-            left_out = (flow_length(flow.flow) or 0) % flow.batch_size
-            remedy = "give BatchData remainder=True"
-        if left_out:
+        if count:
             logger.warning(
                 "an evaluation leaves out the last %d datapoints of %s, which make no whole batch; to have them in it, "
                 "%s",
-                left_out,
+                count,
                 self._kind,
                 remedy,
             )

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, check_at_least, shard
+from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, check_at_least, flow_length, shard
 from tpk.dataflow.memory import Allocate, allocate_aligned
+from tpk.dataflow.position import flows_within
 from tpk.dataflow.transforms.lookahead import LookaheadDataFlow
 from tpk.dataflow.transforms.map import describe_components
 from tpk.dataflow.transforms.stack import Stack
@@ -95,6 +96,13 @@ class BatchData(StatefulProxyDataFlow):
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, which has its datapoints in blocks of a batch."""
         return self.with_sources([shard(self.flow, index, count, block * self.batch_size)])
+
+
+def left_out(flow: Iterable[Any]) -> int:
+    """Return how many datapoints the `BatchData`s in a flow are known to drop at the end of each pass."""
+    if isinstance(flow, BatchData):
+        return 0 if flow.remainder else (flow_length(flow.flow) or 0) % flow.batch_size
+    return sum(map(left_out, flows_within(flow)))
 
 
 class BatchDataByShape(LookaheadDataFlow):

@@ -96,3 +96,16 @@ def test_shapes_of_a_flow_may_vary_where_the_signature_says_so(drive):
     flow = [[np.zeros((rows, 2), np.float32)] for rows in (1, 3)]
     with drive(TFDatasetInput(flow), [tf.TensorSpec([None, 2], tf.float32, "x")]) as training:
         assert [training.step()[0][0].shape for _ in range(2)] == [(1, 2), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("seed", "graph_seed", "warned"), [(None, None, True), (3, None, False), (0, None, False), (None, 7, False)]
+)
+def test_a_shuffle_that_a_resumed_training_cannot_repeat_is_warned_of(seed, graph_seed, warned, specs, caplog):
+    def dataset():
+        return five().shuffle(9, seed=seed).prefetch(1)
+
+    with tf.Graph().as_default():
+        tf.compat.v1.set_random_seed(graph_seed)
+        TFDatasetInput(dataset).setup(specs("number"))
+    assert any("shuffles without a seed" in message for message in caplog.messages) == warned

@@ -92,8 +92,8 @@ def test_steps_per_epoch_means_steps(tmp_path):
         (
             tpk.use("replicated", devices=2),
             {"batch": 5},
-            f"an epoch is 2 steps{X}2 towers{X}batch 5: one pass over 24 datapoints, of which each pass drops the last 4 "
-            "(BatchData(..., remainder=True) keeps them) (ReplicatedStrategy on /cpu:0, /cpu:1)",
+            f"an epoch is 2 steps{X}2 towers{X}batch 5: one pass over 24 datapoints, of which each pass "
+            "drops the last 4 (BatchData(..., remainder=True) keeps them) (ReplicatedStrategy on /cpu:0, /cpu:1)",
         ),
         (
             "single",

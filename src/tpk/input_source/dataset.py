@@ -11,6 +11,7 @@ import tensorflow as tf
 from tpk.dataflow.base import flow_length, length_of_share, seed_dataflow
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
+from tpk.graph.step.fetches import ops_run_for
 from tpk.input_source.base import InputSource, InputStartStop, is_error_source
 from tpk.input_source.consumed import ConsumedCounter
 from tpk.input_source.flow_dataset import StreamElements, dataset_of
@@ -160,6 +161,11 @@ class TFDatasetInput(InputSource):
                 index, count = self._share
                 dataset = self._dataset_of_graph().shard(count, index) if count > 1 else self._dataset_of_graph()
                 self._cardinality = dataset.cardinality()
+                if not self._must_end and _shuffles_without_seed(dataset):
+                    logger.warning(
+                        "TFDatasetInput: the dataset shuffles without a seed, so a resumed training gets its elements "
+                        "in another order. Write shuffle(..., seed=...), or give the TrainConfig a seed."
+                    )
                 dataset = (dataset.repeat() if self.infinite else dataset).skip(self._to_skip)
             self._iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
         return [InputStartStop(self)]
@@ -265,3 +271,9 @@ class TFDatasetInput(InputSource):
         count = int(loaded["datapoints"])
         logger.info("TFDatasetInput: the dataset makes %d elements again, which are skipped", count)
         return count
+
+
+def _shuffles_without_seed(dataset: Any) -> bool:
+    """Return whether the order is drawn anew in each session: two zeros are how `tf.data` writes that."""
+    shuffles = [op for op in ops_run_for(variant_of(dataset)) if op.type.startswith("Shuffle")]
+    return any(not any(tf.get_static_value(seed) for seed in op.inputs[2:4]) for op in shuffles)

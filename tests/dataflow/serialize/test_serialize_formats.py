@@ -202,6 +202,16 @@ def test_a_flipped_bit_in_a_tfrecord_is_an_error(tmp_path):
         next(iterator)
 
 
+def test_a_flipped_bit_in_an_hdf5_file_is_an_error(tmp_path):
+    path = tmp_path / "data"
+    HDF5Serializer.save([[np.full(1000, 7.0), number] for number in range(3)], path)
+    content = bytearray(path.read_bytes())
+    content[content.find(np.float64(7).tobytes() * 1000) + 100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="data is damaged"):
+        list(HDF5Serializer.load(path))
+
+
 def test_tensorflow_reads_the_records(tmp_path):
     TFRecordSerializer.save([[number] for number in range(5)], tmp_path / "data")
     with tf.compat.v1.Graph().as_default(), tf.compat.v1.Session() as session:

@@ -6,8 +6,8 @@ one runs no code that the file brings, unless ``allow_pickle`` says so.
 
 | | datapoints | written | read |
 |---|---|---|---|
-| `LMDBSerializer` | any structure; sizes may vary | one after the other | at random |
+| `LMDBSerializer` | any structure; sizes may vary; no checksums | one after the other | at random |
 | `TFRecordSerializer` | the same; damage is found by checksums | one after the other | at random |
-| `HDF5Serializer` | arrays and text, each component of one shape | in blocks | at random |
+| `HDF5Serializer` | arrays and text, each component of one shape; checksums of arrays | in blocks | at random |
 | `NumpySerializer` | the same, of a size that fits into memory | at once | at once |
 """

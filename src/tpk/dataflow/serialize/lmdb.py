@@ -30,6 +30,8 @@ _environments: weakref.WeakValueDictionary[tuple[int, int], Any] = weakref.WeakV
 class LMDBSerializer:
     """Datapoints of any structure in one LMDB file, under their number. Needs ``tpk[serialize]``.
 
+    The format has no checksums: a flipped bit within an array is read as data.
+
     Example:
         ```python
         LMDBSerializer.save(flow, "train.lmdb")

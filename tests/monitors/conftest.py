@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tpk.plugin.progress import Progress
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 
@@ -20,7 +22,7 @@ class TrainerStub:
         self.epoch_num = 1
         self.local_step = 0
         self.global_step = 0
-        self.loop = types.SimpleNamespace(steps_per_epoch=10, max_epoch=20)
+        self.loop = types.SimpleNamespace(steps_per_epoch=10, max_epoch=20, progress=Progress())
         self.stop_reasons = []
         self.request_stop = self.stop_reasons.append
         self.announcements = []

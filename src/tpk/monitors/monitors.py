@@ -65,13 +65,15 @@ class Monitors:
         # The states of monitors that a resumed run does without; another resume may have them again.
         self._unused_states: dict[str, Any] = {}
         self.history = History()
+        # Of the scalars that `run_step` has reported in this epoch: their sum, and how many there are.
+        self._step_sums: dict[str, tuple[float, int]] = {}
         self._clock = clock
         self.muted = False
 
     # What training reports
 
     def put_scalar(self, name: str, value: Any) -> None:
-        """Report a number.
+        """Report a number; inside of `run_step`, one to be averaged over the epoch.
 
         Args:
             name: what it measures, such as ``"val-error"``; any string that is not empty.
@@ -82,6 +84,10 @@ class Monitors:
         """
         number = as_scalar(name, value)
         if self.muted:
+            return
+        if self.trainer.loop.progress.in_run_step:
+            total, count = self._step_sums.get(name, (0.0, 0))
+            self._step_sums[name] = (total + number, count + 1)
             return
         self.history.add(name, self.trainer.epoch_num, self.trainer.global_step, number)
         self._hand_on("process_scalar", name, number)
@@ -174,6 +180,17 @@ class Monitors:
         """Have every monitor bring what it has to its destination."""
         self._hand_on("flush")
 
+    def step_means(self) -> dict[str, float]:
+        """Return the means, over the epoch so far, of the scalars that `run_step` has reported."""
+        return {name: total / count for name, (total, count) in self._step_sums.items()}
+
+    def report_step_means(self) -> None:
+        """Report these means, at the end of the epoch."""
+        means = self.step_means()
+        self._step_sums.clear()
+        for name, mean in means.items():
+            self.put_scalar(name, mean)
+
     # What was reported
 
     @property
@@ -208,12 +225,14 @@ class Monitors:
         states = {key: monitor.isolation.call("state_dict") for key, monitor in self._keyed.items()}
         return {
             "history": self.history.state_dict(),
+            "step_sums": {name: list(sums) for name, sums in self._step_sums.items()},
             "monitors": {**self._unused_states, **{key: state for key, state in states.items() if state != {}}},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned, before `before_train`; what does not match is logged."""
         self.history.load_state_dict(state["history"])
+        self._step_sums = {name: (total, count) for name, (total, count) in state["step_sums"].items()}
         states = state["monitors"]
         for key, monitor in self._keyed.items():
             if key not in states:

@@ -23,11 +23,13 @@ class Progress:
             epochs, the last one.
         local_step: the step under way within the epoch, from 0 on; -1 before the first.
         global_step: how many steps have completed; the one under way counts from its first ``hooked_sess.run`` on.
+        in_run_step: whether the code of ``run_step`` is running, and not that of a hook.
     """
 
     epoch_num: int = 0
     local_step: int = -1
     global_step: int = 0
+    in_run_step: bool = attrs.field(default=False, init=False, eq=False, repr=False)
     _begun: int = attrs.field(default=0, init=False, eq=False, repr=False)
     _lock: Any = attrs.field(factory=Lock, init=False, eq=False, repr=False)
 

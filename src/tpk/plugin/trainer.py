@@ -84,6 +84,12 @@ class MonitorsProtocol(Protocol):
 
     muted: bool
 
+    def step_means(self) -> dict[str, float]:
+        """Return the means, over the epoch so far, of the scalars that `run_step` has reported."""
+
+    def report_step_means(self) -> None:
+        """Report these means, at the end of the epoch."""
+
     @property
     def history(self) -> Any:
         """The statistics so far, a `tpk.History`."""

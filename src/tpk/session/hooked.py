@@ -203,6 +203,7 @@ class HookedSession:
                 run_metadata = RunMetadata() if run_metadata is None else run_metadata
                 nothing = SessionRunValues(None, options, run_metadata)
             remaining = iter(self._after_run)
+            in_run_step, self._progress.in_run_step = self._progress.in_run_step, False
             while True:
                 try:
                     for after_run, position in remaining:
@@ -217,6 +218,7 @@ class HookedSession:
                 except BaseException as error:
                     self._hooks.note_failure(error, "after_run", after_run)
                     raise
+            self._progress.in_run_step = in_run_step
         if context.stop_requested:
             self._stop_requested = True
         return None if results[0] is CUT_SHORT else results[0]

@@ -130,6 +130,7 @@ class TrainLoop:
                     if should_stop():
                         self._stop()
                 hook.after_epoch(trainer=trainer)
+                trainer.monitors.report_step_means()
                 self._call(hook.trigger_epoch, should_stop)
         except (StopTraining, tf.errors.OutOfRangeError) as end:
             self.ended_by = end
@@ -207,7 +208,11 @@ class TrainLoop:
             trainer.hooked_sess.run(trainer.train_op, steps=steps)
             return progress.global_step - completed
         progress.begin()
-        trainer.run_step()
+        progress.in_run_step = True
+        try:
+            trainer.run_step()
+        finally:
+            progress.in_run_step = False
         if progress.claim():
             self._count_raw_step()
         return 1

@@ -86,7 +86,7 @@ def test_at_least_one_epoch_is_looked_at():
 def test_the_estimate_goes_on_after_a_restart_without_the_time_in_between():
     now = [100.0]
     first, second = (EstimatedTimeLeft(clock=lambda: now[0]) for _ in range(2))
-    trainer = SimpleNamespace(max_epoch=5, epoch_num=1)
+    trainer = SimpleNamespace(loop=SimpleNamespace(max_epoch=5), epoch_num=1)
     first.trainer = second.trainer = trainer
     first.before_train(trainer)
     now[0] += 10

@@ -40,7 +40,8 @@ class ProgressBar(Callback):
 
     Args:
         names: what to show: names of tensors, with or without ``:0``, as they are in the main training tower
-            or else in the graph; or tensors. None is the costs, if the trainer has any.
+            or else in the graph; tensors; or scalars that `run_step` reports, of a trainer without a `train_op`. None
+            is the costs, if the trainer has any.
         refresh_seconds: how long a bar stays as it is.
         log_seconds: how long after a line in the log comes the next.
         display: ``"bar"``, ``"log"``, or ``"auto"``: a bar if `file` is a terminal, or this is a notebook.
@@ -89,7 +90,7 @@ class ProgressBar(Callback):
         self._step = 0
         self._last_but_one = 0
         self._due = math.inf
-        self._postfix = ""
+        self._now = self._postfix = ""
         self._has_news = False
 
     def before_train(self, trainer: TrainerProtocol) -> None:
@@ -116,7 +117,7 @@ class ProgressBar(Callback):
         self._shown.begin(_title(trainer), trainer.loop.steps_per_epoch, self._step)
         self._request = None
         self._due = self._clock() + self._seconds
-        self._postfix = ""
+        self._now = self._postfix = ""
         self._has_news = False
         if isinstance(self._shown, _Bar):
             # What an epoch ends with are the values of its last step.
@@ -132,7 +133,7 @@ class ProgressBar(Callback):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Take the values of the tensors, if they were fetched."""
         if self._request is not None and run_values.results is not None:
-            self._postfix = "now: " + _format(self._labels, run_values.results)
+            self._now = "now: " + _format(self._labels, run_values.results)
             self._request = None
             self._has_news = True
             self._due = -math.inf
@@ -178,7 +179,11 @@ class ProgressBar(Callback):
     def _take_means(self) -> None:
         if self._means is not None:
             means = {name: mean for name, mean in self._means.read().items() if name in self._means.costs}
-            self._postfix = _format(list(means), list(means.values()))
+        else:
+            means = {
+                name: mean for name, mean in self.trainer.monitors.step_means().items() if name in (self._names or ())
+            }
+        self._postfix = ", ".join(filter(None, (_format(list(means), list(means.values())), self._now)))
 
 
 class _Bar:
@@ -271,7 +276,9 @@ def _find_tensors(names: Sequence[Any] | None, trainer: TrainerProtocol) -> dict
         try:
             tensors.append(find_tensor(trainer, name) if isinstance(name, str) else name)
         except ConfigError as error:
-            raise ConfigError(f"ProgressBar should show {name!r}, but {error}") from None
+            if trainer.train_ops:
+                raise ConfigError(f"ProgressBar should show {name!r}, but {error}") from None
+            # Then it is a scalar that `run_step` reports.
     full = [tensor.name.removesuffix(":0") for tensor in tensors]
     short = [name.rsplit("/", 1)[-1] for name in full]
     labels = [last if short.count(last) == 1 else name for name, last in zip(full, short, strict=True)]

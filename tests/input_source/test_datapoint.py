@@ -51,6 +51,25 @@ def test_each_array_is_checked_whatever_the_shape_of_the_one_before():
         converter([image, np.zeros(1, np.int32)], 9)
 
 
+def test_the_first_empty_batch_is_warned_of(caplog):
+    converter = DatapointConverter((IMAGE, tf.TensorSpec([None], tf.int32, "label")), "Source")
+    images = np.zeros((2, 3), np.float32)
+    for index, rows in enumerate([2, 0, 0]):
+        converter([images[:rows], np.zeros(rows, np.int32)], index)
+    (message,) = caplog.messages
+    assert message.startswith("Source: datapoint 1 is empty")
+
+
+def test_one_empty_component_is_no_empty_batch(caplog):
+    boxes = np.zeros((0, 3), np.float32)
+    DatapointConverter((IMAGE, LABEL), "Source")([boxes, np.int32(1)], 0)
+    assert not caplog.messages
+
+
+def test_a_masked_array_is_refused_because_its_mask_would_be_lost():
+    assert "its mask would be lost" in misfit(np.ma.masked_less(np.float32([1, 2]), 2), tf.float32)
+
+
 @given(
     hnp.arrays(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]), hnp.array_shapes(min_side=0)),
     st.sampled_from([tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64]),

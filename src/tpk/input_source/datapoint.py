@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import reprlib
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,8 @@ import tensorflow as tf
 from tpk.errors import InputError
 
 Array = np.ndarray[Any, Any]
+
+logger = logging.getLogger(__name__)
 
 
 class DatapointConverter:
@@ -31,6 +34,7 @@ class DatapointConverter:
         self.owner = owner
         self.names = [spec.name for spec in signature]
         self._components = [_Component(spec, position) for position, spec in enumerate(signature)]
+        self._has_warned_of_empty = False
 
     def __call__(self, datapoint: Any, index: int) -> list[Array]:
         """Return the arrays of a datapoint, in the order of the signature.
@@ -67,6 +71,14 @@ class DatapointConverter:
                         f"got {_describe(value)}{self._remedy(component, value)}"
                     ) from misfit.__cause__
             arrays.append(value)
+        if arrays and not arrays[0].size and not self._has_warned_of_empty and not any(each.size for each in arrays):
+            self._has_warned_of_empty = True
+            logger.warning(
+                "%s: datapoint %d is empty, and the mean cost of an empty batch is NaN; let the dataflow leave such "
+                "datapoints out. Further ones are not reported.",
+                self.owner,
+                index,
+            )
         return arrays
 
     def _remedy(self, component: _Component, value: Any) -> str:
@@ -151,6 +163,8 @@ class _Component:
         return array if array.dtype == self.dtype else self._cast(array)
 
     def _as_array(self, value: Any) -> Array:
+        if isinstance(value, np.ma.MaskedArray):
+            raise _MisfitError("its mask would be lost; fill it (`array.filled(0)`), or make the mask a component")
         try:
             return np.asarray(value, dtype=object if self.is_text else None)
         except Exception as error:  # whatever the `__array__` of a user's type raises

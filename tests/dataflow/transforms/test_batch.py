@@ -98,6 +98,12 @@ def test_what_is_no_datapoint_is_named():
     assert "datapoint 0 is no list, tuple or dict but int" in failure([1, 2])
 
 
+def test_a_masked_array_is_refused_because_its_mask_would_be_lost():
+    masked = np.ma.masked_less([1, 2], 2)
+    assert "component 0 of datapoint 0 is a masked array" in failure([[masked], [masked]])
+    assert "component 0 of datapoint 1 is a masked array" in failure([[np.array([1, 2])], [masked]])
+
+
 def test_a_ragged_list_is_an_error_and_not_an_array_of_objects():
     assert "component 0 of datapoint 0 is no array" in failure([[[[1], [1, 2]]], [[[1], [1, 2]]]])
 

@@ -154,6 +154,11 @@ class Stack:
                 )
 
     def _array(self, component: Any, value: Any, whose: str) -> np.ndarray[Any, Any]:
+        if isinstance(value, np.ma.MaskedArray):
+            raise InputError(
+                f"{self.owner}: component {component!r} of {whose} is a masked array, whose mask would be lost; fill "
+                "it (`array.filled(0)`), or make the mask a component"
+            )
         try:
             array = np.asarray(value)
         except ValueError as error:  # a ragged list

@@ -64,7 +64,7 @@ TRAINERS = {
     "strategy with options": tpk.use("single", devices=["/cpu:0"]),
     "replicated on one": tpk.use("replicated", devices=1),
     "parameter server on one": tpk.use("SyncMultiGPUTrainer", devices=1, ps_device="cpu"),
-    "replicated trainer": tpk.use("SyncMultiGPUTrainerReplicated", devices=1, mode="ring"),
+    "replicated trainer": tpk.use("SyncMultiGPUTrainerReplicated", devices=1, mode="cpu"),
     "async on one": tpk.use("AsyncMultiGPUTrainer", devices=1, scale_gradient=False),
 }
 

@@ -5,9 +5,6 @@ replicas stay identical. Modes differ in what is added where, and what travels b
 
 - ``copy``: each tensor is summed on one device; the devices take turns. Best where devices share memory.
 - ``cpu``: each tensor is summed on the CPU. Best where GPUs reach each other by way of it only.
-- ``ring``: each tensor is cut into as many chunks as there are towers; the partial sums of a chunk travel around the
-  ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
-- ``hierarchical``: first within groups of neighbours, then among the groups.
 - ``nccl``: NVIDIA's library, on GPUs only.
 """
 
@@ -28,10 +25,10 @@ from tpk.tf_internals import nccl_sum
 Column = list[Any]
 """One tensor of each tower."""
 
-MODES = ("auto", "copy", "cpu", "ring", "hierarchical", "nccl")
+MODES = ("auto", "copy", "cpu", "nccl")
 
-_SAME_MODES = {"gpu": "copy"}
-"""What graph-mode users may call them."""
+_SAME_MODES = {"gpu": "copy", "hierarchical": "copy"}
+"""Other names of modes, which tensorpack has."""
 
 
 def choose_mode(mode: str | None, devices: Sequence[str]) -> str:
@@ -39,7 +36,7 @@ def choose_mode(mode: str | None, devices: Sequence[str]) -> str:
 
     Args:
         mode: one of `MODES`. ``auto`` is ``nccl`` if all devices are GPUs of their own and there are several, else
-            ``copy``. None means ``auto``, and ``gpu`` means ``copy``.
+            ``copy``. None means ``auto``; ``gpu`` and ``hierarchical`` are other names of ``copy``.
         devices: device strings.
 
     Raises:
@@ -134,40 +131,6 @@ def _cpu(column: Column, devices: Sequence[str], turn: int) -> Column:
     return [_on(device, tf.identity, total) for device in devices]
 
 
-def _hierarchical(column: Column, devices: Sequence[str], turn: int) -> Column:
-    size = math.isqrt(len(devices) - 1) + 1
-    groups = [range(start, min(start + size, len(devices))) for start in range(0, len(devices), size)]
-    partial = [
-        _on(devices[group[turn % len(group)]], sum_in_order, [column[index] for index in group]) for group in groups
-    ]
-    total = _on(devices[groups[0][turn % len(groups[0])]], sum_in_order, partial)
-    copies = [_on(devices[group[0]], tf.identity, total) for group in groups]
-    return [
-        _on(devices[index], tf.identity, copied)
-        for group, copied in zip(groups, copies, strict=True)
-        for index in group
-    ]
-
-
-def _ring(column: Column, devices: Sequence[str], turn: int) -> Column:
-    count = len(devices)
-    small, larger = tf.size(column[0]) // count, tf.size(column[0]) % count
-    sizes = tf.concat([tf.fill([larger], small + 1), tf.fill([count - larger], small)], 0)
-    chunks = [
-        _on(device, tf.split, _on(device, tf.reshape, tensor, [-1]), sizes, num=count)
-        for device, tensor in zip(devices, column, strict=True)
-    ]
-    totals = []
-    for chunk in range(count):
-        # The ring of a chunk ends at the tower that then has its total.
-        ring = [(chunk + 1 + step) % count for step in range(count)]
-        total = chunks[ring[0]][chunk]
-        for index in ring[1:]:
-            total = _on(devices[index], tf.add, total, chunks[index][chunk])
-        totals.append(total)
-    return [_on(device, tf.reshape, _on(device, tf.concat, totals, 0), tf.shape(column[0])) for device in devices]
-
-
 def _nccl(column: Column, devices: Sequence[str], turn: int) -> Column:
     # NCCL reduces where a tensor is, which the user may have put elsewhere than the tower.
     placed = [_on(device, tf.identity, tensor) for device, tensor in zip(devices, column, strict=True)]
@@ -178,8 +141,6 @@ def _nccl(column: Column, devices: Sequence[str], turn: int) -> Column:
 _REDUCERS: dict[str, Callable[[Column, Sequence[str], int], Column]] = {
     "copy": _copy,
     "cpu": _cpu,
-    "ring": _ring,
-    "hierarchical": _hierarchical,
     "nccl": _nccl,
 }
 

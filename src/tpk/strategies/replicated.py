@@ -86,7 +86,7 @@ class ReplicatedStrategy(Strategy):
 
     Args:
         devices: a count, indices, or device strings; see `resolve_devices`.
-        mode: how gradients are all-reduced: ``auto``, ``copy``, ``cpu``, ``ring``, ``hierarchical`` or ``nccl``; see
+        mode: how gradients are all-reduced: ``auto``, ``copy``, ``cpu`` or ``nccl``; see
             `tpk.strategies.all_reduce`.
         pack_bytes: gradients smaller than that travel together, in packs up to that size; 0 for each alone.
         sync_variables: ``"broadcast"``, ``"mean"`` or None; see above.

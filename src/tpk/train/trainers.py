@@ -85,7 +85,7 @@ class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
     Args:
         devices: a count, indices, or device strings; GPUs where there are any, else logical CPU devices.
         average: whether the gradients of the towers are averaged, else summed up; see the module.
-        mode: how gradients are all-reduced: ``auto``, ``copy``, ``cpu``, ``ring``, ``hierarchical`` or ``nccl``.
+        mode: how gradients are all-reduced: ``auto``, ``copy``, ``cpu`` or ``nccl``.
         sync_variables: how non-trainable variables, such as the statistics of batch normalization, agree at the end of
             each epoch: ``"broadcast"`` gives all towers those of the first one, ``"mean"`` the mean; None leaves them
             alone. `ReplicatedStrategy` tells what each costs, and what is exact.

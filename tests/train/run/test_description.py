@@ -54,7 +54,7 @@ def test_a_run_describes_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", "--fast"])
     run = launch(
         tmp_path / "run",
-        tpk.use("replicated", devices=["/cpu:0"], mode="ring"),
+        tpk.use("replicated", devices=["/cpu:0"], mode="cpu"),
         callbacks=[Shout("hey"), tpk.use("ModelSaver", max_to_keep=3)],
         extra_monitors=[tpk.use("CSVWriter", filename="a.csv")],
         monitors=[tpk.ScalarPrinter],
@@ -64,7 +64,7 @@ def test_a_run_describes_itself(tmp_path, monkeypatch):
     )
     assert run["trainer"]["name"] == "SingleCostTrainer"
     assert run["strategy"]["name"] == "ReplicatedStrategy"
-    assert (run["strategy"]["options"]["mode"], run["devices"], run["num_replicas"]) == ("ring", ["/cpu:0"], 1)
+    assert (run["strategy"]["options"]["mode"], run["devices"], run["num_replicas"]) == ("cpu", ["/cpu:0"], 1)
     shout, saver = run["callbacks"]
     assert shout["name"] == "Shout" and shout["options"]["word"] == "hey" and "<lambda>" in shout["options"]["at"]
     assert saver["name"] == "ModelSaver" and saver["options"]["max_to_keep"] == 3

@@ -84,7 +84,7 @@ def allreduce_grads(all_grads: Sequence[Sequence[Any]], average: bool, mode: str
 def allreduce_grads_hierarchical(
     all_grads: Sequence[Sequence[Any]], devices: Sequence[str], average: bool = False
 ) -> list[list[Any]]:
-    """Return the sums or means of gradients over towers: first within groups of devices, then of the groups.
+    """Return the sums or means of gradients over towers, for each tower; the devices take turns to compute them.
 
     Args:
         all_grads: for each tower its gradients.

@@ -42,10 +42,6 @@ from .regularization import (
     regularize_cost as regularize_cost,
     regularize_cost_from_collection as regularize_cost_from_collection,
 )
-from .reports.flops import (
-    ModelFlops as ModelFlops,
-    model_flops as model_flops,
-)
 from .reports.overview import (
     ModelOverview as ModelOverview,
     model_overview as model_overview,

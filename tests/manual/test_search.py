@@ -68,7 +68,7 @@ ANSWERS = {
     "ModelSaver": "reference/api/callbacks",
     # Words of errors, as they are copied from a terminal.
     "TowerError": "reference/errors",
-    "asks whether a tensor is true": "reference/errors",
+    "a tensor has no value yet": "reference/errors",
     "created variables when it was called again": "reference/errors",
     "which is no hook of tpk: did you mean before_run?": "reference/errors",
 }

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -8,6 +11,7 @@ from tpk.tower import PredictTowerContext, TowerContext, TowerFunc, TrainTowerCo
 
 v1 = tf.compat.v1
 SIGNATURE = [tf.TensorSpec([None, 3], tf.float32, "x")]
+EAGER = tf.constant([1.0, 2.0, 3.0])
 
 
 @pytest.fixture(autouse=True)
@@ -220,6 +224,32 @@ def test_gradients_inside_of_a_tower_are_fine():
 
     with TrainTowerContext(ns_name="tower0", total=2):
         assert TowerFunc(penalty, SIGNATURE)(x()).name == "tower0/Sum:0"
+
+
+@pytest.mark.tf2_only("there are eager tensors in eager mode only")
+@pytest.mark.parametrize(
+    ("build", "hint"),
+    [
+        (lambda x: x.numpy(), "a tensor has no value yet"),
+        (lambda x: x if tf.reduce_mean(x) > 0 else -x, "Use ops such as tf.where, tf.cond"),
+        (lambda x: [row + 1 for row in x], "tf.map_fn"),
+        (lambda x: float(tf.reduce_mean(x)), "fetch the tensor in a callback"),
+        (lambda x: np.mean(x), "tf.numpy_function for Python code"),
+        (lambda x: tf.reshape(x, [3, x.shape[0]]), r"Use tf.shape\(tensor\)\[0\]"),
+        (lambda x: x * EAGER, "made outside of the tower function"),
+    ],
+)
+def test_an_error_of_tensorflow_has_a_note_on_what_to_write(build, hint):
+    with pytest.raises((AttributeError, TypeError, NotImplementedError, RuntimeError)) as caught, TrainTowerContext():
+        TowerFunc(build, SIGNATURE)(x())
+    (note,) = caught.value.__notes__
+    assert re.search(hint, note)
+
+
+def test_an_error_of_the_users_own_code_has_no_note():
+    with pytest.raises(KeyError) as caught, TrainTowerContext():
+        TowerFunc(lambda x: {}["no_such"], SIGNATURE)(x())
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_a_tower_outside_of_a_context_is_an_error():

@@ -200,70 +200,6 @@ def a_dataflow_as_input_source():
     launch(data=batches())
 
 
-HERE = "test_first_hour.py: `"
-
-
-@mistake(tpk.TowerError, "asks a tensor for .numpy", HERE + "launch_tower(lambda x, y: x.numpy", "tf.numpy_function")
-def numpy_of_a_tensor():
-    launch_tower(lambda x, y: x.numpy().mean() * tf.reduce_mean(predict(x)))
-
-
-@mistake(tpk.TowerError, "asks a tensor for .mean", HERE, "tf.cast")
-def a_method_of_arrays():
-    launch_tower(lambda x, y: predict(x).mean())
-
-
-@mistake(tpk.TowerError, "value of a tensor", HERE, "tf.numpy_function")
-def numpy_of_a_variable():
-    launch_tower(lambda x, y: v1.get_variable("w", []).numpy())
-
-
-@mistake(tpk.TowerError, "asks whether a tensor is true", HERE, "tf.cond(", "tf.where(")
-def a_branch_on_a_tensor():
-    launch_tower(lambda x, y: 1.0 if tf.reduce_mean(predict(x)) > 0 else 2.0)
-
-
-@mistake(tpk.TowerError, "asks whether a tensor is true", HERE, "tf.maximum(")
-def a_maximum_of_tensors():
-    launch_tower(lambda x, y: max(tf.reduce_mean(predict(x)), 0.0))
-
-
-@mistake(tpk.TowerError, "loops over a tensor", HERE, "tf.unstack", "tf.map_fn")
-def a_loop_over_a_tensor():
-    launch_tower(lambda x, y: sum(tf.reduce_mean(row) for row in predict(x)))
-
-
-@mistake(tpk.TowerError, "value of a tensor", HERE + "launch_tower(lambda x, y: float(", "fetch it in a callback")
-def a_tensor_as_a_float():
-    launch_tower(lambda x, y: float(tf.reduce_mean(predict(x))))
-
-
-@mistake(tpk.TowerError, "value of a tensor", HERE, "tf.shape")
-def a_tensor_as_a_range():
-    launch_tower(lambda x, y: tf.add_n([tf.reduce_mean(predict(x)) for _ in range(tf.shape(x)[0])]))
-
-
-@mistake(tpk.TowerError, "value of a tensor", HERE, "tf.shape")
-def the_length_of_a_tensor():
-    launch_tower(lambda x, y: tf.reduce_sum(predict(x)) / len(x))
-
-
-@mistake(tpk.TowerError, "value of a tensor", HERE, "ops of TensorFlow")
-def numpy_in_a_tower():
-    launch_tower(lambda x, y: np.mean(predict(x) - y))
-
-
-@mistake(tpk.TowerError, "a size", "None", HERE, "tf.shape(tensor)[0]")
-def a_size_that_is_none():
-    launch_tower(lambda x, y: tf.reduce_mean(tf.reshape(predict(x), [x.shape[0]])))
-
-
-@mistake(tpk.TowerError, "made outside of the graph", HERE, "within the tower function", "get_variable")
-def an_eager_tensor_in_a_tower():
-    weights = tf.constant([[1.0, 2.0, 3.0]])
-    launch_tower(lambda x, y: tf.reduce_mean(predict(x * weights)))
-
-
 @mistake(tpk.TowerError, "Less.build_graph(x)", "x, y", "one argument for each")
 def a_tower_function_that_takes_less():
     class Less(Linear):
@@ -461,20 +397,6 @@ def test_the_last_line_of_a_script_says_it(tmp_path):
 def test_trainers_have_the_signature_of_their_class():
     assert {"devices", "mode", "precision"} <= inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters.keys()
     assert not inspect.signature(tpk.Trainer).parameters
-
-
-@pytest.mark.parametrize(
-    "build_graph, error, says",
-    [
-        (lambda x, y: tf.reduce_mean(predict(x)[:, 5:6] + "a"), Exception, "string"),
-        (lambda x, y: tf.reduce_mean(predict(x)).no_such, AttributeError, "no_such"),
-        (lambda x, y: {}["no_such"], KeyError, "no_such"),
-    ],
-)
-def test_errors_that_say_enough_stay_what_they_are(build_graph, error, says):
-    with pytest.raises(error, match=says) as caught:
-        launch_tower(build_graph)
-    assert not isinstance(caught.value, tpk.TpkError)
 
 
 def test_an_evaluation_may_have_an_empty_share_and_a_training_may_not():

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.errors import TowerError, add_note
+from tpk.errors import TowerError
 from tpk.graph.collections import added_since, collection_sizes, truncate
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
 from tpk.graph.scopes import current_tower
@@ -124,8 +124,6 @@ class TowerContext(abc.ABC):
 
     def __exit__(self, *exception: Any) -> None:
         assert self._scopes is not None
-        if isinstance(exception[1], Exception):
-            self._explain_missing_variable(exception[1])
         self._added = added_since(self._sizes)
         if not self.is_main_training_tower:
             truncate(_MAIN_TOWER_ONLY, self._sizes)
@@ -135,16 +133,6 @@ class TowerContext(abc.ABC):
         for key, items in self._hidden.items():
             tf.compat.v1.get_collection_ref(key)[:] = items
         self._scopes.close()
-
-    def _explain_missing_variable(self, error: Exception) -> None:
-        if not self.has_own_variables and "was not created with tf.get_variable()" in str(error):
-            add_note(
-                error,
-                "This tower shares the variables of the first training tower, which has none of that name. What is "
-                "named after a tensor of a tower, such as its average by tf.train.ExponentialMovingAverage, cannot be "
-                "shared. Create it only if tpk.get_current_tower_context().is_main_training_tower; or use "
-                "tpk.add_moving_summary, which does so.",
-            )
 
     def _hide_losses(self) -> None:
         """Let a tower that asks for the losses in the graph get its own, and not those of the towers before.

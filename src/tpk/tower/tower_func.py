@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tpk.errors import TowerError
+from tpk.errors import TowerError, add_note
 from tpk.graph.signature import check_signature
 from tpk.graph.step.keys import COUNTERS
 from tpk.graph.variables import name_in_tower, saveable_variables, variable_name
 from tpk.tower.context import TowerContext, get_current_tower_context
 from tpk.tower.handle import TowerHandle, TowerHandles
-from tpk.tower.mistakes import check_arguments, worded
 from tpk.tower.rules import check_rules
 
 # A key that is not a string keeps a collection out of exported graphs.
 _CREATED = ("__tpk_created_in_towers",)
+
+_HINTS = {
+    "symbolic": (
+        "A tower function builds a graph, in which a tensor has no value yet. Use ops such as tf.where, tf.cond, "
+        "tf.maximum and tf.map_fn, or tf.numpy_function for Python code; or fetch the tensor in a callback."
+    ),
+    "EagerTensor without building a function": (
+        "A tensor or variable was made outside of the tower function. Make it inside, variables by "
+        "tf.compat.v1.get_variable or tpk.layers, and a Keras model by tpk.KerasModel(build)."
+    ),
+    "Failed to convert elements of": (
+        "A size that is None, such as that of the batch, is not known while the graph is built. Use "
+        "tf.shape(tensor)[0], or -1 in a tf.reshape."
+    ),
+    "was not created with tf.get_variable()": (
+        "This tower shares the variables of the first training tower, which has none of that name. What is named after "
+        "a tensor of a tower, such as its average by tf.train.ExponentialMovingAverage, cannot be shared. Create it "
+        "only if tpk.get_current_tower_context().is_main_training_tower, or use tpk.add_moving_summary."
+    ),
+}
+"""What to write instead, by a part of TensorFlow's message."""
 
 
 class TowerFunc:
@@ -61,8 +82,7 @@ class TowerFunc:
         """Build a tower under the current `TowerContext`, and return what the function returns.
 
         Raises:
-            TowerError: if there is no context, the inputs do not fit the signature, or a rule is broken; or the
-                function takes tensors for values (``if tensor:``, ``tensor.numpy()``), or what was made eagerly.
+            TowerError: if there is no context, the inputs do not fit the signature, or a rule is broken.
         """
         context = get_current_tower_context()
         if context is None:
@@ -71,17 +91,17 @@ class TowerFunc:
                 "`with tpk.TrainTowerContext(...)` or `with tpk.PredictTowerContext(...)`."
             )
         self._check_inputs(inputs)
-        check_arguments(self._func, self.input_names)
+        self._check_arguments()
         graph = tf.compat.v1.get_default_graph()
         ops_before = len(graph.get_operations())
         scope_name = tf.compat.v1.get_variable_scope().name
         try:
             output = self._func(*inputs)
         except Exception as error:
-            better = worded(error, self._func)
-            if better is None:
-                raise
-            raise better from error
+            message = str(error).lower()
+            for hint in [hint for part, hint in _HINTS.items() if part.lower() in message]:
+                add_note(error, hint)
+            raise
         check_rules(context, scope_name, graph.get_operations()[ops_before:])
         for variable in context.get_collection_in_tower(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES):
             graph.add_to_collection(_CREATED, name_in_tower(variable_name(variable)))
@@ -97,6 +117,20 @@ class TowerFunc:
             output: what the function returned.
         """
         return TowerHandle(context, inputs, self.input_names, output)
+
+    def _check_arguments(self) -> None:
+        try:
+            signature = inspect.signature(self._func)
+        except (TypeError, ValueError):  # Builtins need not have one.
+            return
+        try:
+            signature.bind(*self.input_names)
+        except TypeError:
+            name = getattr(self._func, "__qualname__", repr(self._func)).rpartition("<locals>.")[2]
+            raise TowerError(
+                f"{name}{signature} does not take what the input signature has: {', '.join(self.input_names)}. Give it "
+                "one argument for each tf.TensorSpec, in that order."
+            ) from None
 
     def _check_inputs(self, inputs: Sequence[Any]) -> None:
         if len(inputs) != len(self.input_signature):

@@ -128,11 +128,11 @@ def test_phases_have_an_order():
     with pytest.raises(tpk.TrainerStateError, match=r"main_loop\(\) comes after initialize"):
         trainer.main_loop(1)
     trainer.setup(callbacks=[Journal([])], monitors=["ScalarPrinter"])
-    with pytest.raises(tpk.TrainerStateError, match="set up already"):
+    with pytest.raises(tpk.TrainerStateError, match=r"setup_callbacks\(\) was called already"):
         trainer.setup_callbacks()
     trainer.main_loop(steps_per_epoch=2, max_epoch=1)
     assert trainer.global_step == 2
-    with pytest.raises(tpk.TrainerStateError, match="has trained already"):
+    with pytest.raises(tpk.TrainerStateError, match=r"main_loop\(\) was called already"):
         trainer.main_loop(steps_per_epoch=2, max_epoch=1)
 
 

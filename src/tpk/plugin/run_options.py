@@ -13,7 +13,7 @@ class RunOptions:
     """What `Trainer.train` was asked for; `Callback.configure_run` changes it in place.
 
     Attributes:
-        steps_per_epoch: how many steps an epoch has.
+        steps_per_epoch: how many steps an epoch has; known when callbacks see it.
         starting_epoch: the number of the first epoch.
         max_epoch: the number of the last epoch.
         run_dir: where the run keeps its files; None: nowhere.

@@ -140,6 +140,9 @@ class LoopProtocol(Protocol):
     def preemption(self) -> PreemptionProtocol:
         """The signals that end the training."""
 
+    def set_epochs(self, steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> None:
+        """Set how long the training is."""
+
     def resume_at(self, progress: Mapping[str, Any], *, epoch_is_over: bool) -> None:
         """Continue after a checkpoint."""
 

@@ -15,8 +15,7 @@ from tpk.input_source.base import InputSource
 from tpk.plugin.names.creation import Use
 from tpk.plugin.names.spellings import also_spelled
 from tpk.session.creator import as_session_creator
-from tpk.train.epoch import as_count
-from tpk.train.loop import FOREVER
+from tpk.train.epoch import FOREVER, as_count
 from tpk.train.model_desc import ModelDesc
 from tpk.train.run.directory import RESUME
 from tpk.train.steps_per_run import SPELLINGS as STEPS_PER_RUN_SPELLINGS

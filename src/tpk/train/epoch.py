@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
+FOREVER = 2**63 - 1
+"""The `max_epoch` of a training that ends by itself."""
+
 _TIMES = " \u00d7 "
 
 
@@ -37,7 +40,7 @@ def steps_of_one_pass(trainer: TrainerProtocol) -> int:
     if not all(sizes):
         raise ConfigError(
             f"the data ({type(source).__name__}) does not know its length, so an epoch has no natural end. Give "
-            "TrainConfig(steps_per_epoch=...)."
+            "steps_per_epoch."
         )
     return max(int(min(sizes)) // trainer.strategy.num_replicas, 1)
 

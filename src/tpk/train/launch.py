@@ -6,18 +6,17 @@ import difflib
 import inspect
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import attrs
 
 from tpk.errors import ConfigError, PluginError, UnknownPluginError, without_frames
 from tpk.graph.determinism import deterministic_ops
-from tpk.input_source.base import InputSource
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.names.builtins import not_installed
 from tpk.plugin.names.creation import Use
 from tpk.train.config import TrainConfig
-from tpk.train.epoch import steps_of_one_pass
 from tpk.train.reproducibility import check_determinism, seed_everything
 from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
@@ -76,26 +75,28 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     runner.hooks.hook.tpk_configure(config=config)
     extra = runner.default_callbacks(config) if config.extra_callbacks is None else config.extra_callbacks
     monitors = DEFAULT_MONITORS if config.monitors is None else config.monitors
-    callbacks, monitors = runner.resolve_plugins([*config.callbacks, *extra], [*monitors, *config.extra_monitors])
-    runner.run_file = run_file_text(data)
     if config.steps_per_run is not None:
         runner.loop.steps_per_run = config.steps_per_run
-    runner.join()
-    if runner.serves_others:
-        return runner
-    with runner.leaving_if_it_fails():
-        # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
-        dataflow: Any = () if config.dataflow is None else config.dataflow
-        source: Any = config.data if config.data is not None else runner.default_input(dataflow)
-        if config.overfit_batches is not None:
-            source.keep_first(config.overfit_batches)
-        if config.seed is not None:
-            seed_everything(config.seed, runner, source)
-        try:
-            with deterministic_ops() if config.deterministic else nullcontext():
-                _train(config, runner, source, callbacks, monitors)
-        except KeyboardInterrupt as end:
-            raise without_frames(end) from None
+    try:
+        with deterministic_ops() if config.deterministic else nullcontext():
+            runner.train_with_defaults(
+                build=partial(_build, config, runner),
+                callbacks=[*config.callbacks, *extra],
+                extra_callbacks=(),
+                monitors=[*monitors, *config.extra_monitors],
+                session_creator=config.session_creator,
+                session_config=config.session_config,
+                session_init=config.session_init,
+                steps_per_epoch=config.steps_per_epoch,
+                starting_epoch=config.starting_epoch,
+                max_epoch=config.max_epoch,
+                run_dir=config.run_dir,
+                resume=config.resume,
+                run_file=run_file_text(data),
+                describe=config.describe(),
+            )
+    except KeyboardInterrupt as end:
+        raise without_frames(end) from None
     return runner
 
 
@@ -174,33 +175,24 @@ def _made(config: TrainConfig) -> TrainConfig:
     return attrs.evolve(config, **made) if made else config
 
 
-def _train(
-    config: TrainConfig, runner: TowerTrainer, source: InputSource, callbacks: list[Any], monitors: list[Any]
-) -> None:
+def _build(config: TrainConfig, runner: TowerTrainer) -> None:
+    """Build the graph of a config, from its model and its data."""
     model: Any = config.model
+    # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
+    dataflow: Any = () if config.dataflow is None else config.dataflow
+    source: Any = config.data if config.data is not None else runner.default_input(dataflow)
+    if config.overfit_batches is not None:
+        source.keep_first(config.overfit_batches)
+    if config.seed is not None:
+        seed_everything(config.seed, runner, source)
     runner.setup_graph(  # type: ignore[attr-defined]
         input_signature=model.get_input_signature(),
         input_source=source,
         get_cost=model.build_graph,
         get_optimizer=model.get_optimizer,
     )
-    steps = steps_of_one_pass(runner) if config.steps_per_epoch is None else config.steps_per_epoch
     if config.deterministic:
         check_determinism(runner)
-    runner.train_with_defaults(
-        callbacks=callbacks,
-        extra_callbacks=(),
-        monitors=monitors,
-        session_creator=config.session_creator,
-        session_config=config.session_config,
-        session_init=config.session_init,
-        steps_per_epoch=steps,
-        starting_epoch=config.starting_epoch,
-        max_epoch=config.max_epoch,
-        run_dir=config.run_dir,
-        resume=config.resume,
-        describe={**config.describe(), "steps_per_epoch": steps},
-    )
 
 
 def names_strategy(name: str) -> bool:

@@ -12,7 +12,7 @@ from tpk.errors import StopTraining
 from tpk.graph.step.global_step import get_global_step_var
 from tpk.plugin.progress import Progress
 from tpk.plugin.trainer import TrainerProtocol
-from tpk.train.epoch import as_count
+from tpk.train.epoch import FOREVER, as_count
 from tpk.train.resume.preemption import Preemption
 from tpk.train.run.report import log_end, log_failure, signal_message
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from tpk.plugin.dispatch import StepHooks
 
 logger = logging.getLogger(__name__)
-
-FOREVER = 2**63 - 1
-"""The `max_epoch` of a training that ends by itself."""
 
 
 class LoopTrainer(TrainerProtocol, Protocol):

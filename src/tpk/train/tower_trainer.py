@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,6 @@ from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
 from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
-from tpk.graph.step.keys import set_process_index
 from tpk.graph.xla import check_xla, compiled_by_xla
 from tpk.input_source.base import InputSource, check_has_data
 from tpk.input_source.queue import QueueInput
@@ -24,7 +23,6 @@ from tpk.input_source.staging import StagingInput
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.names.spellings import also_spelled
-from tpk.plugin.options import described
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
 from tpk.tf_internals import is_closed
@@ -32,7 +30,6 @@ from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
 from tpk.train.agreement import check_data_agreement
-from tpk.train.epoch import batch_of
 from tpk.train.steps_per_run import as_steps_per_run
 from tpk.train.trainer import Trainer
 
@@ -71,8 +68,6 @@ class TowerTrainer(Trainer):
         if xla:
             check_xla()
         self._given_strategy = strategy
-        self._has_joined = False
-        self._serves_others = False
         self._tower_func: TowerFunc | None = None
 
     @cached_property
@@ -96,20 +91,6 @@ class TowerTrainer(Trainer):
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {"precision": self.precision, "xla": self.xla, "steps_per_run": self.loop.steps_per_run}
 
-    def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
-        """Return what the run is, as plain data for ``config.json``; see `Trainer.describe`."""
-        run = {**super().describe(callbacks, monitors), "input": described(self.input_source)}
-        if self.input_source is not None:
-            run["batch_size"] = batch_of(self.input_source)[0]
-        if self._tower_func is not None:
-            run["signature"] = list(map(described, self._tower_func.input_signature))
-        return run
-
-    @property
-    def serves_others(self) -> bool:
-        """Whether this process only serves the others, as a parameter server does; known after `join`."""
-        return self._serves_others
-
     def resolve_plugins(
         self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
     ) -> tuple[list[Any], list[Any]]:
@@ -117,35 +98,6 @@ class TowerTrainer(Trainer):
         resolved = super().resolve_plugins(callbacks, monitors)
         check_names(self.strategy)
         return resolved
-
-    def join(self) -> None:
-        """Meet the other processes of the training, once; called by ``setup_graph``.
-
-        A process that only serves the others does so until they are done.
-
-        Raises:
-            PeerError: if they do not come in time.
-        """
-        if self._has_joined:
-            return
-        self._has_joined = True
-        self.strategy.join()
-        self._resources.callback(self.strategy.leave)
-        with self.leaving_if_it_fails():
-            self._serves_others = self.strategy.serve()
-        if self._serves_others:
-            self._resources.close()
-        if self.strategy.rank > 0:
-            with self.graph.as_default():
-                set_process_index(self.strategy.rank)
-
-    @contextmanager
-    def leaving_if_it_fails(self) -> Iterator[None]:
-        """Leave the other processes if what is done within the context fails: they should not wait for this one."""
-        with ExitStack() as failing:
-            failing.push(self._resources)
-            yield
-            failing.pop_all()
 
     @property
     def tower_func(self) -> TowerFunc:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from tpk.checkpoint.session_init import as_session_init
 from tpk.errors import ConfigError, TrainerStateError, without_frames
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.devices import add_logical_devices
-from tpk.graph.random import step_reads
+from tpk.graph.random import set_process_index, step_reads
 from tpk.graph.reports.overview import log_model_overview
 from tpk.graph.step.global_step import StepCounter, get_global_step_var
 from tpk.monitors.history import History
@@ -27,7 +27,6 @@ from tpk.plugin.catalog import get_catalog
 from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.manager import HookManager
-from tpk.plugin.options import described
 from tpk.plugin.run_options import RunOptions
 from tpk.session.creator import NewSessionCreator, SessionCreator, as_session_creator, default_session_config
 from tpk.session.hooked import HookedSession
@@ -37,12 +36,11 @@ from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
 from tpk.train.checks import check_train_ops
-from tpk.train.epoch import describe_epoch
-from tpk.train.loop import FOREVER, TrainLoop
+from tpk.train.epoch import FOREVER, describe_epoch
+from tpk.train.loop import TrainLoop
 from tpk.train.reproducibility import reproducible
 from tpk.train.resume.checkpoints import Checkpoints
 from tpk.train.resume.resumption import Resumption
-from tpk.train.run.description import describe_run
 from tpk.train.run.directory import check_resume, default_run_dir, set_checkpoints_aside
 from tpk.train.run.record import RunRecord
 from tpk.train.run.report import outcome_logged
@@ -96,8 +94,6 @@ class Trainer(Plugin):
         hooked_sess: the session whose `run` triggers the hooks of the step. Set by `initialize`.
         step_hooks: the hooks of the step, compiled. Set by `initialize`.
         run_dir: where the run keeps its files, or None.
-        run_file: the text of ``config.toml`` there, by which the run can be repeated; empty if it was not launched by a
-            config.
 
     Example:
         ```python
@@ -122,7 +118,6 @@ class Trainer(Plugin):
         self.loop = TrainLoop(self)
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
-        self.run_file = ""
         self.hooks = HookManager()
         self.hooks.take_stop = self.loop.take_stop
         self.monitors = Monitors()
@@ -130,10 +125,9 @@ class Trainer(Plugin):
         self.sess: Any = None
         self.hooked_sess: HookedSession
         self.step_hooks: StepHooks
-        self._callbacks: list[Any] = []
-        self._is_claimed = False
-        self._has_callbacks = False
-        self._has_trained = False
+        self.registered_callbacks: list[Any] = []
+        self._entered: set[str] = set()
+        self._serves_others = False
         self._start_from: Checkpoint | None = None
         self._resumption: Resumption | None = None
         self._resume = "never"
@@ -175,19 +169,6 @@ class Trainer(Plugin):
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {}
 
-    def describe(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> dict[str, Any]:
-        """Return what the run is, as plain data for ``config.json``; called once before `setup`.
-
-        Args:
-            callbacks: those that were given to `train`, resolved.
-            monitors: the monitors, resolved.
-        """
-        epochs = {
-            "starting_epoch": self.loop.starting_epoch,
-            "max_epoch": None if self.loop.max_epoch == FOREVER else self.loop.max_epoch,
-        }
-        return {**describe_run(self, [*self._callbacks, *callbacks], monitors), **epochs}
-
     @cached_property
     def strategy(self) -> Strategy:
         """How a step is replicated over devices and processes; without towers, it is not."""
@@ -212,11 +193,6 @@ class Trainer(Plugin):
     def checkpoints(self) -> Checkpoints:
         """Takes checkpoints when all callbacks have done their part; see `tpk.train.resume.checkpoints`."""
         return Checkpoints(self) if self.strategy.world_size == 1 else AgreedCheckpoints(self)
-
-    @property
-    def has_registered_callbacks(self) -> bool:
-        """Whether `register_callback` was called."""
-        return bool(self._callbacks)
 
     @property
     def history(self) -> History:
@@ -251,33 +227,36 @@ class Trainer(Plugin):
         Raises:
             TrainerStateError: if the graph is complete already.
         """
-        if self._has_callbacks:
+        if "setup_callbacks" in self._entered:
             raise TrainerStateError(
                 f"{callback!r} comes too late: the graph of this trainer is complete. "
                 "Register callbacks before train()."
             )
-        self._callbacks.extend(callback if isinstance(callback, list | tuple) else [callback])
+        self.registered_callbacks.extend(callback if isinstance(callback, list | tuple) else [callback])
 
     def train(
         self,
         *,
+        build: Callable[[], None] | None = None,
         callbacks: Sequence[Any] | None = (),
         monitors: Sequence[Any] | None = (),
         session_creator: Any = None,
         session_config: Any = None,
         session_init: Any = None,
-        steps_per_epoch: int,
+        steps_per_epoch: int | None = None,
         starting_epoch: int = 1,
         max_epoch: int = FOREVER,
         run_dir: str | os.PathLike[str] | None = None,
         resume: str = "never",
         seed: int | None = None,
         deterministic: bool = False,
+        run_file: str = "",
         describe: Mapping[str, Any] | None = None,
     ) -> None:
         """Train, with no callbacks and monitors but these.
 
         Args:
+            build: builds the graph, once all plugins are resolved and other processes are met; None if it is built.
             callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
             monitors: what takes the statistics, named in the same ways.
             session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
@@ -286,7 +265,8 @@ class Trainer(Plugin):
             session_init: what gives variables their values: a `SessionInit`, a mapping of names to arrays, or the
                 path of a checkpoint, from which the weights are taken, and not ``learning_rate``, ``global_step`` and
                 the state of optimizers (`SaverRestore(path)` restores everything).
-            steps_per_epoch: how many steps an epoch has; 0 for epochs of callbacks only.
+            steps_per_epoch: how many steps an epoch has; 0 for epochs of callbacks only; None for one pass over the
+                data.
             starting_epoch: the number of the first epoch.
             max_epoch: the number of the last epoch.
             run_dir: where the run keeps its files; it is created. None: nowhere.
@@ -297,6 +277,7 @@ class Trainer(Plugin):
             seed: as in `TrainConfig`. The graph must have the same seed before anything is built in it:
                 ``tf.compat.v1.set_random_seed(seed)`` under ``with trainer.graph.as_default():``.
             deterministic: as in `TrainConfig`.
+            run_file: the text of ``config.toml`` in `run_dir`, which repeats the run; empty for none.
             describe: what is written to ``config.json`` of `run_dir` besides what the trainer knows of the run.
 
         Raises:
@@ -311,32 +292,36 @@ class Trainer(Plugin):
             raise ConfigError(
                 "session_creator and session_config exclude each other. Give the config to the session creator."
             )
-        if self.serves_others:
-            return
-        self._claim()
-        self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
+        self._enter("train")
+        self.loop.set_epochs(0 if steps_per_epoch is None else steps_per_epoch, starting_epoch, max_epoch)
+        options = RunOptions(
+            steps_per_epoch=self.loop.steps_per_epoch,
+            starting_epoch=self.loop.starting_epoch,
+            max_epoch=self.loop.max_epoch,
+            run_dir=run_dir,
+            resume=resume,
+            resources=self._resources,
+        )
+        description = {
+            "session_init": session_init,
+            "session_config": session_config,
+            "seed": seed,
+            "deterministic": deterministic,
+            **(describe or {}),
+        }
         with self._resources:
             self._resources.enter_context(reproducible(self, seed, deterministic))
-            callbacks, monitors = self.resolve_plugins(callbacks, monitors)
-            run = self._configured(callbacks, run_dir, resume)
-            self._resume = run.resume
-            description = {
-                **self.describe(callbacks, monitors),
-                "session_init": described(session_init),
-                "session_config": described(session_config),
-                "seed": seed,
-                "deterministic": deterministic,
-                **{name: described(value) for name, value in (describe or {}).items()},
-            }
-            record = self._resources.enter_context(RunRecord(self, run.run_dir, run.resume))
-            record.open(description, self.run_file)
-            self.run_dir, self._start_from = record.directory, record.start
+            record = RunRecord(self, options, description, run_file, is_one_pass=steps_per_epoch is None)
             self.setup(
+                build=build,
                 callbacks=callbacks,
                 monitors=monitors,
                 session_creator=session_creator or NewSessionCreator(config=session_config),
                 session_init=session_init,
+                record=record,
             )
+            if self.serves_others:
+                return
             record.record_directions()
             try:
                 self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
@@ -402,21 +387,62 @@ class Trainer(Plugin):
     def setup(
         self,
         *,
+        build: Callable[[], None] | None = None,
         callbacks: Sequence[Any] | None = (),
         monitors: Sequence[Any] | None = (),
         session_creator: Any = None,
         session_init: Any = None,
+        record: RunRecord | None = None,
     ) -> None:
-        """Do all that comes before the loop: `setup_callbacks`, which resolves what has a name, and `initialize`.
+        """Do everything that comes before the loop, in its phases.
 
         Args:
+            build: as for `train`.
             callbacks: as for `train`.
             monitors: as for `train`.
             session_creator: as for `train`; by default a new one, as the strategy wants it.
             session_init: as for `train`.
+            record: where the run is recorded; None for nowhere.
         """
+        callbacks, monitors = self.resolve_plugins(callbacks, monitors)
+        self.join()
+        if self.serves_others:
+            return
+        if build is not None:
+            build()
+        if record is not None:
+            self._resources.enter_context(record)
+            record.open([*self.registered_callbacks, *callbacks], monitors)
+            self.run_dir, self._start_from, self._resume = record.directory, record.start, record.resume
         self.setup_callbacks(callbacks, monitors)
         self.initialize(session_creator, session_init)
+
+    def join(self) -> None:
+        """Meet the other processes of the training, once. A process that only serves the others does so here.
+
+        Raises:
+            PeerError: if they do not come in time.
+        """
+        if "join" in self._entered:
+            return
+        self._enter("join")
+        self.strategy.join()
+        self._resources.callback(self.strategy.leave)
+        with self.leaving_if_it_fails():
+            self._serves_others = self.strategy.serve()
+        if self._serves_others:
+            self._resources.close()
+        if self.strategy.rank > 0:
+            with self.graph.as_default():
+                set_process_index(self.strategy.rank)
+
+    @contextmanager
+    def leaving_if_it_fails(self) -> Iterator[None]:
+        """Leave the other processes if what is done within the context fails: they should not wait for this one."""
+        with ExitStack() as failing:
+            failing.push(self._resources)
+            yield
+            failing.pop_all()
 
     def resolve_plugins(
         self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
@@ -438,7 +464,7 @@ class Trainer(Plugin):
         check_names(self)
         self.hooks.autoload()
         catalog = get_catalog()
-        self._callbacks = [catalog.resolve("callback", callback) for callback in self._callbacks]
+        self.registered_callbacks = [catalog.resolve("callback", callback) for callback in self.registered_callbacks]
         return (
             [catalog.resolve("callback", callback) for callback in callbacks or ()],
             [catalog.resolve("monitor", monitor) for monitor in monitors or ()],
@@ -455,9 +481,9 @@ class Trainer(Plugin):
             PluginError: if one of them cannot be used.
             TrainerStateError: if that was done already.
         """
-        self._claim_callbacks()
+        self._enter("setup_callbacks")
         callbacks, monitors = self.resolve_plugins(callbacks, monitors)
-        given = [self.strategy, *self._callbacks, *callbacks, *monitors]
+        given = [self.strategy, *self.registered_callbacks, *callbacks, *monitors]
         here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
         self.hooks.register_all([self, *here])
         self.monitors = Monitors(monitors, is_chief=self.is_chief)
@@ -496,8 +522,7 @@ class Trainer(Plugin):
             MismatchError: if other processes of the training are about to train something else.
             CheckpointError: if values do not fit.
         """
-        if not self._has_callbacks:
-            raise TrainerStateError("initialize() comes after setup_callbacks(): callbacks add to the graph.")
+        self._enter("initialize", after="setup_callbacks")
         restores = self._start_from is None and self.is_chief
         initial = as_session_init(session_init, weights_only=True) if restores else None
         if self._start_from is not None and session_init is not None:
@@ -554,11 +579,7 @@ class Trainer(Plugin):
             ConfigError: if one of them is no number that it can be.
             TrainerStateError: before `initialize`, or if this trainer has trained before.
         """
-        if self.sess is None:
-            raise TrainerStateError("main_loop() comes after initialize(), which creates the session.")
-        if self._has_trained:
-            raise self._has_trained_already()
-        self._has_trained = True
+        self._enter("main_loop", after="initialize")
         if self._resumption is None:
             self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
         logger.info("%s", describe_epoch(self))
@@ -570,30 +591,8 @@ class Trainer(Plugin):
 
     @property
     def serves_others(self) -> bool:
-        """Whether this process only serves the others, as a parameter server does, and trains nothing itself."""
-        return False
-
-    def _configured(
-        self,
-        callbacks: Sequence[Any],
-        run_dir: str | os.PathLike[str] | None,
-        resume: str,
-    ) -> RunOptions:
-        """Return what `train` was asked for, as the callbacks change it."""
-        run = RunOptions(
-            steps_per_epoch=self.loop.steps_per_epoch,
-            starting_epoch=self.loop.starting_epoch,
-            max_epoch=self.loop.max_epoch,
-            run_dir=run_dir,
-            resume=resume,
-            resources=self._resources,
-        )
-        for callback in (*self._callbacks, *callbacks):
-            if isinstance(callback, Callback):
-                callback.configure_run(run)
-        check_resume(run.resume, run.run_dir)
-        self.loop.set_epochs(run.steps_per_epoch, run.starting_epoch, run.max_epoch)
-        return run
+        """Whether this process only serves the others, as a parameter server does; known after `join`."""
+        return self._serves_others
 
     def _adapted(self, given: Any) -> SessionCreator:
         """Return what creates the session, with a config and on a target as the strategy wants them."""
@@ -611,18 +610,17 @@ class Trainer(Plugin):
                 )
         return creator
 
-    def _claim(self) -> None:
-        if self._is_claimed or self._has_callbacks:
-            raise self._has_trained_already()
-        self._is_claimed = True
+    def _enter(self, phase: str, after: str | None = None) -> None:
+        """Enter a phase: once, and after another one.
 
-    def _has_trained_already(self) -> TrainerStateError:
-        return TrainerStateError(
-            f"this {type(self).__name__} has trained already; a trainer trains once. Make a new one, and give it "
-            "session_init=tpk.SaverRestore(<the checkpoint>) to continue from there."
-        )
-
-    def _claim_callbacks(self) -> None:
-        if self._has_callbacks:
-            raise TrainerStateError(f"the callbacks of this {type(self).__name__} are set up already.")
-        self._has_callbacks = True
+        Raises:
+            TrainerStateError: if it has been entered, or the other one has not.
+        """
+        if phase in self._entered:
+            raise TrainerStateError(
+                f"{phase}() was called already on this {type(self).__name__}; a trainer trains once. Make a new one, "
+                "and give it session_init=tpk.SaverRestore(<the checkpoint>) to continue from there."
+            )
+        if after is not None and after not in self._entered:
+            raise TrainerStateError(f"{phase}() comes after {after}().")
+        self._entered.add(phase)

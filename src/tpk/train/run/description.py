@@ -17,6 +17,7 @@ from tpk import __version__
 from tpk.input_source.base import InputCallback
 from tpk.plugin.options import described, options_of
 from tpk.strategies.base import NullStrategy
+from tpk.train.epoch import FOREVER, batch_of
 from tpk.train.run.names import is_own_command
 
 if TYPE_CHECKING:
@@ -42,7 +43,13 @@ def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: I
     run |= {"world_size": strategy.world_size, **described(trainer.options)}
     own = [each for each in callbacks if not isinstance(each, InputCallback)]
     run |= {"callbacks": list(map(described, own)), "monitors": list(map(described, monitors))}
-    run |= {"steps_per_epoch": trainer.loop.steps_per_epoch, "seed": trainer.graph.seed}
+    loop = trainer.loop
+    run |= {"steps_per_epoch": loop.steps_per_epoch, "seed": trainer.graph.seed, "starting_epoch": loop.starting_epoch}
+    run["max_epoch"] = None if loop.max_epoch == FOREVER else loop.max_epoch
+    source = trainer.input_source
+    if source is not None:
+        run |= {"input": described(source), "batch_size": batch_of(source)[0]}
+        run["signature"] = list(map(described, source.signature))
     git = git_state(script_directory())
     return {
         **run,

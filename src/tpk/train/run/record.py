@@ -9,7 +9,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +20,13 @@ import attrs
 from tpk.checkpoint.durable_files import replace_file
 from tpk.checkpoint.files import Checkpoint
 from tpk.errors import CheckpointError, Preempted, StopTraining, TpkError, in_one_line
+from tpk.plugin.callback import Callback
+from tpk.plugin.options import described
+from tpk.train.epoch import steps_of_one_pass
 from tpk.train.run.attempts import Attempt, read_attempts
+from tpk.train.run.description import describe_run
 from tpk.train.run.directory import (
+    check_resume,
     find_start,
     open_directory,
     run_log,
@@ -33,6 +38,7 @@ from tpk.train.run.names import ATTEMPTS_NAME
 from tpk.train.run.report import known_directions
 
 if TYPE_CHECKING:
+    from tpk.plugin.run_options import RunOptions
     from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
@@ -46,8 +52,10 @@ class RunRecord:
 
     Args:
         trainer: the trainer.
-        path: the directory; None for none.
-        resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``; see `Trainer.train`.
+        options: how long the training is, and where; callbacks may change them.
+        description: what ``config.json`` holds besides what the trainer knows of the run.
+        run_file: the text of ``config.toml``; empty for none.
+        is_one_pass: whether an epoch is one pass over the data, whatever the options say.
         clock: returns the seconds since 1970.
 
     Attributes:
@@ -58,13 +66,18 @@ class RunRecord:
     def __init__(
         self,
         trainer: TrainerProtocol,
-        path: str | os.PathLike[str] | None,
-        resume: str,
+        options: RunOptions,
+        description: Mapping[str, Any],
+        run_file: str = "",
+        *,
+        is_one_pass: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._trainer = trainer
-        self._path = path
-        self.resume = resume
+        self._options = options
+        self._description = description
+        self._run_file = run_file
+        self._is_one_pass = is_one_pass
         self._clock = clock
         self._files = ExitStack()
         self._earlier: list[Attempt] = []
@@ -72,20 +85,26 @@ class RunRecord:
         self.directory: Path | None = None
         self.start: Checkpoint | None = None
 
-    def open(self, config: Mapping[str, Any], run_file: str = "") -> None:
+    @property
+    def resume(self) -> str:
+        """``"auto"``, ``"must"``, ``"never"`` or ``"keep"``; see `Trainer.train`."""
+        return self._options.resume
+
+    def open(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> None:
         """Open the directory and the log, find the checkpoint to start from, and write what the run is.
 
         Args:
-            config: plain data for ``config.json``.
-            run_file: the text of ``config.toml``; empty for none.
+            callbacks: those of the training, which may change its options first.
+            monitors: those of the training.
 
         Raises:
-            ConfigError: if the directory is not a place for this run.
+            ConfigError: if an option has an invalid value, or the directory is not a place for this run.
             CheckpointError: if there must be a checkpoint and there is none; in all processes.
         """
+        self._configure(callbacks)
         is_chief = self._trainer.is_chief
-        if self._path is not None and is_chief:
-            self.directory = open_directory(Path(self._path), self.resume, self._files)
+        if self._options.run_dir is not None and is_chief:
+            self.directory = open_directory(Path(self._options.run_dir), self.resume, self._files)
         self._files.enter_context(run_log(self.directory, logging.INFO if is_chief else logging.WARNING))
         if self.directory is not None:
             logger.info("run_dir: %s", self.directory)
@@ -97,8 +116,9 @@ class RunRecord:
             logger.info("no complete checkpoint is there; starting afresh")
         if self.resume == "keep":
             set_config_aside(self.directory)
-        write_config(self.directory, config)
-        write_run_file(self.directory, run_file)
+        given = {name: described(value) for name, value in self._description.items()}
+        write_config(self.directory, {**describe_run(self._trainer, callbacks, monitors), **given})
+        write_run_file(self.directory, self._run_file)
         self._begin(self.directory)
 
     def record_directions(self) -> None:
@@ -128,12 +148,23 @@ class RunRecord:
                     )
                 )
 
+    def _configure(self, callbacks: Sequence[Any]) -> None:
+        """Let the callbacks change the options, and tell the loop how long it is."""
+        options = self._options
+        if self._is_one_pass:
+            options.steps_per_epoch = steps_of_one_pass(self._trainer)
+        for callback in callbacks:
+            if isinstance(callback, Callback):
+                callback.configure_run(options)
+        check_resume(options.resume, options.run_dir)
+        self._trainer.loop.set_epochs(options.steps_per_epoch, options.starting_epoch, options.max_epoch)
+
     def _find_common_start(self) -> Checkpoint | None:
         """Return the checkpoint that the chief finds, in all processes."""
         found, failure = None, None
-        if self._trainer.is_chief and self._path is not None:
+        if self._trainer.is_chief and self._options.run_dir is not None:
             try:
-                found = find_start(self.resume, self._path)
+                found = find_start(self.resume, self._options.run_dir)
             except CheckpointError as error:
                 failure = error
         fields = None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)}

@@ -93,7 +93,7 @@ def not_written(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def _written_trainer(trainer: Any) -> Any:
     if isinstance(trainer, Use) or not isinstance(trainer, Trainer):
         return written_plugin("trainer", trainer)
-    if trainer.has_registered_callbacks:
+    if trainer.registered_callbacks:
         return {NOT_WRITTEN: "a trainer with callbacks that were registered; give them to the config"}
     return written_plugin("trainer", trainer)
 

@@ -232,7 +232,7 @@ class Monitors:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` returned, before `before_train`; what does not match is logged."""
         self.history.load_state_dict(state["history"])
-        self._step_sums = {name: (total, count) for name, (total, count) in state["step_sums"].items()}
+        self._step_sums = {name: (total, count) for name, (total, count) in state.get("step_sums", {}).items()}
         states = state["monitors"]
         for key, monitor in self._keyed.items():
             if key not in states:

@@ -83,7 +83,8 @@ from types import SimpleNamespace
 from tpk.callbacks.debugging.shell import InjectShell
 
 shell = InjectShell(sys.argv[1], "ipython")
-shell.trainer = SimpleNamespace(progress="epoch 3, step 2", sess="the session", graph="the graph", monitors="some")
+loop = SimpleNamespace(progress="epoch 3, step 2")
+shell.trainer = SimpleNamespace(loop=loop, sess="the session", graph="the graph", monitors="some")
 shell.trigger(shell.trainer)
 print("went on:", shell.trainer.sess)
 """

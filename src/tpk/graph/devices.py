@@ -13,7 +13,6 @@ trainer = tpk.make_trainer("replicated", devices=4)  # "/gpu:0" to "/gpu:3"
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import glob
 import logging
@@ -80,12 +79,10 @@ def why_no_gpu() -> str:
         return f"CUDA_VISIBLE_DEVICES={hidden!r} hides all GPUs. Unset it."
     if not glob.glob("/dev/nvidia[0-9]*") and not os.path.exists("/dev/dxg"):
         return "There is no /dev/nvidia*: this host has no NVIDIA GPU, or its container does not get it (--gpus all)."
-    if not _can_be_loaded("libcuda.so.1"):
-        return "There is a GPU, but no driver for it: libcuda.so.1 cannot be loaded. Install NVIDIA's driver."
     return (
-        f"There are a GPU and a driver, so the libraries of CUDA {build.get('cuda_version', '')} and cuDNN "
-        f"{build.get('cudnn_version', '')} are missing, or older or newer than the driver: pip install "
-        "'tensorflow[and-cuda]'. With TF_CPP_MIN_LOG_LEVEL=0, TensorFlow tells which it could not load."
+        f"This host has a GPU, but its driver or the libraries of CUDA {build.get('cuda_version', '')} and cuDNN "
+        f"{build.get('cudnn_version', '')} are missing or do not fit together: install NVIDIA's driver, and pip "
+        "install 'tensorflow[and-cuda]'. With TF_CPP_MIN_LOG_LEVEL=0, TensorFlow tells which it could not load."
     )
 
 
@@ -98,14 +95,6 @@ def _warn_of_cpus(count: int) -> None:
         why_no_gpu(),
         [f"/cpu:{index}" for index in range(min(count, 2))] + (["…"] if count > 2 else []),
     )
-
-
-def _can_be_loaded(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
 
 
 def physical_of_logical_gpus() -> list[int]:

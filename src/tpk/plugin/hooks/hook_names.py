@@ -51,7 +51,8 @@ def check_names(plugin: object, hooks: Iterable[str] = HOOK_ARGUMENTS) -> None:
     """
     owner, namespaces = describe(plugin), namespaces_of(plugin)
     hooks = {*hooks, "trigger"}
-    methods = [*hooks, *_methods_of_kind(plugin)]
+    # A trainer's methods are not for the training to call: it is free to have some like them.
+    methods = [*hooks, *(() if _is_trainer(plugin) else _methods_of_kind(plugin))]
     # Whoever defines both `trigger_epoch` and `_trigger_epoch` means the latter as a part of the former.
     parts = {f"_{name}" for names in namespaces for name in names if f"_{name}" in names}
     for namespace in namespaces:

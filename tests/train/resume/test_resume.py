@@ -391,8 +391,19 @@ def test_another_model_is_an_error_and_other_variables_are_said(tmp_path, caplog
     with monkeypatch.context() as patch:
         patch.setattr(Network, "build_graph", another)
         with pytest.raises(
-            tpk.CheckpointError, match=r"does not have these variables of the model: extra\..*session_init"
+            tpk.CheckpointError, match=r"the model has changed: .*model-5 does not have extra\..*session_init"
         ):
+            run(tmp_path)
+
+    def narrower(self, x, y):
+        return build(self, x[:, :3], y)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Network, "build_graph", narrower)
+        message = (
+            r"the model has changed: .*model-5 does not have .*hidden/kernel \(of shape \(3, 8\), which was \(4, 8\)\)"
+        )
+        with pytest.raises(tpk.CheckpointError, match=message):
             run(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(

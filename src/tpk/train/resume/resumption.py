@@ -12,7 +12,7 @@ from tpk.checkpoint.files import Checkpoint
 from tpk.checkpoint.reader import CheckpointReader
 from tpk.checkpoint.variables import read_variables, saved_name
 from tpk.errors import CheckpointError
-from tpk.graph.variables import variable_name
+from tpk.graph.variables import by_name, variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.train.resume.training_state import (
     restore_callbacks,
@@ -131,15 +131,20 @@ class Resumption(Callback):
         if not trainer.is_chief:  # It gets them from the chief.
             return {}
         variables = trainer.checkpoints.variables
-        values = read_variables(self._checkpoint.prefix, variables)
+        values, known = read_variables(self._checkpoint.prefix, variables), by_name(variables)
         shared = {variable_name(variable) for variable in trainer.checkpoints.shared_variables}
         missing = [variable for variable in variables if variable_name(variable) in shared - values.keys()]
-        trainable = [variable_name(variable) for variable in missing if variable.trainable]
-        if trainable:
+        changed = [variable_name(variable) for variable in missing if variable.trainable]
+        for name, value in values.items():
+            shape, before = known[name].shape, np.shape(value)
+            if not shape.is_compatible_with(before):
+                changed.append(f"{name} (of shape {shape}, which was {before})")
+        if changed:
             raise CheckpointError(
-                f"{self._checkpoint.prefix} does not have these variables of the model: {', '.join(trainable)}. "
-                "A model that has changed cannot resume a run. Start a new one: give another run_dir, and "
-                "session_init for the variables that are still the same."
+                f"the model has changed: {self._checkpoint.prefix} does not have {', '.join(changed)}. "
+                "A model that has changed cannot resume a run. Start a new one: give another run_dir, and, for the "
+                f"variables that are the same, session_init=tpk.SmartInit({self._checkpoint.prefix!r}, "
+                "ignore_mismatch=True, weights_only=True)."
             )
         if missing:
             names = ", ".join(map(variable_name, missing))

@@ -218,6 +218,17 @@ def test_a_scope_that_only_begins_like_a_tower_is_fine():
         assert TowerFunc(fine, SIGNATURE)(x()).name == "tower0/tower_of_babel/Identity:0"
 
 
+@pytest.mark.parametrize("optimizer", [v1.train.GradientDescentOptimizer, v1.train.AdamOptimizer])
+def test_a_tower_function_that_minimizes_its_cost_is_an_error(optimizer):
+    def minimizes(x):
+        cost = tf.reduce_mean(linear(x))
+        with tf.control_dependencies([optimizer(0.1).minimize(cost)]):
+            return tf.identity(cost)
+
+    with pytest.raises(TowerError, match=r"update of an optimizer.*Leave minimize\(\) out"), TrainTowerContext():
+        TowerFunc(minimizes, SIGNATURE)(x())
+
+
 def test_gradients_inside_of_a_tower_are_fine():
     def penalty(x):
         return tf.reduce_sum(tf.gradients(linear(x) ** 2, x)[0])

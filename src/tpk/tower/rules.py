@@ -5,6 +5,7 @@
 2. The names of trainable variables start with the variable scope in which the function was called.
 3. A Keras model or layer is called by a `KerasModel`.
 4. No scope inside it is called ``tower…``: those names belong to the towers themselves.
+5. It returns the cost, and does not minimize it: the trainer does.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tpk.tower.context import TowerContext
 from tpk.tower.keras.inline import broken_rule
 
 _TOWER_SCOPE = re.compile(r"^tower\d*$")
+_UPDATE_BY_OPTIMIZER = re.compile(r"^(Resource)?(Sparse)?Apply")
 
 
 def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) -> None:
@@ -37,9 +39,20 @@ def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) 
     """
     if context.inline_keras:
         raise TowerError(broken_rule(context.inline_keras, _describe(context)))
+    _check_does_not_train(context, new_ops)
     _check_variables_are_shared(context)
     _check_names_start_with_scope(context, scope_name)
     _check_no_tower_scope(context, new_ops)
+
+
+def _check_does_not_train(context: TowerContext, new_ops: Iterable[Any]) -> None:
+    for op in new_ops:
+        if _UPDATE_BY_OPTIMIZER.match(op.type):
+            raise TowerError(
+                f"{op.name!r} is the update of an optimizer, created in {_describe(context)}. Rule: a tower function "
+                "returns the cost, and does not minimize it. Leave minimize() out, and return the optimizer from "
+                "optimizer(); for several costs, see tpk.MultiObjectiveTrainer."
+            )
 
 
 def _check_variables_are_shared(context: TowerContext) -> None:

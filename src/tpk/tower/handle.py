@@ -86,7 +86,7 @@ class TowerHandle:
         try:
             return self._graph.get_tensor_by_name(full if ":" in full else full + ":0")
         except KeyError:
-            raise TowerError(f"{self} has no tensor {name!r}.{self._nearest(plain)}") from None
+            raise TowerError(f"the model has no tensor {name!r}.{self._nearest(plain)}") from None
 
     def get_tensors(self, names: Sequence[str]) -> list[Any]:
         """Return the tensors with these names inside the tower."""
@@ -112,7 +112,7 @@ class TowerHandle:
         if full not in variables:
             near = difflib.get_close_matches(full, list(variables), n=3, cutoff=0.5)
             hint = f" Nearest: {', '.join(near)}." if near else ""
-            raise TowerError(f"{self} has no variable {name!r}.{hint}")
+            raise TowerError(f"the model has no variable {name!r}.{hint}")
         return variables[full]
 
     def get_variables(self, names: Sequence[str]) -> list[Any]:

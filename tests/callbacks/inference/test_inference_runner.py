@@ -218,7 +218,8 @@ def test_what_cannot_be_run_is_an_error(make, message):
     [
         (tpk.ScalarStats("incorrect_vector"), tpk.ConfigError, "ScalarStats takes scalars"),
         (tpk.ClassificationError("average"), tpk.ConfigError, "one element for each example"),
-        (tpk.ScalarStats("accuracy"), tpk.TowerError, "no tensor 'accuracy'"),
+        (tpk.ScalarStats("accuracy"), tpk.TowerError, "^ScalarStats: the model has no tensor 'accuracy'"),
+        (tpk.ClassificationError("wrong"), tpk.TowerError, "^ClassificationError: the model has no tensor 'wrong'"),
     ],
 )
 def test_a_tensor_of_the_wrong_kind_is_an_error(tmp_path, inferencer, error, message):

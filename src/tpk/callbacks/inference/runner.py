@@ -15,7 +15,7 @@ import tensorflow as tf
 from tpk.callbacks.composition.proxy import ProxyCallback
 from tpk.callbacks.inference.data import EvaluationData
 from tpk.callbacks.inference.inferencers import Inferencer
-from tpk.errors import ConfigError, InputError, PeerError, add_note, in_one_line
+from tpk.errors import ConfigError, InputError, PeerError, TowerError, add_note, in_one_line
 from tpk.input_source.base import InputSource
 from tpk.plugin import Callback
 from tpk.tower.handle import TowerHandle
@@ -221,7 +221,7 @@ class InferenceRunner(Callback):
             tower = self._tower_func.towers[-1]
         self._towers.append(tower)
         with tf.device(device), tf.name_scope(f"{name}/evaluation/"):
-            return tuple(inferencer.get_fetches(tower) for inferencer in self._inferencers)
+            return tuple(_fetches_of(inferencer, tower) for inferencer in self._inferencers)
 
     def _free_name(self, trainer: Any) -> str:
         """The name that was chosen, or the first default one that no tower has."""
@@ -311,6 +311,13 @@ class InferenceRunner(Callback):
                 'names: ScalarStats(..., prefix="test"), ClassificationError(summary_name="test_error").'
             )
         self._statistics.update(names)
+
+
+def _fetches_of(inferencer: Inferencer, tower: TowerHandle) -> Any:
+    try:
+        return inferencer.get_fetches(tower)
+    except TowerError as error:
+        raise TowerError(f"{type(inferencer).__name__}: {error}") from error
 
 
 def _towers_of(trainer: Any) -> list[TowerHandle]:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.dataflow import DataFromGenerator, MapData, MultiProcessMapData, MultiThreadMapData, MultiThreadRunner
+from tpk.errors import InputError
 from tpk.input_source import StagingInput
 
 
@@ -61,6 +62,42 @@ SOURCES = [tpk.FeedInput, tpk.QueueInput, tpk.TFDatasetInput, staged]
 def test_a_training_sees_each_datapoint_in_order(source, specs):
     flow = [[number] for number in range(5)]
     assert train(source(flow), specs, steps=4, epochs=3) == [step % 5 for step in range(12)]
+
+
+class NoInputs(tpk.ModelDesc):
+    """A model that makes all of its data in the graph."""
+
+    def inputs(self):
+        return []
+
+    def build_graph(self):
+        return tf.identity(cost(tf.constant(2)), name="cost")
+
+    def optimizer(self):
+        return tf.compat.v1.train.GradientDescentOptimizer(0.1)
+
+
+def train_without_inputs(source):
+    runner = tpk.InferenceRunner(tpk.TensorInput(lambda: [], size=2), tpk.ScalarStats("cost"))
+    callbacks = [Seen(), runner] if isinstance(source, tpk.TensorInput) else []
+    config = tpk.TrainConfig(
+        model=NoInputs(), data=source, callbacks=callbacks, monitors=[], steps_per_epoch=3, max_epoch=1
+    )
+    return tpk.launch_train_with_config(config, tpk.SimpleTrainer())
+
+
+def test_a_model_may_have_no_inputs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trainer = train_without_inputs(tpk.TensorInput(lambda: []))
+    assert trainer.loop.global_step == 3
+    assert "validation_cost" in trainer.history
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_data_for_a_model_without_inputs_is_an_error(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="no inputs"):
+        train_without_inputs(source([[1]]))
 
 
 class RunsMore(tpk.Callback):

@@ -13,10 +13,10 @@ def test_some_inputs_come_from_the_source_and_others_are_placeholders(drive, spe
     ((image, mask, label),) = training.towers
     assert mask.op.type == "Placeholder"
     with training:
-        request = training.callbacks[0].before_run(None)
-        assert training.sess.run([image, mask, label], {**request.feed_dict, mask: 9}) == [2, 9, 1]
+        feeds = training.callbacks[0].before_run(None).feed_dict
+        assert training.sess.run([image, mask, label], {**dict(feeds.items()), mask: 9}) == [2, 9, 1]
         source.reset_state()
-        assert training.sess.run(label, training.callbacks[0].before_run(None).feed_dict) == 1
+        assert training.sess.run(label, dict(feeds.items())) == 1
     assert source.size == 2
 
 
@@ -28,7 +28,7 @@ def test_a_name_that_the_signature_has_not_is_refused(drive, specs):
 @pytest.mark.parametrize(
     ("signature", "message"),
     [
-        ([], "empty"),
+        ([], "no inputs"),
         ([3], "element 0 of the input signature is no tf.TensorSpec but 3"),
         ([tf.TensorSpec([], tf.int32)], "element 0 of the input signature has no name"),
         ([tf.TensorSpec([], tf.int32, "x")] * 2, r"same name: \['x', 'x'\]"),

@@ -14,15 +14,13 @@ def check_signature(signature: Sequence[Any]) -> tuple[Any, ...]:
     """Return the signature as a tuple.
 
     Raises:
-        InputError: it is empty, or an element is no `tf.TensorSpec`, or has no name, or that of another one.
+        InputError: an element is not a `tf.TensorSpec`, has no name, or has the name of another element.
     """
     if not isinstance(signature, list | tuple):
         raise InputError(
             f"the input signature is {signature!r}; expected a list: [tf.TensorSpec(shape, dtype, name), ...]"
         )
     specs = tuple(signature)
-    if not specs:
-        raise InputError("the input signature is empty; give a tf.TensorSpec for each input of the model")
     for position, spec in enumerate(specs):
         if not isinstance(spec, tf.TensorSpec):
             raise InputError(

@@ -46,7 +46,7 @@ class InputSource(RecordsOptions, ABC):
             that stands on this one sets it before `before_train`.
     """
 
-    signature: tuple[Any, ...] = ()
+    signature: tuple[Any, ...]
     max_ahead: int = 0
     is_fed: bool = False
     """Whether the data of a step is fed along with its run, and so cannot be that of several steps."""
@@ -63,7 +63,7 @@ class InputSource(RecordsOptions, ABC):
         Raises:
             InputError: the signature is not of that kind, or the source has been set up before.
         """
-        if self.signature:
+        if hasattr(self, "signature"):
             raise InputError(
                 f"this {type(self).__name__} has been set up already; a source serves one training or "
                 "inference, so make another one"
@@ -77,7 +77,7 @@ class InputSource(RecordsOptions, ABC):
         Raises:
             InputError: `setup` has not been called.
         """
-        if not self.signature:
+        if not hasattr(self, "signature"):
             raise InputError(f"{type(self).__name__}.get_input_tensors() was called before setup()")
         return self._get_input_tensors()
 

@@ -28,9 +28,17 @@ class DatapointConverter:
     Args:
         signature: the checked signature.
         owner: the name of the input source, for messages.
+
+    Raises:
+        InputError: the signature is empty: a model without inputs takes no datapoints.
     """
 
     def __init__(self, signature: tuple[Any, ...], owner: str) -> None:
+        if not signature:
+            raise InputError(
+                f"{owner} has data, but the model has no inputs. Give it tpk.TensorInput(lambda: []) instead, or the "
+                "model a tf.TensorSpec for each component."
+            )
         self.owner = owner
         self.names = [spec.name for spec in signature]
         self._components = [_Component(spec, position) for position, spec in enumerate(signature)]

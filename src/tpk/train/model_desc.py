@@ -46,7 +46,10 @@ class ModelDesc(RecordsOptions, abc.ABC):
 
     @abc.abstractmethod
     def inputs(self) -> list[Any]:
-        """Return a `tf.TensorSpec(shape, dtype, name)` for each argument of `build_graph`."""
+        """Return a `tf.TensorSpec(shape, dtype, name)` for each argument of `build_graph`.
+
+        A model that makes all of its data in the graph returns none and is trained on ``data=TensorInput(lambda: [])``.
+        """
 
     @abc.abstractmethod
     def build_graph(self, *tensors: Any) -> Any:

@@ -44,26 +44,24 @@ LAUNCH = Box(
         hook("tpk_configure", "the config, before anything in it is resolved"),
         hook("tpk_default_callbacks", "further callbacks"),
         Box(
-            "resolve_plugins",
-            "every name becomes an instance, or an error; no op is built yet; later phases find it done",
-        ),
-        strategy("join", "the other processes are met"),
-        strategy("serve", "a parameter server stays here until the others are done, and trains nothing"),
-        Box(
-            "setup_graph",
-            "the towers",
-            parts=[
-                strategy("prepare_input", "staged on devices, or a share of the data"),
-                strategy("build", "calls your build_graph once for each tower; gradients become train_op"),
-                strategy("callbacks", "those that the strategy needs"),
-            ],
-        ),
-        Box(
             "setup",
+            "all that has a name is resolved here",
             parts=[
+                Box("resolve_plugins", "every name becomes an instance, or an error; no op is built yet"),
+                strategy("join", "the other processes are met"),
+                strategy("serve", "a parameter server stays here until the others are done, and trains nothing"),
+                Box(
+                    "setup_graph",
+                    "the towers",
+                    parts=[
+                        strategy("prepare_input", "staged on devices, or a share of the data"),
+                        strategy("build", "calls your build_graph once for each tower; gradients become train_op"),
+                        strategy("callbacks", "those that the strategy needs"),
+                    ],
+                ),
                 Box(
                     "setup_callbacks",
-                    "strategy, callbacks and monitors are registered in trainer.hooks",
+                    "trainer, strategy, callbacks and monitors are registered in trainer.hooks",
                     parts=[
                         hook("setup_graph", "the last chance to add to the graph"),
                         strategy("complete_graph", "what concerns all variables"),
@@ -83,7 +81,7 @@ LAUNCH = Box(
         Box(
             "main_loop",
             parts=[
-                Call("run_loop", "the loop; see the next drawing"),
+                Call("loop.run", "the loop; see the next drawing"),
                 strategy("leave", "session and files are closed"),
             ],
         ),
@@ -102,7 +100,7 @@ STEP = Box(
 )
 
 LOOP = Box(
-    "run_loop",
+    "loop.run",
     kind="outer",
     parts=[
         hook("before_train", "once; the session is there"),
@@ -157,7 +155,7 @@ def calls(part, repeats):
         part: a drawing, or a part of one. Where the launch has the loop, its calls stand.
         repeats: how often what is repeated is done.
     """
-    if part == Call("run_loop", part.says):
+    if part == Call("loop.run", part.says):
         return calls(LOOP, repeats)
     if isinstance(part, Call):
         return [part.name]

@@ -343,7 +343,7 @@ def test_todays_signatures_stay():
 
 def test_trainers_of_tpk_take_no_config_of_tensorpack():
     config, _ = configure()
-    with pytest.raises(ConfigError, match="takes no TrainConfig"):
+    with pytest.raises(ConfigError, match="TrainConfig object"):
         tpk.SimpleTrainer(config)
 
 

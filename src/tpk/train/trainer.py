@@ -70,15 +70,16 @@ class Trainer(Plugin):
     """Trains anything that runs in a loop.
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
-    the active one, if there is one, else its own. It trains once.
+    the active one if there is one, otherwise its own. It trains once. It is a plugin of its own training: its methods
+    that `tpk.hookimpl` marks are called as hooks.
 
-    To make one imports nothing, opens nothing, and meets no other process. `train` does all that, in phases which a
-    subclass may override, and which may be called by hand, in this order (`setup` does those before the loop):
+    Constructing a trainer imports nothing, opens nothing, and meets no other process. `train` does that, in phases.
+    A subclass may override them, and they may be called by hand in this order; `setup` calls those before the loop:
 
     - `resolve_plugins`: names become plugins. The later phases do it themselves if they are given names.
-    - ``setup_graph``, of trainers that have it: the towers; other processes are met.
-    - `setup_callbacks`: the strategy, callbacks and monitors are registered, and add to the graph.
-    - `initialize`: the graph is complete; the session is created, and variables get their values.
+    - ``setup_graph``, of trainers that have it: other processes are met, and the towers are built.
+    - `setup_callbacks`: the trainer, its strategy, callbacks and monitors are registered, and add to the graph.
+    - `initialize`: the graph is finalized, the session created, and variables are initialized or restored.
     - `main_loop`: the loop; see `tpk.train.loop`.
 
     Attributes:
@@ -87,7 +88,7 @@ class Trainer(Plugin):
         loop: runs and counts the steps: `loop.max_epoch`, `loop.failure` and others; see `tpk.train.loop`.
         steps_of_further_runs: how many steps those runs of `hooked_sess` count in `global_step` that are not the first
             of a step of the loop: 0. With 1, `global_step` counts runs, and no longer steps of the loop.
-        hooks: the registry: the strategy, each monitor and each callback, under unique names, and what calls them.
+        hooks: the registry: the trainer, its strategy, each monitor and each callback, under unique names.
         input_source: where the data comes from, whose position checkpoints hold; None if the trainer has no such thing.
         monitors: what takes scalars, summaries and images; see `tpk.Monitors`. Set by `setup_callbacks`.
         sess: the raw session; running it triggers no hook. Set by `initialize`.

@@ -96,6 +96,12 @@ def test_a_registered_callback_comes_before_those_of_train_and_too_late_is_an_er
     log = []
 
     class First(tpk.Callback):
+        def setup_graph(self, trainer):
+            with pytest.raises(
+                tpk.TrainerStateError, match=r"too late: .* being set up\. Register it before train\(\)"
+            ):
+                trainer.register_callback(First())
+
         def before_train(self, trainer):
             log.append("first")
             with pytest.raises(tpk.TrainerStateError, match="too late"):

@@ -220,18 +220,20 @@ class Trainer(Plugin):
     # What a caller does.
 
     def register_callback(self, callback: Any) -> None:
-        """Add a callback before the training starts; it is called before those that are given to `train`.
+        """Add a callback before `train`, such as in ``setup_graph`` of a trainer, but not in a hook of a callback.
+
+        It is called before those that are given to `train`.
 
         Args:
             callback: an instance, a class, a name, ``"module:attr"``, or `tpk.use`; or a list of such.
 
         Raises:
-            TrainerStateError: if the graph is complete already.
+            TrainerStateError: if callbacks are set up already, or just being set up.
         """
         if "setup_callbacks" in self._entered:
             raise TrainerStateError(
-                f"{callback!r} comes too late: the graph of this trainer is complete. "
-                "Register callbacks before train()."
+                f"{callback!r} comes too late: the callbacks of this trainer are set up already, or just being set up. "
+                "Register it before train(), and not in a hook; a callback that needs another one can call its methods."
             )
         self.registered_callbacks.extend(callback if isinstance(callback, list | tuple) else [callback])
 

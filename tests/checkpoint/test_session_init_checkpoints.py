@@ -130,13 +130,6 @@ def test_a_damaged_pointer_is_an_error_that_names_what_is_there(write, tmp_path,
         find_checkpoint(tmp_path / "run")
 
 
-def test_for_the_directory_of_several_runs_one_of_them_is_named(write, tmp_path):
-    write("first/model-1")
-    write("second/model-1")
-    with pytest.raises(CheckpointError, match=r"in the directories below: name one, such as .*second"):
-        find_checkpoint(tmp_path)
-
-
 def test_for_a_run_that_saved_none_it_is_said_what_saves_them(tmp_path):
     with pytest.raises(CheckpointError, match=r"no checkpoint in the directory .*'ModelSaver' among its callbacks"):
         find_checkpoint(tmp_path)

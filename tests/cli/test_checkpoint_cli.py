@@ -205,11 +205,6 @@ def test_ls_of_no_run_is_an_error(tmp_path, capsys, name):
     assert str(tmp_path / name) in error_of(capsys, "ls", tmp_path / name)
 
 
-def test_ls_of_the_directory_of_runs_names_one(run_dir, capsys):
-    error = error_of(capsys, "ls", run_dir.parent)
-    assert f"There are some in the directories below: name one, such as {str(run_dir)!r}." in error
-
-
 def test_ls_and_npz_files_need_no_tensorflow(run_dir, tmp_path):
     np.savez(tmp_path / "x.npz", a=np.ones(3))
     for step in (3, 20, 100):

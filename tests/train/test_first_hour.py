@@ -90,7 +90,9 @@ def an_eager_minimization():
     train_op(lambda trainer: v1.train.GradientDescentOptimizer(0.1).minimize(lambda: weight**2))
 
 
-@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "'AssignAdd", "another graph", UNDER)
+@mistake(
+    tpk.TrainerStateError, "train_op of LeastSquares", "AssignAdd", "expected an op or tensors of its graph", UNDER
+)
 def a_train_op_of_another_graph():
     def make(trainer):
         with tf.Graph().as_default():
@@ -104,7 +106,7 @@ def a_function_as_train_op():
     train_op(lambda trainer: lambda: 1)
 
 
-@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "'no_such_op'", "its graph does not have")
+@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "'no_such_op'", "expected an op or tensors")
 def a_train_op_by_a_wrong_name():
     train_op(lambda trainer: "no_such_op")
 
@@ -209,7 +211,7 @@ def a_tower_function_that_takes_less():
     launch(model=Less())
 
 
-@mistake(tpk.TowerError, "returned None", "return cost")
+@mistake(tpk.TowerError, "returned None", "Return the cost alone")
 def a_tower_function_without_a_result():
     launch_tower(lambda x, y: None)
 
@@ -301,7 +303,7 @@ def an_optimizer_that_is_no_function():
     trainer.setup_graph(model.inputs(), tpk.FeedInput(batches()), model.build_graph, model.optimizer())
 
 
-@mistake(tpk.InputError, "element 0", "Write tf.TensorSpec([None, 3], tf.float32, 'x')")
+@mistake(tpk.InputError, "element 0", "expected tf.TensorSpec(shape, dtype, name)")
 def tuples_as_signature():
     launch_model(inputs=lambda self: [([None, 3], tf.float32, "x"), ([None, 1], tf.float32, "y")])
 
@@ -311,7 +313,7 @@ def placeholders_as_signature():
     launch_model(inputs=lambda self: [v1.placeholder(tf.float32, [None, 3], "x")])
 
 
-@mistake(tpk.InputError, "element 0", "Write tf.TensorSpec((None, 3), tf.float32, 'x'), and no placeholder")
+@mistake(tpk.InputError, "element 0", "expected tf.TensorSpec(shape, dtype, name)")
 def placeholders_of_a_graph_as_signature():
     with tf.Graph().as_default():
         launch_model(inputs=lambda self: [v1.placeholder(tf.float32, [None, 3], "x")])

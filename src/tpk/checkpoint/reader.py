@@ -146,10 +146,7 @@ def _latest(directory: str) -> str:
     )
     if present:
         message += f" Name one of those that are: {', '.join(present[-5:])}."
-    below = sorted(glob.glob(os.path.join(glob.escape(directory), "*", _POINTER)))
-    if below:
-        message += f" There are some in the directories below: name one, such as {os.path.dirname(below[-1])!r}."
-    if not present and not below:
+    else:
         message += " A training saves some with 'ModelSaver' among its callbacks."
     raise CheckpointError(message)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -23,7 +23,8 @@ def check_cost(cost: Any) -> Any:
     """
     if not isinstance(cost, tf.Tensor):
         raise TowerError(
-            f"the tower function must return the cost, a scalar tensor; it returned {cost!r}. {_remedy(cost)}"
+            f"the tower function must return the cost, a scalar tensor; it returned {cost!r}. Return the cost alone, "
+            "and find other tensors by their names."
         )
     if cost.shape.rank != 0:
         raise TowerError(
@@ -32,14 +33,6 @@ def check_cost(cost: Any) -> Any:
     if not cost.dtype.is_floating:
         raise TowerError(f"the cost {cost.name!r} is {cost.dtype.name}; expected a floating-point type. Cast it.")
     return cost
-
-
-def _remedy(cost: Any) -> str:
-    if cost is None:
-        return "Let it end with `return cost`."
-    if isinstance(cost, list | tuple | Mapping):
-        return "Return the cost alone; give other tensors names, by which the tower finds them, or summaries."
-    return "Return a tensor that depends on the variables."
 
 
 def check_optimizer(optimizer: Any) -> Any:

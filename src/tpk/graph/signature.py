@@ -24,7 +24,7 @@ def check_signature(signature: Sequence[Any]) -> tuple[Any, ...]:
     for position, spec in enumerate(specs):
         if not isinstance(spec, tf.TensorSpec):
             raise InputError(
-                f"element {position} of the input signature is no tf.TensorSpec but {spec!r}. Write {_as_spec(spec)}"
+                f"element {position} of the input signature is {spec!r}; expected tf.TensorSpec(shape, dtype, name)"
             )
         if not spec.name:
             raise InputError(
@@ -35,14 +35,3 @@ def check_signature(signature: Sequence[Any]) -> tuple[Any, ...]:
     if len(set(names)) != len(names):
         raise InputError(f"two elements of the input signature have the same name: {names}")
     return specs
-
-
-def _as_spec(value: Any) -> str:
-    """What to write in place of what is no spec."""
-    if isinstance(value, tuple) and len(value) == 3:
-        shape, dtype, name = value
-        if isinstance(dtype, tf.DType) and isinstance(name, str):
-            return f"tf.TensorSpec({shape}, tf.{dtype.name}, {name!r})"
-    if isinstance(value, tf.Tensor) and hasattr(value, "op") and value.op.type.startswith("Placeholder"):
-        return f"tf.TensorSpec({value.shape}, tf.{value.dtype.name}, {value.op.name!r}), and no placeholder"
-    return "tf.TensorSpec(shape, dtype, name)"

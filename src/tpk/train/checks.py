@@ -32,13 +32,8 @@ def _problem_of(fetch: Any, graph: Any) -> str | None:
         return f"{type(fetch).__name__} that TensorFlow has executed already, outside of the trainer's graph. {where}"
     if callable(fetch) and not isinstance(fetch, tf.Tensor | tf.Variable):
         return f"the function {fetch!r}; expected an op or tensors. Override run_step() to call a function."
-    own = getattr(fetch, "graph", graph)
-    if own is not graph:
-        return f"{getattr(fetch, 'name', fetch)!r} of another graph than the trainer's. {where}"
     try:
         graph.as_graph_element(fetch)
-    except TypeError:
-        return f"{fetch!r}; expected an op or tensors of its graph, or names of such."
-    except (ValueError, KeyError) as error:
-        return f"{fetch!r}, which its graph does not have: {error}"
+    except (TypeError, ValueError, KeyError) as error:
+        return f"{fetch!r}; expected an op or tensors of its graph, or their names: {error} {where}"
     return None

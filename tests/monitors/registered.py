@@ -8,8 +8,7 @@ class RegisteredMonitors(Monitors):
     """Monitors as a trainer has them: each is registered with a hook manager, which calls its hooks."""
 
     def __init__(self, trainer, *monitors, **options):
-        super().__init__(monitors, **options)
-        self.trainer = trainer
+        super().__init__(trainer, monitors, **options)
         self.hooks = HookManager()
         self.hooks.register_all(self.monitors)
         for monitor in monitors:

@@ -106,9 +106,9 @@ def test_starting_over_renames_the_file(trainer, kind, caplog):
         report(first, number, cost=number)
         first.after_train(trainer)
         kept.append(content(first))
-        Monitors([first]).start_over()
+        Monitors(trainer, [first]).start_over()
         assert content(first) is None
-    Monitors([first]).start_over()
+    Monitors(trainer, [first]).start_over()
     asides = [first.path.with_name(f"stats-{number}{first.path.suffix}") for number in (1, 2)]
     assert [path.read_text() for path in asides] == kept
     assert all(f"are now in {path}" in caplog.text for path in asides)

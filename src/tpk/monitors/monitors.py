@@ -35,6 +35,7 @@ class Monitors:
     A failing monitor is isolated, see `Monitor`.
 
     Args:
+        trainer: the trainer that reports.
         monitors: instances of `Monitor`, each once.
         is_chief: if false, the history is kept and nothing is handed on.
         clock: returns the time of an event, in seconds since 1970.
@@ -44,7 +45,6 @@ class Monitors:
         history: what was reported; see `tpk.History`.
         muted: while it is true, what is reported is dropped. A training that is resumed sets up callbacks that have
             reported it before.
-        trainer: the trainer that reports.
 
     Example:
         ```python
@@ -54,11 +54,15 @@ class Monitors:
         ```
     """
 
-    trainer: TrainerProtocol
-
     def __init__(
-        self, monitors: Iterable[Monitor] = (), is_chief: bool = True, *, clock: Callable[[], float] = time.time
+        self,
+        trainer: TrainerProtocol,
+        monitors: Iterable[Monitor] = (),
+        is_chief: bool = True,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self.trainer = trainer
         self.monitors: tuple[Monitor, ...] = tuple(monitors) if is_chief else ()
         self._reports = [(monitor, frozenset(report_methods_of(monitor))) for monitor in self.monitors]
         self._keyed = dict(zip(state_keys(self.monitors), self.monitors, strict=True))

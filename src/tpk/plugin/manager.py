@@ -36,10 +36,12 @@ class HookManager:
     marked `trylast` after them, in the order of registration in either case. What it has in common with a
     `pluggy.PluginManager` has the same name and means the same; the plugins are the user's own objects.
 
+    Args:
+        take_stop: takes a `StopTraining` that a plugin raises, so that the others are still called at that moment. By
+            default it raises it.
+
     Attributes:
         hook: calls a hook of all plugins: ``hooks.hook.before_epoch(trainer=trainer)``.
-        take_stop: takes a `StopTraining` that a plugin raises, so that the others are still called at that moment; a
-            trainer sets it. By default it raises it.
 
     Example:
         ```python
@@ -51,9 +53,9 @@ class HookManager:
         ```
     """
 
-    def __init__(self) -> None:
+    def __init__(self, take_stop: Callable[[StopTraining], None] = raise_stop) -> None:
         self._pluggy = _Registrations("tpk")
-        self.take_stop: Callable[[StopTraining], None] = raise_stop
+        self._take_stop = take_stop
         self.hook = self._pluggy.hook
         self._arguments: dict[str, tuple[str, ...]] = {}
         for specs in (ConfigurationSpecs, Callback):
@@ -211,9 +213,6 @@ class HookManager:
         for each in plugins:
             self._register_part(each, trylast=True)
         self._plugins = plugins
-
-    def _take_stop(self, stop: StopTraining) -> None:
-        self.take_stop(stop)
 
     def _register_part(self, plugin: _Plugin, *, trylast: bool) -> None:
         implementations = [each for each in plugin.implementations if each.trylast == trylast]

@@ -119,10 +119,8 @@ class Trainer(Plugin):
         self.loop = TrainLoop(self)
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
-        self.hooks = HookManager()
-        self.hooks.take_stop = self.loop.take_stop
-        self.monitors = Monitors()
-        self.monitors.trainer = self
+        self.hooks = HookManager(self.loop.take_stop)
+        self.monitors = Monitors(self)
         self.sess: Any = None
         self.hooked_sess: HookedSession
         self.step_hooks: StepHooks
@@ -489,8 +487,7 @@ class Trainer(Plugin):
         given = [self.strategy, *self.registered_callbacks, *callbacks, *monitors]
         here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
         self.hooks.register_all([self, *here])
-        self.monitors = Monitors(monitors, is_chief=self.is_chief)
-        self.monitors.trainer = self
+        self.monitors = Monitors(self, monitors, is_chief=self.is_chief)
         for plugin in self.hooks.plugins.values():
             if isinstance(plugin, Callback):
                 plugin.trainer = self

@@ -115,12 +115,12 @@ def test_ticks_are_few_and_round(low, high):
     np.testing.assert_allclose(np.array(found) / step, np.round(np.array(found) / step), atol=1e-6)
 
 
-@pytest.mark.parametrize("values", [[2.0], [5.0, 5.0], [0.0, 0.0], ["NaN", "NaN"]])
+@pytest.mark.parametrize("values", [[2.0], [5.0, 5.0], [0.0, 0.0], ["NaN", "NaN"], [-1e308, 0.0, 1.7e308]])
 def test_curves_of_one_value_or_none_are_drawn(tmp_path, monkeypatch, values):
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "runs", cost=values)
     _, plots = page()
-    assert list(plots) == ["cost"] and "nan" not in plots["cost"].toxml()
+    assert list(plots) == ["cost"] and not {"nan", "inf"} & set(re.findall(r"\b(?:nan|inf)\b", plots["cost"].toxml()))
 
 
 @pytest.mark.parametrize(("name", "begin"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("x.pdf", b"%PDF")])
@@ -141,6 +141,11 @@ def test_of_a_run_without_statistics_there_is_nothing_to_plot(tmp_path, capsys):
     (tmp_path / "log.txt").write_text("")
     assert main(["plot", str(tmp_path), "-o", str(tmp_path / "x.html")]) == 1
     assert "nothing was reported in" in capsys.readouterr().err
+
+
+def test_smoothing_by_nan_is_an_error(runs, capsys):
+    assert main(["plot", "runs", "-o", "x.html", "--smooth", "nan"]) == 1
+    assert "--smooth nan: expected a number from 0 to less than 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

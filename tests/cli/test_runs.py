@@ -99,6 +99,19 @@ def listed(capsys, *arguments):
 # runs
 
 
+@pytest.mark.parametrize("command", ["runs", "show"])
+def test_control_characters_are_escaped(runs, capsys, tmp_path, command):
+    run_dir = tmp_path / "a\x1b[2J\nruns"
+    shutil.copytree("runs/failed", run_dir)
+    path = run_dir / "attempts.json"
+    path.write_text(path.read_text().replace("boom", "boom\\u001b[31m\\nfake  finished"))
+    status, text, _ = run(capsys, command, str(run_dir))
+    assert status == 0
+    assert "\x1b" not in text
+    assert r"a\x1b[2J\nruns" in text
+    assert not [line for line in text.splitlines() if line.startswith(("fake", "runs"))]
+
+
 def test_runs_are_found_below_and_their_states_are_told(runs, capsys):
     status, table, _ = run(capsys, "runs")
     assert status == 0

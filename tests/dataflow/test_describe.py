@@ -57,5 +57,5 @@ def test_the_first_datapoints_are_logged_once_and_all_pass_through(caplog):
 
 @pytest.mark.parametrize("argument", ["num", "max_depth", "max_items"])
 def test_numbers_are_at_least_1(argument):
-    with pytest.raises(ConfigError, match=f"PrintData: {argument} must be 1 or more, not 0"):
+    with pytest.raises(ConfigError, match=f"PrintData: {argument} must be an integer, 1 or more, not 0"):
         PrintData([], **{argument: 0})

@@ -120,8 +120,8 @@ def test_nothing_is_an_error():
     ("arguments", "message"),
     [
         ({"size": None, "seconds": None}, "must have a limit"),
-        ({"size": 0}, "size must be 1 or more, not 0"),
-        ({"warmup": -1}, "warmup must be 0 or more, not -1"),
+        ({"size": 0}, "size must be an integer, 1 or more, not 0"),
+        ({"warmup": -1}, "warmup must be an integer, 0 or more, not -1"),
         ({"seconds": 0}, "seconds must be positive, not 0"),
     ],
 )

@@ -199,3 +199,8 @@ def test_without_xla_it_is_an_error(monkeypatch):
     with pytest.raises(tpk.ConfigError, match="without XLA"):
         compiled_by_xla(Model().build_graph)
     tpk.SingleCostTrainer()
+
+
+def test_a_word_is_no_flag():
+    with pytest.raises(tpk.ConfigError, match="SimpleTrainer: xla must be True or False, not 'no'"):
+        tpk.SimpleTrainer(xla="no")

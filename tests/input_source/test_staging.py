@@ -190,7 +190,7 @@ def test_a_step_can_be_taken_only_between_before_train_and_after_train(drive, sp
 def test_what_it_takes():
     with pytest.raises(InputError, match="stands on an input source"):
         StagingInput(numbers(3))
-    with pytest.raises(ConfigError, match="nr_stage must be 1 or more"):
+    with pytest.raises(ConfigError, match="nr_stage must be an integer, 1 or more"):
         StagingInput(QueueInput(numbers(3)), nr_stage=0)
 
 

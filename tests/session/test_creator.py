@@ -164,3 +164,8 @@ def test_a_creator_of_something_else_than_a_session_is_refused():
         trained(session_creator=Monitored())
     with pytest.raises(SessionError, match="that Foreign created belongs to another graph"):
         trained(session_creator=Foreign())
+
+
+def test_a_config_of_another_kind_is_refused():
+    with pytest.raises(ConfigError, match=r"session_config=5: expected a tf\.compat\.v1\.ConfigProto"):
+        NewSessionCreator(config=5)

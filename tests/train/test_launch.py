@@ -373,6 +373,8 @@ def test_data_of_unknown_length_needs_steps_per_epoch(tmp_path):
         ({"data": tpk.FeedInput([])}, "got both"),
         ({"dataflow": 3}, r"TrainConfig\(dataflow=...\) takes an iterable of datapoints, not 3"),
         ({"seed": "x"}, r"TrainConfig\(seed='x'\)"),
+        ({"seed": -1}, r"TrainConfig\(seed=-1\): expected a whole number, at least 0"),
+        ({"seed": True}, r"TrainConfig\(seed=True\)"),
         ({"session_creator": "x"}, r"session_creator='x': expected a tpk.SessionCreator"),
     ],
 )

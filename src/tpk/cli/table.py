@@ -32,6 +32,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: C
         rows: the cells.
         console: a terminal in place of stdout.
     """
+    header, rows = [printable(cell) for cell in header], [[printable(cell) for cell in row] for row in rows]
     if console is None and not sys.stdout.isatty():
         print(as_table(header, rows))
         return
@@ -47,6 +48,11 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: C
         # As `Text`, in which brackets are no markup.
         table.add_row(*(Text(cell, style=_STYLES.get(cell.partition(" ")[0].rstrip(":,"), "")) for cell in row))
     (console or Terminal(highlight=False)).print(table)
+
+
+def printable(text: str) -> str:
+    """Return a text as one line, in which control characters are escaped, as in ``\\x1b``."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def as_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -59,6 +59,8 @@ class NewSessionCreator(SessionCreator):
 
     def __init__(self, target: str = "", config: Any = None) -> None:
         self.target = target
+        if not isinstance(config, tf.compat.v1.ConfigProto | None):
+            raise ConfigError(f"session_config={config!r}: expected a tf.compat.v1.ConfigProto.")
         self.config = config if config is not None else default_session_config()
 
     def create_session(self, graph: Any) -> Any:

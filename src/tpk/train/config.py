@@ -115,6 +115,10 @@ def _as_overfit_batches(value: Any) -> int | None:
     return None if value is None else as_count(f"TrainConfig(overfit_batches={value!r})", value, 1)
 
 
+def _as_seed(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(seed={value!r})", value, 0)
+
+
 def _as_max_epoch(value: Any) -> int:
     return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
 
@@ -220,7 +224,7 @@ class TrainConfig:
     overfit_batches: int | None = attrs.field(default=None, converter=_as_overfit_batches)
     run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
     resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
-    seed: int | None = attrs.field(default=None, validator=_optional_instance(int))
+    seed: int | None = attrs.field(default=None, converter=_as_seed)
     deterministic: bool = attrs.field(default=False, validator=_checked(validators.instance_of(bool)))
 
     def __attrs_post_init__(self) -> None:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
+from tpk.train.epoch import as_count
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -27,6 +28,7 @@ def reproducible(trainer: TrainerProtocol, seed: int | None, deterministic: bool
     if deterministic and seed is None:
         raise ConfigError("deterministic=True needs a seed: without one, no two runs are alike.")
     if seed is not None:
+        as_count(f"train(seed={seed!r})", seed, 0)
         if trainer.graph.seed != seed and trainer.graph.get_operations():
             raise ConfigError(
                 f"seed={seed} comes too late for the ops that are in the graph already. Before you build the graph, "

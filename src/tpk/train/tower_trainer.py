@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
+from tpk.dataflow.base import check_flags
 from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
@@ -64,6 +65,7 @@ class TowerTrainer(Trainer):
         super().__init__()
         self.loop.steps_per_run = as_steps_per_run(steps_per_run)
         self.precision = check_precision(precision)
+        check_flags(self, xla=xla)
         self.xla = xla
         if xla:
             check_xla()

@@ -466,3 +466,8 @@ def test_a_statistic_changes_nothing_right_after_a_restart_that_follows_a_change
     second = make()
     second.load_state_dict(json.loads(json.dumps(state)))
     assert rates(Statistic(*[1.0] * 6), second, starting_epoch=4, max_epoch=6) == [0.5, 0.5, 0.5]
+
+
+def test_a_list_with_nan_is_refused():
+    with pytest.raises(ConfigError, match="a schedule has finite numbers as values"):
+        tpk.ScheduledHyperParamSetter("learning_rate", [(0, 0.1), (3, float("nan"))])

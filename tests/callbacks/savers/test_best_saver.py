@@ -116,7 +116,7 @@ def test_a_file_of_its_own_in_a_directory_of_its_own(tmp_path):
 
 
 def test_wrong_options_are_errors(tmp_path):
-    with pytest.raises(tpk.ConfigError, match="keep=0"):
+    with pytest.raises(tpk.ConfigError, match="keep must be an integer, 1 or more, not 0"):
         MinSaver("val/error", keep=0)
     with pytest.raises(tpk.ConfigError, match="MaxSaver has no directory to save in"):
         Counting().train(callbacks=[MaxSaver("val/error")], steps_per_epoch=1, max_epoch=1)
@@ -155,8 +155,16 @@ def test_early_stopping_survives_a_resume_and_stays_stopped(tmp_path, killed_in,
     assert again.global_step == 5
 
 
+@pytest.mark.parametrize(
+    "options", [{"patience": "x"}, {"patience": 1, "min_delta": "x"}, {"patience": 1, "reverse": "no"}]
+)
+def test_early_stopping_refuses_values_of_another_kind(options):
+    with pytest.raises(tpk.ConfigError, match=f"EarlyStopping: {list(options)[-1]} must be"):
+        EarlyStopping("x", **options)
+
+
 def test_early_stopping_with_wrong_options():
-    with pytest.raises(tpk.ConfigError, match="patience=0"):
+    with pytest.raises(tpk.ConfigError, match="patience must be an integer, 1 or more, not 0"):
         EarlyStopping("x", 0)
-    with pytest.raises(tpk.ConfigError, match=r"min_delta=-1.*reverse=True"):
+    with pytest.raises(tpk.ConfigError, match="min_delta must be a number that is not negative, not -1"):
         EarlyStopping("x", 1, min_delta=-1)

@@ -56,10 +56,26 @@ def test_no_directory_is_an_error_before_the_training():
         Counting().train(callbacks=["ModelSaver"], steps_per_epoch=1, max_epoch=1)
 
 
-@pytest.mark.parametrize("options", [{"max_to_keep": -1}, {"when": 1000}, {"when": "epoch"}], ids=str)
+@pytest.mark.parametrize("options", [{"when": 1000}, {"when": "epoch"}], ids=str)
 def test_an_option_that_is_none_of_its_values_is_an_error(options):
     ((name, value),) = options.items()
     with pytest.raises(tpk.ConfigError, match=f"{name}={value!r}"):
+        tpk.ModelSaver(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"max_to_keep": value} for value in (-1, "x", 1.5, True)),
+        *({"keep_checkpoint_every_n_hours": value} for value in (-1, float("nan"), "x")),
+        {"weights_only": "no"},
+        {"asynchronous": "no"},
+    ],
+    ids=str,
+)
+def test_a_value_of_another_kind_is_an_error(options):
+    ((name, value),) = options.items()
+    with pytest.raises(tpk.ConfigError, match=f"ModelSaver: {name} must be .*, not {value!r}"):
         tpk.ModelSaver(**options)
 
 

@@ -204,5 +204,5 @@ def test_what_is_wrong_names_component_and_datapoint(datapoint, message):
 def test_it_has_no_length_and_needs_a_size():
     with pytest.raises(TypeError, match="not known"):
         len(BatchDataByShape([], 1, 0))
-    with pytest.raises(ConfigError, match="BatchDataByShape: batch_size must be 1 or more, not 0"):
+    with pytest.raises(ConfigError, match="BatchDataByShape: batch_size must be an integer, 1 or more, not 0"):
         BatchDataByShape([], 0, 0)

@@ -52,5 +52,5 @@ def test_a_flow_without_end_is_not_read_to_its_end():
 
 
 def test_a_pass_has_a_size():
-    with pytest.raises(ConfigError, match="FixedSizeData: size must be 1 or more, not 0"):
+    with pytest.raises(ConfigError, match="FixedSizeData: size must be an integer, 1 or more, not 0"):
         FixedSizeData([1], 0)

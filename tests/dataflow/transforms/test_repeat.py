@@ -57,7 +57,7 @@ def test_each_datapoint_comes_as_often_as_asked(items, num):
 
 
 def test_a_datapoint_comes_once_at_least():
-    with pytest.raises(ConfigError, match="RepeatedDataPoint: num must be 1 or more, not 0"):
+    with pytest.raises(ConfigError, match="RepeatedDataPoint: num must be an integer, 1 or more, not 0"):
         RepeatedDataPoint([1], 0)
 
 

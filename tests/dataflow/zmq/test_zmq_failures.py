@@ -239,7 +239,7 @@ def test_an_interrupted_sender_says_so_to_the_receiver():
         ({"address": "inproc://x"}, "is no address"),
         ({"address": []}, "takes one address or more"),
         ({"address": FREE_PORT, "key": ""}, "a key is text or bytes"),
-        ({"address": FREE_PORT, "senders": 0}, "senders must be 1 or more"),
+        ({"address": FREE_PORT, "senders": 0}, "senders must be an integer, 1 or more"),
         ({"address": FREE_PORT, "timeout": 0.1}, "timeout must be 1 s or more"),
         ({"address": FREE_PORT, "hwm": 0}, "hwm must be 1 or more"),
         ({"address": "ipc:///no/such/directory/x", "key": "k"}, "RemoteDataZMQ cannot bind to 'ipc:///no/such/direc"),

@@ -228,3 +228,26 @@ def test_only_checkpoints_are_moved(tmp_path):
 def test_keep_needs_a_directory():
     with pytest.raises(tpk.ConfigError, match="resume='keep' needs a run_dir"):
         train(None, resume="keep")
+
+
+@pytest.mark.parametrize("name", ["log.txt", "config.json", "config.toml"])
+def test_a_directory_where_a_file_is_to_be_is_an_error_that_names_it(tmp_path, name):
+    (tmp_path / name / "inside").mkdir(parents=True)
+    with pytest.raises(tpk.ConfigError, match=rf"{name}' cannot be written: .*Remove what is in the way"):
+        train(tmp_path)
+
+
+def test_a_name_that_no_directory_can_have_is_an_error():
+    with pytest.raises(tpk.ConfigError, match=r"run_dir 'a\\x00b' cannot be created"):
+        train("a\0b")
+
+
+def test_a_limit_on_the_size_of_files_is_an_error_that_names_the_file(tmp_path):
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(tpk.ConfigError, match=r"'.*' cannot be written: .*File too large"):
+            train(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

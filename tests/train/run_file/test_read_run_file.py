@@ -92,7 +92,8 @@ def test_overrides_reach_every_value(run_file, override, expected):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("max_epoch = 1 1", r"run\.toml: it is no TOML: .*line 1"),
+        ("max_epoch = 1 1", r"run\.toml: it is not valid TOML: .*line 1"),
+        (f"max_epoch = {'[' * 5000}", r"run\.toml: it is not valid TOML: .*(recursion|nested)"),
         (
             MINIMAL + "max_epok = 3",
             r"run\.toml: there is no key 'max_epok'\. Did you mean 'max_epoch'\? Known are: trainer,",

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.statistics.statistic import Statistic, StatisticFollower
-from tpk.errors import ConfigError, StopTraining
+from tpk.dataflow.base import check_at_least, check_flags, check_not_negative
+from tpk.errors import StopTraining
 from tpk.plugin import Callback, hookimpl
 
 if TYPE_CHECKING:
@@ -41,10 +42,9 @@ class EarlyStopping(StatisticFollower, Callback):
     chief_only = False
 
     def __init__(self, monitor_stat: str, patience: int, min_delta: float = 0.0, reverse: bool = False) -> None:
-        if patience < 1:
-            raise ConfigError(f"EarlyStopping(patience={patience}): expected at least 1.")
-        if min_delta < 0:
-            raise ConfigError(f"EarlyStopping(min_delta={min_delta}): must not be negative; use reverse=True instead.")
+        check_at_least(self, 1, patience=patience)
+        check_flags(self, reverse=reverse)
+        check_not_negative(self, min_delta=min_delta)
         self.statistic = Statistic(monitor_stat, reverse)
         self._patience = patience
         self._min_delta = min_delta

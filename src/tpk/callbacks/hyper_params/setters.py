@@ -520,6 +520,7 @@ def _check_schedule(schedule: Sequence[tuple[int, float]]) -> list[tuple[int, fl
         raise ConfigError(f"a schedule is named with its module, as 'tpk:CosineSchedule'; got {schedule!r}.")
     try:
         points = sorted((int(point), float(value)) for point, value in schedule)
+        usable = all(math.isfinite(value) for _, value in points)
         whole = all(int(point) == point >= 0 for point, _ in schedule)
     except (TypeError, ValueError) as error:
         raise ConfigError(
@@ -528,6 +529,8 @@ def _check_schedule(schedule: Sequence[tuple[int, float]]) -> list[tuple[int, fl
         ) from error
     if not points:
         raise ConfigError("the schedule is empty. Give at least one pair of an epoch or step and a value.")
+    if not usable:
+        raise ConfigError(f"a schedule has finite numbers as values, but got {schedule!r}.")
     if not whole:
         raise ConfigError(f"a schedule has whole numbers of epochs or steps, from 0 on, but got {schedule!r}.")
     if len({point for point, _ in points}) < len(points):

@@ -16,7 +16,8 @@ from tpk.callbacks.statistics.statistic import Statistic, StatisticFollower
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.series import check_on_failure
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
-from tpk.errors import CheckpointError, ConfigError
+from tpk.dataflow.base import check_at_least
+from tpk.errors import CheckpointError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl
 
@@ -76,8 +77,7 @@ class MinSaver(StatisticFollower, Callback):
         *,
         on_failure: str = "raise",
     ) -> None:
-        if keep < 1:
-            raise ConfigError(f"{type(self).__name__}(keep={keep}): expected at least 1.")
+        check_at_least(self, 1, keep=keep)
         self.statistic = Statistic(monitor_stat, reverse=self._sign < 0)
         self._keep = keep
         self._prefix = filename or f"{self._word}-{monitor_stat}"

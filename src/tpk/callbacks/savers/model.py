@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tpk.callbacks.composition.trigger import Every
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.series import CheckpointSeries, Retention, check_on_failure
+from tpk.dataflow.base import check_at_least, check_flags, check_not_negative
 from tpk.errors import ConfigError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl
@@ -69,8 +70,9 @@ class ModelSaver(Callback):
         asynchronous: bool = False,
         on_failure: str = "raise",
     ) -> None:
-        if max_to_keep is not None and max_to_keep < 0:
-            raise ConfigError(f"ModelSaver(max_to_keep={max_to_keep}): expected a positive number, or 0 for all.")
+        check_at_least(self, 0, max_to_keep=max_to_keep)
+        check_not_negative(self, keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours)
+        check_flags(self, weights_only=weights_only, asynchronous=asynchronous)
         if not isinstance(when, Every | None):
             raise ConfigError(f"ModelSaver(when={when!r}): expected a tpk.Every, such as tpk.Every(steps=1000).")
         check_on_failure(on_failure)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tpk.cli.runs.differences import differences
 from tpk.cli.runs.run import Run, find_runs
-from tpk.cli.table import human_duration, print_table
+from tpk.cli.table import human_duration, print_table, printable
 from tpk.errors import ConfigError
 from tpk.monitors.values import json_number
 
@@ -55,7 +55,7 @@ def list_runs(
         if rows:
             _print(runs, rows, list(statistics) or _main_statistics(runs), now)
         for name, problem in broken.items():
-            print(f"{name}: {problem}")
+            print(printable(f"{name}: {problem}"))
     return int(bool(broken))
 
 

@@ -13,6 +13,8 @@ from tpk.cli.runs.curves import Curve
 _WIDTH, _HEIGHT = 420, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 28, 36
 _POINTS_WITH_VALUES = 200
+_LARGEST = 8e307
+"""What is larger is drawn here: differences of such values are still floats."""
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -125,12 +127,13 @@ class _Axis:
     @classmethod
     def around(cls, values: np.ndarray, begin: float, end: float) -> _Axis:
         """Return one with room for all `values`."""
+        values = np.clip(values, -_LARGEST, _LARGEST)
         low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
         margin = (high - low) * 0.04 or abs(high) * 0.1 or 1.0
         return cls(low - margin, high + margin, begin, end)
 
     def place(self, value: float) -> float:
-        return self._begin + (value - self._low) * self._scale
+        return self._begin + (min(max(value, -_LARGEST), _LARGEST) - self._low) * self._scale
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -38,6 +38,8 @@ def plot_runs(paths: Sequence[Path], out: Path, patterns: Sequence[str], *, smoo
     """
     if out.suffix not in FORMATS:
         raise ConfigError(f"{str(out)!r}: expected a file that ends in one of {', '.join(FORMATS)}.")
+    if not 0 <= smooth < 1:
+        raise ConfigError(f"--smooth {smooth}: expected a number from 0 to less than 1.")
     runs = find_runs(paths)
     names = _chosen(runs, patterns)
     plots = {name: _curves(runs, name, smooth, by_epoch) for name in names}

@@ -15,7 +15,7 @@ import attrs
 from tpk.checkpoint.files import checkpoint_steps
 from tpk.cli.runs.listing import state_text
 from tpk.cli.runs.run import Run, find_run
-from tpk.cli.table import human_duration, print_table
+from tpk.cli.table import human_duration, print_table, printable
 from tpk.monitors.values import json_number
 from tpk.train.run.attempts import Attempt
 from tpk.train.run.names import how_to_resume
@@ -39,9 +39,9 @@ def show_run(directory: Path, *, as_json: bool, now: float) -> int:
     if as_json:
         print(json.dumps(_as_data(run, now), indent=2))
         return 0
-    print(f"{run.name}: {state_text(run)}{_reason(run)}\n")
+    print(printable(f"{run.name}: {state_text(run)}{_reason(run)}") + "\n")
     for title, text in _facts(run):
-        print(f"{title + ':':12} {text}")
+        print(printable(f"{title + ':':12} {text}"))
     if run.attempts:
         print()
         print_table(("attempt", "began", "duration", "from step", "to step", "end"), _attempt_rows(run, now))
@@ -50,9 +50,9 @@ def show_run(directory: Path, *, as_json: bool, now: float) -> int:
         print_table(
             ("statistic", "values", "last", "best", "epoch", "step"), list(map(_statistic_row(run), run.history))
         )
-    print(f"\nTo go on: {how_to_go_on(run)}")
+    print("\n" + printable(f"To go on: {how_to_go_on(run)}"))
     if run.run_file:
-        print(f"To repeat: tpk train {shlex.quote(str(run.run_file))}")
+        print(printable(f"To repeat: tpk train {shlex.quote(str(run.run_file))}"))
     return 0
 
 

@@ -92,7 +92,7 @@ def open_directory(directory: Path, resume: str, resources: ExitStack) -> Path:
         raise _nothing_to_resume(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"run_dir {str(directory)!r} cannot be created: {error}. Name another directory.") from error
     if not os.access(directory, os.W_OK):
         raise ConfigError(f"run_dir {str(directory)!r} cannot be written to. Name another directory.")
@@ -202,17 +202,29 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
     for name in sorted({*before, *now} - {"resume"}) if before else ():
         if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
-    replace_file(path, f"{text}\n".encode(), path.with_name(f".{CONFIG_NAME}.new"))
+    with _writing(path):
+        replace_file(path, f"{text}\n".encode(), path.with_name(f".{CONFIG_NAME}.new"))
 
 
 def write_run_file(directory: Path, text: str) -> None:
     """Write ``config.toml``; without a text, remove that of an earlier attempt."""
     path = directory / RUN_FILE_NAME
-    if text:
-        replace_file(path, text.encode(), path.with_name(f".{RUN_FILE_NAME}.new"))
-    else:
-        # That of another run, which this one goes on with, does not tell of this one.
-        path.unlink(missing_ok=True)
+    with _writing(path):
+        if text:
+            replace_file(path, text.encode(), path.with_name(f".{RUN_FILE_NAME}.new"))
+        else:
+            # That of another run, which this one goes on with, does not tell of this one.
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{str(path)!r} cannot be written: {error}. Remove what is in the way, or name another run_dir."
+        ) from error
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -247,7 +259,8 @@ def run_log(directory: Path | None, level_of_run: int = logging.INFO) -> Iterato
             handlers[-1].setLevel(level_of_run)
             level_of_run = logging.DEBUG
     if directory is not None:
-        handlers.append(_LogFile(directory / "log.txt", encoding="utf-8"))
+        with _writing(directory / "log.txt"):
+            handlers.append(_LogFile(directory / "log.txt", encoding="utf-8"))
         handlers[-1].setFormatter(_FILE_FORMAT)
     for handler in handlers:
         root.addHandler(handler)

@@ -114,8 +114,8 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{str(file)!r}: expected a file called *.toml or *.json.")
     try:
         data = loads(text) if file.suffix == ".toml" else json.loads(text)
-    except (TOMLDecodeError, ValueError) as error:
-        raise ConfigError(f"{file}: it is no {file.suffix[1:].upper()}: {error}.") from None
+    except (TOMLDecodeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}: it is not valid {file.suffix[1:].upper()}: {error}.") from None
     if not isinstance(data, dict):
         raise ConfigError(f'{file}: expected a mapping of keys, such as {{"model": "my_model:Model"}}.')
     if "argv" in data and "versions" in data:

@@ -191,6 +191,20 @@ def test_the_graph_of_a_function_is_found_by_its_name(graph):
     assert tf_internals.function_graph(graph, "unknown") is None
 
 
+def test_the_gradient_of_a_branch_is_built_for_xla(graph):
+    x = v1.get_variable("x", initializer=[1.0, 2.0], use_resource=True)
+    with tf_internals.building_for_xla():
+        result = tf.cond(x[0] > 0, lambda: tf.tanh(x * 2) * x, lambda: tf.sin(x))
+        (gradient,) = tf.gradients(result, [x])
+        initial = tf.Variable(tf.ones([2]))
+    assert "_lower_using_switch_merge" not in result.op.node_def.attr
+    assert tf.variant not in [tensor.dtype for op in graph.get_operations() for tensor in op.outputs]
+    with v1.Session(graph=graph) as sess:
+        sess.run(v1.global_variables_initializer())
+        assert sess.run(gradient)[0] == pytest.approx(np.tanh(2) + 2 / np.cosh(2) ** 2)
+        assert list(sess.run(initial)) == [1, 1]
+
+
 def test_control_inputs_are_added_and_told_from_the_other_side(graph):
     variable = v1.get_variable("v", initializer=1)
     update, last = variable.assign(5, read_value=False), tf.no_op()

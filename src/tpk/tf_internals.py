@@ -21,7 +21,7 @@ from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 from tensorflow.python.lib.io import tf_record
 from tensorflow.python.ops import control_flow_util, nccl_ops
-from tensorflow.python.ops.control_flow_ops import WhileContext
+from tensorflow.python.ops.control_flow_ops import WhileContext, XLAControlFlowContext
 
 # Sessions
 
@@ -157,6 +157,26 @@ def build_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], star
     """
     context = WhileContext(parallel_iterations=1, back_prop=False)
     return context.BuildLoop(condition, body, [start], None, False)
+
+
+@contextmanager
+def building_for_xla() -> Iterator[None]:
+    """Within the context, control flow and its gradients are built such that XLA can compile them."""
+    context = _XlaContext()
+    context.Enter()
+    try:
+        yield
+    finally:
+        context.Exit()
+
+
+class _XlaContext(XLAControlFlowContext):  # type: ignore[misc]
+    """Leaves no trace on ops: the initial value of a variable must come from no control flow."""
+
+    grad_state = None
+
+    def AddOp(self, op: Any) -> None:
+        op._set_control_flow_context(None)
 
 
 def function_graph(graph: Any, name: str) -> Any | None:

@@ -126,6 +126,56 @@ def test_a_compiled_loop_computes_the_same(data, tmp_path):
         np.testing.assert_allclose(many.values[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+class Branches(Model):
+    """Branches and loops in each other, and draws within them."""
+
+    def build_graph(self, image, label):
+        scale = tf.compat.v1.get_variable("scale", [8], initializer=tf.compat.v1.ones_initializer())
+        shift = tf.Variable(tf.zeros([8]))
+        net = tpk.layers.dense(tpk.layers.flatten(image), 8)
+        net = tf.cond(
+            tf.reduce_mean(net) > 0,
+            lambda: tf.cond(tf.reduce_sum(net) > 1, lambda: tf.tanh(net * scale) + shift, lambda: net),
+            lambda: tf.sigmoid(net - scale),
+        )
+        net = tf.map_fn(lambda row: row * scale, net)
+        _, net = tf.while_loop(
+            lambda i, _: i < 3,
+            lambda i, x: (i + 1, tpk.graph.random.dropout(tf.tanh(x), 0.1) + scale),
+            [tf.constant(0), net],
+            maximum_iterations=3,
+        )
+        logits = tpk.layers.dense(tf.slice(net, [0, 1], [-1, 4]), 3)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label, logits=logits), name="cost")
+
+    def optimizer(self):
+        step = tf.compat.v1.train.get_or_create_global_step()
+        rate = tf.compat.v1.train.piecewise_constant(step, [5, 20], [0.1, 0.05, 0.01])
+        return tpk.graph.AccumGradOptimizer(tf.compat.v1.train.MomentumOptimizer(rate, 0.9), 3)
+
+
+class AnySize(Model):
+    """Takes batches of any size, and draws for what it computes of them."""
+
+    def inputs(self):
+        return [tf.TensorSpec([None, 6, 6, 1], tf.float32, "image"), tf.TensorSpec([None], tf.int32, "label")]
+
+
+UNEVEN = [(image[:2], label[:2]) if i % 10 == 9 else (image, label) for i, (image, label) in enumerate(BATCHES)]
+
+
+@pytest.mark.parametrize(("model", "batches"), [(Branches, BATCHES), (AnySize, UNEVEN)])
+def test_a_compiled_loop_takes_control_flow_and_batches_of_any_size(model, batches, tmp_path):
+    costs, of_last_steps = [], []
+    alone, _ = train(1, "single", tpk.QueueInput(batches), model(), [Fetch(costs)], run_dir=tmp_path / "1")
+    xla = tpk.SimpleTrainer(xla=True)
+    many, _ = train(8, xla, tpk.QueueInput(batches), model(), [Fetch(of_last_steps)], run_dir=tmp_path / "8")
+    assert xla.global_step == 2 * STEPS
+    np.testing.assert_allclose(of_last_steps, [costs[step] for step in (7, 15, 22, 30, 38, 45)], rtol=1e-3)
+    for name, value in alone.values.items():
+        np.testing.assert_allclose(many.values[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
 @pytest.mark.parametrize("xla", [False, True])
 def test_the_end_of_the_data_within_a_run_loses_nothing(xla, tmp_path):
     """The steps that were done count, and are reported like any other."""
@@ -373,15 +423,65 @@ def test_the_number_is_checked(value):
         tpk.TrainConfig(model=Model(), dataflow=BATCHES, steps_per_run=value)
 
 
-def test_xla_names_what_it_cannot_compile(tmp_path):
-    class Printed(Model):
-        def build_graph(self, image, label):
-            cost = super().build_graph(image, label)
-            with tf.control_dependencies([tf.debugging.assert_all_finite(cost, "not finite", name="is_finite")]):
-                return tf.identity(cost)
+def with_check(net):
+    return tf.debugging.check_numerics(net, "not finite", name="is_finite")
 
-    with pytest.raises(ConfigError, match=r"XLA does not compile .*is_finite.* which needs the variable"):
-        train(8, tpk.SimpleTrainer(xla=True), model=Printed(), run_dir=tmp_path / "run")
+
+def with_assert(net):
+    def checked():
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_mean(net) < 9, [net])]):
+            return tf.identity(net)
+
+    return tf.cond(tf.reduce_mean(net) > 0, checked, lambda: net)
+
+
+def with_reference_control_flow(net):
+    with no_control_flow_v2():
+        return tf.compat.v1.cond(tf.reduce_mean(net) > 0, lambda: net * 2, lambda: net)
+
+
+def with_open_loop(net):
+    return tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, tf.tanh(x)), [tf.constant(0), net])[1]
+
+
+def with_branches(net):
+    return tf.cond(tf.reduce_mean(net) > 0, lambda: tf.tanh(net * 2) * 3, lambda: tf.sigmoid(net))
+
+
+def with_step_in_a_branch(net):
+    step = tf.compat.v1.train.get_or_create_global_step()
+    return tf.cond(tf.reduce_mean(net) > 0, lambda: net * tf.cast(step + 1, tf.float32), lambda: net)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (with_check, r"is_finite' \(CheckNumerics\) is needed for .* variable .* XLA does not compile it"),
+        (with_assert, r"\(Assert\) is needed for .* XLA does not compile it"),
+        (with_reference_control_flow, r"\(Merge\) is needed for .* call tf.compat.v1.enable_control_flow_v2"),
+        (with_open_loop, r"tf.while_loop of unknown length.* Give the loop maximum_iterations"),
+        (with_step_in_a_branch, r"\(If\) .* reads it within control flow"),
+        (with_branches, r"\(FakeParam\) .* known shapes: give the batch a fixed size"),
+        (lambda net: tf.nn.dropout(net, 0.3), r"XLA would draw other numbers: use tpk.graph.random.dropout"),
+    ],
+    ids=[
+        "check",
+        "assert",
+        "control flow of TensorFlow 1",
+        "open loop",
+        "global step",
+        "unknown shape",
+        "stateful dropout",
+    ],
+)
+def test_what_xla_must_not_compile_is_refused_with_the_reason(build, message, tmp_path):
+    class Refused(AnySize):
+        def build_graph(self, image, label):
+            net = build(tpk.layers.dense(tpk.layers.flatten(image), 8))
+            return tf.reduce_mean(tpk.layers.dense(net, 1) ** 2)
+
+    with pytest.raises(ConfigError, match=message):
+        train(8, tpk.SimpleTrainer(xla=True), model=Refused(), steps=8, epochs=1, run_dir=tmp_path / "run")
 
 
 def test_what_is_fed_to_several_steps_must_be_arrays(tmp_path):
@@ -419,6 +519,13 @@ def test_nan_guard_names_the_datapoint_within_the_run(tmp_path):
         assert trainer.global_step == 11
         messages.append(caught.value.datapoints)
     assert messages[0] == messages[1] == range(11, 12)
+
+
+def test_nan_guard_finds_what_a_compiled_run_has_made(tmp_path):
+    trainer = tpk.SimpleTrainer(xla=True)
+    with pytest.raises(tpk.errors.NonFiniteError, match="cost") as caught:
+        train(8, trainer, with_a_bad_one(11), model=Bad(), callbacks=[tpk.NanGuard()], run_dir=tmp_path / "run")
+    assert caught.value.datapoints == range(0), "it may be any of the run"
 
 
 def test_nan_guard_goes_back_within_the_run(tmp_path):

@@ -187,9 +187,12 @@ def dropout(
         if not x.dtype.is_floating:
             raise ConfigError(f"dropout of {x.dtype.name}: expected a floating-point type. Cast it, e.g. by tf.cast.")
         scale = tf.cast(1 / (1 - rate), x.dtype)
-        # One mask in every precision; and 16 bits would be too few for a small rate.
-        drawn = _draw(tf.raw_ops.StatelessRandomUniformV2, scope, seed, _noise_shape(x, noise_shape), dtype=tf.float32)
-        dropped = tf.where(drawn >= tf.cast(rate, tf.float32), x * scale, tf.zeros([], x.dtype), name=scope)
+        # One mask in every precision, and with XLA, too, which draws the same integers, but not the same fractions. It
+        # is that of a float32 uniform in [0, 1), which TensorFlow makes of the lowest 23 bits.
+        op = tf.raw_ops.StatelessRandomUniformFullIntV2
+        drawn = tf.bitwise.bitwise_and(_draw(op, scope, seed, _noise_shape(x, noise_shape), dtype=tf.int32), 2**23 - 1)
+        least = tf.cast(tf.math.ceil(tf.cast(rate, tf.float32) * 2.0**23), tf.int32)
+        dropped = tf.where(drawn >= least, x * scale, tf.zeros([], x.dtype), name=scope)
         dropped.set_shape(x.shape)
         return dropped
 
@@ -197,9 +200,10 @@ def dropout(
 def _draw(op: Callable[..., Any], scope: str, seed: int | None, shape: Any, **options: Any) -> Any:
     shape = shape if tf.is_tensor(shape) else tf.convert_to_tensor(shape, tf.int32)
     key, counter = stream_for(scope, seed).key_and_counter()
-    # XLA has another generator of that name, and would draw other numbers.
+    algorithm = tf.constant(_PHILOX)
+    # XLA draws slowly on CPUs, and makes other floating-point numbers of the same bits.
     with tf.xla.experimental.jit_scope(compile_ops=False):
-        return op(shape=shape, key=key, counter=counter, alg=_PHILOX, **options)
+        return op(shape=shape, key=key, counter=counter, alg=algorithm, **options)
 
 
 def _noise_shape(x: Any, noise_shape: Any) -> Any:

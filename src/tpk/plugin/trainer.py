@@ -213,6 +213,10 @@ class TrainerProtocol(Protocol):
     run_dir: Path | None
 
     @property
+    def compiles_loops(self) -> bool:
+        """Whether XLA compiles the loop over the steps of a run."""
+
+    @property
     def loop(self) -> LoopProtocol:
         """How long the training is, how far it is, and how it ended."""
 

@@ -140,12 +140,13 @@ class ManySteps:
             number = np.array(steps, np.int32)
             try:
                 call(number, number, *arrays)
-            except tf.errors.OutOfRangeError:
-                # What there was before the end of the data is used.
+            except (tf.errors.OutOfRangeError, tf.errors.InvalidArgumentError):
+                # What there was before the end of the data is used, and so are batches of several sizes, each alone.
                 waiting = 0 if loop.waiting is None else self._sess.run(loop.waiting)
-                if waiting:
-                    call(waiting, np.array(0, np.int32), *arrays)
-                raise
+                for _ in range(waiting):
+                    call(np.array(1, np.int32), np.array(0, np.int32), *arrays)
+                if waiting != steps:
+                    raise
 
         return run
 

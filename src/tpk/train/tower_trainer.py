@@ -26,7 +26,7 @@ from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.names.spellings import also_spelled
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
-from tpk.tf_internals import is_closed
+from tpk.tf_internals import building_for_xla, is_closed
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
@@ -196,7 +196,8 @@ class TowerTrainer(Trainer):
         with self.graph.as_default():
             callbacks = source.setup(signature)
             self.tower_func = self.make_tower_func(func, signature)
-            ops = self.strategy.build(self.tower_func, source.get_input_tensors, objectives, groups)
+            with building_for_xla() if self.compiles_loops and self.loop.steps_per_run > 1 else nullcontext():
+                ops = self.strategy.build(self.tower_func, source.get_input_tensors, objectives, groups)
             if not isinstance(ops, Sequence) or len(ops) != len(groups):
                 raise PluginError(
                     f"{type(self.strategy).__name__}.build returned {ops!r}; expected a list of train ops, one for "

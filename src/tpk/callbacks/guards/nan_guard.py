@@ -308,7 +308,7 @@ def _datapoints_of_run(trainer: TrainerProtocol, fetches: Any) -> range:
     """Return the numbers of the datapoints that the towers have taken in the last run, as far as the input can tell."""
     source = trainer.input_source
     inputs = [[tensor.op for tensor in tower.inputs] for tower in trainer.towers.training()]
-    if source is None or not inputs:
+    if source is None or not inputs or (trainer.compiles_loops and trainer.loop.steps_per_run > 1):
         return range(0)
     # Towers that run by themselves may have taken theirs any time; so nobody knows which are those of this run.
     if not all(FetchDependencies(ops).among(fetches) for ops in inputs):

@@ -1,9 +1,10 @@
 """Loops over steps that XLA compiles as one program.
 
 A `tpk.graph.step.loop` runs an op after the other, and costs some microseconds for each. Here, k steps of a small model
-are one call of compiled code. XLA cannot take from a queue or a data set, and what it draws at random are other numbers
-than TensorFlow's (on CPUs, slowly). So what a step needs of such things is gathered for all k steps first, in a plain
-loop; it must have the same shape in all of them. What XLA compiles rounds as XLA does.
+are one call of compiled code. XLA cannot take from a queue or a data set, and draws other random numbers than
+TensorFlow (on CPUs, slowly). So what a step needs of such things is gathered for all k steps first, in a plain loop.
+What XLA does not compile and no step depends on, such as checks, comes last, in another one. What XLA compiles rounds
+as XLA does.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.step.fetches import ops_from
 from tpk.graph.step.global_step import get_global_step_var
 from tpk.graph.step.loop import copy_ops, fixed_ops, loop, makes_handle, ops_in_order
-from tpk.tf_internals import devices_with_kernel
+from tpk.tf_internals import devices_with_kernel, function_graph
 
 # XLA leaves out what these tell, or has others of the name.
 _NOT_AS_THEY_ARE = ("Assert", "CheckNumerics", "Print")
@@ -27,6 +29,8 @@ _RANDOM_OPS = tuple(
     for kind in ("Random", "Multinomial", "TruncatedNormal", "Parameterized", "Shuffle")
     for prefix in ("", "Stateless")
 )
+# Of integers, XLA draws the same.
+_SAME_DRAWS = ("StatelessRandomUniformFullIntV2", "StatelessRandomUniformIntV2")
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"})
 
 
@@ -55,19 +59,30 @@ def repeat_compiled(ops: Sequence[Any], times: Any, feeds: Iterable[Any] = ()) -
         feeds: tensors that are fed along with a run of the loop: they have their values in all iterations.
 
     Raises:
-        ConfigError: if XLA cannot compile an op that needs what the steps change, which it names; or the global step is
-            changed other than by adding 1 to it, or is a reference variable.
+        ConfigError: if XLA must not compile an op on which what the steps change depends, which it names; or the global
+            step is used other than by reading it and adding 1 to it, or is a reference variable.
     """
     parts = _Parts(ops, list(feeds))
-    start = parts.global_step.read_value()
     gathered = tf.compat.v1.placeholder(tf.int32, [], name="steps_to_gather")
-    waiting, stacked, before = _gather(parts, start, gathered, times) if parts.outside else (None, [], [])
+    if not parts.outside:
+        return CompiledLoop(_run(parts, times, []), gathered, None)
+    waiting, stacked, before = _gather(parts, gathered, times)
     with tf.control_dependencies(before):
-        compute = tf.function(lambda *values: _compute(parts, *values), jit_compile=True, autograph=False)
-        end = compute(times, start, *stacked)
+        return CompiledLoop(_run(parts, times, stacked), gathered, waiting)
+
+
+def _run(parts: _Parts, times: Any, stacked: Sequence[Any]) -> Any:
+    """Return the op that makes `times` steps with the data that is stacked."""
+    start = parts.global_step.read_value()
+    compute = tf.function(lambda *values: _compute(parts, *values), jit_compile=True, autograph=False)
+    end, *kept = compute(times, start, *stacked)
     with tf.control_dependencies([end]):
-        count = parts.global_step.assign_add(tf.cast(times, tf.int64), read_value=False)
-    return CompiledLoop(tf.group(count), gathered, waiting)
+        done = parts.global_step.assign_add(tf.cast(times, tf.int64), read_value=False)
+    if not parts.after:
+        return tf.group(done)
+    tensors, rows = [*parts.boundary, *parts.kept], [*stacked, *kept]
+    with tf.control_dependencies([done]):
+        return loop(lambda i: parts.done(copy_ops(parts.after, parts.row(start, i, tensors, rows))), times)
 
 
 class _Parts:
@@ -78,8 +93,11 @@ class _Parts:
         given: the tensors that are fed, by their names.
         global_step: the variable that counts the steps. It is a number in the loop, and no variable.
         inside: the ops that are compiled, in order, with all that they need and that is not gathered.
-        outside: the ops that are not, in order.
-        boundary: the tensors that those outside make for those inside.
+        outside: the ops that make what is gathered before, in order.
+        after: the ops that XLA does not compile either and no step waits for, such as checks: they run when all steps
+            are done.
+        boundary: the tensors that those outside make for the others.
+        kept: the tensors that those inside make for those after.
     """
 
     def __init__(self, ops: Sequence[Any], feeds: Sequence[Any]) -> None:
@@ -89,6 +107,12 @@ class _Parts:
         ordered = ops_in_order(ops, feeds)
         fixed = fixed_ops(ordered, feeds)
         moving = [op for op in ordered if op not in fixed]
+        for op in ordered:
+            if op.type == "EmptyTensorList" and tf.get_static_value(op.inputs[1]) == -1:
+                raise ConfigError(
+                    f"xla=True with steps_per_run: {op.name!r} is part of the gradient of a tf.while_loop of unknown "
+                    "length, which XLA does not compile. Give the loop maximum_iterations, or leave one of the two out."
+                )
         if not hasattr(self.global_step, "handle"):
             raise ConfigError(
                 "xla=True with steps_per_run: the global step is a reference variable, which XLA does not know. Call "
@@ -98,26 +122,49 @@ class _Parts:
         self.reads_of_step = [op.outputs[0] for op in self._counts if op.type == "ReadVariableOp"]
         self._check_counts()
         moving = [op for op in moving if op not in self._counts]
-        uncompiled = _uncompilable(moving)
-        drawn = _drawn_before(moving, feeds)
-        needed = set(ops_in_order([*uncompiled, *drawn], feeds))
-        self.outside = [op for op in moving if op in needed]
-        inside = [op for op in moving if op not in needed]
-        _check_order(uncompiled, self.outside, inside, feeds)
-        made_outside = set(self.outside)
-        self.boundary = list(
-            {
-                tensor.name: tensor
-                for op in inside
-                for tensor in op.inputs
-                if tensor.op in made_outside and tensor.name not in self.given
-            }.values()
-        )
+        _load_kernels()
+        self.outside: list[Any]
+        self.inside: list[Any]
+        self.after: list[Any]
+        self._split(moving, [op for op in moving if _obstacle(op)], feeds)
+        self.boundary = self._made_in(self.outside, [*self.inside, *self.after])
+        self.kept = self._made_in(self.inside, self.after)
         # XLA wants to see constants, and shapes that it can compute.
-        compiled = set(inside) | {
+        compiled = set(self.inside) | {
             op for op in fixed if not makes_handle(op) and not op.type.startswith(("Placeholder", *_RANDOM_OPS))
         }
         self.inside = [op for op in ordered if op in compiled]
+
+    def _split(self, moving: Sequence[Any], uncompiled: Sequence[Any], feeds: Sequence[Any]) -> None:
+        """Divide the ops that are not the same in all steps into those before, in and after the compiled loop."""
+        drawn = _drawn_before(moving, feeds)
+        before, late = list(uncompiled), list(uncompiled)
+        while late:
+            needed = set(ops_in_order([*before, *drawn], feeds))
+            changed = _changed_by(op for op in moving if op not in needed)
+            late = [op for op in before if not changed.isdisjoint(_all_handles(ops_in_order([op], feeds)))]
+            before = [op for op in before if op not in late]
+        self.outside = [op for op in moving if op in needed]
+        after = {op: op for op in uncompiled if op not in needed}
+        for op in moving:
+            sources = (*(tensor.op for tensor in op.inputs), *op.control_inputs)
+            after.update((op, after[each]) for each in sources if each in after and op not in after)
+        self.after = [op for op in moving if op in after]
+        self.inside = [op for op in moving if op not in needed and op not in after]
+        used = _all_handles(self.inside)
+        for op in self.after:
+            for handle in used.intersection(_handles(op)):
+                culprit, reason = _obstacle(after[op]) or (op, "")
+                raise ConfigError(
+                    f"xla=True with steps_per_run: {culprit.name!r} ({culprit.type}) is needed for what a step does "
+                    f"with the variable {handle.name!r}, and {reason}, or leave one of the two options out."
+                )
+
+    def _made_in(self, makers: Sequence[Any], takers: Sequence[Any]) -> list[Any]:
+        """Return the tensors that some ops make for others."""
+        made = set(makers)
+        taken = {tensor.name: tensor for op in takers for tensor in op.inputs if tensor.op in made}
+        return [tensor for name, tensor in taken.items() if name not in self.given]
 
     def done(self, copies: dict[Any, Any]) -> list[Any]:
         """Return the copies of those ops that the steps are."""
@@ -127,6 +174,11 @@ class _Parts:
         """Return what is given in the step with this number."""
         return {**self.given, **{read.name: tf.cast(step, read.dtype) for read in self.reads_of_step}}
 
+    def row(self, start: Any, iteration: Any, tensors: Sequence[Any], stacked: Sequence[Any]) -> dict[str, Any]:
+        """Return what is given in an iteration, with its row of each of the stacked tensors."""
+        rows = {tensor.name: stack[iteration] for tensor, stack in zip(tensors, stacked, strict=True)}
+        return {**self.at(start + tf.cast(iteration, start.dtype)), **rows}
+
     def _check_counts(self) -> None:
         for op in self._counts:
             if op.type == "ReadVariableOp":
@@ -134,33 +186,44 @@ class _Parts:
             amount = tf.get_static_value(op.inputs[1]) if op.type == "AssignAddVariableOp" else None
             if amount != 1:
                 raise ConfigError(
-                    f"xla=True with steps_per_run: {op.name!r} ({op.type}) changes the global step, other than by "
-                    "adding 1 to it, which a compiled loop does not. Leave that to the trainer, or one of the two out."
+                    f"xla=True with steps_per_run: {op.name!r} ({op.type}) changes the global step other than by "
+                    "adding 1 to it, or reads it within control flow, which a compiled loop does not. Read it before, "
+                    "leave counting to the trainer, or leave one of the two options out."
                 )
 
 
-def _gather(parts: _Parts, start: Any, gathered: Any, times: Any) -> tuple[Any, list[Any], list[Any]]:
+def _gather(parts: _Parts, gathered: Any, times: Any) -> tuple[Any, list[Any], list[Any]]:
     """Run what is outside for some steps, and stack what it makes for `times` steps.
 
-    It goes by way of a queue, so that nothing is lost if the data ends meanwhile.
+    It goes by way of a queue, so that nothing is lost if the data ends meanwhile, or shapes differ.
 
     Returns:
         For how many steps there is something in the queue; the stacked tensors; and the ops that have to be done before
         anything else.
     """
+    start = parts.global_step.read_value()
     with tf.device("/cpu:0"):
         dtypes = [tensor.dtype for tensor in parts.boundary] or [tf.bool]
         queue = tf.queue.FIFOQueue(2**30, dtypes, name="gathered")
+        shapes = tf.queue.FIFOQueue(2**30, tf.string, [[]], name="shapes")
+        varies = not all(tensor.shape.is_fully_defined() for tensor in parts.boundary)
 
         def step(iteration: Any) -> list[Any]:
-            copies = copy_ops(parts.outside, parts.at(start + tf.cast(iteration, start.dtype)))
+            copies = copy_ops(parts.outside, parts.row(start, iteration, [], []))
             made = [copies[tensor.op].outputs[tensor.value_index] for tensor in parts.boundary]
             with tf.control_dependencies(parts.done(copies)), tf.device("/cpu:0"):
-                return [queue.enqueue(made or [True])]
+                if not varies:
+                    return [queue.enqueue(made or [True])]
+                shape = tf.io.serialize_tensor(tf.concat(list(map(tf.shape, made)), 0))
+                return [queue.enqueue(made), shapes.enqueue(shape)]
 
-        gather = loop(step, gathered)
+        before = [loop(step, gathered)]
+        if varies:
+            with tf.control_dependencies(before):
+                is_one = tf.size(tf.unique(shapes.dequeue_many(gathered))[0]) <= 1
+                before.append(tf.debugging.Assert(is_one, ["batches of several sizes in one run"]))
         arrays = [tf.TensorArray(tensor.dtype, times, element_shape=tensor.shape) for tensor in parts.boundary]
-        with tf.control_dependencies([gather]):
+        with tf.control_dependencies(before):
             _, *filled = tf.compat.v1.while_loop(
                 lambda iteration, *_: iteration < times,
                 lambda iteration, *arrays: (iteration + 1, *_write(arrays, iteration, queue.dequeue())),
@@ -168,7 +231,7 @@ def _gather(parts: _Parts, start: Any, gathered: Any, times: Any) -> tuple[Any, 
                 parallel_iterations=1,
                 back_prop=False,
             )
-    return queue.size(), [array.stack() for array in filled], [gather]
+    return queue.size(), [array.stack() for array in filled], before
 
 
 def _write(arrays: Sequence[Any], index: Any, values: Any) -> list[Any]:
@@ -176,41 +239,52 @@ def _write(arrays: Sequence[Any], index: Any, values: Any) -> list[Any]:
     return [array.write(index, value) for array, value in zip(arrays, values, strict=False)]
 
 
-def _compute(parts: _Parts, times: Any, start: Any, *stacked: Any) -> Any:
-    """The loop that is compiled."""
+def _compute(parts: _Parts, times: Any, start: Any, *stacked: Any) -> list[Any]:
+    """The loop that is compiled; it returns the number of steps, and what is kept of each."""
 
-    def body(iteration: Any) -> Any:
-        rows = {tensor.name: stack[iteration] for tensor, stack in zip(parts.boundary, stacked, strict=True)}
-        given = {**parts.at(start + tf.cast(iteration, start.dtype)), **rows}
-        copies = copy_ops(parts.inside, given, is_placed=False)
-        with tf.control_dependencies(parts.done(copies)):
-            return iteration + 1
+    def body(iteration: Any, *arrays: Any) -> Any:
+        copies = copy_ops(parts.inside, parts.row(start, iteration, parts.boundary, stacked), is_placed=False)
+        kept = [copies[tensor.op].outputs[tensor.value_index] for tensor in parts.kept]
+        with tf.control_dependencies(list(copies.values())):
+            return (iteration + 1, *_write(arrays, iteration, kept))
 
-    (end,) = tf.while_loop(lambda iteration: iteration < times, body, [tf.constant(0)])
-    return end
+    arrays = [tf.TensorArray(tensor.dtype, times, element_shape=tensor.shape) for tensor in parts.kept]
+    end, *arrays = tf.while_loop(lambda iteration, *_: iteration < times, body, [tf.constant(0), *arrays])
+    return [end, *(array.stack() for array in arrays)]
 
 
-def _uncompilable(ops: Sequence[Any]) -> list[Any]:
-    """Return those of the ops that XLA does not compile, or must not."""
-    _load_kernels()
-    known: dict[str, bool] = {}
-    found = []
-    for op in ops:
-        if op.type not in known:
-            known[op.type] = "XLA_CPU_JIT" in devices_with_kernel(op.type) and not op.type.startswith(_NOT_AS_THEY_ARE)
-        marked = op.node_def.attr.get("_XlaCompile")
-        if not known[op.type] or (marked is not None and not marked.b):
-            found.append(op)
-    return found
+def _obstacle(op: Any) -> tuple[Any, str] | None:
+    """Return the op that XLA must not compile, with the reason: `op`, or one in a function that it calls."""
+    random = op.type.startswith(_RANDOM_OPS)
+    seeds = [op.get_attr(name) for name in ("seed", "seed2") if name in op.node_def.attr]
+    marked = op.node_def.attr.get("_XlaCompile")
+    if op.type in ("Switch", "Merge", "Enter"):
+        return op, "XLA does not compile control flow of TensorFlow 1: call tf.compat.v1.enable_control_flow_v2() first"
+    if random and (any(seeds) or (marked is not None and not marked.b)) and op.type not in _SAME_DRAWS:
+        return op, "XLA would draw other numbers: use tpk.graph.random.dropout, or give the batch a fixed size"
+    if op.type == "FakeParam" and not op.outputs[0].shape.num_elements():  # TensorFlow writes 0 for what is unknown.
+        return op, "XLA compiles the gradient of tf.cond only for known shapes: give the batch a fixed size"
+    is_text = any(tensor.dtype == tf.string for tensor in (*op.inputs, *op.outputs))
+    if is_text or not _has_kernel(op.type) or (marked is not None and not marked.b and not random):
+        return op, "XLA does not compile it: leave it out"
+    values = [each for value in op.node_def.attr.values() for each in (value.func, *value.list.func) if each.name]
+    bodies = [function_graph(op.graph, value.name) for value in values]
+    inner = (each for body in bodies if body is not None for each in body.get_operations())
+    return next((found for each in inner if each.type != "Placeholder" and (found := _obstacle(each))), None)
+
+
+@functools.cache
+def _has_kernel(op_type: str) -> bool:
+    return "XLA_CPU_JIT" in devices_with_kernel(op_type) and not op_type.startswith(_NOT_AS_THEY_ARE)
 
 
 def _drawn_before(ops: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
     """Return the random ops that depend on nothing that the steps change."""
-    changed = {_handle(op) for op in ops if op.type not in _READS} - {None}
+    changed = _changed_by(ops)
     return [
         op
         for op in ops
-        if op.type.startswith(_RANDOM_OPS) and changed.isdisjoint(map(_handle, ops_in_order([op], feeds)))
+        if op.type.startswith(_RANDOM_OPS) and changed.isdisjoint(_all_handles(ops_in_order([op], feeds)))
     ]
 
 
@@ -222,21 +296,15 @@ def _load_kernels() -> None:
         sess.run(tf.function(lambda: tf.constant(1.0) + 1.0, jit_compile=True, autograph=False)())
 
 
-def _check_order(
-    uncompiled: Sequence[Any], outside: Sequence[Any], inside: Sequence[Any], feeds: Sequence[Any]
-) -> None:
-    """See to it that what is gathered for many steps does not depend on what the steps change."""
-    changed = {_handle(op) for op in inside if op.type not in _READS} - {None}
-    for op in outside:
-        handle = _handle(op)
-        if handle in changed:
-            culprit = next(each for each in uncompiled if op in set(ops_in_order([each], feeds)))
-            raise ConfigError(
-                f"xla=True with steps_per_run: XLA does not compile {culprit.name!r} ({culprit.type}), which needs the "
-                f"variable {handle.name!r} as it is in each step. Leave it out, or one of the two options."
-            )
+def _handles(op: Any) -> set[Any]:
+    """Return the ops that say which variables an op uses; what leads to them through control flow is among these."""
+    of_resources = [tensor.op for tensor in op.inputs if tensor.dtype == tf.resource]
+    return set(ops_from(of_resources, lambda op: [each.op for each in op.inputs if each.dtype == tf.resource]))
 
 
-def _handle(op: Any) -> Any:
-    """Return the op that says which variable an op uses, if it does."""
-    return next((tensor.op for tensor in op.inputs if tensor.dtype == tf.resource), None)
+def _all_handles(ops: Iterable[Any]) -> set[Any]:
+    return set().union(*map(_handles, ops))
+
+
+def _changed_by(ops: Iterable[Any]) -> set[Any]:
+    return _all_handles(op for op in ops if op.type not in _READS)

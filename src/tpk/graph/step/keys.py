@@ -29,6 +29,9 @@ COUNTERS = frozenset({"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME})
 # A key that is no string keeps a collection out of exported graphs.
 _OF_GRAPH = ("__tpk_random",)
 
+# Where nothing is said of the generator, XLA makes another key of the same seed.
+_SAME_IN_XLA = "philox"
+
 
 def step_seed(name: Any = None, seed: int | None = None) -> Any:
     """Return the seed of this step for an op of this name: a tensor that `tf.random.stateless_*` take as `seed`.
@@ -107,7 +110,7 @@ class Stream:
         """Return the seed for a `tf.random.stateless_*`, ``int64`` of shape [2]."""
         seed = tf.concat([self.number, self.step], axis=0)
         for loop_counter in self.loop_counters:
-            seed = tf.random.experimental.stateless_fold_in(seed, loop_counter)
+            seed = tf.random.experimental.stateless_fold_in(seed, loop_counter, alg=_SAME_IN_XLA)
         return seed
 
     def key_and_counter(self) -> tuple[Any, Any]:
@@ -116,8 +119,8 @@ class Stream:
         Other than a seed they are ready for use, which saves small models a noticeable part of their time.
         """
         if self.loop_counters:
-            key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=self.seed())
-            return key, counter
+            key = tf.random.stateless_uniform([1], self.seed(), None, None, tf.int64, alg=_SAME_IN_XLA)
+            return tf.bitcast(key, tf.uint64), self.counter
         return tf.bitcast(self.number, tf.uint64), self.counter
 
 

@@ -213,7 +213,7 @@ def _attributes(op: Any, names: Mapping[bytes, bytes], is_placed: bool) -> dict[
     """Return the attributes of the copy of an op, given what the copies so far are called."""
     attributes = dict(op.node_def.attr)
     if not is_placed:
-        return {name: value for name, value in attributes.items() if not name.startswith(("_class", "_Xla"))}
+        return {name: value for name, value in attributes.items() if not name.startswith(("_class", "_Xla", "_lower"))}
     if "_class" in attributes:
         places = [b"loc:@" + names.get(place[5:], place[5:]) for place in attributes["_class"].list.s]
         attributes["_class"] = tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue(s=places))

@@ -47,6 +47,8 @@ class Progress:
 
     def claim(self) -> int:
         """Return how many steps have begun that no run of the session has claimed before; from any thread."""
+        if not self._begun:
+            return 0
         with self._lock:
             steps, self._begun = self._begun, 0
         return steps

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import tpk
+from tpk.session import HookedSession
 from tpk.train import loop
 
 # The floors and who imports whom stand where the manual draws them.
@@ -100,6 +101,11 @@ def test_every_room_has_a_floor():
 def test_the_loop_is_short():
     lines, _ = inspect.getsourcelines(loop.TrainLoop.run)
     assert len(lines) < 45
+
+
+def test_the_step_engine_is_short():
+    lines, _ = inspect.getsourcelines(HookedSession)
+    assert len(lines) <= 340
 
 
 @pytest.mark.parametrize("room", [*tpk._ROOMS, *tpk._NAMESPACES])

@@ -207,7 +207,7 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
 
 
 def write_run_file(directory: Path, text: str) -> None:
-    """Write ``config.toml``; without a text, remove that of an earlier attempt."""
+    """Write ``config.toml``; without a text, remove the file of an earlier attempt."""
     path = directory / RUN_FILE_NAME
     with _writing(path):
         if text:

@@ -23,7 +23,7 @@ def is_own_command(script: str) -> bool:
 
 
 def how_to_resume(run_dir: Path, argv: Sequence[str]) -> str:
-    """Return what a training goes on by: a command, or the options of its script, or those of `train`."""
+    """Return how to resume a training: a command, the options of its script, or the arguments of `train`."""
     if list(argv[1:2]) == ["train"] and is_own_command(argv[0]):
         return f"tpk train {shlex.quote(str(run_dir / RUN_FILE_NAME))} --resume"
     given = {argument.split("=")[0] for argument in argv}

@@ -47,13 +47,13 @@ logger = logging.getLogger(__name__)
 class RunRecord:
     """One attempt at a run: its directory, lock and log, ``config.json``, the checkpoint to start from, the outcome.
 
-    It is a context manager, which records at its end how the attempt went, and closes the log and the directory.
-    Nothing is opened before `open`. Only the chief of several processes has a directory.
+    A context manager. When it exits, it records how the attempt went, and closes the log and the directory. Nothing is
+    opened before `open`. Only the chief of several processes has a directory.
 
     Args:
         trainer: the trainer.
         options: how long the training is, and where; callbacks may change them.
-        description: what ``config.json`` holds besides what the trainer knows of the run.
+        description: further contents of ``config.json``, which the trainer does not know.
         run_file: the text of ``config.toml``; empty for none.
         is_one_pass: whether an epoch is one pass over the data, whatever the options say.
         clock: returns the seconds since 1970.
@@ -94,12 +94,12 @@ class RunRecord:
         """Open the directory and the log, find the checkpoint to start from, and write what the run is.
 
         Args:
-            callbacks: those of the training, which may change its options first.
-            monitors: those of the training.
+            callbacks: all callbacks of the training; they may change its options first.
+            monitors: all monitors of the training.
 
         Raises:
             ConfigError: if an option has an invalid value, or the directory is not a place for this run.
-            CheckpointError: if there must be a checkpoint and there is none; in all processes.
+            CheckpointError: if a checkpoint is required and missing; in all processes.
         """
         self._configure(callbacks)
         is_chief = self._trainer.is_chief

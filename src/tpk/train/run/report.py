@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_end(trainer: TrainerProtocol, end: Exception) -> None:
-    """Log, in one line, by what a training ends in good order before its last epoch."""
+    """Log, in one line, why a training ends before its last epoch."""
     if isinstance(end, StopTraining):
         logger.info("training ended %s: %s", steps_done(trainer), end)
     else:

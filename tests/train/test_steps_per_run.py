@@ -548,3 +548,17 @@ def test_a_compiled_loop_counts_by_one_and_has_no_reference_variables(by):
         count = step.assign_add(by)
         with pytest.raises(ConfigError, match="adding 1" if by == 2 else "reference variable"):
             repeat_compiled([count.op], tf.constant(3))
+
+
+def test_a_compiled_loop_may_need_no_data():
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as sess:
+        step = v1.train.get_or_create_global_step()
+        total = v1.get_variable("total", initializer=0.0, use_resource=True)
+        work = [total.assign_add(tf.cast(step.read_value(), tf.float32)).op]
+        with tf.control_dependencies(work):
+            count = step.assign_add(1).op
+        loop = repeat_compiled([*work, count], tf.constant(4))
+        sess.run(v1.global_variables_initializer())
+        sess.run(loop.op)
+        assert sess.run([total, step]) == [0 + 1 + 2 + 3, 4]

@@ -138,11 +138,13 @@ class _Parts:
     def _split(self, moving: Sequence[Any], uncompiled: Sequence[Any], feeds: Sequence[Any]) -> None:
         """Divide the ops that are not the same in all steps into those before, in and after the compiled loop."""
         drawn = _drawn_before(moving, feeds)
-        before, late = list(uncompiled), list(uncompiled)
-        while late:
+        before = list(uncompiled)
+        while True:
             needed = set(ops_in_order([*before, *drawn], feeds))
             changed = _changed_by(op for op in moving if op not in needed)
-            late = [op for op in before if not changed.isdisjoint(_all_handles(ops_in_order([op], feeds)))]
+            late = {op for op in before if not changed.isdisjoint(_all_handles(ops_in_order([op], feeds)))}
+            if not late:
+                break
             before = [op for op in before if op not in late]
         self.outside = [op for op in moving if op in needed]
         after = {op: op for op in uncompiled if op not in needed}

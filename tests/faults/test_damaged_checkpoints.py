@@ -190,7 +190,12 @@ def inside(value, path):
 WRONG = {"missing": ..., "null": None, "text": "x", "number": -7, "list": [[]], "object": {"x": {"y": "z"}}}
 
 
-FINE = {("null", ("input",)), ("missing", ("monitors", "history", "epoch")), *(("object", path) for path in PLUGINS)}
+FINE = {
+    ("null", ("input",)),
+    ("missing", ("monitors", "history", "epoch")),
+    ("missing", ("monitors", "step_sums")),
+    *(("object", path) for path in PLUGINS),
+}
 
 
 @pytest.mark.parametrize("wrong", WRONG)

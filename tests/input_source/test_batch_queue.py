@@ -84,5 +84,5 @@ def test_a_queue_of_other_shapes_is_refused():
 
 @pytest.mark.parametrize(("batch_size", "queue_size"), [(0, None), (4, 3)])
 def test_a_batch_has_datapoints_and_fits_the_queue(batch_size, queue_size):
-    with pytest.raises(ConfigError, match=r"batch_size must be 1|never holds a batch of 4"):
+    with pytest.raises(ConfigError, match=r"batch_size must be an integer, 1 or more|never holds a batch of 4"):
         BatchQueueInput(points(5), batch_size, queue_size=queue_size)

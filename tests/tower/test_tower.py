@@ -305,7 +305,7 @@ def test_inputs_that_do_not_fit_the_signature_are_an_error(inputs, message):
 
 
 def test_a_signature_that_is_none_is_an_error():
-    with pytest.raises(InputError, match=r"no tf\.TensorSpec"):
+    with pytest.raises(InputError, match=r"expected tf\.TensorSpec"):
         TowerFunc(linear, [tf.float32])
     with pytest.raises(TowerError, match="callable"):
         TowerFunc(3, SIGNATURE)

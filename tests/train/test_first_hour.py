@@ -406,8 +406,8 @@ def test_an_evaluation_may_have_an_empty_share_and_a_training_may_not():
     assert source.end_after_each_pass()
     (callback,) = source.setup([tf.TensorSpec([], tf.float32, "x")])
     with tf.Graph().as_default():
-        source.get_input_tensors()
+        fetched = tf.compat.v1.train.SessionRunArgs(source.get_input_tensors())
     source.start()
     with pytest.raises(tf.errors.OutOfRangeError):
-        callback.before_run(None).feed_dict.take()
+        callback.before_run(tf.compat.v1.train.SessionRunContext(fetched, None))
     source.stop()

@@ -46,10 +46,11 @@ class InputSource(RecordsOptions, ABC):
             that stands on this one sets it before `before_train`.
     """
 
-    signature: tuple[Any, ...]
+    signature: tuple[Any, ...] = ()
     max_ahead: int = 0
     is_fed: bool = False
     """Whether the data of a step is fed along with its run, and so cannot be that of several steps."""
+    _is_set_up: bool = False
 
     def setup(self, signature: Sequence[Any]) -> list[Callback]:
         """Build what feeds the graph, in the default graph.
@@ -63,12 +64,12 @@ class InputSource(RecordsOptions, ABC):
         Raises:
             InputError: the signature is not of that kind, or the source has been set up before.
         """
-        if hasattr(self, "signature"):
+        if self._is_set_up:
             raise InputError(
                 f"this {type(self).__name__} has been set up already; a source serves one training or "
                 "inference, so make another one"
             )
-        self.signature = check_signature(signature)
+        self.signature, self._is_set_up = check_signature(signature), True
         return self._setup()
 
     def get_input_tensors(self) -> list[Any]:
@@ -77,7 +78,7 @@ class InputSource(RecordsOptions, ABC):
         Raises:
             InputError: `setup` has not been called.
         """
-        if not hasattr(self, "signature"):
+        if not self._is_set_up:
             raise InputError(f"{type(self).__name__}.get_input_tensors() was called before setup()")
         return self._get_input_tensors()
 

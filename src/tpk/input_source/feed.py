@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.step.fetches import FetchDependencies
 from tpk.graph.step.reusable_feeds import ReusableFeeds
 from tpk.input_source.base import FlowInput, InputCallback
 from tpk.input_source.meter import StopwatchMeter
@@ -54,7 +55,7 @@ class FeedInput(FlowInput):
     @property
     def consumed(self) -> int:
         """How many datapoints have left the flow."""
-        return self._stream.index
+        return self._stream.index - self._callback.waiting
 
     def make_meter(self) -> StopwatchMeter:
         """Return what measures the time in the data code."""
@@ -81,6 +82,7 @@ class FeedInput(FlowInput):
         return placeholders
 
     def _reset_state(self) -> None:
+        self._callback.drop()
         self._stream.rewind(self.max_ahead)
         self._stream.start()
 
@@ -92,22 +94,41 @@ class _FeedCallback(InputCallback):
         self._source = source
         self._stream = stream
         self._placeholders: list[Any] = []
-        self._request = _SessionRunArgs(None, ReusableFeeds(self._placeholders, self._take))
+        self._request = _SessionRunArgs(None, ReusableFeeds(self._placeholders, self._arrays_of_run))
+        self._dependencies = FetchDependencies(())
+        self._taken: list[Any] | None = None
         self._towers = 0
         self.meter: StopwatchMeter | None = None
 
     def add_tower(self, placeholders: list[Any]) -> None:
         self._placeholders.extend(placeholders)
+        self._dependencies = FetchDependencies([tensor.op for tensor in self._placeholders])
         self._towers += 1
+
+    @property
+    def waiting(self) -> int:
+        """How many datapoints have been taken for a run that has not come yet."""
+        return 0 if self._taken is None else self._towers
+
+    def drop(self) -> None:
+        self._taken = None
 
     def before_train(self, trainer: Any) -> None:
         self._source.start()
 
     def before_run(self, run_context: Any) -> Any:
+        # Before the hooks that say that the run begins: a wait for data, and its end, are not a part of the run.
+        is_needed = run_context is not None and self._dependencies.among(run_context.original_args.fetches)
+        if is_needed and self._taken is None:
+            self._taken = self._take()
         return self._request
 
     def after_train(self, trainer: Any) -> None:
         self._source.stop()
+
+    def _arrays_of_run(self) -> list[Any]:
+        arrays, self._taken = self._taken, None
+        return self._take() if arrays is None else arrays
 
     def _take(self) -> list[Any]:
         return self._next_arrays() if self.meter is None else self.meter.waiting(self._next_arrays)

@@ -93,6 +93,8 @@ def check_state(checkpoint: Checkpoint) -> None:
             raise ValueError(f"negative progress {state['progress']}")
         _check_types(state["monitors"], {"history": dict, "monitors": dict})
         History().load_state_dict(state["monitors"]["history"])
+        for total, count in state["monitors"].get("step_sums", {}).values():
+            _check_types({"total": total, "count": count}, {"total": (float, int), "count": int})
         for own in (state, *state["others"]):
             _check_types(own, _OWN_PARTS)
             _check_types(own["input"] or {"source": "", "position": {}}, {"source": str, "position": object})

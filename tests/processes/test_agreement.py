@@ -160,7 +160,7 @@ def test_a_stop_that_one_process_is_asked_for_stops_all_in_the_same_step(tmp_pat
 
 def test_a_signal_to_one_process_ends_all_with_a_checkpoint(tmp_path):
     def signalled(trainer):
-        trainer.loop.preemption.signum = signal.SIGTERM
+        trainer.loop.preemption.request(signal.SIGTERM)
         trainer.hooked_sess.request_stop()
 
     outcomes = train_two(
@@ -173,7 +173,7 @@ def test_a_signal_to_one_process_ends_all_with_a_checkpoint(tmp_path):
 
 def test_a_signal_and_another_stop_in_one_step_end_all_alike(tmp_path):
     def signalled(trainer):
-        trainer.loop.preemption.signum = signal.SIGTERM
+        trainer.loop.preemption.request(signal.SIGTERM)
         trainer.hooked_sess.request_stop()
 
     asked = [StopAt(3, lambda trainer: trainer.request_stop("enough")), StopAt(3, signalled)]

@@ -123,6 +123,9 @@ class PreemptionProtocol(Protocol):
 
     signum: int | None
 
+    def request(self, signum: int) -> None:
+        """End the training as this signal does, after the step under way."""
+
 
 class LoopProtocol(Protocol):
     """The loop of a training; see `tpk.train.loop.TrainLoop`, which says what the attributes are."""

@@ -176,10 +176,10 @@ class AgreedCheckpoints(Checkpoints):
         self._is_agreed = True
         trainer = self.trainer
         if rank != trainer.strategy.process_group.rank:
-            trainer.loop.stop_reason = f"rank {rank} is to end: {wish['stop']}"
+            trainer.request_stop(f"rank {rank} is to end: {wish['stop']}")
         self._signum = wish["signum"]
-        if trainer.loop.preemption.signum is None:
-            trainer.loop.preemption.signum = self._signum
+        if self._signum is not None and trainer.loop.preemption.signum is None:
+            trainer.loop.preemption.request(self._signum)
 
     def _gather_states(self) -> None:
         own = None if self.trainer.is_chief else take_own_state(self.trainer)

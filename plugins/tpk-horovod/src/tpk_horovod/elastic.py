@@ -168,8 +168,7 @@ class Round:
     def _end_if_hosts_have_changed(self) -> None:
         if self._hosts_have_changed and self._trainer is not None:
             # As if it were preempted: all processes end after the same step, and save.
-            self._trainer.loop.preemption.signum = signal.SIGUSR1
-            self._trainer.hooked_sess.request_stop()
+            self._trainer.loop.preemption.request(signal.SIGUSR1)
 
 
 class Listener(tpk.Callback):

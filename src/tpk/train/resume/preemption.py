@@ -57,6 +57,11 @@ class Preemption:
         if self.signum is not None:
             raise self.exception()
 
+    def request(self, signum: int) -> None:
+        """End the training as this signal does, after the step under way."""
+        self.signum = signum
+        self._request_stop()
+
     def exception(self, message: str = "the signal came when the training had ended") -> BaseException:
         """Return what a training that was ended by the signal raises: after `SIGINT`, a `KeyboardInterrupt`.
 
@@ -69,8 +74,7 @@ class Preemption:
     def _handle(self, signum: int, frame: Any) -> None:
         self._restore()
         if os.getpid() == self._pid:
-            self.signum = signum
-            self._request_stop()
+            self.request(signum)
         else:  # A forked process, such as the worker of a data loader, ends by signals like any other.
             signal.raise_signal(signum)
 

@@ -330,7 +330,7 @@ class _Taken(ProxyInput):
 
     def __init__(self, own: _OwnGradients, source: tpk.InputSource) -> None:
         super().__init__(source)
-        self.signature = source.signature
+        self.setup(source.signature)
         self._own = own
 
     def _setup(self) -> list[Any]:

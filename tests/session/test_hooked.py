@@ -222,6 +222,25 @@ def test_the_first_completed_run_of_a_step_counts_it(sess, graph):
     assert progress.global_step == 1
 
 
+def test_a_failed_run_outside_of_the_step_does_not_take_the_step_away(sess):
+    class FailsBesides(Callback):
+        """Fails in a run of another thread, during which the loop begins a step."""
+
+        def before_run(self, run_context):
+            if run_context.original_args.fetches is not bump:
+                progress.begin()
+                raise RuntimeError("beside the step")
+
+    bump, progress = op("bump"), Progress()
+    manager = HookManager()
+    manager.register_all([FailsBesides()])
+    ours = HookedSession(sess, manager.compile_step(), progress)
+    with pytest.raises(RuntimeError, match="beside the step"):
+        ours.run(t("seven"))
+    ours.run(bump)
+    assert progress.global_step == 1
+
+
 @pytest.mark.parametrize(("steps_of_further_runs", "counted"), [(0, 1), (1, 800)])
 def test_runs_in_several_threads_are_all_counted(sess, steps_of_further_runs, counted):
     """Where only the first run of a step counts it, that is one run of one thread; else all of them are."""

@@ -190,7 +190,8 @@ class HookedSession:
                     tuple(requests), feed_dict, options, run_metadata, steps
                 )
         except BaseException:
-            self._progress.begin(steps)  # For a further attempt at the step.
+            if steps:  # For a further attempt at the step; a run that counts none leaves a step that has begun alone.
+                self._progress.begin(steps)
             raise
         if steps:
             context.steps = steps

@@ -45,7 +45,7 @@ LAUNCH = Box(
         hook("tpk_default_callbacks", "further callbacks"),
         Box(
             "setup",
-            "all that has a name is resolved here",
+            "every name is resolved here",
             parts=[
                 Box("resolve_plugins", "every name becomes an instance, or an error; no op is built yet"),
                 strategy("join", "the other processes are met"),

@@ -239,7 +239,7 @@ class Preempted(SystemExit):
 
     Attributes:
         signum: the number of the signal.
-        SIGNALS: those that ask a process to end in good order. A second one has its default effect.
+        SIGNALS: the signals that ask a process to end. A second one has its default effect.
     """
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
@@ -266,7 +266,7 @@ def interruption(message: str) -> KeyboardInterrupt:
 
 
 def without_frames(error: KeyboardInterrupt) -> KeyboardInterrupt:
-    """Return what ends a training, without the frames of tpk if its message says all: those would hide it."""
+    """Return the error without its traceback if it has a message, which the frames of tpk would hide."""
     return error.with_traceback(None) if error.args else error
 
 

@@ -232,7 +232,7 @@ class Callback(Plugin):
     @hookspec(firstresult=True)
     @_may_leave_out_arguments
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Say by which error a run of the session has really failed; the first answer is raised in its place.
+        """Return the error that caused a run of the session to fail; the first answer is raised instead.
 
         Args:
             error: what the run has raised.
@@ -252,13 +252,13 @@ class Callback(Plugin):
     @hookspec(firstresult=True)
     @_may_leave_out_arguments
     def recover(self, error: Exception) -> bool | None:
-        """Put things right after a step has failed; it is then taken anew. The first answer counts.
+        """Recover from a failed step, which is then repeated. The first answer counts.
 
         Args:
-            error: by what the step has failed.
+            error: the error of the step.
 
         Returns:
-            True if the step shall be taken anew; None to leave it to others; False to let it fail.
+            True to repeat the step; None to leave it to other plugins; False to let it fail.
 
         Example:
             ```python

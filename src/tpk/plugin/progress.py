@@ -23,7 +23,7 @@ class Progress:
             epochs, the last one.
         local_step: the step under way within the epoch, from 0 on; -1 before the first.
         global_step: how many steps have completed; the one under way counts from its first ``hooked_sess.run`` on.
-        in_run_step: whether the code of ``run_step`` is running, and not that of a hook.
+        in_run_step: whether ``run_step`` itself is running, rather than a hook.
     """
 
     epoch_num: int = 0
@@ -46,7 +46,7 @@ class Progress:
         self._begun = steps
 
     def claim(self) -> int:
-        """Return how many steps have begun that no run of the session has claimed before; from any thread."""
+        """Return the number of steps that have begun, once: a second claim returns 0. Safe to call from any thread."""
         if not self._begun:
             return 0
         with self._lock:

@@ -166,7 +166,7 @@ class TowerProtocol(Protocol):
 
     @property
     def output(self) -> Any:
-        """What the tower function returned."""
+        """The value that the tower function returned."""
 
     def get_tensor(self, name: str) -> Any:
         """Return a tensor of the tower."""

@@ -1,4 +1,4 @@
-"""What a trainer leaves as its train ops."""
+"""Checks of the train ops of a trainer."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _WIDTH, _HEIGHT = 420, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 28, 36
 _POINTS_WITH_VALUES = 200
 _LARGEST = 8e307
-"""What is larger is drawn here: differences of such values are still floats."""
+"""Larger values are drawn at this one, so that the difference of two values is a finite float."""
 
 _PAGE = """<!doctype html>
 <html lang="en">

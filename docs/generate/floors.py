@@ -11,6 +11,9 @@ FLOORS = {
     "plugin": 0,
     "errors": 0,
     "tf_internals": 0,
+    "checks": 0,
+    "durable_files": 0,
+    "text": 0,
     "dataflow": 1,
     "cluster": 2,
     "graph": 2,
@@ -28,12 +31,15 @@ FLOORS = {
     "testing": 7,
     "__main__": 8,
 }
-"""The floor of each room; on one floor, rooms do not know of each other, but that all may raise errors."""
+"""The floor of each room. Rooms on one floor do not import each other; all may import the modules of `GROUND`."""
+
+GROUND = {"errors", "checks", "durable_files", "text"}
+"""Small modules that every room may import: errors, and what needs nothing else of tpk."""
 
 PAGES = {"cli": "../reference/command-line.md"}
 """The pages of rooms that have no page of names."""
 
-WITHOUT_PAGE = {"tf_internals"}
+WITHOUT_PAGE = {"tf_internals", "checks", "durable_files", "text"}
 """Rooms without anything public."""
 
 

@@ -15,8 +15,9 @@ from rich.console import Console
 import tpk
 from tpk.cli.main import COMMANDS, main, tpk as tpk_command
 from tpk.cli.plugins.command import KINDS
-from tpk.cli.table import as_table, human_duration, human_size, print_table
+from tpk.cli.table import print_table
 from tpk.plugin.names.entry import GROUPS
+from tpk.text import human_duration, human_size, text_table
 
 
 def paths_of(command, path=()):
@@ -211,8 +212,8 @@ ROWS = [["runs/a", "failed, resumable at 7", "[?, 3]"], ["runs/bc", "finished", 
 
 def test_in_a_pipe_a_table_has_a_line_for_each_row(capsys):
     print_table(("run", "state", "shape"), ROWS)
-    assert capsys.readouterr().out == as_table(("run", "state", "shape"), ROWS) + "\n"
-    assert as_table(("a", "b"), [["1", "22"], ["333", ""]]) == "a    b\n1    22\n333"
+    assert capsys.readouterr().out == "\n".join(text_table(("run", "state", "shape"), ROWS)) + "\n"
+    assert text_table(("a", "b"), [["1", "22"], ["333", ""]]) == ["a    b", "1    22", "333"]
 
 
 def test_a_terminal_gets_a_table_that_fits_it():

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tpk import __version__
-from tpk.checkpoint.durable_files import replace_file, sync_directory, sync_file
 from tpk.checkpoint.files import (
     FORMAT,
     Checkpoint,
@@ -25,6 +24,7 @@ from tpk.checkpoint.files import (
     state_bytes,
     state_path,
 )
+from tpk.durable_files import replace_file, sync_directory, sync_file
 from tpk.errors import CheckpointError
 
 logger = logging.getLogger(__name__)

@@ -1,11 +1,12 @@
-"""Tables, sizes and durations for people to read."""
+"""Tables in the terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from tpk.text import text_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +35,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: C
     """
     header, rows = [printable(cell) for cell in header], [[printable(cell) for cell in row] for row in rows]
     if console is None and not sys.stdout.isatty():
-        print(as_table(header, rows))
+        print("\n".join(text_table(header, rows)))
         return
     # Only here: it takes time to import.
     from rich.console import Console as Terminal
@@ -53,29 +54,3 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: C
 def printable(text: str) -> str:
     """Return a text as one line, in which control characters are escaped, as in ``\\x1b``."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-
-
-def as_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return `rows` under `header`, in columns."""
-    lines = [header, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-
-
-def human_size(size: int | None) -> str:
-    """Return a size in bytes as people say it, such as ``1.5 MiB``; ``-`` if it is not known."""
-    if size is None:
-        return "-"
-    if size < 1024:
-        return f"{size} B"
-    value, units = size / 1024, ["KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{value:.1f} {units[0]}"
-
-
-def human_duration(seconds: float | None) -> str:
-    """Return a duration as people say it, such as ``1:02:03`` or ``42 s``; ``-`` if it is not known."""
-    if seconds is None:
-        return "-"
-    return f"{seconds:.3g} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))

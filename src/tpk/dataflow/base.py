@@ -10,7 +10,6 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -596,57 +595,3 @@ def check_iterable(flow: object, owner: str) -> None:
     if callable(flow):
         what += "; wrap a function that returns an iterable in DataFromGenerator"
     raise ConfigError(what)
-
-
-def check_at_least(owner: object, least: int, **numbers: Any) -> None:
-    """Make sure that each of the numbers is an integer, `least` or more, or None.
-
-    Args:
-        owner: who was given them, for the message: an object, whose class is named, or a name.
-        least: the smallest one that is right.
-        numbers: by the names of the options.
-
-    Raises:
-        ConfigError: one is less, or something else.
-    """
-    for name, number in numbers.items():
-        is_integer = isinstance(number, Integral) and not isinstance(number, bool)
-        if number is not None and not (is_integer and number >= least):
-            raise ConfigError(f"{_name_of(owner)}: {name} must be an integer, {least} or more, not {number!r}")
-
-
-def check_positive(owner: object, **numbers: Any) -> None:
-    """Make sure that each of the numbers is positive, or None; see `check_at_least`.
-
-    Raises:
-        ConfigError: one is not.
-    """
-    for name, number in numbers.items():
-        if number is not None and not (isinstance(number, Real) and float(number) > 0):
-            raise ConfigError(f"{_name_of(owner)}: {name} must be positive, not {number!r}")
-
-
-def check_not_negative(owner: object, **numbers: Any) -> None:
-    """Make sure that each of the numbers is at least 0, and not NaN; see `check_at_least`.
-
-    Raises:
-        ConfigError: one is not.
-    """
-    for name, number in numbers.items():
-        if not (isinstance(number, Real) and float(number) >= 0):
-            raise ConfigError(f"{_name_of(owner)}: {name} must be a number that is not negative, not {number!r}")
-
-
-def check_flags(owner: object, **flags: Any) -> None:
-    """Make sure that each of the flags is True or False, and not a word such as ``"no"``; see `check_at_least`.
-
-    Raises:
-        ConfigError: one is something else.
-    """
-    for name, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise ConfigError(f"{_name_of(owner)}: {name} must be True or False, not {flag!r}")
-
-
-def _name_of(owner: object) -> str:
-    return owner if isinstance(owner, str) else type(owner).__name__

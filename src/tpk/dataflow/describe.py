@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.base import StatefulProxyDataFlow, allocate_with, check_at_least
+from tpk.checks import check_at_least
+from tpk.dataflow.base import StatefulProxyDataFlow, allocate_with
 from tpk.dataflow.memory import Allocate
 
 logger = logging.getLogger(__name__)

@@ -11,15 +11,14 @@ from typing import Any
 
 import attrs
 
+from tpk.checks import check_at_least, check_positive
 from tpk.dataflow.base import (
     DataFlow,
     ProxyDataFlow,
     RNGDataFlow,
     StatefulDataFlow,
     StatefulProxyDataFlow,
-    check_at_least,
     check_iterable,
-    check_positive,
     reset_state,
     shard,
 )

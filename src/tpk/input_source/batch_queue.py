@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.dataflow.base import check_at_least, flow_length
+from tpk.checks import check_at_least
+from tpk.dataflow.base import flow_length
 from tpk.errors import ConfigError, InputError
 from tpk.input_source.queue import QueueInput
 

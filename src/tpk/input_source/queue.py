@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.dataflow.base import check_at_least
+from tpk.checks import check_at_least
 from tpk.errors import InputError
 from tpk.input_source.base import FlowInput, InputSource, InputStartStop, is_error_source
 from tpk.input_source.consumed import ConsumedCounter

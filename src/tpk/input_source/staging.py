@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.dataflow.base import check_at_least
+from tpk.checks import check_at_least
 from tpk.errors import InputError
 from tpk.graph.step.fetches import FetchDependencies
 from tpk.input_source.base import InputCallback, InputSource, ProxyInput

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from tpk.checkpoint.durable_files import open_no_link
+from tpk.durable_files import open_no_link
 
 logger = logging.getLogger(__name__)
 

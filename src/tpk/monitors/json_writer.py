@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tpk.checkpoint.durable_files import free_name, refuse_link, replace_file
+from tpk.durable_files import free_name, refuse_link, replace_file
 from tpk.monitors.append_file import AppendFile
 from tpk.monitors.row_writer import RowWriter
 from tpk.monitors.values import json_number

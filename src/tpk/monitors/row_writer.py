@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpk.checkpoint.durable_files import free_name, refuse_link
+from tpk.durable_files import free_name, refuse_link
 from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.checkpoint.durable_files import free_name
+from tpk.durable_files import free_name
 from tpk.monitors.base import Monitor
 from tpk.monitors.event_files import Event, EventFiles
 from tpk.monitors.row_writer import in_run_dir

@@ -10,8 +10,8 @@ import numpy as np
 from tpk.dataflow.base import flow_length
 from tpk.dataflow.transforms.batch import left_out
 from tpk.errors import ConfigError
-from tpk.graph.reports.overview import format_count
 from tpk.strategies.base import NullStrategy
+from tpk.text import format_count
 
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.dataflow.base import check_flags
+from tpk.checks import check_flags
 from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale

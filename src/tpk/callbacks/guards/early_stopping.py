@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.statistics.statistic import Statistic, StatisticFollower
-from tpk.dataflow.base import check_at_least, check_flags, check_not_negative
+from tpk.checks import check_at_least, check_flags, check_not_negative
 from tpk.errors import StopTraining
 from tpk.plugin import Callback, hookimpl
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam
 from tpk.callbacks.tensor_names import find_in_each_tower
-from tpk.checkpoint.durable_files import replace_file
+from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.step.global_step import get_global_step_var

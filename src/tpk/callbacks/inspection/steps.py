@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpk.checkpoint.durable_files import replace_file
+from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.plugin import Callback
 from tpk.plugin.progress import Progress

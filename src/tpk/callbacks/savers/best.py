@@ -16,7 +16,7 @@ from tpk.callbacks.statistics.statistic import Statistic, StatisticFollower
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.series import check_on_failure
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
-from tpk.dataflow.base import check_at_least
+from tpk.checks import check_at_least
 from tpk.errors import CheckpointError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl

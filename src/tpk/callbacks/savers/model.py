@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tpk.callbacks.composition.trigger import Every
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.series import CheckpointSeries, Retention, check_on_failure
-from tpk.dataflow.base import check_at_least, check_flags, check_not_negative
+from tpk.checks import check_at_least, check_flags, check_not_negative
 from tpk.errors import ConfigError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl

@@ -12,8 +12,9 @@ from pathlib import Path
 import attrs
 
 from tpk.checkpoint.files import Checkpoint, read_checkpoint, read_state
-from tpk.cli.table import human_size, print_table
+from tpk.cli.table import print_table
 from tpk.errors import CheckpointError
+from tpk.text import human_size
 
 _FILE = re.compile(r"(?P<name>.+)\.(?:index|data-(?P<shard>\d{5})-of-(?P<shards>\d{5}))")
 _STEP = re.compile(r".*-(\d+)")

@@ -12,8 +12,8 @@ import numpy as np
 
 from tpk.checkpoint.stored_values import StoredValues
 from tpk.cli.checkpoint.values import as_numbers, open_values
-from tpk.cli.table import human_size
 from tpk.errors import CheckpointError
+from tpk.text import human_size
 
 # What tf.train.Checkpoint keeps to itself; it is no variable.
 _NO_VARIABLES = ("_CHECKPOINTABLE_OBJECT_GRAPH",)

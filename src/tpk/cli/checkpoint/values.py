@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tpk.checkpoint.stored_values import STORED_BFLOAT16, NpzReader, StoredValues
-from tpk.cli.table import human_size, print_table
+from tpk.cli.table import print_table
 from tpk.errors import CheckpointError
+from tpk.text import human_size
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tpk.cli.doctor.finding import Finding
-from tpk.cli.table import human_size
+from tpk.text import human_size
 
 FEWEST_FILES = 1024
 LEAST_SHARED_MEMORY = 256 << 20

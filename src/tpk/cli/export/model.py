@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tpk.checkpoint.reader import find_checkpoint
-from tpk.cli.table import human_size, print_table
+from tpk.cli.table import print_table
 from tpk.cli.target import find_object
 from tpk.errors import CheckpointError, ConfigError
 from tpk.predict.config import PredictConfig
 from tpk.predict.export.exporter import ModelExporter
 from tpk.predict.export.signature import ExportedSignature
 from tpk.predict.weights import AveragedWeights
+from tpk.text import human_size
 
 
 def export_model(

@@ -11,9 +11,10 @@ from typing import Any
 
 from tpk.cli.runs.differences import differences
 from tpk.cli.runs.run import Run, find_runs
-from tpk.cli.table import human_duration, print_table, printable
+from tpk.cli.table import print_table, printable
 from tpk.errors import ConfigError
 from tpk.monitors.values import json_number
+from tpk.text import human_duration
 
 _MOST_STATISTICS = 2
 _MOST_DIFFERENCES = 8

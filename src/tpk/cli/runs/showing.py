@@ -15,8 +15,9 @@ import attrs
 from tpk.checkpoint.files import checkpoint_steps
 from tpk.cli.runs.listing import state_text
 from tpk.cli.runs.run import Run, find_run
-from tpk.cli.table import human_duration, print_table, printable
+from tpk.cli.table import print_table, printable
 from tpk.monitors.values import json_number
+from tpk.text import human_duration
 from tpk.train.run.attempts import Attempt
 from tpk.train.run.names import how_to_resume
 

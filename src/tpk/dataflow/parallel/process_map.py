@@ -10,7 +10,8 @@ from typing import Any
 
 import attrs
 
-from tpk.dataflow.base import RNGDataFlow, check_positive
+from tpk.checks import check_positive
+from tpk.dataflow.base import RNGDataFlow
 from tpk.dataflow.parallel.map_base import ParallelMap
 from tpk.dataflow.parallel.runner_base import iteration_is_over
 from tpk.dataflow.parallel.seeding import SeededWork

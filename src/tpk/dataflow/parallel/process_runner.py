@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tpk.dataflow.base import check_positive
+from tpk.checks import check_positive
 from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
 from tpk.dataflow.parallel.seeding import GlobalRandom, SeededWork
 from tpk.dataflow.parallel.team import Team, TeamState

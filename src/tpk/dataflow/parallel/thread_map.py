@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from tpk.dataflow.base import check_positive, error_of_data, may_refill
+from tpk.checks import check_positive
+from tpk.dataflow.base import error_of_data, may_refill
 from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.parallel.map_base import ParallelMap
 

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, check_positive, error_of_data, may_refill, seed_dataflow, shard
+from tpk.checks import check_positive
+from tpk.dataflow.base import DataFlow, error_of_data, may_refill, seed_dataflow, shard
 from tpk.dataflow.memory import allocate_aligned, copy_arrays
 from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
 from tpk.dataflow.parallel.team import Team, TeamState

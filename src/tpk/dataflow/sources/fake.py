@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.base import DataFlow, RNGDataFlow, StatefulDataFlow, check_at_least, check_share, length_of_share
+from tpk.checks import check_at_least
+from tpk.dataflow.base import DataFlow, RNGDataFlow, StatefulDataFlow, check_share, length_of_share
 from tpk.dataflow.memory import aligned_empty
 from tpk.errors import ConfigError
 

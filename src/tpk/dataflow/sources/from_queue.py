@@ -8,7 +8,8 @@ import queue
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from tpk.dataflow.base import DataFlow, check_positive, check_share
+from tpk.checks import check_positive
+from tpk.dataflow.base import DataFlow, check_share
 from tpk.errors import ConfigError, InputError
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, check_at_least, flow_length, shard
+from tpk.checks import check_at_least
+from tpk.dataflow.base import DataFlow, StatefulProxyDataFlow, flow_length, shard
 from tpk.dataflow.memory import Allocate, allocate_aligned
 from tpk.dataflow.position import flows_within
 from tpk.dataflow.transforms.lookahead import LookaheadDataFlow

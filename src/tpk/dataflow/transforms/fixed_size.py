@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tpk.dataflow.base import (
-    DataFlow,
-    Share,
-    StatefulProxyDataFlow,
-    allocate_with,
-    check_at_least,
-    divides_evenly,
-    shard,
-)
+from tpk.checks import check_at_least
+from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, allocate_with, divides_evenly, shard
 from tpk.dataflow.memory import Allocate
 from tpk.errors import InputError
 

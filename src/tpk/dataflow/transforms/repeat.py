@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
-from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, allocate_with, check_at_least, divides_evenly
+from tpk.checks import check_at_least
+from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, allocate_with, divides_evenly
 from tpk.dataflow.memory import Allocate
 from tpk.dataflow.transforms.lookahead import LookaheadDataFlow
 from tpk.errors import ConfigError, InputError

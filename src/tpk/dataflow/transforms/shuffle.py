@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tpk.dataflow.base import RNGDataFlow, check_at_least, may_refill
+from tpk.checks import check_at_least
+from tpk.dataflow.base import RNGDataFlow, may_refill
 from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.transforms.lookahead import LookaheadDataFlow
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import attrs
 
-from tpk.dataflow.base import DataFlow, check_at_least
+from tpk.checks import check_at_least
+from tpk.dataflow.base import DataFlow
 from tpk.dataflow.zmq.key import check_key
 from tpk.dataflow.zmq.message import HEARTBEAT, Kind, Message, unpack_datapoint
 from tpk.dataflow.zmq.sockets import Sockets, check_addresses

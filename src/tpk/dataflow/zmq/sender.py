@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
-from tpk.dataflow.base import check_iterable, check_positive, reset_state
+from tpk.checks import check_positive
+from tpk.dataflow.base import check_iterable, reset_state
 from tpk.dataflow.position import close_iterator
 from tpk.dataflow.zmq.key import check_key
 from tpk.dataflow.zmq.message import HEARTBEAT, Kind, Message, pack_datapoint

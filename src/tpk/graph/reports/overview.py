@@ -13,6 +13,7 @@ from tpk.graph.gradients import recorded_costs, warn_of_untrained_variables
 from tpk.graph.step.fetches import ops_computing
 from tpk.graph.step.keys import COUNTERS
 from tpk.graph.variables import variable_name
+from tpk.text import format_count, human_size, shorten
 
 logger = logging.getLogger(__name__)
 
@@ -129,21 +130,6 @@ def model_overview(graph: Any) -> ModelOverview:
     )
 
 
-def format_bytes(count: int) -> str:
-    """Return a number of bytes as people say it, such as ``1.5 MiB``."""
-    if count < 1024:
-        return f"{count} B"
-    value, units = count / 1024, ["KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{value:.1f} {units[0]}"
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return a number with what is counted, such as ``1,437 datapoints`` or ``1 step``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _describe(variable: Any, trainable: bool) -> ModelVariable:
     shape = variable.shape
     return ModelVariable(
@@ -163,17 +149,17 @@ def _sum_up(variables: Sequence[ModelVariable]) -> str:
     elements = sum(each.elements or 0 for each in known)
     size = sum(each.bytes or 0 for each in known)
     unknown = len(variables) - len(known)
-    text = f"{format_count(len(variables), 'variable')}, {format_count(elements, 'element')}, {format_bytes(size)}"
+    text = f"{format_count(len(variables), 'variable')}, {format_count(elements, 'element')}, {human_size(size)}"
     return f"{text}, and {unknown:,} of unknown shape" if unknown else text
 
 
 def _cells(variable: ModelVariable) -> tuple[str, ...]:
     return (
         variable.name,
-        _shorten(_shape_text(variable.shape), _MAX_SHAPE),
+        shorten(_shape_text(variable.shape), _MAX_SHAPE),
         "-" if variable.elements is None else f"{variable.elements:,}",
-        "-" if variable.bytes is None else format_bytes(variable.bytes),
-        _shorten(_device_text(variable.device), _MAX_DEVICE),
+        "-" if variable.bytes is None else human_size(variable.bytes),
+        shorten(_device_text(variable.device), _MAX_DEVICE),
         "yes" if variable.trainable else "no",
     )
 
@@ -193,7 +179,7 @@ def _align(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     # Names get what the other columns leave.
     widths[0] = min(widths[0], _MAX_WIDTH - sum(widths[1:]) - len(_GAP) * (len(widths) - 1))
-    rows = [(_shorten(name, widths[0]), *others) for name, *others in rows]
+    rows = [(shorten(name, widths[0]), *others) for name, *others in rows]
     to_the_right = [name in _TO_THE_RIGHT for name in _HEADER]
     return [
         _GAP.join(
@@ -202,9 +188,3 @@ def _align(rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-
-
-def _shorten(text: str, length: int) -> str:
-    """Return `text`, with its middle left out if it is longer than `length`: both ends tell names apart."""
-    half = (length - 1) // 2
-    return text if len(text) <= length else f"{text[: length - 1 - half]}…{text[-half:]}"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from tpk.checkpoint.durable_files import free_name, open_no_link, replace_file
 from tpk.checkpoint.files import Checkpoint, newest_complete
+from tpk.durable_files import free_name, open_no_link, replace_file
 from tpk.errors import CheckpointError, ConfigError
 from tpk.plugin.options import leaves_of
 from tpk.train.resume.training_state import check_state

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tpk.checkpoint.durable_files import open_no_link
+from tpk.durable_files import open_no_link
 from tpk.errors import ConfigError
 
 try:

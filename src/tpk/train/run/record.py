@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tpk.checkpoint.durable_files import replace_file
 from tpk.checkpoint.files import Checkpoint
+from tpk.durable_files import replace_file
 from tpk.errors import CheckpointError, Preempted, StopTraining, TpkError, in_one_line
 from tpk.plugin.callback import Callback
 from tpk.plugin.options import described

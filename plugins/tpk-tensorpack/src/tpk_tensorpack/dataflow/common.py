@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import tpk.dataflow
-from tpk.dataflow.base import check_at_least, may_refill
+from tpk.checks import check_at_least
+from tpk.dataflow.base import may_refill
 from tpk.dataflow.combine import check_distinct
 from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.transforms.stack import Stack

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import tpk.dataflow
-from tpk.dataflow.base import check_at_least
+from tpk.checks import check_at_least
 from tpk.dataflow.parallel.map_base import ParallelMap
 from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.base import DataFlow, ProxyDataFlow

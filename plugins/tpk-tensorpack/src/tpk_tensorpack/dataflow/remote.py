@@ -10,7 +10,8 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-from tpk.dataflow.base import check_iterable, check_positive, reset_state
+from tpk.checks import check_positive
+from tpk.dataflow.base import check_iterable, reset_state
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import DataFlow
 from tpk_tensorpack.utils import logger

@@ -1,0 +1,55 @@
+"""Checks of arguments. Each raises a `ConfigError` that names the owner, the argument, and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from numbers import Integral, Real
+from typing import Any
+
+from tpk.errors import ConfigError
+
+
+def check_at_least(owner: object, least: int, **numbers: Any) -> None:
+    """Raise unless each number is None or an integer of at least `least`.
+
+    Args:
+        owner: the object whose class the message names, or a name.
+        least: the smallest valid number.
+        numbers: the numbers by argument name.
+    """
+    for name, number in numbers.items():
+        is_integer = isinstance(number, Integral) and not isinstance(number, bool)
+        if number is not None and not (is_integer and number >= least):
+            raise ConfigError(f"{_name_of(owner)}: {name} must be an integer, {least} or more, not {number!r}")
+
+
+def check_positive(owner: object, **numbers: Any) -> None:
+    """Raise unless each number is None or greater than 0; see `check_at_least`."""
+    for name, number in numbers.items():
+        if number is not None and not (isinstance(number, Real) and float(number) > 0):
+            raise ConfigError(f"{_name_of(owner)}: {name} must be positive, not {number!r}")
+
+
+def check_not_negative(owner: object, **numbers: Any) -> None:
+    """Raise unless each number is at least 0, and not NaN; see `check_at_least`."""
+    for name, number in numbers.items():
+        if not (isinstance(number, Real) and float(number) >= 0):
+            raise ConfigError(f"{_name_of(owner)}: {name} must be a number that is not negative, not {number!r}")
+
+
+def check_flags(owner: object, **flags: Any) -> None:
+    """Raise unless each flag is True or False; see `check_at_least`."""
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise ConfigError(f"{_name_of(owner)}: {name} must be True or False, not {flag!r}")
+
+
+def check_one_of(owner: object, known: Collection[Any], **values: Any) -> None:
+    """Raise unless each value is one of `known`; see `check_at_least`."""
+    for name, value in values.items():
+        if value not in known:
+            raise ConfigError(f"{_name_of(owner)}: {name} must be one of {', '.join(map(repr, known))}, not {value!r}")
+
+
+def _name_of(owner: object) -> str:
+    return owner if isinstance(owner, str) else type(owner).__name__

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import graphlib
 import inspect
+import io
 import re
 import subprocess
 import sys
 import textwrap
+import tokenize
 import types
 from pathlib import Path
 
@@ -26,6 +28,11 @@ SOURCE = Path(tpk.__file__).parent
 
 WITHOUT_TENSORFLOW = {"plugin", *GROUND, "dataflow", "cli"}
 FILES = sorted(SOURCE.rglob("*.py"))
+
+BUDGETS = {
+    "session": 842,
+}
+"""The code lines that a room may have: without blank lines, comments and docstrings."""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -106,6 +113,25 @@ def test_the_loop_is_short():
 def test_the_step_engine_is_short():
     lines, _ = inspect.getsourcelines(HookedSession)
     assert len(lines) <= 340
+
+
+@pytest.mark.parametrize(("room", "budget"), BUDGETS.items())
+def test_a_room_stays_within_its_budget(room, budget):
+    texts = [path.read_text(encoding="utf-8") for path in FILES if room_of(path, SOURCE) == room]
+    assert sum(map(code_lines, texts)) <= budget
+
+
+def code_lines(text):
+    """Count the lines of a file without blank lines, comments and docstrings."""
+    layout = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in layout:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines.difference_update(range(node.lineno, node.end_lineno + 1))
+    return len(lines)
 
 
 @pytest.mark.parametrize("room", [*tpk._ROOMS, *tpk._NAMESPACES])

@@ -196,5 +196,5 @@ def test_nothing_prompts_prints_exits_or_sleeps():
     # A worker process whose parent is gone ends, whatever the user's code in it is doing.
     ends_itself = {("dataflow/parallel/worker_main.py", "os._exit")}
     # Only where somebody has asked for it in this very moment, and sits at a terminal.
-    prompts = {("callbacks/debugging/shell.py", name) for name in ("IPython.embed", "pdb.Pdb")}
+    prompts = {("callbacks/debugging.py", name) for name in ("IPython.embed", "pdb.Pdb")}
     assert {call for call in called if call[1] in forbidden | shells} == ends_itself | prompts

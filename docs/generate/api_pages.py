@@ -26,18 +26,18 @@ TITLES = {
     "testing": "Testing plugins",
 }
 TOPICS = {
-    "composition": "Put together, and called now and then",
-    "debugging": "Find mistakes",
-    "guards": "Stop, and guard",
-    "hyper_params": "Hyperparameters",
-    "inference": "Evaluate",
-    "inspection": "Look at tensors, gradients and devices",
-    "processes": "Run things beside it",
-    "savers": "Save",
-    "statistics": "Statistics and progress",
-    "": "Ops and weights",
+    "Combine callbacks, and choose when they run": ("triggers", "factory", "session_hooks"),
+    "Debug": ("debugging",),
+    "Stop and guard": ("guards",),
+    "Hyperparameters": ("hyper_params",),
+    "Evaluate": ("inference",),
+    "Look at tensors, gradients and devices": ("inspection",),
+    "Run processes, threads and commands": ("processes",),
+    "Save": ("savers",),
+    "Statistics and progress": ("statistics",),
+    "Ops and weights": ("graph_ops", "run_tensors", "weight_averages"),
 }
-"""What the folders of callbacks are about."""
+"""The headings of the page about callbacks, and the modules and folders of each."""
 
 OF_ALL_CALLBACKS = ["!^_", f"!^({'|'.join([*HOOK_NAMES, 'hook_implementations'])})$"]
 """What is left out of the entries of callbacks: the hooks, which are documented once."""
@@ -55,15 +55,16 @@ def page_of(room):
     heading = f"{FOUND_AFTER_GUIDES}# {TITLES[room]}\n"
     intro = f"{heading}\n::: tpk.{room}\n    options: {{members: [], show_root_heading: false}}\n"
     if room == "callbacks":
-        of_topic = {topic: [name for name in names_of(room) if topic_of(name) == topic] for topic in TOPICS}
-        parts = (f"\n## {title}\n{entries(of_topic[topic], level=3)}" for topic, title in TOPICS.items())
+        parts = [
+            f"\n## {title}\n{entries([name for name in names_of(room) if topic_of(name) in topics], level=3)}"
+            for title, topics in TOPICS.items()
+        ]
         return intro + "".join(parts)
     return intro + entries(names_of(room))
 
 
 def topic_of(name):
-    topic, _, _ = name.module.lstrip(".").rpartition(".")
-    return topic
+    return name.module.lstrip(".").split(".")[0]
 
 
 def entries(names, level=2):

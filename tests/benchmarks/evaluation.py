@@ -59,8 +59,8 @@ def measure(batches: int, repeats: int, clock: Callable[[], float], timings: dic
     from tensorflow.core.protobuf import config_pb2
 
     import tpk
-    from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
-    from tpk.callbacks.inference.metrics import MetricInferencer
+    from tpk.callbacks.inference.inferencers import MetricInferencer
+    from tpk.callbacks.inference.runner import DataParallelInferenceRunner
 
     rng = np.random.default_rng(0)
     shapes = ([BATCH, FEATURES], [BATCH, 1])

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.composition.factory import CallbackFactory
-from tpk.callbacks.composition.trigger import PeriodicTrigger
+from tpk.callbacks.factory import CallbackFactory
 from tpk.callbacks.graph_ops import RunOp, RunUpdateOps
+from tpk.callbacks.triggers import PeriodicTrigger
 from tpk.errors import ConfigError
 
 UPDATE_OPS = tf.compat.v1.GraphKeys.UPDATE_OPS

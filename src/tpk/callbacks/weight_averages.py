@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from tpk.callbacks.composition.proxy import ProxyCallback
-from tpk.callbacks.savers.model import ModelSaver
+from tpk.callbacks.savers import ModelSaver
+from tpk.callbacks.triggers import ProxyCallback
 from tpk.errors import ConfigError, HookError
 from tpk.graph.optimizers.weight_averages import WEIGHT_AVERAGES_KEY, averaged_weights
 from tpk.plugin.callback import Callback

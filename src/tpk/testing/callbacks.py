@@ -11,8 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.callbacks.composition.proxy import innermost
-from tpk.callbacks.composition.trigger import EnableCallbackIf, PeriodicTrigger
+from tpk.callbacks.triggers import EnableCallbackIf, PeriodicTrigger, innermost
 from tpk.errors import CheckpointError, ConfigError, HookError
 from tpk.input_source.queue import QueueInput
 from tpk.plugin import Callback, hookimpl
@@ -311,7 +310,7 @@ def _order_does_not_matter(case: _Case) -> None:
     "can-be-wrapped",
     "under EnableCallbackIf a callback does what it does alone; under PeriodicTrigger and in twos it works, or a "
     "ConfigError or HookError says why it does not",
-    "tpk.callbacks.composition.trigger",
+    "tpk.callbacks.triggers",
 )
 def _can_be_wrapped(case: _Case) -> None:
     problem = case.problem_of(case.last_and_enabled)

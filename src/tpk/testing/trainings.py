@@ -15,8 +15,8 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.composition.trigger import Every
-from tpk.callbacks.savers.model import ModelSaver
+from tpk.callbacks.savers import ModelSaver
+from tpk.callbacks.triggers import Every
 from tpk.checkpoint.encoding import encode
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.input_source.feed import FeedInput

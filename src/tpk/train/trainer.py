@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.callbacks.statistics.statistic import StatisticCheck, statistic_followers
+from tpk.callbacks.statistics.followed import StatisticCheck, statistic_followers
 from tpk.checkpoint.session_init import as_session_init
 from tpk.errors import ConfigError, TrainerStateError, without_frames
 from tpk.graph.determinism import warn_of_stateful_random_ops

@@ -23,7 +23,7 @@ from guarded_trainings import (
 )
 
 import tpk
-from tpk.callbacks.guards.nan_guard import NanGuard
+from tpk.callbacks.guards.nan import NanGuard
 from tpk.checkpoint.files import newest_complete
 from tpk.errors import NonFiniteError
 
@@ -270,7 +270,7 @@ def test_a_list_that_is_new_in_each_step_is_checked_too():
         trainer = Fetching()
         trainer.setup_graph(SIGNATURE, tpk.FeedInput(data(bad=[2])), cost, momentum)
         with pytest.raises(NonFiniteError, match="step 3 "):
-            trainer.train(callbacks=["tpk.callbacks.guards.nan_guard:NanGuard"], steps_per_epoch=4, max_epoch=1)
+            trainer.train(callbacks=["tpk.callbacks.guards.nan:NanGuard"], steps_per_epoch=4, max_epoch=1)
 
 
 def test_of_towers_that_do_not_wait_the_first_is_checked(caplog):

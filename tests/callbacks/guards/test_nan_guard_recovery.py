@@ -19,7 +19,7 @@ from guarded_trainings import (
 )
 
 import tpk
-from tpk.callbacks.guards.nan_guard import NanGuard
+from tpk.callbacks.guards.nan import NanGuard
 from tpk.checkpoint.files import newest_complete
 from tpk.errors import NonFiniteError
 from tpk.graph.optimizers.non_finite import SkipNonFiniteOptimizer

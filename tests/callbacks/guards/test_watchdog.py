@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.guards.watchdog import Interruption, Watchdog, describe_children
+from tpk.callbacks.guards.hangs import Interruption, Watchdog, describe_children
 from tpk.dataflow import DataFromGenerator
 from tpk.errors import HangError
 
@@ -250,7 +250,7 @@ STUCK = """
 import sys
 import tensorflow as tf
 import tpk
-from tpk.callbacks.guards.watchdog import Watchdog
+from tpk.callbacks.guards.hangs import Watchdog
 
 class Stuck(tpk.Callback):
     def trigger_step(self, trainer):

@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.composition.factory import CallbackFactory
-from tpk.callbacks.composition.trigger import PeriodicTrigger
+from tpk.callbacks.factory import CallbackFactory
 from tpk.callbacks.hyper_params.setters import (
     HyperParamSetter,
     HyperParamSetterWithFunc,
@@ -18,6 +17,7 @@ from tpk.callbacks.hyper_params.setters import (
     ScheduledHyperParamSetter,
     StatMonitorParamSetter,
 )
+from tpk.callbacks.triggers import PeriodicTrigger
 from tpk.errors import ConfigError
 
 START = 1.0

@@ -11,7 +11,7 @@ from evaluations import BATCHES, SIGNATURE, train
 
 import tpk
 from tpk.callbacks import Inferencer
-from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
+from tpk.callbacks.inference.runner import DataParallelInferenceRunner
 from tpk.dataflow import BatchData, DataFromGenerator, MapData, MultiThreadRunner
 from tpk.input_source import BatchQueueInput, StagingInput, TensorInput
 
@@ -171,7 +171,7 @@ def test_the_log_says_what_a_pass_is(make, said, caplog):
 
 
 def test_data_without_an_end_is_warned_of(caplog, monkeypatch):
-    monkeypatch.setattr("tpk.callbacks.inference.data._SAID_FROM", 4)
+    monkeypatch.setattr("tpk.callbacks.inference.runner._SAID_FROM", 4)
     passes(unknown(), epochs=1)
     (message,) = (message for message in messages(caplog) if "so far" in message)
     assert "has had 4 batches so far" in message

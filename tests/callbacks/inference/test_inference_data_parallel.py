@@ -9,8 +9,8 @@ from evaluations import BATCHES, train
 
 import tpk
 from tpk.callbacks import Inferencer
-from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
 from tpk.callbacks.inference.inferencers import BinaryClassificationStats
+from tpk.callbacks.inference.runner import DataParallelInferenceRunner
 from tpk.dataflow import DataFromGenerator
 from tpk.input_source import StagingInput
 

@@ -9,9 +9,8 @@ from evaluations import BATCHES, train, train_together
 
 import tpk
 from tpk.callbacks import Inferencer
-from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
-from tpk.callbacks.inference.inferencers import BinaryClassificationStats
-from tpk.callbacks.inference.metrics import MetricInferencer
+from tpk.callbacks.inference.inferencers import BinaryClassificationStats, MetricInferencer
+from tpk.callbacks.inference.runner import DataParallelInferenceRunner
 from tpk.errors import PeerError
 
 metrics = tf.compat.v1.metrics

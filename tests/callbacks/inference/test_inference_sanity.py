@@ -9,7 +9,7 @@ from evaluations import BATCHES, Last, train
 
 import tpk
 from tpk.callbacks import Inferencer
-from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
+from tpk.callbacks.inference.runner import DataParallelInferenceRunner
 from tpk.callbacks.weight_averages import WithAveragedWeights
 from tpk.dataflow import DataFromGenerator, DataFromList
 from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer

@@ -8,8 +8,8 @@ import tensorflow as tf
 from evaluations import BATCHES, train
 
 import tpk
-from tpk.callbacks.inference.data_parallel import DataParallelInferenceRunner
-from tpk.callbacks.inference.metrics import MetricInferencer
+from tpk.callbacks.inference.inferencers import MetricInferencer
+from tpk.callbacks.inference.runner import DataParallelInferenceRunner
 
 metrics = tf.compat.v1.metrics
 

@@ -12,7 +12,7 @@ from tpk.dataflow import DataFromGenerator
 from tpk.input_source import DummyConstantInput, FeedInput, QueueInput, StagingInput, TFDatasetInput
 from tpk.input_source.meter import StopwatchMeter
 
-MONITOR = "tpk.callbacks.statistics.input_monitor:InputMonitor"
+MONITOR = "tpk.callbacks.statistics.rates:InputMonitor"
 SIGNATURE = [tf.TensorSpec([], tf.float32, "x")]
 NUMBERS = [[float(number)] for number in range(7)]
 

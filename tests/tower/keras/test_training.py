@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.savers.keras import KerasSaver
+from tpk.callbacks.savers import KerasSaver
 from tpk.checkpoint.session_init import KerasRestore
 from tpk.errors import ConfigError
 from tpk.graph.variables import by_name, saveable_variables

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpk.callbacks.composition.proxy import innermost
 from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam, HyperParamSetter
+from tpk.callbacks.triggers import innermost
 from tpk.errors import ConfigError
 from tpk.plugin import Callback
 

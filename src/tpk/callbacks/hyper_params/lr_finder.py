@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam
-from tpk.callbacks.tensor_names import find_in_each_tower
+from tpk.callbacks.run_tensors import find_in_each_tower
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import recorded_gradients

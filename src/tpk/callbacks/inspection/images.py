@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.inspection.steps import file_in_run_dir, write_file
-from tpk.callbacks.inspection.tensors import LooksAtTensors
+from tpk.callbacks.inspection.tensors import LooksAtTensors, file_in_run_dir, write_file
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.reports.png import encode_png
 from tpk.graph.variables import name_in_tower, variable_name

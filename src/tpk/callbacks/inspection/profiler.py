@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.callbacks.inspection.steps import LooksAtSteps, file_in_run_dir, write_file
+from tpk.callbacks.inspection.tensors import LooksAtSteps, file_in_run_dir, write_file
 from tpk.errors import ConfigError
 from tpk.tf_internals import chrome_trace
 

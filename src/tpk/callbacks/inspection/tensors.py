@@ -4,26 +4,69 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import zipfile
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.inspection.steps import LooksAtSteps, check_period, file_in_run_dir, write_file
-from tpk.callbacks.run_companions import RunCompanions, RunTensor
-from tpk.callbacks.tensor_names import find_tensor
+from tpk.callbacks.run_tensors import RunCompanions, RunTensor, find_tensor
+from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.variables import name_in_tower
+from tpk.plugin import Callback
+from tpk.plugin.progress import Progress
 from tpk.tf_internals import is_reference
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
+
+
+class LooksAtSteps(Callback, ABC):
+    """Looks at some steps; the others cost one comparison of two numbers.
+
+    A step has the number to which it brings `global_step`, in each of its runs of the session. Where one run makes
+    several steps, it has that of the last, and is looked at if one of them is to be.
+
+    A subclass says in `next_due` which steps it looks at, asks in ``before_run`` whether the one under way is due, and
+    sets `due_at` anew once it has looked.
+
+    Attributes:
+        due_at: the number of the next step to look at.
+    """
+
+    def __init__(self) -> None:
+        self.due_at: float = math.inf
+        self._progress = Progress()
+        self._steps_per_epoch = 0
+        self._offset = 0
+
+    @abstractmethod
+    def next_due(self, step: int) -> float:
+        """Return the number of the first step to look at after `step`."""
+
+    def before_train(self, trainer: TrainerProtocol) -> None:
+        """Find out how steps are numbered, and which one is the first to look at."""
+        self._progress, self._steps_per_epoch = trainer.loop.progress, trainer.loop.steps_per_epoch
+        # A training that is resumed within an epoch has that epoch under way already.
+        done = trainer.local_step + 1 if trainer.epoch_num == trainer.loop.starting_epoch else 0
+        self._offset = trainer.global_step - done - trainer.loop.starting_epoch * self._steps_per_epoch + 1
+        self.due_at = self.next_due(trainer.global_step)
+
+    @property
+    def step_under_way(self) -> int:
+        """The number of the step under way: what `global_step` is when it has completed."""
+        # Not by `global_step`, which has counted the step already when it runs the session once more; nor by what a
+        # hook of the epoch notes, which is not called while `EnableCallbackIf` has the callback disabled.
+        progress = self._progress
+        return self._offset + progress.epoch_num * self._steps_per_epoch + progress.local_step
 
 
 class LooksAtTensors(LooksAtSteps):
@@ -312,3 +355,137 @@ def labelled_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[A
             )
         found[name.removesuffix(":0")] = tensor
     return found
+
+
+def file_in_run_dir(callback: Callback, name: str = "") -> Path:
+    """Return the path of a file in the directory of the run that a callback belongs to, or that directory.
+
+    Raises:
+        ConfigError: if the run has none.
+    """
+    run_dir = callback.trainer.run_dir
+    if run_dir is None:
+        raise ConfigError(
+            f"{type(callback).__name__} writes into the directory of the run, but this run has none (run_dir is None). "
+            "Give the training a run_dir."
+        )
+    return Path(run_dir) / name
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file of a run, whole or not at all."""
+    replace_file(path, content, path.with_name(f".{path.name}.part"))
+
+
+def check_period(callback: str, every_k_steps: Any) -> int:
+    """Return `every_k_steps`.
+
+    Raises:
+        ConfigError: if it is no positive int.
+    """
+    if isinstance(every_k_steps, bool) or not isinstance(every_k_steps, int) or every_k_steps < 1:
+        raise ConfigError(f"{callback}(every_k_steps={every_k_steps!r}): expected a positive whole number.")
+    return every_k_steps
+
+
+class GradientHistogram(LooksAtTensors):
+    """Reports how the gradients are distributed and how large they are: at the end of each epoch, or every k steps.
+
+    To the monitors, for each variable that is trained:
+
+    - ``gradients/<variable>``: a histogram;
+    - ``gradients/<variable>/norm``: the Euclidean norm, a scalar;
+    - ``gradients/global_norm``: that of all gradients of the cost together, as `tf.linalg.global_norm` has it.
+
+    Of several costs each has its own, with its name: ``gradients/<cost>/<variable>``. They are the gradients of the
+    main training tower as they were computed: before they are averaged with those of other towers, clipped, or
+    processed otherwise. A sparse gradient is taken for its values.
+
+    - **When it runs**: along with the last step of each epoch, or each k-th step. Of an objective that is not minimized
+      in that step, along with the next one in which it is.
+    - **What it costs**: in these steps all gradients are copied out of the graph, which takes the memory of the weights
+      once more. In all others nothing.
+    - **Where it works**: on every strategy; it looks at the main training tower of the chief. It knows the gradients
+      that `tpk.graph.gradients.compute_gradients` computed, as all trainers with towers compute theirs.
+
+    Args:
+        every_k_steps: report in steps whose number is a multiple of it; by default in the last step of each epoch.
+            Where one run makes several steps, in the last step of the run that passes such a one.
+
+    Raises:
+        ConfigError: if `every_k_steps` is not positive; when the graph is set up, if the trainer's gradients are not
+            known.
+
+    Example:
+        ```python
+        callbacks=[tpk.callbacks.GradientHistogram(every_k_steps=500)]
+        ```
+    """
+
+    def __init__(self, every_k_steps: int | None = None) -> None:
+        super().__init__("gradients", 1 if every_k_steps is None else every_k_steps)
+        self._at_epoch_end = every_k_steps is None
+        # The cost and the variable of each gradient.
+        self._costs: dict[str, str] = {}
+
+    def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
+        """Return the gradients of the main training tower.
+
+        Raises:
+            ConfigError: if none are known.
+        """
+        first: dict[tuple[str, str], Any] = {}
+        for record in recorded_gradients(trainer.graph):
+            cost = name_in_tower(record.cost.name).removesuffix(":0")
+            first.setdefault((cost, name_in_tower(record.variable)), record.gradient)
+        if not first:
+            raise ConfigError(
+                f"GradientHistogram does not know the gradients of a {type(trainer).__name__}. Compute them by "
+                "tpk.graph.gradients.compute_gradients."
+            )
+        has_several = len({cost for cost, _ in first}) > 1
+        found = []
+        for (cost, variable), gradient in first.items():
+            prefix = f"gradients/{cost}" if has_several else "gradients"
+            self._costs[f"{prefix}/{variable}"] = prefix
+            found.append(RunTensor(f"{prefix}/{variable}", gradient))
+        return found
+
+    def next_due(self, step: int) -> float:
+        """Return the number of the first step to look at after `step`."""
+        if not self._at_epoch_end:
+            return super().next_due(step)
+        end = self._offset - 1  # of an epoch
+        return end + ((step - end) // self._steps_per_epoch + 1) * self._steps_per_epoch
+
+    def begin_step(self) -> None:
+        """Go on waiting for what is still to come; if nothing is, wait for all gradients."""
+        if not self._missing:
+            self._missing = set(self._tensors)
+
+    def take(self, values: dict[str, Any]) -> None:
+        """Look at the gradients of a run at once: those of other objectives come with runs of their own."""
+        self.look(values)
+
+    def look(self, values: dict[str, Any]) -> None:
+        """Report gradients."""
+        monitors = self.trainer.monitors
+        squares: dict[str, float] = {}
+        for name, value in values.items():
+            gradient = np.asarray(value, np.float64)
+            if gradient.size:
+                monitors.put_histogram(name, gradient)
+            square = float(np.sum(np.square(gradient)))
+            monitors.put_scalar(f"{name}/norm", np.sqrt(square))
+            squares[self._costs[name]] = squares.get(self._costs[name], 0.0) + square
+        for prefix, square in squares.items():
+            monitors.put_scalar(f"{prefix}/global_norm", np.sqrt(square))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return which step is the next to look at, and what is still to come."""
+        return {**super().state_dict(), "missing": sorted(self._missing)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+        super().load_state_dict(state)
+        self._missing = set(state["missing"]) & self._tensors.keys()

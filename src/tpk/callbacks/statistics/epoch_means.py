@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.run_companions import RunCompanions, RunTensor
+from tpk.callbacks.run_tensors import RunCompanions, RunTensor
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.reports.summaries import moving_summaries, names_of_scalar_summaries
 from tpk.graph.variables import assign_values, make_local, variable_name

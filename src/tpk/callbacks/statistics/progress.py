@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 from tqdm.std import tqdm
 
+from tpk.callbacks.run_tensors import find_tensor
 from tpk.callbacks.statistics.epoch_means import EpochMeans
-from tpk.callbacks.tensor_names import find_tensor
 from tpk.errors import ConfigError
 from tpk.plugin import Callback
 

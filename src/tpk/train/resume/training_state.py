@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpk.callbacks.composition.proxy import innermost
+from tpk.callbacks.triggers import innermost
 from tpk.checkpoint.encoding import encode, state_keys
 from tpk.checkpoint.files import Checkpoint
 from tpk.errors import CheckpointError, add_note

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from tpk.callbacks.statistics.epoch_means import EpochMeans
-from tpk.callbacks.statistics.statistic import StatisticFollower, statistic_followers
+from tpk.callbacks.statistics.followed import StatisticFollower, statistic_followers
 from tpk.errors import Preempted, StopTraining, add_note, in_one_line
 from tpk.train.run.names import how_to_resume
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.inspection.steps import file_in_run_dir, write_file
+from tpk.callbacks.inspection.tensors import file_in_run_dir, write_file
 from tpk.graph.reports.png import encode_png
 from tpk_tensorpack.callbacks.base import Callback
 

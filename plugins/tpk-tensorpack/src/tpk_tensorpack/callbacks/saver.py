@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.savers.model import directory_of
+from tpk.callbacks.savers import directory_of
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
 from tpk.graph.variables import saveable_variables
 from tpk_tensorpack.callbacks.base import Callback

@@ -1,1 +1,0 @@
-"""What makes callbacks of callbacks, and of TensorFlow's hooks."""

@@ -1,1 +1,0 @@
-"""What saves the model."""

@@ -367,7 +367,7 @@ parts = ("tpk.cluster", "tpk.dataflow.zmq", "tpk.dataflow.parallel", "tpk.strate
 loaded = sorted(name for name in sys.modules if name.startswith(parts))
 print("loaded:", *(name for name in loaded if name.rpartition(".")[2] not in sys.argv[2:]))
 """
-    shared = ["base", "single", "processes", "process_group", "plain_data", "update_order"]
+    shared = ["base", "single", "processes", "process_group", "update_order"]
     result = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "run"), *shared],
         capture_output=True,

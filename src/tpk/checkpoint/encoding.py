@@ -1,7 +1,7 @@
-"""Training state as JSON, and back: plain data, a tagged form of what JSON does not have, and keys for its parts.
+"""Plain data as JSON and back, and the keys of its parts. Nothing is unpickled, so reading it runs no code.
 
-Tuples, bytes, NumPy scalars and arrays, NaN and the infinities, and dicts whose keys are no strings come back as what
-they were, bit by bit. Anything else is an error that names where it stands.
+Tuples, bytes, NumPy scalars and arrays, NaN and the infinities, and dicts with other keys than strings come back
+bit by bit as what they were. A subclass of a list, tuple, dict or number comes back as the plain type.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,48 +17,53 @@ import numpy as np
 from tpk.errors import CheckpointError
 
 TAG = "__tpk__"
-"""The key by which an object of JSON stands for something else than a dict."""
+"""The key that marks a JSON object as the encoding of something other than a dict."""
 
-_DEEPEST = 100
+PLAIN = "None, bools, numbers, strings, bytes, lists, tuples, dicts, and NumPy scalars and arrays"
 
-_KINDS_OF_DTYPES = frozenset("biufcSUmM")
+_MAX_DEPTH = 100
 
 
-def encode(value: Any, where: str = "state") -> Any:
-    """Return `value` as what JSON can hold.
+def encode(value: Any, where: str = "state", buffers: list[bytes] | None = None) -> Any:
+    """Return `value` as JSON data.
 
     Args:
         value: None, bools, numbers, strings, bytes, lists, tuples, dicts, NumPy scalars and arrays.
-        where: what to call `value` in messages.
+        where: what error messages call `value`.
+        buffers: the content of bytes and arrays is appended here; None to keep it in the JSON data as base64.
 
     Raises:
-        CheckpointError: if something in it is none of these, or it is nested too deeply to be read again.
+        CheckpointError: if `value` contains anything else, or is nested too deeply.
 
     Example:
         ```python
         json.dumps(encode({"window": (1.5, float("nan")), "key": np.arange(3)}))
         ```
     """
-    return _encode(value, where, 0)
+    return _encode(value, where, buffers, 0)
 
 
-def decode(value: Any) -> Any:
+def decode(value: Any, buffers: Sequence[Any] = ()) -> Any:
     """Return what `encode` was given.
 
+    Args:
+        value: what `encode` returned.
+        buffers: what `encode` appended to its `buffers`.
+
     Raises:
-        CheckpointError: if `value` is nothing that `encode` returns.
+        CheckpointError: if `value` is not something that `encode` returns.
     """
     try:
-        return _decode(value, 0)
+        return _decode(value, buffers)
     except Exception as error:
-        raise CheckpointError(f"it holds what tpk does not write: {error!r}") from error
+        raise CheckpointError(f"it holds data that tpk does not write: {error!r}") from error
 
 
 def state_keys(owners: Iterable[Any]) -> list[str]:
     """Return a unique key for each of `owners`.
 
-    It is the name of the class and the attribute `state_key`, if it is not empty: what tells it from others of its
-    class, such as the name of the hyperparameter that it sets. Those that are equal in that are numbered.
+    The key is the name of the class, and the attribute `state_key` unless it is empty. `state_key` distinguishes
+    objects of one class, for example by the hyperparameter that they set. Keys that are still equal are numbered.
 
     Example:
         ```python
@@ -76,91 +81,103 @@ def state_keys(owners: Iterable[Any]) -> list[str]:
     return keys
 
 
-def _encode(value: Any, where: str, depth: int) -> Any:
-    if depth > _DEEPEST:
-        raise CheckpointError(
-            f"{where[:200]}… is nested deeper than {_DEEPEST} levels, which a checkpoint cannot hold. Let state_dict "
-            "return flat data."
-        )
+def _encode(value: Any, where: str, buffers: list[bytes] | None, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        raise CheckpointError(f"{where[:200]}… is nested deeper than {_MAX_DEPTH} levels. Use flatter data.")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, np.generic):
-        return {TAG: "scalar", **_array(np.asarray(value), where)}
-    if isinstance(value, np.ndarray):
-        return {TAG: "ndarray", **_array(value, where)}
+        return {TAG: "scalar", **_encode_array(np.asarray(value), where, buffers)}
+    if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
+        if value.dtype == object:
+            items = _encode(value.ravel().tolist(), where, buffers, depth + 1)
+            return {TAG: "objects", "shape": list(value.shape), "items": items}
+        return {TAG: "ndarray", **_encode_array(value, where, buffers)}
     if isinstance(value, str):
-        return str(value)
+        return str.__str__(value)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {TAG: "float", "value": repr(float(value))}
     if isinstance(value, bytes | bytearray):
-        return {TAG: "bytes", "base64": _to_text(bytes(value))}
+        return {TAG: "bytes", **_encode_bytes(bytes(value), buffers)}
     if isinstance(value, list | tuple):
-        items = [_encode(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+        items = [_encode(item, f"{where}[{index}]", buffers, depth + 1) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {TAG: "tuple", "items": items}
     if isinstance(value, Mapping):
-        return _mapping(value, where, depth + 1)
-    raise CheckpointError(
-        f"{where} is {value!r}, a {type(value).__name__}, which a checkpoint cannot hold. Let state_dict return plain "
-        "data only: None, bools, numbers, strings, bytes, lists, tuples, dicts, and NumPy scalars and arrays."
-    )
+        return _encode_mapping(value, where, buffers, depth + 1)
+    raise CheckpointError(f"{where} is {value!r}, a {type(value).__name__}, which is not plain data. Use {PLAIN} only.")
 
 
-def _mapping(value: Mapping[Any, Any], where: str, depth: int) -> Any:
+def _encode_mapping(value: Mapping[Any, Any], where: str, buffers: list[bytes] | None, depth: int) -> Any:
     if all(type(key) is str for key in value) and TAG not in value:
-        return {key: _encode(item, f"{where}[{key!r}]", depth) for key, item in value.items()}
+        return {key: _encode(item, f"{where}[{key!r}]", buffers, depth) for key, item in value.items()}
     pairs = [
-        [_encode(key, f"a key of {where}", depth), _encode(item, f"{where}[{key!r}]", depth)]
+        [_encode(key, f"a key of {where}", buffers, depth), _encode(item, f"{where}[{key!r}]", buffers, depth)]
         for key, item in value.items()
     ]
     return {TAG: "dict", "items": pairs}
 
 
-def _decode(value: Any, depth: int) -> Any:
-    if depth > _DEEPEST:
-        raise ValueError(f"nested deeper than {_DEEPEST} levels")
+def _encode_array(array: np.ndarray, where: str, buffers: list[bytes] | None) -> dict[str, Any]:
+    # The `str` of a dtype that another package has registered, such as bfloat16, says only how many bytes it has.
+    dtype = array.dtype.name if array.dtype.isbuiltin == 2 else array.dtype.str
+    if np.dtype(dtype) != array.dtype:
+        raise CheckpointError(
+            f"{where} is an array of dtype {array.dtype}. Use arrays of numbers, bools, strings or times only."
+        )
+    data = array.tobytes() if array.dtype.itemsize else b""
+    return {"dtype": dtype, "shape": list(array.shape), **_encode_bytes(data, buffers)}
+
+
+def _encode_bytes(data: bytes, buffers: list[bytes] | None) -> dict[str, Any]:
+    if buffers is None:
+        return {"base64": base64.b64encode(data).decode("ascii")}
+    buffers.append(data)
+    return {"buffer": len(buffers) - 1}
+
+
+def _decode(value: Any, buffers: Sequence[Any]) -> Any:
     if isinstance(value, list):
-        return [_decode(item, depth + 1) for item in value]
+        return [_decode(item, buffers) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value.get(TAG)
     if kind is None:
-        return {key: _decode(item, depth + 1) for key, item in value.items()}
-    return _DECODERS[kind](value, depth + 1)
+        return {key: _decode(item, buffers) for key, item in value.items()}
+    if kind == "tuple":
+        return tuple(_decode(value["items"], buffers))
+    if kind == "dict":
+        return {_decode(key, buffers): _decode(item, buffers) for key, item in value["items"]}
+    if kind == "bytes":
+        return _decode_bytes(value, buffers)
+    if kind == "float":
+        return float(value["value"])
+    if kind == "objects":
+        return _decode_objects(value["shape"], _decode(value["items"], buffers))
+    if kind == "ndarray":
+        return _decode_array(value, buffers)
+    if kind == "scalar":
+        return _decode_array(value, buffers)[()]
+    raise ValueError(f"unknown kind {kind!r}")
 
 
-def _array(array: np.ndarray, where: str) -> dict[str, Any]:
-    if array.dtype.kind not in _KINDS_OF_DTYPES:
-        raise CheckpointError(
-            f"{where} is an array of dtype {array.dtype}, which a checkpoint cannot hold. Let state_dict return arrays "
-            "of numbers, bools, strings or times only."
-        )
-    # `ascontiguousarray` would give an array without dimensions one.
-    return {"dtype": array.dtype.str, "shape": list(array.shape), "base64": _to_text(array.tobytes())}
-
-
-def _from_array(value: Mapping[str, Any], depth: int) -> np.ndarray:
+def _decode_array(value: Mapping[str, Any], buffers: Sequence[Any]) -> np.ndarray:
     dtype, shape = value["dtype"], value["shape"]
-    # NumPy would make something of other values, too.
+    # NumPy accepts other types, too.
     if not isinstance(dtype, str) or not isinstance(shape, list):
         raise TypeError(f"an array of dtype {dtype!r} and shape {shape!r}")
-    return np.frombuffer(_to_bytes(value["base64"]), np.dtype(dtype)).reshape(shape).copy()
+    if not np.dtype(dtype).itemsize:  # `frombuffer` refuses empty strings.
+        return np.zeros(shape, dtype)
+    return np.frombuffer(_decode_bytes(value, buffers), dtype).reshape(shape).copy()
 
 
-def _to_text(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+def _decode_objects(shape: list[int], items: list[Any]) -> np.ndarray:
+    array = np.empty(len(items), object)
+    for index, item in enumerate(items):
+        array[index] = item
+    return array.reshape(shape)
 
 
-def _to_bytes(text: str) -> bytes:
-    return base64.b64decode(text)
-
-
-_DECODERS: dict[str, Callable[[Mapping[str, Any], int], Any]] = {
-    "tuple": lambda value, depth: tuple(_decode(item, depth) for item in value["items"]),
-    "dict": lambda value, depth: {_decode(key, depth): _decode(item, depth) for key, item in value["items"]},
-    "bytes": lambda value, depth: _to_bytes(value["base64"]),
-    "float": lambda value, depth: float(value["value"]),
-    "ndarray": _from_array,
-    "scalar": lambda value, depth: _from_array(value, depth)[()],
-}
+def _decode_bytes(value: Mapping[str, Any], buffers: Sequence[Any]) -> bytes:
+    return base64.b64decode(value["base64"]) if "base64" in value else bytes(buffers[value["buffer"]])

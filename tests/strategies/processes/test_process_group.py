@@ -3,12 +3,14 @@ from __future__ import annotations
 import os
 import pickle
 
+import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from tpk.errors import ConfigError, PeerError
 from tpk.strategies import ProcessGroup
-from tpk.strategies.processes.plain_data import pack
+from tpk.strategies.processes.process_group import pack, unpack
 
 
 class WithAnother(ProcessGroup):
@@ -50,9 +52,7 @@ def test_what_another_sends_runs_no_code(theirs, tmp_path, monkeypatch):
 
 def test_who_has_a_value_that_cannot_be_told_says_so_to_the_others():
     ours = WithAnother(pack(what="counts", value=1))
-    with pytest.raises(
-        ConfigError, match=r"rank 0 cannot tell the others 'counts': value\['x'\] is a .*object"
-    ) as failed:
+    with pytest.raises(ConfigError, match=r"rank 0 cannot tell the others 'counts': value\['x'\] is <object") as failed:
         ours.gather_object("counts", {"x": object()})
     with pytest.raises(PeerError, match=r"rank 1 has failed: ConfigError\(.*rank 0 cannot tell") as told:
         WithAnother(ours.sent[0]).gather_object("counts", 1)
@@ -62,3 +62,49 @@ def test_who_has_a_value_that_cannot_be_told_says_so_to_the_others():
 def test_processes_at_different_points_are_an_error():
     with pytest.raises(PeerError, match="rank 0 is at 'counts', rank 1 at 'sums'"):
         WithAnother(pack(what="sums", value=1)).gather_object("counts", 1)
+
+
+GOOD = pack(x=[np.arange(4), b"abc", "text", ml_dtypes.bfloat16(1)])
+
+
+def test_packed_values_come_back():
+    got = unpack(GOOD)["x"]
+    np.testing.assert_equal(got, [np.arange(4), b"abc", "text", ml_dtypes.bfloat16(1)])
+    got[0][0] = 5
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"[]\n",
+        b"{}",
+        b"[[],[]]\n",
+        b'[[-1],{"x":1}]\n',
+        b'[[3,-1],{"x":1}]\nabc',
+        b'[[4],{"x":1}]\nabc',
+        b'[[],{"x":{"__tpk__":"set"}}]\n',
+        b'[[],{"x":{"__tpk__":"bytes","buffer":0}}]\n',
+        b'[[8],{"x":{"__tpk__":"ndarray","dtype":"O","shape":[1],"buffer":0}}]\n' + b"\x01" * 8,
+        b'[[8],{"x":{"__tpk__":"ndarray","dtype":"<i8","shape":[-1,-1],"buffer":0}}]\n' + b"\x01" * 8,
+        b'[[8],{"x":{"__tpk__":"ndarray","dtype":"<i8","shape":[99999999999999],"buffer":0}}]\n' + b"\x01" * 8,
+        b'[[8],{"x":{"__tpk__":"ndarray","dtype":"no_such_type","shape":[1],"buffer":0}}]\n' + b"\x01" * 8,
+        b"[" * 100_000 + b"\n",
+        GOOD + b"x",
+        GOOD[:-1],
+        pickle.dumps({"what": 1}),
+    ],
+)
+def test_other_bytes_are_an_error(data):
+    with pytest.raises(ValueError, match="bytes are not plain data"):
+        unpack(data)
+
+
+@given(st.integers(0, len(GOOD) - 1), st.integers(0, 255))
+def test_damaged_bytes_are_an_error_or_other_values(place, byte):
+    damaged = GOOD[:place] + bytes([byte]) + GOOD[place + 1 :]
+    try:
+        unpack(damaged)
+    except ValueError as error:
+        assert "bytes are not plain data" in str(error)

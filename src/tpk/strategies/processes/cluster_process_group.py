@@ -13,8 +13,7 @@ from tpk.cluster.server import RunningServer
 from tpk.cluster.sessions import SharedSession
 from tpk.cluster.spec import PS, WORKER, Cluster, device_of
 from tpk.errors import PeerError
-from tpk.strategies.processes.plain_data import pack, unpack
-from tpk.strategies.processes.process_group import ProcessGroup
+from tpk.strategies.processes.process_group import ProcessGroup, pack, unpack
 
 
 class ClusterProcessGroup(ProcessGroup):

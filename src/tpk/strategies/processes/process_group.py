@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
+import json
+from itertools import accumulate, pairwise
 from typing import Any
 
-from tpk.errors import ConfigError, PeerError
-from tpk.strategies.processes.plain_data import pack, unpack
+from tpk.checkpoint.encoding import decode, encode
+from tpk.errors import CheckpointError, ConfigError, PeerError
 
 
 class ProcessGroup(abc.ABC):
@@ -60,8 +62,8 @@ class ProcessGroup(abc.ABC):
         failure: ConfigError | None = None
         try:
             data = pack(what=what, value=value)
-        except TypeError as error:  # The others wait for this process: it has to tell them.
-            failure = ConfigError(f"rank {self.rank} cannot tell the others {what!r}: {error}.")
+        except CheckpointError as error:  # The others wait for this process: it has to tell them.
+            failure = ConfigError(f"rank {self.rank} cannot tell the others {what!r}: {error}")
             data = pack(what=what, failure=repr(failure))
         try:
             every = self.gather_bytes(data)
@@ -115,6 +117,36 @@ class SingleProcess(ProcessGroup):
     def gather_object(self, what: str, value: Any) -> list[Any]:
         """Return the value of this process."""
         return [value]
+
+
+def pack(**values: Any) -> bytes:
+    """Return plain data as bytes: a line of JSON, followed by the content of bytes and arrays.
+
+    Raises:
+        CheckpointError: if a value is not plain data; see `tpk.checkpoint.encoding`.
+    """
+    buffers: list[bytes] = []
+    content = {name: encode(value, name, buffers) for name, value in values.items()}
+    head = json.dumps([list(map(len, buffers)), content], separators=(",", ":"))
+    return b"".join([head.encode(), b"\n", *buffers])
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    """Return the values that were packed, by name.
+
+    Raises:
+        ValueError: if `pack` has not returned these bytes.
+    """
+    try:
+        start = data.index(b"\n") + 1
+        sizes, content = json.loads(data[:start])
+        ends = list(accumulate(sizes, initial=start))
+        if ends != sorted(ends) or ends[-1] != len(data):
+            raise ValueError(f"buffers of {sizes} bytes do not fit")
+        buffers = [memoryview(data)[begin:end] for begin, end in pairwise(ends)]
+        return {name: decode(value, buffers) for name, value in content.items()}
+    except Exception as error:  # NumPy raises errors of many types.
+        raise ValueError(f"{len(data)} bytes are not plain data: {error!r}") from error
 
 
 def _unpacked(rank: int, data: bytes) -> tuple[str, Any]:

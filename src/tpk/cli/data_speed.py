@@ -28,7 +28,7 @@ def data_speed(flow: str, size: int | None, seconds: float, warmup: int, as_json
 
     from tpk.cli.target import find_object
     from tpk.dataflow.base import close_dataflow
-    from tpk.dataflow.speed import measure_speed
+    from tpk.dataflow.inspect import measure_speed
 
     found = find_object(flow)
     if callable(found) and not hasattr(found, "__iter__"):

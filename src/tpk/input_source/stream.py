@@ -21,9 +21,9 @@ from tpk.dataflow.base import (
 )
 from tpk.dataflow.memory import copy_array
 from tpk.dataflow.position import Position, PositionTrail
-from tpk.dataflow.transforms.cache import CacheData
-from tpk.dataflow.transforms.fixed_size import FixedSizeData
-from tpk.dataflow.undivided import tell_of_undivided
+from tpk.dataflow.transforms.map import tell_of_undivided
+from tpk.dataflow.transforms.repeat import FixedSizeData
+from tpk.dataflow.transforms.shuffle import CacheData
 from tpk.errors import InputError, add_note
 from tpk.input_source.datapoint import Array, DatapointConverter
 from tpk.input_source.hang_watcher import stack_of

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from tpk.dataflow.base import check_iterable, reset_state
-from tpk.dataflow.parallel.process_map import ApplyFunction, MultiProcessMapData
-from tpk.dataflow.parallel.worker_process import WorkerProcess, check_worker_init
+from tpk.dataflow.parallel.maps import ApplyFunction, MultiProcessMapData
+from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init
 from tpk.errors import ConfigError, add_note
 from tpk.graph.devices import resolve_devices
 from tpk.predict.config import PredictConfig

@@ -18,8 +18,7 @@ import pytest
 
 from tpk.dataflow import DataFromGenerator, DataFromList, MapData, MultiProcessMapData, MultiProcessRunner
 from tpk.dataflow.base import close_dataflow
-from tpk.dataflow.parallel import worker_process
-from tpk.dataflow.parallel.transport import block
+from tpk.dataflow.parallel import blocks, workers
 from tpk.errors import ConfigError, InputError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes need Unix sockets")
@@ -190,8 +189,8 @@ def test_a_worker_that_hangs_is_reported_with_its_stack(tmp_path, caplog, when_l
 def test_of_a_worker_that_does_not_start_that_is_told(tmp_path, caplog, monkeypatch, when_logged):
     go_on = tmp_path / "go_on"
     wait_and_become = ["sh", "-c", 'until [ -e "$0" ]; do sleep 0.01; done; exec "$@"', str(go_on)]
-    command_line = worker_process._command_line
-    monkeypatch.setattr(worker_process, "_command_line", lambda *options: wait_and_become + command_line(*options))
+    command_line = workers._command_line
+    monkeypatch.setattr(workers, "_command_line", lambda *options: wait_and_become + command_line(*options))
     when_logged("still starting", go_on.touch)
     flow = run_generator(lambda: iter([["there"]]), warn_after=0.1)
     assert list(flow) == [["there"]]
@@ -248,8 +247,8 @@ def test_no_room_for_shared_memory_is_told():
 def test_shared_memory_has_no_name_even_where_it_must_be_a_file(monkeypatch, tmp_path):
     monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    descriptor = block.create_file()
-    file = block.BlockFile(descriptor)
+    descriptor = blocks.create_file()
+    file = blocks.BlockFile(descriptor)
     assert list(tmp_path.iterdir()) == []
     for text in (b"abc", b"xyz"):
         file.reserve(8192)
@@ -446,10 +445,10 @@ def test_workers_end_at_once_though_a_forked_process_has_their_sockets():
     code = """
         import os, signal
         from tpk.dataflow import MultiProcessRunner
-        from tpk.dataflow.parallel import worker_process
+        from tpk.dataflow.parallel import workers
 
         # Whoever waits for a worker that does not end waits longer than this process may take.
-        worker_process._GRACE = 600
+        workers._GRACE = 600
         flow = MultiProcessRunner([[number] for number in range(4)], 1)
         assert len(list(flow)) == 4
         child = os.fork()

@@ -26,10 +26,8 @@ from contextlib import suppress
 import attrs
 import cloudpickle
 
-from tpk.dataflow.parallel.transport.block import BlockFile
-from tpk.dataflow.parallel.transport.receiver import Receiver
-from tpk.dataflow.parallel.transport.sender import Sender
-from tpk.dataflow.parallel.transport.wire import LinkClosed
+from tpk.dataflow.parallel.blocks import BlockFile
+from tpk.dataflow.parallel.link import LinkClosed, Receiver, Sender
 from tpk.errors import ConfigError, add_note
 
 if sys.platform != "win32":  # where there are no workers, but this module is imported all the same

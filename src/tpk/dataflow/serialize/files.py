@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from tpk.dataflow.base import check_iterable, flow_length, reset_state
 from tpk.dataflow.position import close_iterator
-from tpk.dataflow.sources.iterables import DataFromList
+from tpk.dataflow.sources import DataFromList
 from tpk.errors import ConfigError, InputError
 
 

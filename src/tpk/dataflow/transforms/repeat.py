@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
 from tpk.checks import check_at_least
-from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, allocate_with, divides_evenly
+from tpk.dataflow.base import (
+    DataFlow,
+    LookaheadDataFlow,
+    Share,
+    StatefulProxyDataFlow,
+    allocate_with,
+    divides_evenly,
+    shard,
+)
 from tpk.dataflow.memory import Allocate
-from tpk.dataflow.transforms.lookahead import LookaheadDataFlow
 from tpk.errors import ConfigError, InputError
 
 
@@ -103,3 +110,86 @@ class RepeatedDataPoint(LookaheadDataFlow):
 
 
 _DATAPOINTS_TO_REPLAY = 16
+
+
+class FixedSizeData(StatefulProxyDataFlow):
+    """Deliver `size` datapoints a pass: of a flow that is longer some, one that is shorter several times.
+
+    Args:
+        flow: any iterable of datapoints.
+        size: how many.
+        keep_state: whether a pass goes on where the one before stopped, so that all datapoints have their turn.
+            Otherwise each pass starts the flow anew.
+
+    Raises:
+        ConfigError: the size is not 1 or more.
+        InputError: the flow has no datapoint.
+    """
+
+    refills_arrays = None
+
+    def __init__(self, flow: Iterable[Any], size: int, keep_state: bool = True) -> None:
+        super().__init__(flow)
+        check_at_least(self, 1, size=size)
+        self._size = size
+        self.keep_state = keep_state
+        self._under_way: Iterator[Any] | None = None
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = self.begin() or 0
+        if self._under_way is None:
+            self._under_way = iter(self.upstream)
+        for number in range(begin, self._size):
+            datapoint = self._next()
+            self.place = number + 1
+            yield datapoint
+        if not self.keep_state:
+            self.break_off()
+        self.place = None
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way."""
+        if self.keep_state:
+            self.place = None
+        else:
+            self._under_way = None
+            super().break_off()
+
+    def _next(self) -> Any:
+        assert self._under_way is not None
+        for datapoint in self._under_way:
+            return datapoint
+        self._under_way = iter(self.upstream)
+        for datapoint in self._under_way:
+            return datapoint
+        raise InputError(
+            f"FixedSizeData: a pass of {type(self.flow).__name__} has no datapoint; it is empty, or a one-shot "
+            "iterator, such as a generator, of which there is no second pass"
+        )
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Hand it on: each datapoint is delivered as it comes."""
+        allocate_with(self.flow, allocate)
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the same, of a part of the size, on top of a share of the flow beneath.
+
+        Where the flow or the size cannot be divided evenly, it is a part of what this flow delivers.
+        """
+        if self._size % (count * block) or not divides_evenly(self.flow, count * block):
+            return Share(self, index, count, block)
+        share = self.with_sources([shard(self.flow, index, count, block)])
+        share._size = self._size // count
+        return share
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy, be it here or in another process, begins anew.
+        return {**self.__dict__, "_under_way": None}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there."""
+        super().load_state_dict(state)
+        self._under_way = None

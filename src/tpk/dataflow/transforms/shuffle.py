@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 from tpk.checks import check_at_least
-from tpk.dataflow.base import RNGDataFlow, may_refill
+from tpk.dataflow.base import LookaheadDataFlow, RNGDataFlow, StatefulProxyDataFlow, may_refill
 from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.transforms.lookahead import LookaheadDataFlow
+from tpk.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 
 class LocallyShuffleData(LookaheadDataFlow, RNGDataFlow):
@@ -61,3 +65,113 @@ class LocallyShuffleData(LookaheadDataFlow, RNGDataFlow):
 
 
 _DRAWS_AT_ONCE = 1024
+
+
+CacheT = TypeVar("CacheT", bound="CacheData")
+
+
+class CacheData(StatefulProxyDataFlow, RNGDataFlow):
+    """Keep all datapoints of the first pass in memory, and deliver them in every pass from then on.
+
+    What is delivered is what is kept: who changes an array in place changes it for all passes. A resumed run fills the
+    memory again, from the same pass of the flow. A first pass that is broken off keeps nothing.
+
+    Args:
+        flow: any iterable of datapoints, which fit into memory together.
+        shuffle: whether each pass but the first has a random order of its own.
+        seed: see `RNGDataFlow`.
+
+    Raises:
+        ConfigError: `flow` cannot be iterated, or the seed is not one.
+        InputError: a resumed run finds another number of datapoints in the flow than there were.
+    """
+
+    refills_arrays = False
+
+    def __init__(self, flow: Iterable[Any], shuffle: bool = False, seed: int | None = None) -> None:
+        StatefulProxyDataFlow.__init__(self, flow)
+        RNGDataFlow.__init__(self, seed)
+        self.shuffle = shuffle
+        self._kept: list[Any] | None = None
+        self._source_state: dict[str, Any] | None = None
+        self._kept_before: int | None = None
+
+    def __len__(self) -> int:
+        return super().__len__() if self._kept is None else len(self._kept)
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = self.begin() or 0
+        rng = self.epoch_rng()
+        if self._kept_before is not None:
+            self._keep_again(self._kept_before)
+        if self._kept is None:
+            yield from self._first_pass(begin)
+        else:
+            kept = self._kept
+            order = rng.permutation(len(kept)).tolist() if self.shuffle else range(len(kept))
+            for place in range(begin, len(kept)):
+                self.place = place + 1
+                yield kept[order[place]]
+        self.place = None
+
+    def _first_pass(self, begin: int) -> Iterator[Any]:
+        datapoints, kept = self._start_keeping(begin)
+        for datapoint in datapoints:
+            kept.append(datapoint)
+            self.place = len(kept)
+            yield datapoint
+        self._kept = kept
+
+    def _keep_again(self, count: int) -> None:
+        _, kept = self._start_keeping(None)
+        if len(kept) != count:
+            raise InputError(
+                f"CacheData kept {count} datapoints of {type(self.flow).__name__} when this position was taken, and "
+                f"finds {len(kept)} now; has the data changed?"
+            )
+        self._kept, self._kept_before = kept, None
+
+    def _start_keeping(self, count: int | None) -> tuple[Iterator[Any], list[Any]]:
+        """Begin the pass whose datapoints are kept; the first `count`, None for all, have been delivered before."""
+        datapoints: Iterator[Any] = iter(self.upstream)
+        if may_refill(self.flow):
+            datapoints = map(copy_arrays, datapoints)
+        self._source_state = self.upstream.state_dict()
+        kept = list(islice(datapoints, count))
+        if kept:
+            logger.info("CacheData: kept %d datapoints again, which had been delivered", len(kept))
+        return datapoints, kept
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way."""
+        if self._kept is not None or self._kept_before is not None:
+            self.place = None  # the flow beneath is not iterated, or only to keep the same pass of it again
+            return
+        if self._is_loaded and self.place is not None:
+            self._start_keeping(self.place)  # so that the flow beneath is as far in the pass as it was
+        super().break_off()
+        self._source_state = None
+
+    def with_sources(self: CacheT, sources: Sequence[Iterable[Any]]) -> CacheT:
+        """Return the same on top of another flow, of which nothing is kept yet."""
+        same = super().with_sources(sources)
+        same._kept = same._source_state = same._kept_before = None
+        return same
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is kept stays in its process; a copy keeps its own.
+        nothing = {"_kept": None, "_source_state": None, "place": None}
+        return {**self.__dict__, **nothing} if self._kept is not None else self.__dict__
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration under way stands, and which pass of the flow is kept."""
+        state = super().state_dict()
+        if self._source_state is not None:
+            state["upstreams"] = [self._source_state]
+        return {**state, "kept": self._kept_before if self._kept is None else len(self._kept)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there."""
+        super().load_state_dict(state)
+        self._kept, self._kept_before = None, state["kept"]
+        self._source_state = state["upstreams"][0] if self.place is not None or self._kept_before is not None else None

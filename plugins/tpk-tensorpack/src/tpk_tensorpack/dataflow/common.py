@@ -16,7 +16,7 @@ from tpk.checks import check_at_least
 from tpk.dataflow.base import may_refill
 from tpk.dataflow.combine import check_distinct
 from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.transforms.stack import Stack
+from tpk.dataflow.transforms.batch import Stack
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import (
     DataFlow,

@@ -7,10 +7,9 @@ from typing import Any
 
 import tpk.dataflow
 from tpk.dataflow.base import flow_length
-from tpk.dataflow.parallel.runner_base import FlowRunner, iteration_is_over
-from tpk.dataflow.parallel.team import MemberT, Team
-from tpk.dataflow.parallel.thread_runner import FlowThread
-from tpk.dataflow.parallel.worker_process import WorkerProcess
+from tpk.dataflow.parallel.runners import FlowRunner, MemberT, Team, iteration_is_over
+from tpk.dataflow.parallel.threads import FlowThread
+from tpk.dataflow.parallel.workers import WorkerProcess
 from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.base import ProxyDataFlow
 from tpk_tensorpack.utils import logger

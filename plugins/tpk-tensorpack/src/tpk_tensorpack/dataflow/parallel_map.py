@@ -8,7 +8,7 @@ from typing import Any
 
 import tpk.dataflow
 from tpk.checks import check_at_least
-from tpk.dataflow.parallel.map_base import ParallelMap
+from tpk.dataflow.parallel.maps import ParallelMap
 from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.base import DataFlow, ProxyDataFlow
 from tpk_tensorpack.dataflow.common import BatchData, OnCopy

@@ -15,9 +15,8 @@ from typing import Any
 from tpk.checks import check_positive
 from tpk.dataflow.base import DataFlow, error_of_data, may_refill, seed_dataflow, shard
 from tpk.dataflow.memory import allocate_aligned, copy_arrays
-from tpk.dataflow.parallel.runner_base import FlowRunner, RunFlow
-from tpk.dataflow.parallel.team import Team, TeamState
-from tpk.dataflow.parallel.transport.wire import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
+from tpk.dataflow.parallel.link import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
+from tpk.dataflow.parallel.runners import FlowRunner, RunFlow, Team, TeamState
 from tpk.errors import ConfigError
 
 logger = logging.getLogger(__name__)

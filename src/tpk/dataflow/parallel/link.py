@@ -1,9 +1,25 @@
-"""Sending end of a link: copies datapoints into shared memory, once, or has them put together there."""
+"""Messages over the socket between two processes: short ones; the data itself is in shared memory.
+
+Each message is a header (kind, number, value), followed by `value` bytes if its kind is one of `WITH_PAYLOAD`. From the
+sender of datapoints to the receiver:
+
+- `BLOCK`: block `number` exists; it is the next one in the file of the blocks, and has `value` bytes. `DROP`: it is no
+  longer used.
+- `LAYOUT`: what the datapoints of layout `number` look like. `FORGET`: all layouts are void.
+- `ARRAYS`: a datapoint of layout `value` is in block `number`.
+- `OBJECT`: a datapoint of any kind; its pickle, or where in block `number` that is.
+- `END`: the pass over the flow is over.
+- `STATE`: where the flow stands after the last datapoint or end.
+- `LOG`: a record for the log. `ERROR`: what ended the sender.
+
+And back: `USED`: `value` more datapoints or ends were taken, `FREE`: no view into block `number` is left.
+"""
 
 from __future__ import annotations
 
 import pickle
 import socket
+import struct
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,29 +31,46 @@ import attrs
 import cloudpickle
 import numpy as np
 
-from tpk.dataflow.memory import ALIGNMENT, ArraySpec, allocate_aligned
-from tpk.dataflow.parallel.transport.block import BlockFile, block_size, give_back
-from tpk.dataflow.parallel.transport.wire import (
-    AHEAD_BYTES,
-    AHEAD_MAX,
-    AHEAD_MIN,
-    ARRAYS,
-    BLOCK,
-    DROP,
-    END,
-    ERROR,
-    FORGET,
-    FREE,
-    HEADER,
-    LAYOUT,
-    LOG,
-    NO_BLOCK,
-    OBJECT,
-    STATE,
-    USED,
-    Layout,
-    LinkClosed,
-)
+from tpk.dataflow.memory import ALIGNMENT, ArraySpec, aligned_copy, allocate_aligned
+from tpk.dataflow.parallel.blocks import BlockFile, block_size, give_back
+
+HEADER = struct.Struct("<BxxxIQ")
+
+BLOCK, DROP, LAYOUT, FORGET, ARRAYS, OBJECT, END, STATE, LOG, ERROR, USED, FREE = range(1, 13)
+WITH_PAYLOAD = frozenset({LAYOUT, OBJECT, STATE, LOG, ERROR})
+
+NO_BLOCK = 0xFFFFFFFF
+
+AHEAD_BYTES = 1 << 26
+"""How far a sender goes ahead unless told otherwise: so many bytes, but 2 to 64 datapoints."""
+AHEAD_MIN, AHEAD_MAX = 2, 64
+
+END_OF_PASS: Any = object()
+"""What a receiver returns when the pass over the flow is over."""
+
+
+@attrs.frozen(eq=False)
+class Layout:
+    """How datapoints of one kind lie in a block.
+
+    Attributes:
+        number: what the wire calls it.
+        container: list, tuple or dict.
+        names: the keys of a dict, in order.
+        arrays: shape, dtype and offset in bytes of each component.
+        size: how many bytes all of them take.
+    """
+
+    number: int
+    container: type
+    names: tuple[Any, ...]
+    arrays: tuple[tuple[tuple[int, ...], np.dtype[Any], int], ...]
+    size: int
+
+
+class LinkClosed(Exception):
+    """The other end of a link is gone."""
+
 
 _LEAST_ALLOCATED = 1 << 16
 """Bytes of a datapoint from which it pays to put it together in a block; to copy fewer takes less time."""
@@ -50,7 +83,7 @@ Places: TypeAlias = tuple[int | None, ...]
 """Of each array of a datapoint, where in a block it lies already; empty if none does."""
 
 
-class _Block:
+class _OutBlock:
     """A block as its sender sees it, with the arrays that lie in it in each layout.
 
     Attributes:
@@ -109,11 +142,11 @@ class Sender:
         self._ahead = 0
         self._unread = b""
         self._layouts: dict[Any, Layout | None] = {}
-        self._blocks: dict[int, _Block] = {}
-        self._free: list[_Block] = []
-        self._allocated: list[_Block] = []
+        self._blocks: dict[int, _OutBlock] = {}
+        self._free: list[_OutBlock] = []
+        self._allocated: list[_OutBlock] = []
         # What was allocated may be let go of in any thread, even in the middle of what stands here.
-        self._let_go: deque[_Block] = deque()
+        self._let_go: deque[_OutBlock] = deque()
         self._room_beside = ALIGNMENT * 64
         self._blocks_made = 0
         self._dumps: Callable[..., bytes] = pickle.dumps
@@ -188,7 +221,7 @@ class Sender:
     def _send_payload(self, kind: int, number: int, payload: bytes) -> None:
         self._write(HEADER.pack(kind, number, len(payload)) + payload)
 
-    def _find_allocated(self, datapoint: Any) -> tuple[_Block | None, Places]:
+    def _find_allocated(self, datapoint: Any) -> tuple[_OutBlock | None, Places]:
         """Return the block that was allocated for a datapoint, and where in it each of its arrays lies."""
         values = list(datapoint.values()) if type(datapoint) is dict else datapoint
         if type(values) is list or type(values) is tuple:
@@ -198,7 +231,7 @@ class Sender:
                     return block, places
         return None, ()
 
-    def _layout_of(self, datapoint: Any, places: Places = (), block: _Block | None = None) -> Layout | None:
+    def _layout_of(self, datapoint: Any, places: Places = (), block: _OutBlock | None = None) -> Layout | None:
         """Return the layout of a datapoint, or None if it is not made of arrays.
 
         Args:
@@ -272,7 +305,7 @@ class Sender:
         self._dumps = cloudpickle.dumps
         return self._pickle(datapoint)
 
-    def _acquire(self, size: int) -> _Block:
+    def _acquire(self, size: int) -> _OutBlock:
         """Return a block of at least that size that nobody looks at."""
         if self._num_prefetch is None:
             self._window = min(max(AHEAD_BYTES // max(size, 1), AHEAD_MIN), AHEAD_MAX)
@@ -294,15 +327,15 @@ class Sender:
             self._drop(self._free[0])
         return self._new_block(block_size(size))
 
-    def _new_block(self, size: int) -> _Block:
+    def _new_block(self, size: int) -> _OutBlock:
         self._file.reserve(size)
-        block = _Block(self._blocks_made, size, self._file.map_next(size))
+        block = _OutBlock(self._blocks_made, size, self._file.map_next(size))
         self._blocks_made += 1
         self._blocks[block.number] = block
         self._write(HEADER.pack(BLOCK, block.number, size))
         return block
 
-    def _drop(self, block: _Block) -> None:
+    def _drop(self, block: _OutBlock) -> None:
         self._free.remove(block)
         del self._blocks[block.number]
         give_back(block.memory)
@@ -340,7 +373,7 @@ class Sender:
                 block.is_sent = False
                 self._take_back(block)
 
-    def _take_back(self, block: _Block) -> None:
+    def _take_back(self, block: _OutBlock) -> None:
         """Use a block again if nobody looks at it any more, neither there nor here."""
         if not block.is_sent and block.lease is None:
             self._free.append(block)
@@ -358,3 +391,196 @@ def _lay_out(sizes: list[int], begin: int = 0) -> tuple[list[int], int]:
         offsets.append(end)
         end += -(-size // ALIGNMENT) * ALIGNMENT
     return offsets, max(end, 1)
+
+
+_CHUNK = 1 << 16
+_ALL_ACKNOWLEDGED_AT = 8
+_MAX_KEPT = 256
+"""Blocks. Each is a mapping of its own, of which a process may have some 65,000, and takes a page at least; so whoever
+keeps more datapoints than that, such as a cache, gets copies of the further ones."""
+
+
+class RemoteFailure(Exception):
+    """The sender sent an error instead of a datapoint.
+
+    Attributes:
+        payload: what it sent.
+    """
+
+    def __init__(self, payload: bytes) -> None:
+        super().__init__("the sender failed")
+        self.payload = payload
+
+
+@attrs.define
+class _InBlock:
+    memory: memoryview
+    release: Callable[[Any], None]
+    lease: Any = None
+
+
+class Receiver:
+    """Receives datapoints from the `Sender` at the other end of a socket.
+
+    The arrays of a datapoint are views into shared memory, writable, and start on a multiple of 64 bytes. Their block
+    is used again when the last of them is gone. While very many are kept, further ones are copies.
+
+    Args:
+        main: a Unix stream socket for the messages. If it has a timeout, `receive` may raise `TimeoutError`, and can
+            be called again then.
+        file: the sender's, for the blocks.
+        num_prefetch: as the sender has it.
+        log: takes what the sender logs.
+
+    Attributes:
+        items: how many datapoints and ends of passes were received.
+        state: the last state that the sender told; None before the first.
+        state_items: `items` when it was told.
+    """
+
+    def __init__(
+        self,
+        main: socket.socket,
+        file: BlockFile,
+        num_prefetch: int | None = None,
+        log: Callable[[Any], None] = lambda record: None,
+    ) -> None:
+        self._main = main
+        self._file = file
+        self._log = log
+        self._acknowledge_at = 1 if num_prefetch is not None and num_prefetch < AHEAD_MAX else _ALL_ACKNOWLEDGED_AT
+        self._data = b""
+        self._place = 0
+        self._unacknowledged = 0
+        self._blocks: dict[int, _InBlock] = {}
+        self._layouts: dict[int, Layout] = {}
+        # Views are let go of in any thread, at any time, even in the middle of what stands here.
+        self._released: deque[int] = deque()
+        self._kept = 0
+        self.items = 0
+        self.state: Any = None
+        self.state_items = 0
+
+    def receive(self) -> Any:
+        """Return the next datapoint, or `END_OF_PASS`.
+
+        Raises:
+            LinkClosed: the sender is gone.
+            RemoteFailure: the sender failed.
+            TimeoutError: nothing came within the timeout of the socket.
+        """
+        while True:
+            kind, number, value, payload = self._next_message()
+            if kind == ARRAYS:
+                item = self._arrays(number, self._layouts[value])
+            elif kind == OBJECT:
+                item = self._object(number, payload)
+            elif kind == END:
+                item = END_OF_PASS
+            else:
+                self._take_notice(kind, number, value, payload)
+                continue
+            self.items += 1
+            self._unacknowledged += 1
+            if self._unacknowledged >= self._acknowledge_at:
+                self._acknowledge()
+            return item
+
+    @property
+    def has_message(self) -> bool:
+        """Whether something has been read from the socket that `receive` has not yet looked at."""
+        return len(self._data) > self._place
+
+    def _next_message(self) -> tuple[int, int, int, bytes]:
+        place = self._place
+        while len(self._data) < place + HEADER.size:
+            self._read_more()
+            place = self._place
+        kind, number, value = HEADER.unpack_from(self._data, place)
+        end = place + HEADER.size
+        payload = b""
+        if kind in WITH_PAYLOAD:
+            while len(self._data) < self._place + HEADER.size + value:
+                self._read_more()
+            begin = self._place + HEADER.size
+            end = begin + value
+            payload = self._data[begin:end]
+        self._place = end
+        return kind, number, value, payload
+
+    def _read_more(self) -> None:
+        self._acknowledge()  # The sender may be waiting for that.
+        try:
+            data = self._main.recv(_CHUNK)
+        except TimeoutError:
+            raise
+        except OSError:
+            data = b""
+        if not data:
+            raise LinkClosed("the sender of the datapoints is gone")
+        self._data = self._data[self._place :] + data
+        self._place = 0
+
+    def _acknowledge(self) -> None:
+        if not self._unacknowledged and not self._released:
+            return
+        message = HEADER.pack(USED, 0, self._unacknowledged)
+        self._unacknowledged = 0
+        while self._released:
+            message += HEADER.pack(FREE, self._released.popleft(), 0)
+            self._kept -= 1
+        try:
+            self._main.sendall(message)
+        except OSError:
+            pass  # What it has sent before it went is still there to be read.
+
+    def _take_notice(self, kind: int, number: int, value: int, payload: bytes) -> None:
+        if kind == BLOCK:
+            self._add_block(number, value)
+        elif kind == DROP:
+            del self._blocks[number]
+        elif kind == LAYOUT:
+            self._layouts[number] = Layout(*pickle.loads(payload))
+        elif kind == FORGET:
+            self._layouts.clear()
+        elif kind == STATE:
+            self.state, self.state_items = pickle.loads(payload), self.items
+        elif kind == ERROR:
+            raise RemoteFailure(payload)
+        else:
+            self._log(pickle.loads(payload))
+
+    def _add_block(self, number: int, size: int) -> None:
+        released = self._released
+        self._blocks[number] = _InBlock(self._file.map_next(size), lambda reference: released.append(number))
+        if size > AHEAD_BYTES // AHEAD_MAX:
+            self._acknowledge_at = 1
+
+    def _lease(self, number: int) -> np.ndarray[Any, Any]:
+        """Return the bytes of a block; when that array and all views of it are gone, the block is released."""
+        self._kept += 1
+        block = self._blocks[number]
+        whole = np.frombuffer(block.memory, np.uint8)
+        block.lease = weakref.ref(whole, block.release)
+        return whole
+
+    def _arrays(self, number: int, layout: Layout) -> Any:
+        whole = self._lease(number)
+        arrays = [np.ndarray(shape, dtype, whole, offset) for shape, dtype, offset in layout.arrays]
+        if self._kept > _MAX_KEPT:
+            arrays = [aligned_copy(array) for array in arrays]
+        if layout.container is list:
+            return arrays
+        return tuple(arrays) if layout.container is tuple else dict(zip(layout.names, arrays, strict=True))
+
+    def _object(self, number: int, payload: bytes) -> Any:
+        head, spans = pickle.loads(payload)
+        if number == NO_BLOCK:
+            return pickle.loads(head)
+        whole = self._lease(number)
+        buffers = [whole[offset : offset + length] for offset, length in spans]
+        if self._kept > _MAX_KEPT:
+            buffers = [aligned_copy(buffer) for buffer in buffers]
+        if head is None:
+            head = buffers.pop(0)
+        return pickle.loads(head, buffers=buffers)

@@ -38,10 +38,8 @@ from tpk.dataflow import (
 )
 from tpk.dataflow.base import close_dataflow
 from tpk.dataflow.memory import allocate_aligned
-from tpk.dataflow.parallel.transport.block import BlockFile, create_file
-from tpk.dataflow.parallel.transport.receiver import Receiver
-from tpk.dataflow.parallel.transport.sender import Sender
-from tpk.dataflow.parallel.transport.wire import LinkClosed
+from tpk.dataflow.parallel.blocks import BlockFile, create_file
+from tpk.dataflow.parallel.link import LinkClosed, Receiver, Sender
 
 # Workers cannot import the modules of tests, which pytest imports by path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -21,14 +21,13 @@ from typing import Any
 
 import cloudpickle
 
-from tpk.dataflow.parallel.transport.block import BlockFile, create_file
-from tpk.dataflow.parallel.transport.receiver import Receiver, RemoteFailure
-from tpk.dataflow.parallel.transport.sender import Sender
-from tpk.dataflow.parallel.transport.wire import LinkClosed
+from tpk.dataflow.parallel.blocks import BlockFile, create_file
+from tpk.dataflow.parallel.link import LinkClosed, Receiver, RemoteFailure, Sender
 from tpk.dataflow.parallel.worker_main import LENGTH, Job
 from tpk.errors import ConfigError, InputError
 
 logger = logging.getLogger(__name__)
+
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 

@@ -1,0 +1,510 @@
+"""Worker processes that run a whole flow."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
+import numpy as np
+
+from tpk.checks import check_positive
+from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, allocate_with, flow_length, reset_state, shard
+from tpk.dataflow.memory import ArraySpec
+from tpk.dataflow.parallel.link import END_OF_PASS, Receiver, Sender
+from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, stop_all
+from tpk.dataflow.position import Position
+from tpk.dataflow.transforms.map import tell_of_undivided
+from tpk.errors import InputError
+
+STATE_EVERY, STATE_SECONDS = 16, 0.005
+"""How many datapoints a worker delivers, and for how many seconds, between two reports of where its flow stands; a
+resumed one skips the rest. A report takes longer than a small datapoint does."""
+
+
+MemberT = TypeVar("MemberT", bound="Member")
+RunnerT = TypeVar("RunnerT", bound="FlowRunner[Any]")
+
+
+class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
+    """Base of the runners: has a team of workers, which lives from pass to pass.
+
+    Args:
+        flow: any iterable of datapoints.
+        num_workers: how many workers divide it.
+        seed: see `RNGDataFlow`.
+    """
+
+    refills_arrays = False
+
+    def __init__(self, flow: Iterable[Any], num_workers: int, seed: int | None) -> None:
+        ProxyDataFlow.__init__(self, flow)
+        RNGDataFlow.__init__(self, seed)
+        self.num_workers = num_workers
+        self._team: Team[MemberT] | None = None
+        self._state: Mapping[str, Any] | None = None
+        self._is_loaded = False
+        self._has_told_of_undivided = False
+
+    def reset_state(self) -> None:
+        """Do nothing here: the workers make the flow ready."""
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._team is not None and not self._team.is_own:
+            self.close()
+        if not self._is_loaded:
+            self.break_off()
+        if self._team is None:
+            self._team = self._new_team()
+        return self._deliver(self._team)
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even if a pass is under way; then new workers are started."""
+        if self._team is not None and self._team.in_pass:
+            self.close()
+        if self._state is not None:
+            state = TeamState.from_dict(self._state)
+            if state.in_pass:
+                state.give_up_pass()
+            self._state, self._is_loaded = state.state_dict(), False
+
+    def close(self) -> None:
+        """End the workers. The next iteration starts new ones, which go on with the next pass."""
+        if self._team is not None:
+            team, self._team = self._team, None
+            self._state = team.state_dict()
+            if team.is_own:
+                self._stop(team)
+
+    def with_sources(self: RunnerT, sources: Sequence[Iterable[Any]]) -> RunnerT:
+        """Return the same, with workers of its own, on top of another flow."""
+        runner = super().with_sources(sources)
+        runner._state, runner._is_loaded = None, False
+        return runner
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration under way stands: whose datapoint is next, and how far each worker's flow is."""
+        if self._team is not None:
+            return self._team.state_dict()
+        return TeamState.of(self.num_workers).state_dict() if self._state is None else dict(self._state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on from there.
+
+        Raises:
+            InputError: it is the state of another number of workers.
+        """
+        if len(state["workers"]) != self.num_workers:
+            raise InputError(
+                f"the position is one of {len(state['workers'])} workers, and this {type(self).__name__} has "
+                f"{self.num_workers}, which divide the data otherwise. Resume with {len(state['workers'])} of them."
+            )
+        self.close()
+        self._state, self._is_loaded = state, True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_team": None}
+
+    @abstractmethod
+    def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[MemberT]:
+        """Start the workers where `state` says, each with its share of the flow."""
+
+    @abstractmethod
+    def _stop(self, team: Team[MemberT]) -> None:
+        """End the workers."""
+
+    def _share(self, index: int) -> Iterable[Any]:
+        return shard(self.flow, index, self.num_workers)
+
+    def _new_team(self) -> Team[MemberT]:
+        state = TeamState.of(self.num_workers) if self._state is None else TeamState.from_dict(self._state)
+        self._state, self._is_loaded = None, False
+        shares = [self._share(index) for index in range(self.num_workers)]
+        if self.num_workers > 1 and not self._has_told_of_undivided:
+            self._has_told_of_undivided = True
+            tell_of_undivided(shares[0], type(self).__name__, f"its {self.num_workers} workers", logging.WARNING)
+        return self._start(state, shares)
+
+    def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
+        size, delivered = None if team.in_pass else flow_length(self), 0
+        finished = False
+        try:
+            for datapoint in team:
+                delivered += 1
+                yield datapoint
+                datapoint = None  # or its memory would be in use until the next one is here
+                if self._team is not team:
+                    break
+            else:
+                finished = True
+        except GeneratorExit:
+            # Whoever knows the length may have asked for no more than that.
+            finished = delivered == size and self._team is team and team.end_pass()
+            raise
+        except Exception as error:
+            if self._team is not team:  # Another thread has ended the workers while this one waited for them.
+                raise iteration_is_over(self) from error
+            raise
+        finally:
+            if not finished and self._team is team:
+                self.close()
+        if not finished and delivered != size:
+            raise iteration_is_over(self)
+
+
+class MultiProcessRunner(FlowRunner[WorkerProcess]):
+    """Run a flow in worker processes: each makes its share of the datapoints, ahead of their use.
+
+    The shares are those of `shard`: of a sequence, and of what stands on one, a worker makes its own datapoints only.
+    Of a generator, or whatever else can do nothing but be iterated, each makes all, which a warning tells: then let it
+    deliver what costs little, such as file names, and do the work in a `MapData` on top.
+
+    Datapoints are taken from the workers in turn, so they come as the flow itself delivers them, each once a pass, and
+    in the same order; batches are the same, too. Only what is random in each datapoint, or drops some of them, is
+    another thing in each worker: there the order depends on the number of workers, and on nothing else. An endless flow
+    of random numbers makes other ones in each worker.
+
+    Arrays come through shared memory, aligned so that TensorFlow takes them without a copy; batches are put together
+    there if a `BatchData` is the last stage (or only a `RepeatedData`, `FixedSizeData` or `PrintData` is on top). They
+    may be kept and changed; their memory is used again when no view of them is left. Anything else that can be pickled
+    comes, too.
+
+    A worker is a fresh interpreter; the flow is sent there by cloudpickle, so it may contain lambdas, closures and
+    classes of the main script, which needs no ``if __name__ == "__main__"``. The flow's ``reset_state`` is called in
+    each worker, not here. Workers live from pass to pass, and end when the flow is closed or collected, or a pass is
+    given up, or their parent is gone; on Linux the kernel sees to the latter, at once and whatever they are at.
+
+    Args:
+        flow: any iterable of datapoints that can be pickled.
+        num_proc: how many workers.
+        num_prefetch: how many datapoints each worker is ahead at most; by default up to 64 of them, in 64 MB.
+        warn_after: seconds without a datapoint until a warning tells at which line the worker is.
+        seed: what the global random numbers of Python and NumPy start from in each worker (those of the flow have
+            their own seed); by default drawn, or derived from the run's.
+        worker_init: the name ``"module:function"`` of a function without arguments that each worker calls first, before
+            the flow is unpickled and anything of the main script is imported: for settings of the process, such as
+            ``tf.compat.v1.disable_v2_behavior()`` or the number of OpenCV's threads.
+
+    Raises:
+        ConfigError: a number is not positive, `worker_init` names no function; and, when it is iterated, the flow
+            cannot be pickled, or there is no such function.
+        InputError: (in the iteration) a worker died.
+        Exception: (in the iteration) what the flow raised in a worker, with the traceback from there as its cause.
+
+    Example:
+        ```python
+        flow = MapData(DataFromList(files, shuffle=True), read_and_augment)
+        flow = MultiProcessRunner(BatchData(flow, 32), num_proc=4)
+        ```
+    """
+
+    def __init__(
+        self,
+        flow: Iterable[Any],
+        num_proc: int,
+        num_prefetch: int | None = None,
+        warn_after: float = 60.0,
+        seed: int | None = None,
+        *,
+        worker_init: str | None = None,
+    ) -> None:
+        check_positive(self, num_proc=num_proc, num_prefetch=num_prefetch, warn_after=warn_after)
+        check_worker_init(self, worker_init)
+        super().__init__(flow, num_proc, seed)
+        self.num_proc = num_proc
+        self.num_prefetch = num_prefetch
+        self.warn_after = warn_after
+        self.worker_init = worker_init
+
+    def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[WorkerProcess]:
+        workers: list[WorkerProcess] = []
+        try:
+            for index, (share, start) in enumerate(zip(shares, state.workers, strict=True)):
+                name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
+                worker_key = (*self.worker, index)
+                work = SeededWork(RunFlow(share, start, GlobalRandom()), self.seed, worker_key)
+                workers.append(WorkerProcess(name, work, self.num_prefetch, self.warn_after, self.worker_init))
+        except BaseException:
+            stop_all(workers)
+            raise
+        return Team(workers, state)
+
+    def _stop(self, team: Team[WorkerProcess]) -> None:
+        stop_all(team.members)
+
+
+class DatapointSender(Protocol):
+    """Where the work of a worker goes."""
+
+    def allocate(self, arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
+        """Make the arrays of a datapoint that is to be sent."""
+
+    def send(self, datapoint: Any) -> None:
+        """Send a datapoint; wait if the receiver is too far behind."""
+
+    def send_end(self) -> None:
+        """Tell that the pass is over."""
+
+    def send_state(self, state: Any) -> None:
+        """Tell where the flow stands now."""
+
+
+@attrs.frozen
+class RunFlow:
+    """The work of a worker: delivers a share of the flow, pass after pass."""
+
+    flow: Iterable[Any]
+    start: WorkerState
+    random: GlobalRandom | None = None
+
+    def __call__(self, sender: DatapointSender, tasks: object = None) -> None:
+        """Do it; ends only by an exception, such as that nobody receives any more."""
+        reset_state(self.flow)
+        allocate_with(self.flow, sender.allocate)
+        position = Position(self.flow)
+        datapoints = self._go_on(position)
+        delivered, due = 0, 0.0
+        while True:
+            for datapoint in datapoints:
+                sender.send(datapoint)
+                datapoint = None  # so that its memory may serve for the next one
+                delivered += 1
+                if delivered % STATE_EVERY == 0 and time.monotonic() >= due:
+                    sender.send_state(self._state(position))
+                    due = time.monotonic() + STATE_SECONDS
+            sender.send_end()
+            sender.send_state(self._state(position))
+            datapoints = iter(position)
+
+    def _state(self, position: Position) -> dict[str, Any]:
+        drawn = None if self.random is None else self.random.state()
+        return {"flow": position.state_dict(), **({} if drawn is None else {"random": drawn})}
+
+    def _go_on(self, position: Position) -> Generator[Any, None, None]:
+        """Return the iterator of the pass in which the flow is at the start."""
+        if self.random is not None:
+            self.random.begin()
+        told = self.start.position
+        if told is not None:
+            position.load_state_dict(told["flow"])
+        datapoints = iter(position)
+        if told is not None and self.random is not None:
+            self.random.restore(told.get("random"))
+        *given_up, last = self.start.skips
+        for items in given_up:
+            _skip(position, datapoints, items).close()
+            datapoints = iter(position)
+        return _skip(position, datapoints, last)
+
+
+def _skip(position: Position, datapoints: Generator[Any, None, None], items: int) -> Generator[Any, None, None]:
+    """Return the iterator of the pass in which the flow is after so many datapoints and ends of passes."""
+    for _ in range(items):
+        if next(datapoints, END_OF_PASS) is END_OF_PASS:
+            datapoints = iter(position)
+    return datapoints
+
+
+def iteration_is_over(flow: object) -> InputError:
+    """Return the error of an iteration whose workers were ended by the next one, or by `close`."""
+    kind = type(flow).__name__
+    return InputError(
+        f"this iteration of {kind} is over: the flow was iterated anew, or closed. Its workers serve one consumer at "
+        f"a time; make another {kind} for a second one, such as a validation."
+    )
+
+
+@attrs.define
+class WorkerState:
+    """Where a worker's flow stands.
+
+    Attributes:
+        position: what it told last of its flow and random numbers; None at the very beginning.
+        skips: how many datapoints and ends of passes follow from there; then, for each further number, the pass was
+            given up, and so many followed.
+    """
+
+    position: Any = None
+    skips: list[int] = attrs.field(factory=lambda: [0])
+
+    def after(self, items: int) -> WorkerState:
+        """Return where it stands after so many more datapoints and ends of passes."""
+        *before, last = self.skips
+        return WorkerState(self.position, [*before, last + items])
+
+
+@attrs.define
+class TeamState:
+    """Where a team stands: where each worker does, whose turn it is, and who has no more in this pass."""
+
+    workers: list[WorkerState]
+    turn: int
+    over: list[bool]
+    in_pass: bool
+
+    @classmethod
+    def of(cls, count: int) -> TeamState:
+        """Return the state of `count` workers that have not begun."""
+        return cls([WorkerState() for _ in range(count)], 0, [False] * count, False)
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> TeamState:
+        """Return what `state_dict` was made of."""
+        workers = [WorkerState(worker["position"], list(worker["skips"])) for worker in state["workers"]]
+        return cls(workers, state["turn"], list(state["over"]), state["in_pass"])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return attrs.asdict(self)
+
+    def give_up_pass(self) -> None:
+        """Let each worker begin the next pass; those that are through with this one need not leave it."""
+        for worker, is_over in zip(self.workers, self.over, strict=True):
+            if not is_over:
+                worker.skips.append(0)
+        self.turn, self.over, self.in_pass = 0, [False] * len(self.workers), False
+
+
+class Member(Protocol):
+    """A worker of a team: a process or a thread.
+
+    Attributes:
+        owner: the process that started it. A fork of that one has it, too, and must leave it alone.
+    """
+
+    owner: int
+
+    def receive(self) -> Any:
+        """Return the next datapoint, or `END_OF_PASS`."""
+
+    def progress(self) -> tuple[Any, int]:
+        """Return the last state that it told, or None, and how many datapoints and ends of passes it gave since."""
+
+
+class Team(Generic[MemberT]):
+    """Takes datapoints of workers in turn.
+
+    Args:
+        members: each delivers datapoints and ends of passes.
+        state: where they were when they began.
+
+    Attributes:
+        members: the workers.
+        in_pass: whether a pass has begun, and is not over.
+    """
+
+    def __init__(self, members: Sequence[MemberT], state: TeamState) -> None:
+        self.members = members
+        self.in_pass = state.in_pass
+        self._began_at = state.workers
+        self._turn = state.turn
+        self._over = state.over
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process has started the workers, and is not a fork of the one that has."""
+        return all(member.owner == os.getpid() for member in self.members)
+
+    def __iter__(self) -> Generator[Any, None, None]:
+        """Deliver the rest of the pass."""
+        members, over = self.members, self._over
+        count = len(members)
+        self.in_pass = True
+        while not all(over):
+            turn = self._turn
+            if not over[turn]:
+                item = members[turn].receive()
+                if item is END_OF_PASS:
+                    over[turn] = True
+                else:
+                    self._turn = (turn + 1) % count
+                    yield item
+                    item = None  # or its memory would be in use until the next one is here
+                    continue
+            self._turn = (turn + 1) % count
+        self._begin_anew()
+
+    def end_pass(self) -> bool:
+        """Take the ends of the pass from all workers; return whether nothing else came."""
+        for number, member in enumerate(self.members):
+            if not self._over[number]:
+                if member.receive() is not END_OF_PASS:
+                    return False
+                self._over[number] = True
+        self._begin_anew()
+        return True
+
+    def _begin_anew(self) -> None:
+        self._turn, self._over, self.in_pass = 0, [False] * len(self.members), False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the team stands, as plain data."""
+        workers = [self._worker_state(*each) for each in zip(self.members, self._began_at, strict=True)]
+        return TeamState(workers, self._turn, list(self._over), self.in_pass).state_dict()
+
+    def _worker_state(self, member: MemberT, began_at: WorkerState) -> WorkerState:
+        position, items = member.progress()
+        return began_at.after(items) if position is None else WorkerState(position, [items])
+
+
+@attrs.frozen
+class SeededWork:
+    """Work of a worker process, with the global random numbers of Python and NumPy seeded for the user's code.
+
+    Attributes:
+        work: called with the sender of results and the receiver of tasks.
+        seed: the seed of all workers.
+        worker: which of them this is.
+    """
+
+    work: Callable[[Sender, Receiver], Any]
+    seed: int
+    worker: tuple[int, ...]
+
+    def __call__(self, sender: Sender, tasks: Receiver) -> None:
+        """Do the work."""
+        state = np.random.SeedSequence(self.seed, spawn_key=self.worker).generate_state(2)
+        random.seed(int(state[0]))
+        np.random.seed(state[1])
+        self.work(sender, tasks)
+
+
+class GlobalRandom:
+    """The global random numbers of Python and NumPy in a worker process, so that a resumed worker draws on.
+
+    A worker whose user code draws none has nothing to keep.
+    """
+
+    def __init__(self) -> None:
+        self._at_first: Any = None
+
+    def begin(self) -> None:
+        """Note where the numbers start; called in the worker."""
+        self._at_first = _states()
+
+    def state(self) -> Any:
+        """Return where the numbers are, as plain data; None if none has been drawn."""
+        python, numpy = now = _states()
+        if now == self._at_first:
+            return None
+        version, words, gauss = python
+        name, key, *rest = numpy
+        return [[version, list(words), gauss], [name, np.frombuffer(key, np.uint32).tolist(), *rest]]
+
+    def restore(self, state: Any) -> None:
+        """Go on where the numbers were."""
+        if state is not None:
+            (version, words, gauss), numpy_state = state
+            random.setstate((version, tuple(words), gauss))
+            np.random.set_state(tuple(numpy_state))
+
+
+def _states() -> tuple[Any, Any]:
+    """Return where both generators are, as values that can be compared."""
+    name, key, *rest = np.random.get_state()
+    return random.getstate(), (name, np.asarray(key).tobytes(), *rest)

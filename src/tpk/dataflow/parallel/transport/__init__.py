@@ -1,1 +1,0 @@
-"""Datapoints from one process to another: messages over a socket, arrays through shared memory."""

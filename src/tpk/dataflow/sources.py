@@ -1,0 +1,383 @@
+"""Sources of datapoints: a list, an iterable, a function that returns an iterable."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import queue
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tpk.checks import check_at_least, check_positive
+from tpk.dataflow.base import (
+    DataFlow,
+    RNGDataFlow,
+    SequenceDataFlow,
+    StatefulDataFlow,
+    check_iterable,
+    check_share,
+    is_sequence,
+    length_of_share,
+    reset_state,
+    shard,
+)
+from tpk.dataflow.memory import aligned_empty
+from tpk.errors import ConfigError, InputError
+
+logger = logging.getLogger(__name__)
+
+
+class DataFromList(SequenceDataFlow, RNGDataFlow):
+    """Deliver the items of a list, as they stand or in another random order each epoch.
+
+    The share of a worker is part of each epoch's order, and only its items are touched.
+
+    Args:
+        items: the datapoints: anything with a length and ``[]``.
+        shuffle: whether each epoch has an order of its own.
+        seed: see `RNGDataFlow`.
+
+    Raises:
+        ConfigError: `items` has no length or no ``[]``, or the seed is not one.
+    """
+
+    def __init__(self, items: Sequence[Any], shuffle: bool = False, seed: int | None = None) -> None:
+        RNGDataFlow.__init__(self, seed)
+        if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
+            raise ConfigError(
+                f"DataFromList takes a sequence of datapoints, not {items!r}; "
+                "wrap another iterable in DataFromIterable, or list() it"
+            )
+        SequenceDataFlow.__init__(self, items)
+        self.shuffle = shuffle
+
+    def _order(self) -> np.ndarray[Any, Any] | None:
+        rng = self.epoch_rng()
+        # The workers shuffle alike, so that their shares have nothing in common.
+        return rng.permutation(len(self.items)) if self.shuffle else None
+
+
+class DataFromIterable(DataFlow):
+    """Deliver what an iterable delivers.
+
+    A one-shot iterator, such as a generator, can be iterated once: a second epoch is an error, not an empty
+    one. A resumed run gets to where it was by iterating again from the start.
+
+    Args:
+        iterable: any iterable of datapoints; its length, if it has one, is the flow's.
+
+    Raises:
+        ConfigError: it cannot be iterated.
+        InputError: a second epoch of a one-shot iterator begins.
+    """
+
+    refills_arrays = None
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        check_iterable(iterable, type(self).__name__)
+        self.iterable = iterable
+        self._begun = False
+
+    @property
+    def sources(self) -> Sequence[Iterable[Any]]:
+        """The iterable."""
+        return (self.iterable,)
+
+    def reset_state(self) -> None:
+        """Make the iterable ready, if it is a dataflow."""
+        if isinstance(self.iterable, DataFlow):
+            self.iterable.reset_state()
+
+    def __len__(self) -> int:
+        return len(self.iterable)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = iter(self.iterable)
+        if iterator is self.iterable:
+            if self._begun:
+                raise InputError(
+                    f"{type(self).__name__} cannot begin a second epoch: {self.iterable!r} is a one-shot "
+                    "iterator; give DataFromGenerator the function that makes it"
+                )
+            self._begun = True
+        yield from iterator
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of the iterable, if it can be divided."""
+        if isinstance(self.iterable, DataFlow) or is_sequence(self.iterable):
+            return shard(self.iterable, index, count, block)
+        return super().shard_blocks(index, count, block)
+
+
+class DataFromGenerator(DataFlow):
+    """Deliver what a generator function yields; each epoch calls it anew.
+
+    A resumed run gets to where it was by calling it again for each epoch from the first on, so what it yields should
+    depend on nothing but how often it was called.
+
+    Args:
+        generator: a function without arguments that returns an iterable of datapoints (a generator function),
+            or an iterable, which is treated as `DataFromIterable` does.
+
+    Raises:
+        ConfigError: it is neither.
+
+    Example:
+        ```python
+        def squares():
+            for number in range(10):
+                yield [number, number**2]
+
+        flow = DataFromGenerator(squares)
+        ```
+    """
+
+    def __init__(self, generator: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
+        if isinstance(generator, Iterable):
+            self.generator: Callable[[], Iterable[Any]] | Iterable[Any] = DataFromIterable(generator)
+            self.refills_arrays = None
+        elif callable(generator):
+            self.generator = generator
+        else:
+            raise ConfigError(f"DataFromGenerator takes a generator function or an iterable, not {generator!r}")
+
+    @property
+    def sources(self) -> Sequence[Iterable[Any]]:
+        """The iterable, if it was given one."""
+        return (self.generator,) if isinstance(self.generator, Iterable) else ()
+
+    def reset_state(self) -> None:
+        """Make the iterable ready, if it was given one that is a dataflow."""
+        for source in self.sources:
+            reset_state(source)
+
+    def __len__(self) -> int:
+        if not isinstance(self.generator, Iterable):
+            raise TypeError("how many datapoints a generator function yields is not known")
+        return len(self.generator)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        source = self.generator
+        yield from source if isinstance(source, Iterable) else source()
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return the share of the iterable, if it was given one."""
+        if isinstance(self.generator, Iterable):
+            return shard(self.generator, index, count, block)
+        return super().shard_blocks(index, count, block)
+
+
+class GetsItems(Protocol):
+    """What a queue must offer."""
+
+    def get(self, block: bool = ..., timeout: float | None = ...) -> Any:
+        """Return the next item; raise `queue.Empty` if none came within `timeout` seconds."""
+
+
+class DataFromQueue(DataFlow):
+    """Deliver what somebody puts into a queue, until they put None.
+
+    A None ends a pass; the next pass delivers what comes after it. A queue that is shut down ends the pass as well.
+
+    A resumed run takes what is in the queue then: what went through it before cannot be had again. Several workers may
+    share one queue; each datapoint goes to one of them, and each needs a None of its own.
+
+    Args:
+        queue: a `queue.Queue`, a `multiprocessing.Queue`, or whatever else has their ``get(timeout=...)``.
+        timeout: seconds without a datapoint after which waiting is an error; None waits for ever.
+        warn_after: seconds without a datapoint after which a warning is logged, and again each time that they pass.
+
+    Raises:
+        ConfigError: `queue` has no ``get``, or a time is not positive.
+        InputError: no datapoint came for `timeout` seconds.
+
+    Example:
+        ```python
+        datapoints = queue.Queue(maxsize=100)
+        flow = BatchData(DataFromQueue(datapoints, timeout=300), 32)
+        # in another thread: datapoints.put([image, label]), and datapoints.put(None) in the end
+        ```
+    """
+
+    def __init__(self, queue: GetsItems, timeout: float | None = None, warn_after: float = 60.0) -> None:
+        if not callable(getattr(queue, "get", None)):
+            raise ConfigError(f"DataFromQueue: queue must have get(timeout=...) as queue.Queue has, not {queue!r}")
+        check_positive(self, timeout=timeout, warn_after=warn_after)
+        self.queue = queue
+        self.timeout = timeout
+        self.warn_after = warn_after
+
+    def __iter__(self) -> Iterator[Any]:
+        number = 0
+        while (datapoint := self._get(number)) is not None:
+            number += 1
+            yield datapoint
+
+    def _get(self, number: int) -> Any:
+        waited = 0.0
+        while True:
+            wait = self.warn_after if self.timeout is None else min(self.warn_after, self.timeout - waited)
+            try:
+                return self.queue.get(timeout=wait)
+            except queue.Empty:
+                waited += wait
+            except _SHUT_DOWN:
+                return None
+            if self.timeout is not None and waited >= self.timeout:
+                raise InputError(
+                    f"DataFromQueue: datapoint {number} did not come within {self.timeout:g} seconds. Does whoever "
+                    "fills the queue still run? It ends the data by putting None."
+                )
+            logger.warning(
+                "DataFromQueue has waited %g seconds for datapoint %d; does whoever fills the queue still run?",
+                waited,
+                number,
+            )
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return a flow from the same queue: each datapoint goes to one of the workers."""
+        check_share(index, count)
+        return copy.copy(self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: a queue has no position."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Leave the queue as it is."""
+
+
+# Only Python 3.13 and later have it; an empty tuple catches nothing.
+_SHUT_DOWN: Any = getattr(queue, "ShutDown", ())
+
+
+class FakeData(StatefulDataFlow, RNGDataFlow):
+    """Deliver arrays of given shapes: random ones, or the same ones again and again.
+
+    Args:
+        shapes: for each component its shape.
+        size: how many datapoints a pass has.
+        random: whether each datapoint is made anew. Otherwise all of them are one and the same list of arrays, which
+            start on 64 bytes, so that delivering costs nothing: for measuring everything else.
+        dtype: of all components, or for each one its own: booleans, integers or floating-point numbers.
+        domain: the numbers are from the first on, below the second; one pair, or for each component its own.
+        seed: see `RNGDataFlow`.
+
+    Raises:
+        ConfigError: the size is negative; a shape, dtype or domain is none, or there is not one for each component.
+
+    Example:
+        ```python
+        flow = FakeData([(224, 224, 3), ()], 1000, dtype=["uint8", "int64"], domain=[(0, 256), (0, 1000)])
+        ```
+    """
+
+    refills_arrays = False
+
+    def __init__(
+        self,
+        shapes: Sequence[Sequence[int]],
+        size: int = 1000,
+        random: bool = True,
+        dtype: Any = "float32",
+        domain: Any = (0, 1),
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(seed)
+        check_at_least(self, 0, size=size)
+        self.shapes = [_shape(shape) for shape in shapes]
+        self._size = size
+        self.random = random
+        self.dtypes = [_dtype(each) for each in _for_each("dtype", dtype, len(self.shapes), _is_several_dtypes)]
+        self.domains = [_domain(each) for each in _for_each("domain", domain, len(self.shapes), _is_several_domains)]
+        for kind, (low, high) in zip(self.dtypes, self.domains, strict=True):
+            if kind.kind in "iu" and not (np.iinfo(kind).min <= low and high - 1 <= np.iinfo(kind).max):
+                raise ConfigError(f"FakeData: domain ({low}, {high}) does not fit into {kind}")
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = self.begin() or 0
+        rng = self.epoch_rng()
+        components = list(zip(self.shapes, self.dtypes, self.domains, strict=True))
+        if not self.random:
+            # Of no epoch and no worker: always the same.
+            rng = np.random.default_rng(self.seed)
+            fixed = [_array(rng, *component) for component in components]
+        else:
+            for _ in range(begin):
+                [_array(rng, *component) for component in components]
+        for number in range(begin, self._size):
+            self.place = number + 1
+            yield [_array(rng, *component) for component in components] if self.random else fixed
+        self.place = None
+
+    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
+        """Return a flow of as many datapoints as the share of a worker has, with random numbers of its own."""
+        check_share(index, count)
+        share = copy.copy(self)
+        share.worker = (*self.worker, index)
+        share._size = length_of_share(self._size, index, count, block)
+        return share
+
+
+def _array(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], domain: tuple[Any, Any]
+) -> np.ndarray[Any, Any]:
+    array = aligned_empty(shape, dtype)
+    low, high = domain
+    if dtype.kind in "iu":
+        array[...] = rng.integers(low, high, shape, dtype)
+    elif dtype.kind == "b":
+        array[...] = rng.integers(0, 2, shape, np.uint8)
+    elif dtype.itemsize in (4, 8):
+        rng.random(dtype=dtype.type, out=array)
+        if domain != (0, 1):
+            array *= high - low
+            array += low
+    else:
+        array[...] = rng.random(shape, np.float32) * (high - low) + low
+    return array
+
+
+def _for_each(name: str, given: Any, count: int, is_several: Callable[[Any], bool]) -> list[Any]:
+    if not is_several(given):
+        return [given] * count
+    if len(given) != count:
+        raise ConfigError(f"FakeData: there are {len(given)} values of {name} for {count} shapes")
+    return list(given)
+
+
+def _is_several_dtypes(given: Any) -> bool:
+    return isinstance(given, (list, tuple))
+
+
+def _is_several_domains(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) and all(isinstance(each, (list, tuple)) for each in given)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, Sequence) or not all(isinstance(side, (int, np.integer)) and side >= 0 for side in shape):
+        raise ConfigError(
+            f"FakeData: shapes must have one shape for each component, such as [(224, 224, 3), ()]; {shape!r} is none"
+        )
+    return tuple(int(side) for side in shape)
+
+
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except TypeError as error:
+        raise ConfigError(f"FakeData: {dtype!r} is no dtype") from error
+    if found.kind not in "biuf":
+        raise ConfigError(f"FakeData: dtype must be one of booleans, integers or floating-point numbers, not {found}")
+    return found
+
+
+def _domain(domain: Any) -> tuple[Any, Any]:
+    if not (isinstance(domain, (list, tuple)) and len(domain) == 2 and domain[0] < domain[1]):
+        raise ConfigError(f"FakeData: domain must be a pair of numbers, the first below the second, not {domain!r}")
+    return tuple(domain)

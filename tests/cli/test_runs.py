@@ -252,7 +252,7 @@ def test_a_torn_checkpoint_is_none_to_go_on_from(runs, tmp_path):
         (["show", "runs"], "'runs' is not the directory of a run, but of 3: name one, such as "),
         (["plot", "runs", "-o", "x.bmp"], "'x.bmp': expected a file that ends in one of .html, .png, .svg, .pdf."),
         (["plot", "runs", "-o", "nowhere/x.html"], "'nowhere/x.html' cannot be written: No such file or directory."),
-        (["plot", "runs", "-o", "x.html", "--stat", "csot"], "no run has a statistic 'csot'. Did you mean 'cost'?"),
+        (["plot", "runs", "-o", "x.html", "--stat", "csot"], "no run has a statistic 'csot'. Nearest: 'cost'."),
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(runs, capsys, arguments, told):

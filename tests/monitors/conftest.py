@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tpk.monitors import Monitors
 from tpk.plugin.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,6 +28,7 @@ class TrainerStub:
         self.request_stop = self.stop_reasons.append
         self.announcements = []
         self.checkpoints = self
+        self.monitors = Monitors(self)
 
     def take_announcements(self):
         return self.announcements

@@ -77,7 +77,7 @@ def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones(history):
         history.latest("eror")
     assert isinstance(caught.value, KeyError)
     assert isinstance(caught.value, TpkError)
-    message = "no scalar 'eror' was reported so far. Did you mean 'error'? Reported so far: cost, error."
+    message = "no scalar 'eror' was reported so far. Nearest: 'error'. Reported so far: cost, error."
     assert str(caught.value) == message
     for ask in (history.__getitem__, history.steps, history.epochs, history.columns, history.plot, history.best):
         with pytest.raises(UnknownScalarError, match=r"'eror'.*'error'"):
@@ -121,6 +121,13 @@ def test_it_plots_each_scalar(history):
     matplotlib.pyplot.close(axes[0].figure)
     assert "data:image/png;base64," in history._repr_html_()
     assert not matplotlib.pyplot.get_fignums()
+
+
+def test_it_plots_on_a_given_figure(history):
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    (plot,) = history.plot("error", figure=figure)
+    assert figure.axes == [plot] and plot.get_title() == "error"
+    assert plot.lines[0].get_xydata().tolist() == [[10, 1.0]]
 
 
 def test_it_is_read_from_what_a_run_has_written(tmp_path):

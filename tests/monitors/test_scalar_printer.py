@@ -1,11 +1,24 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 
 from tpk.errors import ConfigError
-from tpk.monitors import ScalarPrinter
+from tpk.monitors import Monitors, ScalarPrinter
+
+
+@pytest.fixture(autouse=True)
+def columns_of_terminal(monkeypatch):
+    """Return a function that sets the width of the terminal; 0 means that there is none."""
+
+    def set_width(columns):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setattr("os.get_terminal_size", lambda file: os.terminal_size((0, 0)))
+
+    set_width(0)
+    return set_width
 
 
 @pytest.fixture
@@ -37,8 +50,59 @@ def test_an_epoch_is_one_line_with_the_latest_values_sorted(trainer, lines):
     trainer.epoch_num, trainer.global_step, trainer.announcements = 3, 70, ["model-70", "min-val-err-70"]
     printer.trigger_epoch(trainer)
     assert lines() == [
-        "epoch  3/20, step 70 | cost 0.1235 | queue 50 | val-err 0.25 | lr 0.001 | 37.5 steps/s | 123,457 examples/s",
-        "                     | saving model-70, min-val-err-70",
+        "epoch  3/20, step 70 | cost 0.1235 | queue 50 | val-err 0.25 | lr 0.001 | 37.5 steps/s | 123,457 examples/s | "
+        "saving model-70, min-val-err-70",
+    ]
+
+
+def report_an_epoch(trainer):
+    trainer.monitors = Monitors(trainer, followed=["validation_error"])
+    trainer.epoch_num, trainer.global_step, trainer.announcements = 3, 135, ["model-135", "min-validation_error-135"]
+    printer = ScalarPrinter()
+    names = ("cost", "train_error", "validation_cost", "validation_error", "learning_rate", "steps_per_second")
+    for name in names:
+        printer.process_scalar(name, 0.12345)
+    printer.trigger_epoch(trainer)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            120,
+            [
+                "epoch  3/20, step 135 | validation_error 0.1235 | cost 0.1235 | train_error 0.1235 | "
+                "validation_cost 0.1235"
+            ],
+        ),
+        (100, ["epoch  3/20, step 135 | validation_error 0.1235 | cost 0.1235 | train_error 0.1235"]),
+        (
+            80,
+            [
+                "epoch  3/20, step 135 | validation_error 0.1235 | cost 0.1235",
+                "                      | train_error 0.1235 | validation_cost 0.1235",
+            ],
+        ),
+    ],
+)
+def test_an_epoch_fits_the_terminal_with_followed_statistics_first(
+    trainer, lines, columns_of_terminal, columns, expected
+):
+    columns_of_terminal(columns)
+    report_an_epoch(trainer)
+    assert lines() == expected
+    assert all(len("12:00:00 " + line) <= columns for line in lines())
+
+
+def test_what_does_not_fit_is_for_the_file(trainer, caplog, columns_of_terminal):
+    caplog.set_level(logging.DEBUG, "tpk.monitors.scalar_printer")
+    columns_of_terminal(80)
+    report_an_epoch(trainer)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records[1:]] == [
+        (
+            "DEBUG",
+            "epoch  3/20, step 135 | lr 0.1235 | 0.1235 steps/s | saving model-135, min-validation_error-135",
+        )
     ]
 
 
@@ -146,7 +210,7 @@ def test_steps_cost_nothing_unless_asked_for():
 
 
 def test_a_wrong_expression_is_an_error():
-    with pytest.raises(ConfigError, match=r"blacklist: '\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"blacklist: '\(' is not a valid regular expression"):
         ScalarPrinter(blacklist=["("])
     with pytest.raises(ConfigError, match=r"write whitelist=\['cost'\]"):
         ScalarPrinter(whitelist="cost")

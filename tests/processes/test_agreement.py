@@ -368,4 +368,4 @@ def test_a_statistic_that_nobody_reports_is_an_error_in_all_processes(tmp_path, 
         return train(ThreadStrategy(meeting, rank), [Report(), follower("mean_scroe")], run_dir=tmp_path / "run")
 
     for outcome in run_in_threads(2, run):
-        assert isinstance(outcome, UnknownScalarError) and "Did you mean 'mean_score'" in str(outcome)
+        assert isinstance(outcome, UnknownScalarError) and "Nearest: 'mean_score'" in str(outcome)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import html
 import importlib.util
 import io
@@ -19,6 +18,7 @@ import numpy as np
 
 from tpk.errors import ConfigError, UnknownScalarError
 from tpk.plugin.optional import import_optional
+from tpk.text import nearest
 
 _COLUMNS_OF_PLOTS = 3
 _RENAMED = ("scalar/epoch_num", "scalar/global_step", "scalar/time")
@@ -26,10 +26,10 @@ _PLOTS_IN_NOTEBOOK = 12
 
 
 class History(Mapping[str, np.ndarray]):
-    """The statistics of a training: each value of each scalar, with the epoch and the global step of its report.
+    """The statistics of a training: every value of each scalar, with the epoch and global step of its report.
 
-    A mapping of names to NumPy arrays; `trainer.history` is one, during the training and after it, and it goes on where
-    it was when a training is resumed. A notebook shows it as a table, with plots where Matplotlib is installed.
+    A mapping of names to NumPy arrays. `trainer.history` is available during and after the training; a resumed training
+    continues it. Notebooks show it as a table, with plots if Matplotlib is installed.
 
     Example:
         ```python
@@ -45,7 +45,7 @@ class History(Mapping[str, np.ndarray]):
         self._steps: dict[str, array[int]] = {}
         self._values: dict[str, array[float]] = {}
 
-    # A comparison of arrays is no truth.
+    # The comparison of a `Mapping` would ask for the truth of an array.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -53,7 +53,7 @@ class History(Mapping[str, np.ndarray]):
         """Return the values of `name`, oldest first (``float64``).
 
         Raises:
-            UnknownScalarError: if there are none; it is a `KeyError`, and says what was reported.
+            UnknownScalarError: if it was never reported. This is a `KeyError`.
         """
         self._check(name)
         return np.array(self._values[name], np.float64)
@@ -71,7 +71,7 @@ class History(Mapping[str, np.ndarray]):
         """Return the global steps at which `name` was reported, oldest first (``int64``).
 
         Raises:
-            UnknownScalarError: if it was not.
+            UnknownScalarError: if it was never reported.
         """
         self._check(name)
         return np.array(self._steps[name], np.int64)
@@ -80,24 +80,25 @@ class History(Mapping[str, np.ndarray]):
         """Return the epochs in which `name` was reported, oldest first (``int64``).
 
         Raises:
-            UnknownScalarError: if it was not.
+            UnknownScalarError: if it was never reported.
         """
         self._check(name)
         return np.array(self._epochs[name], np.int64)
 
     def columns(self, *names: str) -> dict[str, np.ndarray]:
-        """Return a table as columns of one length: a row for each global step at which something was reported.
+        """Return a table with a row for each global step at which a scalar was reported.
 
         Args:
-            names: the scalars; by default all.
+            names: the scalars; all by default.
 
         Returns:
-            ``epoch_num`` and ``global_step`` (``int64``), and the values of each scalar (``float64``), NaN where it has
-            none; of several in one step the last. `pandas.DataFrame` takes it as it is. A scalar that is called like
-            one of the first two is under ``scalar/<name>``, as in ``stats.jsonl``.
+            The columns ``epoch_num`` and ``global_step`` (``int64``), and one for each scalar (``float64``): NaN where
+            it was not reported, its last value where it was reported more than once in a step. `pandas.DataFrame`
+            accepts this dictionary. A scalar named like one of the first two columns is under ``scalar/<name>``, as in
+            ``stats.jsonl``.
 
         Raises:
-            UnknownScalarError: if one of `names` was not reported.
+            UnknownScalarError: if one of `names` was never reported.
         """
         chosen = names or tuple(self)
         epoch_of: dict[int, int] = {}
@@ -112,17 +113,18 @@ class History(Mapping[str, np.ndarray]):
             table[f"scalar/{name}" if name in ("epoch_num", "global_step") else name] = column
         return table
 
-    def plot(self, *names: str) -> Any:
-        """Plot scalars over the global step, each in a plot of its own, as a figure of `matplotlib.pyplot`.
+    def plot(self, *names: str, figure: Any = None) -> np.ndarray:
+        """Plot scalars over the global step, each in its own plot.
 
         Args:
-            names: the scalars; by default all.
+            names: the scalars; all by default.
+            figure: the `matplotlib.figure.Figure` to draw on; by default a new one from `matplotlib.pyplot`.
 
         Returns:
-            The `matplotlib.axes.Axes`, as an array.
+            The `matplotlib.axes.Axes` of the plots, as an array.
 
         Raises:
-            UnknownScalarError: if one of `names` was not reported, or none at all.
+            UnknownScalarError: if one of `names`, or any scalar at all, was never reported.
             PluginImportError: if Matplotlib is not installed.
 
         Example:
@@ -134,22 +136,27 @@ class History(Mapping[str, np.ndarray]):
         chosen = names or tuple(self)
         for name in chosen or ("",):
             self._check(name)
-        instead = "The values are in history.columns()."
-        pyplot = import_optional("matplotlib.pyplot", "history.plot()", "matplotlib", instead)
-        return self._draw(pyplot.figure(), chosen)
+        if figure is None:
+            instead = "The values are in history.columns()."
+            figure = import_optional("matplotlib.pyplot", "history.plot()", "matplotlib", instead).figure()
+        plots = grid_of_plots(figure, chosen)
+        for name, plot in zip(chosen, plots, strict=True):
+            plot.plot(self._steps[name], self._values[name], marker="." if len(self._steps[name]) < 30 else "")
+        figure.tight_layout()
+        return plots
 
     def best(self, name: str, reverse: bool = False) -> tuple[float, int, int] | None:
-        """Return the best value of `name`, and the epoch and the global step of its report.
+        """Return the best value of `name`, and the epoch and global step at which it was first reported.
 
         Args:
             name: the scalar.
-            reverse: the greatest value is the best, not the least.
+            reverse: if true, the largest value is the best; otherwise the smallest.
 
         Returns:
-            Of equal ones the first; None if no value is a number.
+            The value, epoch and global step; None if all values are NaN.
 
         Raises:
-            UnknownScalarError: if it was not reported.
+            UnknownScalarError: if `name` was never reported.
         """
         values = -self[name] if reverse else self[name]
         if np.isnan(values).all():
@@ -157,18 +164,18 @@ class History(Mapping[str, np.ndarray]):
         position = int(np.nanargmin(values))
         return self._values[name][position], self._epochs[name][position], self._steps[name][position]
 
-    # How values come in, and survive a restart.
+    # Adding, saving and restoring values.
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> History:
-        """Return what `JSONWriter` has written.
+        """Read the statistics that `JSONWriter` has written.
 
         Args:
-            path: the ``stats.jsonl`` of a run, or the directory of the run. A last line that is torn, as a run that was
-                killed may leave it, is left out.
+            path: the ``stats.jsonl`` of a run, or the directory of the run. An incomplete last line, such as a killed
+                run may leave, is ignored.
 
         Raises:
-            ConfigError: if there is no such file, or it is something else.
+            ConfigError: if the file is missing, or was not written by `JSONWriter`.
 
         Example:
             ```python
@@ -202,7 +209,7 @@ class History(Mapping[str, np.ndarray]):
 
     @property
     def names(self) -> list[str]:
-        """The scalars reported so far, in the order of their first reports."""
+        """The names of the scalars reported so far, in the order of their first reports."""
         return list(self._steps)
 
     def add(self, name: str, epoch: int, step: int, value: int | float) -> None:
@@ -219,61 +226,43 @@ class History(Mapping[str, np.ndarray]):
         """Return the last value of `name`.
 
         Raises:
-            UnknownScalarError: if there is none.
+            UnknownScalarError: if it was never reported.
         """
         self._check(name)
         return self._values[name][-1]
 
     def of(self, name: str) -> list[tuple[int, float]]:
-        """Return the steps and values of `name`, oldest first.
+        """Return the global steps and values of `name`, oldest first.
 
         Raises:
-            UnknownScalarError: if there are none.
+            UnknownScalarError: if it was never reported.
         """
         self._check(name)
         return list(zip(self._steps[name], self._values[name], strict=True))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything: for each scalar arrays of its epochs and steps (``int64``) and values (``float64``)."""
+        """Return the epochs and steps (``int64``) and the values (``float64``) of each scalar."""
         return {
             name: {"epochs": self.epochs(name), "steps": self.steps(name), "values": self[name]} for name in self._steps
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore the values that `state_dict` returned."""
         self._epochs = {name: array("q", kept["epochs"].tolist()) for name, kept in state.items()}
         self._steps = {name: array("q", kept["steps"].tolist()) for name, kept in state.items()}
         self._values = {name: array("d", kept["values"].tolist()) for name, kept in state.items()}
 
     def nearest(self, name: str) -> str:
-        """Return a hint for whoever asks for a `name` that was not reported: what may have been meant, and what was."""
-        nearest = difflib.get_close_matches(name, self._steps, n=1)
-        hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
-        return f"{hint}Reported so far: {', '.join(sorted(self._steps)) or 'none'}."
+        """Return a hint for a `name` that was never reported: the nearest name, and a list of all names."""
+        return f"{nearest(name, self._steps, n=1)} Reported so far: {', '.join(sorted(self)) or 'none'}.".lstrip()
 
     def _check(self, name: str) -> None:
         if name not in self._steps:
             raise UnknownScalarError(f"no scalar {name!r} was reported so far. {self.nearest(name)}")
 
-    # How it looks.
-
-    def _draw(self, figure: Any, names: Sequence[str]) -> np.ndarray:
-        columns = min(len(names), _COLUMNS_OF_PLOTS)
-        rows = math.ceil(len(names) / columns)
-        figure.set_size_inches(4 * columns, 2.6 * rows)
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for name, plot in zip(names, axes, strict=False):
-            plot.plot(self._steps[name], self._values[name], marker="." if len(self._steps[name]) < 30 else "")
-            plot.set_title(name)
-            plot.set_xlabel("global_step")
-        for unused in axes[len(names) :]:
-            unused.remove()
-        figure.tight_layout()
-        drawn: np.ndarray = axes[: len(names)]
-        return drawn
+    # The table that a notebook shows.
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
         titles = ("", "values", "last", "least", "in epoch", "greatest", "in epoch")
         header = "".join(f"<th>{title}</th>" for title in titles)
         return f"<table><tr>{header}</tr>{''.join(map(self._html_row, self))}</table>{self._html_image()}"
@@ -290,10 +279,34 @@ class History(Mapping[str, np.ndarray]):
         names = self.names[:_PLOTS_IN_NOTEBOOK]
         if not names or importlib.util.find_spec("matplotlib") is None:
             return ""
-        # Not by pyplot, which would keep the figure, and show it once more.
+        # pyplot would keep the figure, and show it a second time.
         from matplotlib.figure import Figure
 
         figure, image = Figure(), io.BytesIO()
-        self._draw(figure, names)
+        self.plot(*names, figure=figure)
         figure.savefig(image, format="png")
         return f'<img src="data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}">'
+
+
+def grid_of_plots(figure: Any, names: Sequence[str], label: str = "global_step") -> np.ndarray:
+    """Divide a Matplotlib figure into a grid of empty plots, and resize it to fit them.
+
+    Args:
+        figure: the figure.
+        names: the titles of the plots.
+        label: the label of the x axes.
+
+    Returns:
+        The `matplotlib.axes.Axes` of the plots, as an array.
+    """
+    columns = min(len(names), _COLUMNS_OF_PLOTS)
+    rows = math.ceil(len(names) / columns)
+    figure.set_size_inches(4 * columns, 2.6 * rows)
+    axes: np.ndarray = figure.subplots(rows, columns, squeeze=False).ravel()
+    plots, unused = np.split(axes, [len(names)])
+    for name, plot in zip(names, plots, strict=True):
+        plot.set_title(name)
+        plot.set_xlabel(label)
+    for plot in unused:
+        plot.remove()
+    return plots

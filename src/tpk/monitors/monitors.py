@@ -38,11 +38,13 @@ class Monitors:
         trainer: the trainer that reports.
         monitors: instances of `Monitor`, each once.
         is_chief: if false, the history is kept and nothing is handed on.
+        followed: the names of the scalars that callbacks follow.
         clock: returns the time of an event, in seconds since 1970.
 
     Attributes:
         monitors: the monitors that are reported to.
         history: what was reported; see `tpk.History`.
+        followed: the names of the scalars that callbacks such as `MinSaver` follow.
         muted: while it is true, what is reported is dropped. A training that is resumed sets up callbacks that have
             reported it before.
 
@@ -60,6 +62,7 @@ class Monitors:
         monitors: Iterable[Monitor] = (),
         is_chief: bool = True,
         *,
+        followed: Iterable[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.trainer = trainer
@@ -69,6 +72,7 @@ class Monitors:
         # The states of monitors that a resumed run does without; another resume may have them again.
         self._unused_states: dict[str, Any] = {}
         self.history = History()
+        self.followed = tuple(followed)
         # Of the scalars that `run_step` has reported in this epoch: their sum, and how many there are.
         self._step_sums: dict[str, tuple[float, int]] = {}
         self._clock = clock

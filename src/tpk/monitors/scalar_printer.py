@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,24 +17,33 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_ALL_BUT_AVERAGES = "(?!.*/EMA$).*"
+_SPEED = "_per_second"
+_RATE = "learning_rate"
+_WIDTH_OF_TIME = len("12:00:00 ")
+_WIDE_TERMINAL = 100
+"""The number of columns from which on an epoch is one line; in a narrower terminal it is two."""
+
 
 class ScalarPrinter(Monitor):
-    """Logs a line at the end of each epoch: the scalars, sorted by name, each with its latest value.
+    """Logs a line at the end of each epoch, with the latest value of each scalar.
 
-    Learning rates, speeds and the checkpoints of the epoch come last::
+    The statistics that callbacks such as `MinSaver` follow come first, then the others by name, then learning rates,
+    speeds and the checkpoints of the epoch::
 
-        epoch 3/20, step 135 | cost 0.0123 | validation_error 0.021 | lr 0.001 | 37.5 steps/s | saving model-135
+        epoch 3/20, step 135 | validation_error 0.021 | cost 0.0123 | lr 0.001 | 37.5 steps/s | saving model-135
 
-    Columns are aligned with those of the lines before; what is too long for a terminal goes on in the next line.
-    ``lr`` is short for ``learning_rate``. Moving averages (``cost/EMA``), which stand beside the means of the epoch,
-    are logged at the level ``DEBUG``, which ``log.txt`` of the `run_dir` has, unless `whitelist` names them.
+    The line fits the terminal; if that has fewer than 100 columns, there are two. What does not fit is logged at the
+    level ``DEBUG``, as are moving averages (``cost/EMA``) unless `whitelist` names them: ``log.txt`` of the `run_dir`
+    has all of it. A log that is not written to a terminal has everything in one line. Columns are aligned with the
+    lines before. ``lr`` is short for ``learning_rate``.
 
     Args:
-        enable_step: log at the end of each step that reported any, too.
+        enable_step: also log at the end of each step that reported a scalar.
         enable_epoch: log at the end of each epoch.
         whitelist: regular expressions that match whole names: only these scalars are logged. None means all but moving
             averages.
-        blacklist: regular expressions that match whole names: these scalars are not logged.
+        blacklist: regular expressions that match whole names: these scalars are never logged.
 
     Raises:
         ConfigError: if one of the expressions is invalid.
@@ -60,62 +70,83 @@ class ScalarPrinter(Monitor):
         self._widths: dict[str, int] = {}
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks of those times at which something is logged."""
+        """Return the hooks at which something is logged."""
         wanted = {"trigger_step": self._enable_step, "trigger_epoch": self._enable_epoch}
         hooks = super().hook_implementations()
         return {name: hook for name, hook in hooks.items() if wanted.get(name, True)}
 
     def process_scalar(self, name: str, value: int | float) -> None:
-        """Take a value, to be logged unless a later one comes first."""
+        """Keep a value until the next line is logged."""
         if _matches(name, self._blacklist):
             return
         (self._values if _matches(name, self._whitelist) else self._hidden)[name] = value
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """Log what this step reported; the last step of an epoch is logged with the epoch."""
+        """Log the scalars that this step reported."""
+        # The last step of an epoch is logged with the epoch.
         if trainer.local_step != trainer.loop.steps_per_epoch - 1 or not self._enable_epoch:
             self._log(trainer)
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Log what was reported since the last time, and what is being saved."""
+        """Log the scalars that were reported since the last line, and the checkpoints."""
         self._log(trainer, trainer.checkpoints.take_announcements())
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Log what was reported after the last epoch."""
+        """Log the scalars that were reported after the last epoch."""
         self._log(trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what has not been logged yet."""
+        """Return the values that are still to be logged."""
         return {"values": dict(self._values), "hidden": dict(self._hidden)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore the values that `state_dict` returned."""
         self._values, self._hidden = dict(state["values"]), dict(state["hidden"])
 
     def _log(self, trainer: TrainerProtocol, saving: Sequence[str] = ()) -> None:
+        """Log the values that were reported since the last time."""
         values, hidden = self._values, self._hidden
         self._values, self._hidden = {}, {}
         if not values and not saving:
             return
-        title = self._align("", f"{_title(trainer)}, step {trainer.global_step}")
-        parts = [self._align(name, _part(name, values[name])) for name in sorted(values, key=_place)]
+        followed = trainer.monitors.followed
+        names = sorted(values, key=lambda name: (name not in followed, *_place(name)))
+        parts = [self._align(name, _part(name, values[name])) for name in names]
         if saving:
             parts.append(f"saving {', '.join(saving)}")
-        logger.info("%s", "\n".join(_lines(title, parts)))
-        if hidden:
-            logger.debug("%s | %s", title, " | ".join(_part(name, hidden[name]) for name in sorted(hidden)))
+        title = self._align("", f"{_title(trainer)}, step {trainer.global_step}")
+        lines, left_out = _fit(title, parts, *_room())
+        logger.info("%s", "\n".join(lines))
+        left_out += [_part(name, hidden[name]) for name in sorted(hidden)]
+        if left_out:
+            logger.debug("%s | %s", title, " | ".join(left_out))
 
     def _align(self, name: str, part: str) -> str:
-        """Return the part as wide as it ever was."""
+        """Pad `part` to the greatest width that it ever had."""
         self._widths[name] = max(len(part), self._widths.get(name, 0))
         return part.ljust(self._widths[name])
 
 
-_ALL_BUT_AVERAGES = "(?!.*/EMA$).*"
-_SPEED = "_per_second"
-_RATE = "learning_rate"
-_LINE_LENGTH = 120
-"""How long a line may be, behind the time."""
+def _room() -> tuple[int, int]:
+    """Return the width and the number of the lines that an epoch may take."""
+    columns = shutil.get_terminal_size((0, 0)).columns
+    if not columns:
+        return sys.maxsize, 1
+    return columns - _WIDTH_OF_TIME, 1 if columns >= _WIDE_TERMINAL else 2
+
+
+def _fit(title: str, parts: Iterable[str], width: int, number: int) -> tuple[list[str], list[str]]:
+    """Put as many parts as possible into a number of lines; return the lines, and the parts that are left out."""
+    lines, left_out = [title], []
+    for part in parts:
+        longer = f"{lines[-1]} | {part}"
+        if len(longer.rstrip()) <= width:
+            lines[-1] = longer
+        elif len(lines) < number:
+            lines.append(f"{'':<{len(title)}} | {part}")
+        else:
+            left_out.append(part.rstrip())
+    return [line.rstrip() for line in lines], left_out
 
 
 def _title(trainer: TrainerProtocol) -> str:
@@ -125,34 +156,18 @@ def _title(trainer: TrainerProtocol) -> str:
 
 
 def _place(name: str) -> tuple[int, int, str]:
-    """Return what scalars are sorted by: learning rates and speeds come last."""
+    """Return the key that scalars are sorted by: learning rates and speeds come last."""
     return name.endswith(_SPEED), name.endswith(_RATE), name.replace("steps", "") if name.endswith(_SPEED) else name
 
 
 def _part(name: str, value: int | float) -> str:
     if name.endswith(_SPEED):
-        return f"{_format_large(value)} {name.removesuffix(_SPEED)}/s"
+        return f"{f'{value:,.0f}' if value >= 1000 else _format(value)} {name.removesuffix(_SPEED)}/s"
     return f"{f'{name.removesuffix(_RATE)}lr' if name.endswith(_RATE) else name} {_format(value)}"
 
 
 def _format(value: int | float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.4g}"
-
-
-def _format_large(value: int | float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else _format(value)
-
-
-def _lines(title: str, parts: Sequence[str]) -> list[str]:
-    """Return the parts behind the title, in as many lines as they need."""
-    lines = [title]
-    for part in parts:
-        longer = f"{lines[-1]} | {part}"
-        if len(longer.rstrip()) <= _LINE_LENGTH or lines[-1] == title:
-            lines[-1] = longer
-        else:
-            lines.append(f"{'':<{len(title)}} | {part}")
-    return [line.rstrip() for line in lines]
 
 
 def _matches(name: str, patterns: Iterable[re.Pattern[str]]) -> bool:
@@ -169,5 +184,5 @@ def _compile(option: str, patterns: Iterable[str]) -> list[re.Pattern[str]]:
         try:
             compiled.append(re.compile(pattern, re.DOTALL))
         except re.error as error:
-            raise ConfigError(f"{option}: {pattern!r} is no regular expression: {error}.") from error
+            raise ConfigError(f"{option}: {pattern!r} is not a valid regular expression: {error}.") from error
     return compiled

@@ -83,6 +83,7 @@ class MonitorsProtocol(Protocol):
         """Report a `tf.compat.v1.Summary`, or its bytes."""
 
     muted: bool
+    followed: tuple[str, ...]
 
     def step_means(self) -> dict[str, float]:
         """Return the means, over the epoch so far, of the scalars that `run_step` has reported."""

@@ -487,11 +487,14 @@ class Trainer(Plugin):
         given = [self.strategy, *self.registered_callbacks, *callbacks, *monitors]
         here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
         self.hooks.register_all([self, *here])
-        self.monitors = Monitors(self, monitors, is_chief=self.is_chief)
+        # In all processes alike: also where only the chief runs those that follow a statistic.
+        followers = statistic_followers(given)
+        followed = [follower.statistic.name for follower in followers]
+        self.monitors = Monitors(self, monitors, is_chief=self.is_chief, followed=followed)
         for plugin in self.hooks.plugins.values():
             if isinstance(plugin, Callback):
                 plugin.trainer = self
-        logger.info("plugins: %s", ", ".join(self.hooks.plugins) or "none")
+        logger.debug("plugins: %s", ", ".join(self.hooks.plugins) or "none")
         with self.graph.as_default():
             check_steps_per_run(self)
             get_global_step_var()
@@ -499,8 +502,7 @@ class Trainer(Plugin):
             check_train_ops(self)
             # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
             last: list[Callback] = [self.checkpoints]
-            # In all processes alike: also where only the chief runs those that follow a statistic.
-            if followers := statistic_followers(given):
+            if followers:
                 last.append(StatisticCheck(followers))
             if self._start_from is not None:
                 self._resumption = Resumption(self._start_from)

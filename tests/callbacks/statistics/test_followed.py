@@ -50,7 +50,7 @@ FOLLOWERS = {
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_statistic_that_nobody_reports_is_an_error_after_the_first_epoch(tmp_path, kind, is_first):
     callbacks = [FOLLOWERS[kind]("mean_scroe"), Score(), tpk.ModelSaver()]
-    with pytest.raises(UnknownScalarError, match=rf"{kind} follows.*'mean_scroe'.*epoch 1\. Did you mean 'mean_score'"):
+    with pytest.raises(UnknownScalarError, match=rf"{kind} follows.*'mean_scroe'.*epoch 1\. Nearest: 'mean_score'"):
         train(tmp_path, *callbacks[:: 1 if is_first else -1])
     assert newest_complete(tmp_path).step == 4
     assert train(tmp_path, FOLLOWERS[kind]("mean_score"), Score(), tpk.ModelSaver()).global_step == 12

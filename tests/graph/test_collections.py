@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph import backup_collection, freeze_collection, restore_collection
-from tpk.graph.collections import check_can_be_collected
+from tpk.graph.scopes import check_can_be_collected
 
 v1 = tf.compat.v1
 

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 import tpk
 from tpk import layers
-from tpk.graph.precision import in_precision
+from tpk.graph.tower_options import in_precision
 
 v1 = tf.compat.v1
 

@@ -1,10 +1,15 @@
+"""Scopes, collections and getters: what surrounds a piece of graph."""
+
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError
+from tpk.graph.tower_options import in_precision
+from tpk.graph.variables import by_name
 
 v1 = tf.compat.v1
 
@@ -125,3 +130,141 @@ def test_a_cached_scope_is_the_same_each_time():
 def test_what_is_no_name_is_an_error(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def names(key):
+    return [variable.op.name for variable in v1.get_collection(key)]
+
+
+def network(x):
+    return tpk.layers.dense(tpk.layers.dense(x, 3, name="hidden"), 1, name="out")
+
+
+def test_a_getter_replaces_what_a_layer_gets_and_no_names(graph):
+    asked = []
+
+    def without_biases(getter, name, *args, **kwargs):
+        asked.append(name)
+        variable = getter(name, *args, **kwargs)
+        return tf.zeros_like(variable) if name.endswith("/bias") else variable
+
+    x = tf.ones([2, 4])
+    with v1.variable_scope("net"), tpk.custom_getter_scope(without_biases):
+        y = tpk.layers.dense(x, 3, bias_initializer=tf.compat.v1.ones_initializer())
+    assert asked == names("trainable_variables") == ["net/dense/kernel", "net/dense/bias"]
+    assert y.op.name == "net/dense/BiasAdd"
+    with v1.Session() as sess:
+        sess.run(v1.global_variables_initializer())
+        value, kernel = sess.run([y, v1.trainable_variables()[0]])
+    np.testing.assert_allclose(value, np.ones([2, 4]) @ kernel, rtol=1e-6, atol=1e-6)
+
+
+def test_of_several_getters_the_innermost_is_asked_first():
+    order = []
+
+    def recording(label):
+        def get(getter, *args, **options):
+            order.append(label)
+            return getter(*args, **options)
+
+        return get
+
+    with tpk.custom_getter_scope(recording("outer")), tpk.custom_getter_scope(recording("inner")):
+        v1.get_variable("v", [])
+    assert order == ["inner", "outer"]
+
+
+def test_variables_are_remapped():
+    with tpk.remap_variables(lambda variable: variable * 10.0):
+        v = v1.get_variable("v", initializer=2.0)
+    plain = v1.get_variable("w", initializer=2.0)
+    with v1.Session() as sess:
+        sess.run(v1.global_variables_initializer())
+        assert sess.run([v, plain]) == [20.0, 2.0]
+
+
+def gradients(cost):
+    return [grad is not None for grad in tf.gradients(cost, v1.get_collection("variables"))]
+
+
+def test_frozen_variables_get_no_gradient_through_the_graph_that_got_them():
+    x = tf.ones([2, 4])
+    with tpk.freeze_variables():
+        hidden = tpk.layers.dense(x, 3, name="hidden")
+    cost = tf.reduce_sum(tpk.layers.dense(hidden, 1, name="out"))
+    assert names("trainable_variables") == names("variables")
+    assert gradients(cost) == [False, False, True, True]
+    with v1.variable_scope("", reuse=True):
+        assert gradients(tf.reduce_sum(tpk.layers.dense(x, 3, name="hidden"))) == [True, True, False, False]
+
+
+@pytest.mark.parametrize("stop_gradient", [True, False])
+def test_frozen_variables_may_be_kept_out_of_what_is_trained(stop_gradient):
+    x = tf.ones([2, 4])
+    for reuse in (None, True):
+        with v1.variable_scope("", reuse=reuse), tpk.freeze_variables(stop_gradient, skip_collection=True):
+            hidden = tpk.layers.batch_normalization(tpk.layers.dense(x, 3, name="hidden"), training=True, name="bn")
+    cost = tf.reduce_sum(tpk.layers.dense(hidden, 1, name="out"))
+    frozen = ["hidden/kernel", "hidden/bias", "bn/gamma", "bn/beta"]
+    assert names("trainable_variables") == ["out/kernel", "out/bias"]
+    assert names("model_variables") == frozen
+    assert names("variables")[:4] == frozen
+    assert any(gradients(cost)[:4]) is not stop_gradient
+    with v1.Session() as sess:  # what layers assign to is left alone
+        sess.run(v1.global_variables_initializer())
+        sess.run(v1.get_collection("update_ops"))
+
+
+def test_a_variable_that_is_not_trained_anyway_stays_what_it_is():
+    with tpk.freeze_variables(skip_collection=True):
+        v = v1.get_variable("v", initializer=1.0, trainable=False)
+    assert v.assign(2.0) is not None
+    assert names("model_variables") == []
+
+
+def test_what_is_frozen_in_a_tower_of_16_bits_is_the_variable():
+    def tower(x):
+        with tpk.freeze_variables(skip_collection=True):
+            return tf.reduce_sum(network(x))
+
+    in_precision(tower, "bfloat16")(tf.ones([2, 4]))
+    assert names("model_variables") == names("variables") == ["hidden/kernel", "hidden/bias", "out/kernel", "out/bias"]
+    assert names("trainable_variables") == []
+
+
+@pytest.mark.parametrize("strategy", ["single", "replicated", "parameter_server"])
+def test_a_training_leaves_frozen_layers_as_they_were(strategy):
+    class Model(tpk.ModelDesc):
+        def inputs(self):
+            return [tf.TensorSpec([4, 2], tf.float32, "x")]
+
+        def build_graph(self, x):
+            with tpk.freeze_variables(skip_collection=True):
+                x = tpk.layers.dense(x, 3, name="backbone")
+            return tf.reduce_mean(tf.square(tpk.layers.dense(x, 1, name="head") - 1.0), name="cost")
+
+        def optimizer(self):
+            return v1.train.MomentumOptimizer(0.1, 0.9)
+
+    values = []
+
+    def look(self):
+        variables = by_name(v1.global_variables())
+        values.append(self.trainer.sess.run([variables[f"{each}/kernel"] for each in ("backbone", "head")]))
+
+    devices = {} if strategy == "single" else {"devices": 2}
+    trainer, model = tpk.SingleCostTrainer(tpk.use(strategy, **devices)), Model()
+    source = tpk.TensorInput(lambda: [tf.ones([4, 2])])
+    trainer.setup_graph(model.inputs(), source, model.build_graph, model.optimizer)
+    looks = tpk.CallbackFactory(before_train=look, after_train=look)
+    trainer.train(callbacks=[looks], monitors=[], steps_per_epoch=3, max_epoch=1)
+    (backbone, head), (backbone_after, head_after) = values
+    np.testing.assert_array_equal(backbone, backbone_after)
+    assert not np.array_equal(head, head_after)
+
+
+def test_what_is_no_function_is_an_error():
+    with pytest.raises(ConfigError, match=r"custom_getter_scope takes a function .* got 3"), tpk.custom_getter_scope(3):
+        pass
+    with pytest.raises(ConfigError, match="remap_variables takes a function of a variable, got 3"):
+        tpk.remap_variables(3)

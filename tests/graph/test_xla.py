@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tpk
 from tpk import layers
-from tpk.graph.xla import compiled_by_xla
+from tpk.graph.tower_options import compiled_by_xla
 
 v1 = tf.compat.v1
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from hooked_sessions import hooked
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.graph.step.loop import repeat
+from tpk.graph.loops import repeat
 from tpk.session import caller_thread
 from tpk.session.caller_thread import TRIED, WARM_UP, ThreadTrial, compile_for_caller, most_steps_in_caller
 

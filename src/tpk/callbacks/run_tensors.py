@@ -10,7 +10,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError, TowerError, TpkError
-from tpk.graph.step.fetches import FetchDependencies
+from tpk.graph.steps import FetchDependencies
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 from tpk.errors import HookError, StopTraining
-from tpk.graph.step.global_step import get_global_step_var
+from tpk.graph.steps import get_global_step_var
 from tpk.plugin import Callback, hookimpl
 from tpk.tf_internals import lacks_saver
 

@@ -2,16 +2,6 @@ from . import (
     determinism as determinism,
     random as random,
 )
-from .collections import (
-    backup_collection as backup_collection,
-    freeze_collection as freeze_collection,
-    restore_collection as restore_collection,
-)
-from .getters import (
-    custom_getter_scope as custom_getter_scope,
-    freeze_variables as freeze_variables,
-    remap_variables as remap_variables,
-)
 from .objective import Objective as Objective
 from .optimizers.accumulation import AccumGradOptimizer as AccumGradOptimizer
 from .optimizers.gradient_processors import (
@@ -54,8 +44,14 @@ from .reports.summaries import (
 )
 from .scopes import (
     auto_reuse_variable_scope as auto_reuse_variable_scope,
+    backup_collection as backup_collection,
     cached_name_scope as cached_name_scope,
+    custom_getter_scope as custom_getter_scope,
+    freeze_collection as freeze_collection,
+    freeze_variables as freeze_variables,
+    remap_variables as remap_variables,
+    restore_collection as restore_collection,
     under_name_scope as under_name_scope,
     under_variable_scope as under_variable_scope,
 )
-from .step.global_step import get_global_step_var as get_global_step_var
+from .steps import get_global_step_var as get_global_step_var

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.variables import record_variables
+from tpk.tf_internals import control_flow_context
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -148,3 +150,243 @@ def _check_name(what: str, name: Any) -> None:
         raise ConfigError(f"@{what} is a function that returns a decorator: write @{what}(), with parentheses.")
     if name is not None and (not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*", name)):
         raise ConfigError(f"{what}({name!r}): expected a name of a TensorFlow scope, such as 'losses'.")
+
+
+_BRANCHES = {
+    "CondBranchFuncGraph": "a tf.cond",
+    "WhileCondFuncGraph": "a tf.while_loop",
+    "WhileBodyFuncGraph": "a tf.while_loop",
+}
+
+
+def collection_sizes() -> dict[str, int]:
+    """Return how many items each collection of the default graph holds."""
+    graph = tf.compat.v1.get_default_graph()
+    return {key: len(graph.get_collection_ref(key)) for key in graph.get_all_collection_keys()}
+
+
+def added_since(sizes: dict[str, int]) -> dict[str, list[Any]]:
+    """Return what each collection of the default graph gained since `collection_sizes` returned `sizes`."""
+    graph = tf.compat.v1.get_default_graph()
+    gained = {key: graph.get_collection(key)[sizes.get(key, 0) :] for key in graph.get_all_collection_keys()}
+    return {key: items for key, items in gained.items() if items}
+
+
+def truncate(keys: Iterable[str], sizes: dict[str, int]) -> None:
+    """Take from the collections `keys` of the default graph what they gained since they had these `sizes`."""
+    graph = tf.compat.v1.get_default_graph()
+    for key in keys:
+        del graph.get_collection_ref(key)[sizes.get(key, 0) :]
+
+
+@contextmanager
+def freeze_collection(keys: Iterable[str]) -> Iterator[None]:
+    """Within the context, additions to the collections `keys` of the default graph do not last.
+
+    Args:
+        keys: names of collections, e.g. ``[tf.compat.v1.GraphKeys.UPDATE_OPS]``.
+
+    Example:
+        ```python
+        with freeze_collection([tf.compat.v1.GraphKeys.SUMMARIES]):
+            build_validation_graph()
+        ```
+    """
+    kept = list(keys)
+    sizes = collection_sizes()
+    try:
+        yield
+    finally:
+        truncate(kept, sizes)
+
+
+def backup_collection(keys: Iterable[str] | None = None) -> dict[str, tuple[Any, ...]]:
+    """Return what collections of the default graph hold now, for `restore_collection`.
+
+    Args:
+        keys: names of collections; by default all that there are.
+
+    Raises:
+        ConfigError: if `keys` is one name, and no list.
+
+    Example:
+        ```python
+        kept = backup_collection([tf.compat.v1.GraphKeys.LOSSES])
+        build_auxiliary_graph()
+        restore_collection(kept)
+        ```
+    """
+    if isinstance(keys, str):
+        raise ConfigError(f"backup_collection takes a list of names, got {keys!r}. Write [{keys!r}].")
+    graph = tf.compat.v1.get_default_graph()
+    kept = graph.get_all_collection_keys() if keys is None else keys
+    return {key: tuple(graph.get_collection(key)) for key in kept}
+
+
+def restore_collection(backup: Mapping[str, Sequence[Any]]) -> None:
+    """Let collections of the default graph hold what they held at the time of a `backup_collection`, and nothing else.
+
+    Collections that are not in the backup stay as they are.
+
+    Args:
+        backup: what `backup_collection` returned.
+
+    Raises:
+        ConfigError: if it is something else.
+    """
+    if not isinstance(backup, Mapping):
+        raise ConfigError(f"restore_collection takes what backup_collection returned, got {backup!r}.")
+    graph = tf.compat.v1.get_default_graph()
+    for key, items in backup.items():
+        graph.get_collection_ref(key)[:] = items
+
+
+def check_can_be_collected(what: str, remedy: str) -> None:
+    """Check that what is made in the default graph can be taken out of it by a collection.
+
+    What is made inside of a `tf.cond`, a `tf.while_loop` (so `tf.map_fn`) or a `tf.function` is no part of the graph
+    around. Who takes it from a collection, takes it for one, and fails much later, or never finds it there.
+
+    Args:
+        what: what is to be collected, and who collects it: the beginning of the message.
+        remedy: the end of the message.
+
+    Raises:
+        ConfigError: if it cannot.
+
+    Example:
+        ```python
+        check_can_be_collected("my_layer 'norm': the update of its average", "Build the layer outside.")
+        tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, update)
+        ```
+    """
+    around = control_flow_around()
+    if around is not None:
+        raise ConfigError(
+            f"{what} is made inside of {around}, and does not exist outside, where a collection would take it. {remedy}"
+        )
+
+
+def control_flow_around() -> str | None:
+    """Return what hides what is made now from the graph around, such as ``"a tf.cond"``; None if nothing does.
+
+    A function that is called eagerly has no graph around: its collections are its own.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    context = control_flow_context(graph)
+    while context is not None:
+        if context.IsCondContext() or context.IsWhileContext():
+            return "a tf.cond" if context.IsCondContext() else "a tf.while_loop"
+        context = context.outer_context
+    branch = _BRANCHES.get(type(graph).__name__)
+    if branch is not None or not graph.building_function:
+        return branch
+    with tf.init_scope():
+        return None if tf.executing_eagerly() else f"the function {graph.name!r}"
+
+
+@contextmanager
+def custom_getter_scope(custom_getter: Callable[..., Any]) -> Iterator[None]:
+    """Within the context, `tf.compat.v1.get_variable`, and so every layer, asks a function for its variables.
+
+    Names stay what they are, of variables and of ops. Of several such contexts, the innermost is asked first.
+
+    Args:
+        custom_getter: as in `tf.compat.v1.variable_scope`: it is called with what to hand on to (``getter``), the
+            ``name`` of the variable, and the other arguments of `get_variable`, all by these names, and returns the
+            variable, or a tensor.
+
+    Raises:
+        ConfigError: if it cannot be called.
+
+    Example:
+        ```python
+        def without_biases(getter, name, *args, **kwargs):
+            variable = getter(name, *args, **kwargs)
+            return tf.zeros_like(variable) if name.endswith("/bias") else variable
+
+        with custom_getter_scope(without_biases):
+            logits = network(image)
+        ```
+    """
+    if not callable(custom_getter):
+        raise ConfigError(f"custom_getter_scope takes a function getter(getter, name, ...), got {custom_getter!r}.")
+    scope = tf.compat.v1.get_variable_scope()
+    with tf.compat.v1.variable_scope(scope, custom_getter=custom_getter, auxiliary_name_scope=False):
+        yield
+
+
+def remap_variables(func: Callable[[Any], Any]) -> AbstractContextManager[None]:
+    """Return a context within which a piece of graph gets, for each variable, what a function makes of it.
+
+    Args:
+        func: takes a variable, and returns what is to be used in its place: a tensor of its shape and type, or the
+            variable itself, as it is best for what is not trained, which layers assign to. In a tower that computes in
+            16 bits it takes tensors of these; where it depends on the name, write a `custom_getter_scope`.
+
+    Returns:
+        The context.
+
+    Raises:
+        ConfigError: if `func` cannot be called.
+
+    Example:
+        Weights of one bit, whose gradients pass through (DoReFa-Net, https://arxiv.org/abs/1606.06160):
+
+        ```python
+        @tf.custom_gradient
+        def sign(x):
+            return tf.sign(x) * tf.reduce_mean(tf.abs(x)), lambda gradient: gradient
+
+        with remap_variables(lambda variable: sign(variable) if variable.op.name.endswith("/kernel") else variable):
+            logits = network(image)
+        ```
+    """
+    if not callable(func):
+        raise ConfigError(f"remap_variables takes a function of a variable, got {func!r}.")
+
+    def get_remapped(getter: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return func(getter(*args, **options))
+
+    return custom_getter_scope(get_remapped)
+
+
+def freeze_variables(stop_gradient: bool = True, skip_collection: bool = False) -> AbstractContextManager[None]:
+    """Return a context within which a piece of graph gets variables that are not trained through it.
+
+    With both arguments false it does nothing. A model of Keras 2 takes variables only: freeze it by
+    ``stop_gradient=False, skip_collection=True``.
+
+    Args:
+        stop_gradient: what it gets of a trainable variable is `tf.stop_gradient` of it. The variable itself stays
+            trainable: another piece of graph that shares it may train it, and weight decay that takes it from a
+            collection still reaches it.
+        skip_collection: variables that are created here are in ``MODEL_VARIABLES`` in place of
+            ``TRAINABLE_VARIABLES``, so that nobody trains them, and nothing that goes by that collection sees them.
+
+    Returns:
+        The context.
+
+    Example:
+        Fine-tuning: the backbone stays what it was, and the new head is trained.
+
+        ```python
+        with freeze_variables(skip_collection=True):
+            features = backbone(image)
+        logits = tpk.layers.dense(features, 10)
+        ```
+    """
+    model_variables = tf.compat.v1.GraphKeys.MODEL_VARIABLES
+
+    def get_frozen(getter: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        is_trainable = options.get("trainable") is not False
+        if is_trainable and skip_collection:
+            options["trainable"] = False
+        # What it gets may be a tensor, made of the variable by a context around; and one that is shared is not new.
+        with record_variables() as created:
+            variable = getter(*args, **options)
+        if is_trainable and skip_collection:
+            tf.compat.v1.get_collection_ref(model_variables).extend(created)
+        return tf.stop_gradient(variable) if is_trainable and stop_gradient else variable
+
+    return custom_getter_scope(get_frozen)

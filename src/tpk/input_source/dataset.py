@@ -11,7 +11,7 @@ import tensorflow as tf
 from tpk.dataflow.base import flow_length, length_of_share, seed_dataflow
 from tpk.dataflow.position import Position
 from tpk.errors import ConfigError, InputError
-from tpk.graph.step.fetches import ops_run_for
+from tpk.graph.steps import ops_run_for
 from tpk.input_source.base import InputSource, InputStartStop, is_error_source
 from tpk.input_source.consumed import ConsumedCounter
 from tpk.input_source.flow_dataset import StreamElements, dataset_of

@@ -8,8 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.step.fetches import FetchDependencies
-from tpk.graph.step.reusable_feeds import ReusableFeeds
+from tpk.graph.steps import FetchDependencies, ReusableFeeds
 from tpk.input_source.base import FlowInput, InputCallback
 from tpk.input_source.meter import StopwatchMeter
 from tpk.input_source.stream import DatapointStream

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tpk.checks import check_at_least
 from tpk.errors import InputError
-from tpk.graph.step.fetches import FetchDependencies
+from tpk.graph.steps import FetchDependencies
 from tpk.input_source.base import InputCallback, InputSource, ProxyInput
 from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.meter import StopwatchMeter

@@ -13,8 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.collections import check_can_be_collected
-from tpk.graph.scopes import current_tower
+from tpk.graph.scopes import check_can_be_collected, current_tower
 
 Sizes = int | Sequence[int]
 """A size for each spatial axis, such as (height, width) or ``images.shape[1:3]``, or one integer for all of them."""

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import add_logical_devices, resolve_devices
-from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
+from tpk.graph.tower_options import check_precision, in_precision
 from tpk.plugin.names.spellings import also_spelled
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
 from tpk.predict.online import check_names, tensors_by_key
@@ -82,7 +82,7 @@ class PredictConfig:
         session_creator: where the session comes from: a `SessionCreator`, or anything with a ``create_session()``;
             None for a new one.
         device: a device string; by default TensorFlow places the ops.
-        precision: what the tower computes in, as in the training; see `tpk.graph.precision`.
+        precision: what the tower computes in, as in the training; see `tpk.graph.tower_options`.
 
     Raises:
         ConfigError: if a value is not of the kind that it should be. It names the option.

@@ -16,7 +16,7 @@ from tpk.checkpoint.session_init import ChainInit, RestoreByName, SessionInit, a
 from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError
 from tpk.graph.optimizers.weight_averages import AVERAGE_NAME
-from tpk.graph.step.keys import COUNTERS
+from tpk.graph.random import COUNTERS
 from tpk.graph.variables import by_name, saveable_variables, variable_name
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tpk.graph.step.loop import ops_in_order
+from tpk.graph.loops import ops_in_order
 from tpk.tf_internals import CallableOptions, make_callable, session_config
 
 Call = Callable[..., list[Any]]

@@ -11,8 +11,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import SessionError, StopTraining
-from tpk.graph.step.fetches import structure_key
-from tpk.graph.step.reusable_feeds import ReusableFeeds
+from tpk.graph.steps import ReusableFeeds, structure_key
 from tpk.plugin.progress import Progress
 from tpk.session.caller_thread import Call
 from tpk.session.many_steps import CUT_SHORT, ManySteps, Results

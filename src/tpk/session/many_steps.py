@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.graph.step.compiled_loop import repeat_compiled
-from tpk.graph.step.fetches import leaves
-from tpk.graph.step.loop import as_of_originals, repeat
+from tpk.graph.loops import as_of_originals, repeat, repeat_compiled
+from tpk.graph.steps import leaves
 from tpk.plugin.progress import Progress
 from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
 from tpk.session.plan import RunPlan
@@ -36,7 +35,7 @@ class ManySteps:
         sess: the raw `tf.compat.v1.Session`, whose graph may be finalized: the loops are added to it all the same.
         progress: the counters.
         completed: returns the number of steps that the graph has counted.
-        xla: whether XLA compiles the loops; see `tpk.graph.step.compiled_loop`.
+        xla: whether XLA compiles the loops; see `tpk.graph.loops`.
         tries_threads: as for `HookedSession`.
     """
 

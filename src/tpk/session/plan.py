@@ -15,8 +15,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.graph.step.fetches import leaves, names_in, ops_from, rebuild
-from tpk.graph.step.reusable_feeds import ReusableFeeds
+from tpk.graph.steps import ReusableFeeds, leaves, names_in, ops_from, rebuild
 from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
 from tpk.session.request import Feed, names_fed, own
 from tpk.tf_internals import CallableOptions, fetch_handler, fetched_elements, make_callable, word_error

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import SessionError
-from tpk.graph.step.reusable_feeds import ReusableFeeds
+from tpk.graph.steps import ReusableFeeds
 
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 

@@ -15,7 +15,7 @@ from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import apply_in_towers, is_accumulating
-from tpk.graph.optimizers.copies import copies_of_optimizers
+from tpk.graph.optimizers.proxy import copies_of_optimizers
 from tpk.graph.variables import make_local, record_variables
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput

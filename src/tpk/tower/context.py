@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import abc
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import FrameType
 from typing import Any
 
 import attrs
 import tensorflow as tf
 
 from tpk.errors import TowerError
-from tpk.graph.collections import added_since, collection_sizes, truncate
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
-from tpk.graph.scopes import current_tower
-from tpk.tower.keras.inline import record_inline_keras
+from tpk.graph.scopes import added_since, collection_sizes, current_tower, truncate
+from tpk.graph.variables import variable_name
 
 GraphKeys = tf.compat.v1.GraphKeys
 
 _OF_A_VARIABLE = re.compile(r"(?:^|/)Regularizer(?:_\d+)?/")
 """The scope in which a loss is made that comes with a variable, by `get_variable` as well as by layers of all kinds."""
+
+_KERAS_PACKAGES = ("keras", "tf_keras")
 
 # Summaries show one tower.
 _MAIN_TOWER_ONLY = (GraphKeys.SUMMARIES, MOVING_SUMMARY_OPS_KEY)
@@ -211,3 +214,31 @@ class PredictTowerContext(TowerContext):
     def has_own_variables(self) -> bool:
         """Whether this tower creates its variables itself."""
         return self.creates_variables
+
+
+@contextmanager
+def record_inline_keras() -> Iterator[list[str]]:
+    """Within the context, the names of variables that Keras creates by itself are added to the list that it gives."""
+    names: list[str] = []
+
+    def creator(next_creator: Any, **options: Any) -> Any:
+        variable = next_creator(**options)
+        if is_called_by_keras(sys._getframe(1)):
+            names.append(variable_name(variable))
+        return variable
+
+    with tf.variable_creator_scope(creator):
+        yield names
+
+
+def is_called_by_keras(frame: FrameType | None) -> bool:
+    """Whether it is Keras, and not somebody whom it has called, that makes a variable in this frame."""
+    # Where there are both, the inner one has made it.
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module == "tensorflow.python.ops.variable_scope" and frame.f_code.co_name == "get_variable":
+            return False
+        if module.partition(".")[0] in _KERAS_PACKAGES:
+            return True
+        frame = frame.f_back
+    return False

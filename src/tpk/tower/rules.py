@@ -17,10 +17,9 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import TowerError
-from tpk.graph.step.keys import COUNTERS
+from tpk.graph.random import COUNTERS
 from tpk.graph.variables import variable_name
 from tpk.tower.context import TowerContext
-from tpk.tower.keras.inline import broken_rule
 
 _TOWER_SCOPE = re.compile(r"^tower\d*$")
 _UPDATE_BY_OPTIMIZER = re.compile(r"^(Resource)?(Sparse)?Apply")
@@ -96,3 +95,18 @@ def _describe(context: TowerContext) -> str:
     kind = "training" if context.is_training else "inference"
     where = f" {context.ns_name!r}" if context.ns_name else ""
     return f"{kind} tower {context.index}{where}"
+
+
+_REMEDY = (
+    "Make net = tpk.KerasModel(build) once, outside of the tower function, where build() returns the Keras model or "
+    "layer, and call net(inputs) in it."
+)
+
+
+def broken_rule(names: list[str], tower: str) -> str:
+    """Return what is wrong with variables of these names, and what to do about it."""
+    return (
+        f"Keras created variables by itself in {tower}: {', '.join(names)}. Towers could not share them, their names "
+        "would depend on what else has been built, and what their layers update would be lost. Rule: Keras models and "
+        f"layers are called by a KerasModel. {_REMEDY}"
+    )

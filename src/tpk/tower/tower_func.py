@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import TowerError, add_note
+from tpk.graph.random import COUNTERS
 from tpk.graph.signature import check_signature
-from tpk.graph.step.keys import COUNTERS
 from tpk.graph.variables import name_in_tower, saveable_variables, variable_name
 from tpk.tower.context import TowerContext, get_current_tower_context
 from tpk.tower.handle import TowerHandle, TowerHandles

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tensorflow as tf
 
 from tpk.errors import StopTraining
-from tpk.graph.step.global_step import get_global_step_var
+from tpk.graph.steps import get_global_step_var
 from tpk.plugin.progress import Progress
 from tpk.plugin.trainer import TrainerProtocol
 from tpk.train.epoch import FOREVER, as_count

@@ -1,7 +1,7 @@
 """Many steps in one run of the session: ``steps_per_run=k``, which Keras calls ``steps_per_execution``.
 
 Each call of TensorFlow has a price, which is most of the time of a small model's step. With ``steps_per_run=k``, one
-`Session.run` makes k steps, as a loop in the graph; see `tpk.graph.step.loop`. What they compute is the same, to the
+`Session.run` makes k steps, as a loop in the graph; see `tpk.graph.loops`. What they compute is the same, to the
 bit: the order of the data, the draws of `tpk.graph.random`, schedules that read the global step in the graph.
 
 - ``global_step`` and ``local_step`` count steps, so they go up by k at once; by less at the end of an epoch.
@@ -17,7 +17,7 @@ bit: the order of the data, the draws of `tpk.graph.random`, schedules that read
 - TensorFlow's own random ops draw one sequence in the loop, and another one in the steps that something is fetched
   from.
 
-With ``xla=True``, the loop over the k steps is compiled as one; see `tpk.graph.step.compiled_loop`.
+With ``xla=True``, the loop over the k steps is compiled as one; see `tpk.graph.loops`.
 """
 
 from __future__ import annotations

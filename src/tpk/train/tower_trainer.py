@@ -15,9 +15,8 @@ from tpk.checks import check_flags
 from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
-from tpk.graph.precision import check_precision, in_precision
 from tpk.graph.signature import check_signature
-from tpk.graph.xla import check_xla, compiled_by_xla
+from tpk.graph.tower_options import check_precision, check_xla, compiled_by_xla, in_precision
 from tpk.input_source.base import InputSource, check_has_data
 from tpk.input_source.queue import QueueInput
 from tpk.input_source.staging import StagingInput
@@ -51,8 +50,8 @@ class TowerTrainer(Trainer):
     Args:
         strategy: how a step is replicated: an instance, a class, a name, or `tpk.use(name, **options)`.
         precision: what towers compute in: ``"float32"``, ``"bfloat16"``, or ``"float16"``, which scales the cost. The
-            variables stay ``float32``; see `tpk.graph.precision` and `tpk.graph.optimizers.loss_scale`.
-        xla: whether towers and their gradients are compiled by XLA; see `tpk.graph.xla`.
+            variables stay ``float32``; see `tpk.graph.tower_options` and `tpk.graph.optimizers.loss_scale`.
+        xla: whether towers and their gradients are compiled by XLA; see `tpk.graph.tower_options`.
         steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`.
 
     Raises:

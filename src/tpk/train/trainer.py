@@ -18,7 +18,7 @@ from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.devices import add_logical_devices
 from tpk.graph.random import set_process_index, step_reads
 from tpk.graph.reports.overview import log_model_overview
-from tpk.graph.step.global_step import StepCounter, get_global_step_var
+from tpk.graph.steps import StepCounter, get_global_step_var
 from tpk.monitors.history import History
 from tpk.monitors.monitors import Monitors
 from tpk.plugin.base import Plugin

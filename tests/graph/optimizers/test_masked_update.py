@@ -17,9 +17,9 @@ from tpk.graph.optimizers.gradient_processors import (
     apply_grad_processors,
 )
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
-from tpk.graph.optimizers.masked_update import masked
+from tpk.graph.optimizers.non_finite import masked
 from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
-from tpk.graph.step.fetches import ops_run_for
+from tpk.graph.steps import ops_run_for
 
 v1 = tf.compat.v1
 train = v1.train

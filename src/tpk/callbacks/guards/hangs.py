@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError, HangError, add_note
-from tpk.graph.step.fetches import ops_run_for
+from tpk.graph.steps import ops_run_for
 from tpk.input_source.hang_watcher import Watch, hang_watcher
 from tpk.plugin import Callback, hookimpl
 from tpk.tf_internals import close_runtime

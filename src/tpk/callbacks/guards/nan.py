@@ -23,8 +23,7 @@ from tpk.graph.optimizers.non_finite import (
     skip_non_finite,
 )
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
-from tpk.graph.step.fetches import FetchDependencies, ops_run_for
-from tpk.graph.step.global_step import get_global_step_var
+from tpk.graph.steps import FetchDependencies, get_global_step_var, ops_run_for
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.tf_internals import is_reference, output_context

@@ -16,7 +16,7 @@ from tpk.callbacks.run_tensors import find_in_each_tower
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import recorded_gradients
-from tpk.graph.step.global_step import get_global_step_var
+from tpk.graph.steps import get_global_step_var
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback
 from tpk.plugin.optional import import_optional

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.step.fetches import FetchDependencies
+from tpk.graph.steps import FetchDependencies
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.names.spellings import also_spelled
 

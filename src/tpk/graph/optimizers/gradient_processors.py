@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.collections import check_can_be_collected
 from tpk.graph.gradients import values_of
-from tpk.graph.optimizers.masked_update import masked
+from tpk.graph.optimizers.non_finite import masked
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.reports.summaries import add_tensor_summary
+from tpk.graph.scopes import check_can_be_collected
 from tpk.graph.variables import NamePattern, name_in_tower, variable_name
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class GradientProcessor(abc.ABC):
 
     Attributes:
         keeps_zeros: whether it does nothing but compute gradients from gradients, and makes zeros of zeros. Then an
-            optimizer that skips updates, around it, can let it run in any case (`tpk.graph.optimizers.masked_update`).
+            optimizer that skips updates, around it, can let it run in any case (`tpk.graph.optimizers.non_finite`).
 
     Example:
         ```python

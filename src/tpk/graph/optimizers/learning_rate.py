@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.graph.step.fetches import ops_run_for
+from tpk.graph.steps import ops_run_for
 from tpk.tf_internals import learning_rates_of, wrapped_optimizer
 
 

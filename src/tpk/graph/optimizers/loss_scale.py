@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
-from tpk.graph.optimizers.masked_update import multiply, update_if
-from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables
+from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables, multiply, update_if
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.reports.summaries import add_tensor_summary
 

@@ -6,15 +6,16 @@ outermost to the innermost, which updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.collections import freeze_collection
 from tpk.graph.gradients import check_optimizer
+from tpk.graph.scopes import freeze_collection
 from tpk.graph.variables import variable_name
 from tpk.tf_internals import create_slots, read_anew
 
@@ -81,7 +82,7 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         """Return a context in which `apply_gradients` builds a masked update, or None, the default, if it cannot.
 
         A subclass overrides it if all that it does can be told apart from the condition; see
-        `tpk.graph.optimizers.masked_update.masked`.
+        `tpk.graph.optimizers.non_finite.masked`.
 
         Args:
             condition: a scalar ``bool`` tensor: unless it is True, nothing may change. Gradients are zero then.
@@ -233,3 +234,38 @@ class VariableAssignmentOptimizer(PostProcessOptimizer):
             return None if value is None else tf.compat.v1.assign(var, value)
 
         super().__init__(opt, assign, colocate)
+
+
+def copies_of_optimizers(optimizers: Sequence[Any]) -> list[Any]:
+    """Return a copy of each optimizer, for another replicate of the model.
+
+    A copy has slots of its own. It shares tensors and variables that the optimizer was made with, such as a learning
+    rate. An optimizer inside of another one is copied, too; one that occurs several times, once.
+
+    Args:
+        optimizers: `tf.compat.v1.train.Optimizer`s that have not applied gradients yet.
+    """
+    copies: dict[int, Any] = {}
+    return [_copied(optimizer, copies) for optimizer in optimizers]
+
+
+def _copied(value: Any, copies: dict[int, Any]) -> Any:
+    """The copy of an optimizer, or of a container with what is in it; all else is shared.
+
+    Args:
+        value: what an attribute of an optimizer is.
+        copies: the copies made so far, by the `id` of what they are of.
+    """
+    kind = type(value)
+    if isinstance(value, tf.compat.v1.train.Optimizer):
+        if id(value) not in copies:
+            copies[id(value)] = other = copy.copy(value)
+            vars(other).update({name: _copied(each, copies) for name, each in vars(value).items()})
+            if isinstance(other, ProxyOptimizer):
+                other.leave_shared_variables()
+        return copies[id(value)]
+    if kind in (list, tuple, set):
+        return kind(_copied(each, copies) for each in value)
+    if kind is dict:
+        return {key: _copied(each, copies) for key, each in value.items()}
+    return copy.copy(value) if isinstance(value, dict) else value

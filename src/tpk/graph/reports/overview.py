@@ -10,8 +10,8 @@ import attrs
 import tensorflow as tf
 
 from tpk.graph.gradients import recorded_costs, warn_of_untrained_variables
-from tpk.graph.step.fetches import ops_computing
-from tpk.graph.step.keys import COUNTERS
+from tpk.graph.random import COUNTERS
+from tpk.graph.steps import ops_computing
 from tpk.graph.variables import variable_name
 from tpk.text import format_count, human_size, shorten
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.collections import check_can_be_collected
+from tpk.graph.scopes import check_can_be_collected
 
 logger = logging.getLogger(__name__)
 

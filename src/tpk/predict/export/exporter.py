@@ -14,7 +14,6 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.deprecations import without_deprecations
 from tpk.predict.config import PredictConfig, PredictGraph
 from tpk.predict.export.files import new_path, write_file
 from tpk.predict.export.signature import DEFAULT_NAME, ExportedSignature, Signature, resolve_signatures
@@ -217,3 +216,18 @@ def _convert_to_tflite(savedmodel: str, configure: Callable[[Any], None] | None)
 def _log(path: str | os.PathLike[str], kind: str, signatures: Mapping[str, ExportedSignature]) -> None:
     described = "; ".join(f"{name}{signature}" for name, signature in signatures.items())
     logger.info("exported to %s (%s): %s", os.fspath(path), kind, described)
+
+
+@contextmanager
+def without_deprecations() -> Iterator[None]:
+    """Within the context, TensorFlow logs no deprecation warnings."""
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        return "deprecated" not in str(record.msg)
+
+    log = tf.get_logger()
+    log.addFilter(is_wanted)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_wanted)

@@ -15,7 +15,7 @@ from tpk.cluster.timeouts import Timeouts
 from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
 from tpk.graph.gradients import Gradients
 from tpk.graph.objective import Objective
-from tpk.graph.step.global_step import get_global_step_var
+from tpk.graph.steps import get_global_step_var
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from tpk.errors import ConfigError, TowerError
-from tpk.graph.step.keys import step_seed
+from tpk.graph.random import step_seed
 from tpk.graph.variables import unique_name
 from tpk.tower.context import get_current_tower_context
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import CheckpointError, ConfigError, TowerError
-from tpk.graph.collections import check_can_be_collected
+from tpk.graph.scopes import check_can_be_collected
 from tpk.graph.variables import variable_name
 from tpk.tower.context import TowerContext, get_current_tower_context
 from tpk.tower.keras import keras2, keras3

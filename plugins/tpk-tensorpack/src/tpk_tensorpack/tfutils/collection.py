@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.graph import backup_collection, freeze_collection, restore_collection
-from tpk.graph.collections import added_since, collection_sizes, truncate
+from tpk.graph.scopes import added_since, collection_sizes, truncate
 from tpk_tensorpack.utils import logger
 
 __all__ = ["backup_collection", "freeze_collection", "restore_collection"]

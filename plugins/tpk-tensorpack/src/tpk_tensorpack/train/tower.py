@@ -12,7 +12,7 @@ from tpk.errors import ConfigError, TowerError, TrainerStateError
 from tpk.graph.gradients import check_cost
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.signature import check_signature
-from tpk.graph.xla import check_xla, compiled_by_xla
+from tpk.graph.tower_options import check_xla, compiled_by_xla
 from tpk.input_source.base import ProxyInput, check_has_data
 from tpk.predict.online import device_for
 from tpk.tf_internals import is_closed, unfinalize

@@ -100,3 +100,46 @@ def _get_cast(getter: Callable[..., Any], name: str, *args: Any, dtype: Any = No
 def _in_float32(value: Any) -> Any:
     is_half = isinstance(value, tf.Tensor) and value.dtype in _HALVES
     return tf.cast(value, tf.float32) if is_half else value
+
+
+def check_xla() -> None:
+    """Check that this TensorFlow has XLA.
+
+    Raises:
+        ConfigError: if it has not.
+    """
+    if not tf.test.is_built_with_xla():
+        raise ConfigError(
+            f"xla=True, but TensorFlow {tf.__version__} for this platform was built without XLA. Leave the option out, "
+            "or install a build of TensorFlow that has it."
+        )
+
+
+def compiled_by_xla(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the tower function `func` as one whose tower and gradients are compiled by XLA.
+
+    Args:
+        func: takes input tensors, and adds ops to the default graph, which must be no eager one.
+
+    Raises:
+        ConfigError: if this TensorFlow has no XLA.
+
+    Example:
+        ```python
+        tower_func = tpk.TowerFunc(compiled_by_xla(model.build_graph), model.get_input_signature())
+        ```
+    """
+    check_xla()
+
+    @functools.wraps(func)
+    def build(*inputs: Any) -> Any:
+        with tf.xla.experimental.jit_scope(), tf.variable_creator_scope(_create_uncompiled):
+            return func(*inputs)
+
+    return build
+
+
+def _create_uncompiled(next_creator: Callable[..., Any], **options: Any) -> Any:
+    """Create a variable whose initializer is not compiled: it runs once, and its values must not differ."""
+    with tf.xla.experimental.jit_scope(compile_ops=False):
+        return next_creator(**options)

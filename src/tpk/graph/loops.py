@@ -1,26 +1,235 @@
-"""Loops over steps that XLA compiles as one program.
+"""Loops in the graph: ops that are there already, run many times within one run of a session.
 
-A `tpk.graph.step.loop` runs an op after the other, and costs some microseconds for each. Here, k steps of a small model
-are one call of compiled code. XLA cannot take from a queue or a data set, and draws other random numbers than
-TensorFlow (on CPUs, slowly). So what a step needs of such things is gathered for all k steps first, in a plain loop.
-What XLA does not compile and no step depends on, such as checks, comes last, in another one. What XLA compiles rounds
-as XLA does.
+A loop is made of copies: of all that the ops need, what may change from one iteration to the next is built once more,
+inside a `tf.while_loop`. What stays the same during a run, such as constants, placeholders, and the handles of
+variables, queues and iterators, is shared with the original. So the loop works on the same variables and data, and the
+original ops, which can be run and fetched as ever, know nothing of it.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.step.fetches import ops_from
-from tpk.graph.step.global_step import get_global_step_var
-from tpk.graph.step.loop import copy_ops, fixed_ops, loop, makes_handle, ops_in_order
-from tpk.tf_internals import devices_with_kernel, function_graph
+from tpk.graph.steps import get_global_step_var, ops_from
+from tpk.tf_internals import (
+    build_loop,
+    create_op_like,
+    devices_with_kernel,
+    function_graph,
+    is_reference,
+    replace_input,
+    set_device,
+)
+
+_CONTROL_FLOW_OPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "Ref")
+_BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})
+_HANDLE_DTYPES = (tf.resource,)
+# What makes these is no handle of something that lasts, but part of what a step computes.
+_HANDLES_OF_A_STEP = ("TensorArray", "Stack", "TemporaryVariable")
+_SCOPE = "steps"
+_COPY = re.compile(rf"\b{_SCOPE}(_\d+)?/step/")
+
+
+def repeat(ops: Sequence[Any], times: Any, feeds: Sequence[Any] = (), count: Any = None) -> Any:
+    """Add a loop to the default graph that runs `ops` again and again.
+
+    An iteration begins when all ops of the one before are done. In each, the ops, and what they need, are in the order
+    that they have in a run of their own. What ops with a state of their own draw, such as `tf.random.normal`, is one
+    sequence in the loop, and another one in the original.
+
+    Args:
+        ops: operations of the default graph.
+        times: how often they are run; an ``int32`` scalar.
+        feeds: tensors that are fed along with a run of the loop: they have their values in all iterations.
+        count: another operation, which comes when all others of the iteration are done, so that it tells how many
+            iterations were if one fails.
+
+    Returns:
+        The operation that runs the loop.
+
+    Example:
+        ```python
+        times = tf.compat.v1.placeholder(tf.int32, [])
+        loop = repeat([train_op], times)
+        sess.run(loop, {times: 32})
+        ```
+    """
+    counts = [] if count is None else [count]
+    ordered = ops_in_order([*ops, *counts], feeds)
+    fixed = fixed_ops(ordered, feeds)
+    repeated = [op for op in ordered if op not in fixed and op is not count]
+
+    def step(iteration: Any) -> list[Any]:
+        given = {tensor.name: tensor for tensor in feeds}
+        copies = copy_ops(repeated, given)
+        done = [copies[op] for op in ops if op in copies]
+        taken = [tensor for op in counts for tensor in op.inputs if tensor.op in copies]
+        made = {tensor.name: copies[tensor.op].outputs[tensor.value_index] for tensor in taken}
+        with tf.control_dependencies(done):
+            return [*copy_ops(counts, made).values()] or done
+
+    return loop(step, times)
+
+
+def loop(step: Callable[[Any], Sequence[Any]], times: Any) -> Any:
+    """Add a loop to the default graph; see `repeat`.
+
+    Args:
+        step: given the number of the iteration, ``int32`` from 0 on, builds what is done in it, and returns the ops.
+        times: how many iterations there are; an ``int32`` scalar.
+
+    Returns:
+        The operation that runs the loop.
+    """
+
+    def body(iteration: Any) -> Any:
+        with tf.name_scope("step"):
+            done = step(iteration)
+        with tf.control_dependencies(done):
+            return iteration + 1
+
+    with tf.device("/cpu:0"), tf.name_scope(_SCOPE):
+        # Of the two kinds of loops in TensorFlow, the one that takes reference variables, too.
+        end = build_loop(lambda iteration: iteration < times, body, tf.constant(0))
+    return end.op
+
+
+def as_of_originals(error: tf.errors.OpError) -> tf.errors.OpError:
+    """Return an error of the runtime as it would be if an original op had raised it, and not its copy in a loop."""
+    message = _COPY.sub("", error.message)
+    return error if message == error.message else type(error)(error.node_def, error.op, message)
+
+
+def ops_in_order(ops: Iterable[Any], feeds: Iterable[Any] = ()) -> list[Any]:
+    """Return what a run of `ops` runs; each after what it needs, but for what goes back to the beginning of a loop.
+
+    Args:
+        ops: operations.
+        feeds: tensors that are fed: what they are made of is not needed.
+    """
+    fed = {tensor.name for tensor in feeds}
+    found: dict[Any, None] = {}
+    ways_back: list[Any] = []
+
+    def sources(op: Any) -> list[Any]:
+        needed = [*(tensor.op for tensor in op.inputs if tensor.name not in fed), *op.control_inputs]
+        ways_back.extend(each for each in needed if each.type in _BACK_EDGE_OPS)
+        return [each for each in needed if each.type not in _BACK_EDGE_OPS]
+
+    waiting = list(ops)
+    while waiting:
+        found |= dict.fromkeys(ops_from(waiting, sources))
+        waiting = [op for op in ways_back if op not in found]
+    return list(found)
+
+
+def fixed_ops(ordered: Sequence[Any], feeds: Iterable[Any] = ()) -> set[Any]:
+    """Return those ops whose outputs are the same whenever they run within one run of the session.
+
+    Args:
+        ordered: ops, as `ops_in_order` returns them.
+        feeds: tensors that are fed.
+    """
+    fed = {tensor.name for tensor in feeds}
+    fixed: set[Any] = set()
+    for op in ordered:
+        is_pure = not (op.op_def.is_stateful or any(map(is_reference, op.inputs)))
+        if op.type.startswith(_CONTROL_FLOW_OPS):
+            continue
+        if (is_pure or makes_handle(op)) and op.outputs:
+            sources = [tensor.op for tensor in op.inputs if tensor.name not in fed]
+            if all(source in fixed for source in (*sources, *op.control_inputs)):
+                fixed.add(op)
+    return fixed
+
+
+def makes_handle(op: Any) -> bool:
+    """Whether an op only says where something is that lasts: a variable, a queue, an iterator, a table."""
+    is_handle = op.outputs and all(each.dtype in _HANDLE_DTYPES or is_reference(each) for each in op.outputs)
+    takes_ref = any(map(is_reference, op.inputs))
+    return is_handle and not takes_ref and not op.type.startswith(_HANDLES_OF_A_STEP)
+
+
+def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: bool = True) -> dict[Any, Any]:
+    """Build ops once more, where the default graph is at, with the names that they have below the scope there.
+
+    Args:
+        ordered: the ops; see `ops_in_order`. What they take from others is shared.
+        given: tensors to take in place of those of these names.
+        is_placed: whether the copies are where the originals are. Where they are not, they have nothing either of what
+            says how to compile the originals.
+
+    Returns:
+        The copy of each.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    copies: dict[Any, Any] = {}
+    names: dict[bytes, bytes] = {}
+    back_edges: list[tuple[Any, int, Any]] = []
+    inside = set(ordered)
+    with graph.colocate_with(None, ignore_existing=True):
+        for op in ordered:
+            inputs = []
+            for index, tensor in enumerate(op.inputs):
+                source = copies.get(tensor.op)
+                if tensor.name in given:
+                    inputs.append(given[tensor.name])
+                elif source is not None:
+                    inputs.append(source.outputs[tensor.value_index])
+                elif tensor.op not in inside:
+                    inputs.append(_of_iteration(graph, op, tensor) if is_placed else tensor)
+                else:  # The way back to the beginning of a loop: it is led there when its end has been built.
+                    inputs.append(inputs[0])
+                    back_edges.append((op, index, tensor))
+            controls = [copies[control] for control in op.control_inputs if control in copies]
+            # What enters the loop for it does so where it is.
+            with graph.control_dependencies(controls), graph.device(op.device):
+                copies[op] = _copy(graph, op, inputs, _attributes(op, names, is_placed))
+            names[op.name.encode()] = copies[op].name.encode()
+            if is_placed:
+                set_device(copies[op], op.device)
+        for op, index, tensor in back_edges:
+            replace_input(copies[op], index, copies[tensor.op].outputs[tensor.value_index])
+    return copies
+
+
+def _of_iteration(graph: Any, op: Any, shared: Any) -> Any:
+    """Return what `op` takes in place of a tensor from outside of the loop.
+
+    That is there even after the last iteration, in which nothing else is. A loop within the loop must not begin then:
+    on several devices, one would wait for the others for good.
+    """
+    is_loop = op.type == "Enter" or any(value.HasField("func") for value in op.node_def.attr.values())
+    if not is_loop or shared.dtype == tf.resource or is_reference(shared):
+        return shared
+    with graph.device(op.device):
+        return tf.identity(shared)
+
+
+def _copy(graph: Any, op: Any, inputs: list[Any], attributes: dict[str, Any]) -> Any:
+    copy = create_op_like(op, graph, inputs, attributes)
+    for tensor, original in zip(copy.outputs, op.outputs, strict=True):
+        tensor.set_shape(original.shape)
+    return copy
+
+
+def _attributes(op: Any, names: Mapping[bytes, bytes], is_placed: bool) -> dict[str, Any]:
+    """Return the attributes of the copy of an op, given what the copies so far are called."""
+    attributes = dict(op.node_def.attr)
+    if not is_placed:
+        return {name: value for name, value in attributes.items() if not name.startswith(("_class", "_Xla", "_lower"))}
+    if "_class" in attributes:
+        places = [b"loc:@" + names.get(place[5:], place[5:]) for place in attributes["_class"].list.s]
+        attributes["_class"] = tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue(s=places))
+    return attributes
+
 
 # XLA leaves out what these tell, or has others of the name.
 _NOT_AS_THEY_ARE = ("Assert", "CheckNumerics", "Print")

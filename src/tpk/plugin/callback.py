@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tpk.plugin.base import Plugin
@@ -48,6 +48,8 @@ class Callback(Plugin):
         trainer: the trainer that the callback was registered with; set before `setup_graph`.
         chief_only: if true (the default), only the chief of a multi-process training runs this callback. Set
             it to false for whatever must run in every process.
+        unused_hooks: hooks that this instance does not need although its class implements them, so that they cost
+            nothing. Set it in ``__init__``.
 
     Example:
         ```python
@@ -66,6 +68,7 @@ class Callback(Plugin):
     kind: ClassVar[str] = "callback"
     trainer: TrainerProtocol
     chief_only: bool = True
+    unused_hooks: Collection[str] = ()
     if TYPE_CHECKING:
 
         @property
@@ -341,7 +344,7 @@ class Callback(Plugin):
         implementations = {name: getattr(self, name) for name in HOOK_NAMES if self._overrides(name)}
         if "trigger_epoch" not in implementations and self._overrides("trigger"):
             implementations["trigger_epoch"] = self.trigger
-        return implementations
+        return {name: method for name, method in implementations.items() if name not in self.unused_hooks}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({shown_arguments(self)})"

@@ -319,6 +319,22 @@ def test_what_is_no_function_is_an_error(method):
         implementations_of(callback)
 
 
+def test_an_instance_leaves_out_hooks_that_it_does_not_need():
+    class Sometimes(Callback):
+        def __init__(self, unused):
+            self.unused_hooks = unused
+
+        def before_run(self, run_context):
+            return None
+
+        def trigger(self):
+            pass
+
+    assert hooks_of(Sometimes(())) == {"before_run", "trigger_epoch"}
+    assert hooks_of(Sometimes({"before_run"})) == {"trigger_epoch"}
+    assert hooks_of(Sometimes({"trigger_epoch"})) == {"before_run"}
+
+
 def test_hook_implementations_of_an_unknown_hook_are_an_error():
     class Wrong(Callback):
         def hook_implementations(self):

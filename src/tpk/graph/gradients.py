@@ -127,6 +127,17 @@ def recorded_gradients(graph: Any) -> list[RecordedGradient]:
     return [RecordedGradient(*items) for items in zip(*map(graph.get_collection, _RECORDS), strict=True)]
 
 
+def gradient_ops_by_cost(graph: Any) -> dict[Any, list[Any]]:
+    """Return the ops of the gradients of each cost, by ``cost.ref()``.
+
+    A run that minimizes a cost needs these, but not always the value of the cost itself.
+    """
+    ops: dict[Any, list[Any]] = {}
+    for record in recorded_gradients(graph):
+        ops.setdefault(record.cost.ref(), []).append(record.gradient.op)
+    return ops
+
+
 def recorded_costs(graph: Any) -> dict[str, Any]:
     """Return the costs of which there are gradients, of the first tower, by the names that they have in a tower."""
     costs: dict[str, Any] = {}

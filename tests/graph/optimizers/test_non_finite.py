@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.graph.gradients import compute_gradients, recorded_gradients
+from tpk.graph.gradients import compute_gradients, gradient_ops_by_cost, recorded_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import AccumGradOptimizer
 from tpk.graph.optimizers.non_finite import (
@@ -254,6 +254,7 @@ def test_costs_and_gradients_are_found_in_the_graph_and_in_a_meta_graph():
         assert recorded[0].gradient is pairs[0][0]
         assert recorded[1].gradient is pairs[1][0].values
         assert all(each.cost is cost for each in recorded)
+        assert gradient_ops_by_cost(graph) == {cost.ref(): [each.gradient.op for each in recorded]}
         meta_graph = v1.train.export_meta_graph()
     with tf.Graph().as_default() as graph:
         v1.train.import_meta_graph(meta_graph)

@@ -39,5 +39,5 @@ def test_without_towers_the_graph_is_searched(run_steps):
     finding = Finding(lambda trainer: tpk.find_tensor(trainer, "cost"))
     run_steps(finding, 1)
     assert finding.found.name == "cost:0"
-    with pytest.raises(ConfigError, match=r"the graph has no tensor 'csot'\. Nearest: cost"):
+    with pytest.raises(ConfigError, match=r"the graph has no tensor 'csot'\. Nearest: 'cost'"):
         run_steps(Finding(lambda trainer: tpk.find_tensor(trainer, "csot")), 1)

@@ -289,11 +289,11 @@ def test_of_towers_that_do_not_wait_the_first_is_checked(caplog):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"on_nan": "ignore"}, "on_nan='ignore'.*'stop', 'skip', 'rollback'"),
+        ({"on_nan": "ignore"}, "on_nan must be one of 'stop', 'skip', 'rollback', not 'ignore'"),
         ({"tensors": []}, "nothing to check"),
-        ({"max_skips": 0}, "max_skips=0"),
-        ({"max_rollbacks": 1.5}, "max_rollbacks=1.5"),
-        ({"lr_factor": 0}, "lr_factor=0"),
+        ({"max_skips": 0}, "max_skips must be an integer, 1 or more, not 0"),
+        ({"max_rollbacks": 1.5}, "max_rollbacks must be .*, not 1.5"),
+        ({"lr_factor": 0}, "lr_factor must be .*, not 0"),
     ],
 )
 def test_wrong_options_are_told(options, message):
@@ -308,12 +308,20 @@ def test_wrong_options_are_told(options, message):
         (lambda: NanGuard("distanse"), tpk.TowerError, "'distanse'.*distance"),
         (lambda: NanGuard(3), tpk.ConfigError, "expected names or tensors, got 3"),
         (lambda: NanGuard("worst"), tpk.ConfigError, "worst:0 is int64, which is always finite"),
-        (lambda: NanGuard(on_nan="rollback", learning_rate="rate"), tpk.ConfigError, "no variable 'rate'"),
     ],
 )
 def test_what_the_graph_does_not_have_is_told(guard, error, message):
     with pytest.raises(error, match=message):
         train(guard())
+
+
+def test_a_rollback_that_lowers_the_learning_rate_needs_its_variable():
+    def optimizer():
+        return v1.train.GradientDescentOptimizer(0.1)
+
+    with pytest.raises(tpk.ConfigError, match="no variable 'learning_rate'") as caught:
+        train(NanGuard(on_nan="rollback"), optimizer=optimizer)
+    assert "lr_factor=1 leaves it alone" in caught.value.__notes__[0]
 
 
 def test_what_does_not_go_together_is_told():

@@ -141,7 +141,7 @@ def test_it_goes_back_to_the_checkpoint_and_on_with_further_data(tmp_path, strat
     for name in ("w", "w/Momentum", "learning_rate"):
         np.testing.assert_array_equal(values.final[name], plain.final[name])
     assert any(
-        "go back to those of" in message and "(1 of 3 times); the learning rate is 0.025 now" in message
+        "are restored from" in message and "(rollback 1 of 3); the learning rate is now 0.025" in message
         for message in caplog.messages
     )
 
@@ -163,18 +163,18 @@ def test_without_a_checkpoint_there_is_nowhere_to_go_back_to():
 
 def test_it_goes_back_when_a_checkpoint_is_due_of_variables_that_went_bad(tmp_path):
     def optimizer():
-        rate = v1.get_variable("rate", initializer=0.1, trainable=False)
+        rate = v1.get_variable("learning_rate", initializer=0.1, trainable=False)
         too_much = tf.equal(v1.train.get_or_create_global_step(), 3)
         return v1.train.GradientDescentOptimizer(rate * tf.where(too_much, 1e38, 1.0))
 
-    guard = NanGuard(on_nan="rollback", learning_rate="rate")
+    guard = NanGuard(on_nan="rollback")
     values = train(guard, tmp_path, optimizer=optimizer, func=lambda x: 1e3 * cost(x))
     assert guard.rollbacks == 1
     assert newest_complete(tmp_path).step == 6
     # The checkpoint of step 4 has the variables of that of step 2.
     reader = tf.train.load_checkpoint(str(tmp_path / "model-4"))
     assert reader.get_tensor("w") == values.steps[1]["w"]
-    assert reader.get_tensor("rate") == np.float32(0.05)
+    assert reader.get_tensor("learning_rate") == np.float32(0.05)
 
 
 class Kill(tpk.Callback):

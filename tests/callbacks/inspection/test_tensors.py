@@ -228,7 +228,7 @@ def test_names_are_those_of_the_tower_or_the_graph():
 
 
 def test_without_towers_the_nearest_name_in_the_graph_is_told(run_steps):
-    with pytest.raises(ConfigError, match=r"the graph has no tensor 'csot'\. Nearest: cost"):
+    with pytest.raises(ConfigError, match=r"the graph has no tensor 'csot'\. Nearest: 'cost'"):
         run_steps(TensorPrinter("csot"))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.run_tensors import RunCompanions, RunTensor, find_tensor
+from tpk.callbacks.run_tensors import RunCompanions, RunTensor, find_tensor, run_tensors
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
@@ -112,12 +112,7 @@ class LooksAtTensors(LooksAtSteps):
 
     def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
         """Return what to fetch, each with the name that it is shown with."""
-        gradients: dict[Any, list[Any]] = {}
-        for record in recorded_gradients(trainer.graph):
-            # A cost belongs to the run that minimizes it, whose gradients may not need the value of the cost itself.
-            gradients.setdefault(record.cost.ref(), []).append(record.gradient.op)
-        found = labelled_tensors(self, trainer, self._wanted)
-        return [RunTensor(name, each, gradients.get(each.ref(), [each.op])) for name, each in found.items()]
+        return run_tensors(trainer.graph, labelled_tensors(self, trainer, self._wanted).items())
 
     def next_due(self, step: int) -> float:
         """Return the number of the first step to look at after `step`."""
@@ -448,7 +443,7 @@ class GradientHistogram(LooksAtTensors):
         for (cost, variable), gradient in first.items():
             prefix = f"gradients/{cost}" if has_several else "gradients"
             self._costs[f"{prefix}/{variable}"] = prefix
-            found.append(RunTensor(f"{prefix}/{variable}", gradient))
+            found.append(RunTensor(f"{prefix}/{variable}", gradient, [gradient.op]))
         return found
 
     def next_due(self, step: int) -> float:

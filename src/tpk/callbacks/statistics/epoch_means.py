@@ -11,8 +11,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.run_tensors import RunCompanions, RunTensor
-from tpk.graph.gradients import recorded_gradients
+from tpk.callbacks.run_tensors import RunCompanions, run_tensors
 from tpk.graph.reports.summaries import moving_summaries, names_of_scalar_summaries
 from tpk.graph.variables import assign_values, make_local, variable_name
 from tpk.plugin import Callback
@@ -165,15 +164,8 @@ class EpochMeans(Callback):
         self, trainer: TrainerProtocol, costs: Mapping[str, Sequence[Any]], ops: Sequence[Any], sums: tuple[_Sum, ...]
     ) -> RunCompanions:
         """Return for each run the op that adds to the sums of the costs that belong to it, along with `ops`."""
-        gradients: dict[Any, list[Any]] = {}
-        for record in recorded_gradients(trainer.graph):
-            # The gradients may not need the value of the cost itself.
-            gradients.setdefault(record.cost.ref(), []).append(record.gradient.op)
-        wanted = [
-            RunTensor(name, tensor, gradients.get(tensor.ref(), [tensor.op]))
-            for name, tensors in costs.items()
-            for tensor in tensors
-        ]
+        named = [(name, tensor) for name, tensors in costs.items() for tensor in tensors]
+        wanted = run_tensors(trainer.graph, named)
         added: dict[str, tuple[_Sum, Any]] = {}
 
         def make_op(named: Sequence[tuple[str, Any]], run: Sequence[Any], inputs: Sequence[Any]) -> Any:

@@ -31,6 +31,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 BUDGETS = {
     "session": 842,
+    "testing": 1200,
 }
 """The code lines that a room may have: without blank lines, comments and docstrings."""
 

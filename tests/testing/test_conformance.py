@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import re
 import threading
@@ -13,16 +14,16 @@ import tensorflow as tf
 import tpk
 from tpk.testing import (
     ConformanceError,
-    callbacks as of_callbacks,
     check_callback,
     check_monitor,
     check_strategy,
     check_trainer,
     leftovers,
-    monitors as of_monitors,
-    strategies as of_strategies,
-    trainers as of_trainers,
 )
+from tpk.testing.callbacks import CallbackConformance
+from tpk.testing.monitors import MonitorConformance
+from tpk.testing.strategies import StrategyConformance
+from tpk.testing.trainers import TrainerConformance
 
 v1 = tf.compat.v1
 NUMBERS = itertools.count()
@@ -44,10 +45,10 @@ def start_thread():
     return thread
 
 
-def broken(check, rules, rule, make, **options):
+def broken(check, conformance, rule, make, **options):
     """Return what the check of one rule says."""
     with pytest.raises(ConformanceError) as caught:
-        check(make, skip=[name for name in rules.names if name != rule], **options)
+        check(make, skip=[name for name in conformance.rules() if name != rule], **options)
     message = str(caught.value)
     assert f"breaks the rule {rule!r}" in message
     assert "\n  expected: " in message and "\n  found: " in message and "\n  read: " in message
@@ -197,7 +198,7 @@ CALLBACKS = [
 
 @pytest.mark.parametrize(("rule", "make", "found"), CALLBACKS)
 def test_a_callback_that_breaks_a_rule(rule, make, found):
-    message = broken(check_callback, of_callbacks.RULES, rule, make)
+    message = broken(check_callback, CallbackConformance, rule, make)
     assert re.search(found, message, re.DOTALL), message
 
 
@@ -291,7 +292,7 @@ MONITORS = [
 
 @pytest.mark.parametrize(("rule", "make", "found", "options"), MONITORS)
 def test_a_monitor_that_breaks_a_rule(rule, make, found, options):
-    message = broken(check_monitor, of_monitors.RULES, rule, make, **options)
+    message = broken(check_monitor, MonitorConformance, rule, make, **options)
     assert re.search(found, message, re.DOTALL), message
 
 
@@ -378,7 +379,7 @@ STRATEGIES = [
 
 @pytest.mark.parametrize(("rule", "make", "found", "options"), STRATEGIES)
 def test_a_strategy_that_breaks_a_rule(rule, make, found, options):
-    message = broken(check_strategy, of_strategies.RULES, rule, make, **options)
+    message = broken(check_strategy, StrategyConformance, rule, make, **options)
     assert re.search(found, message, re.DOTALL), message
 
 
@@ -450,10 +451,10 @@ class Skips(tpk.SingleCostTrainer):
 
 TRAINERS = [
     ("constructs-plainly", StartsThreadToo, "the thread 'left behind'"),
-    ("marks-its-hooks", hooks(tpk.SingleCostTrainer, trigger_epoch=lambda self: None), "defines trigger_epoch"),
-    ("describes-itself", hooks(tpk.SingleCostTrainer, options={"lock": object()}), "not JSON serializable"),
+    ("hooks-fit", hooks(tpk.SingleCostTrainer, trigger_epoch=lambda self: None), "defines trigger_epoch"),
+    ("options-are-plain", hooks(tpk.SingleCostTrainer, options={"lock": object()}), "not JSON serializable"),
     (
-        "describes-itself",
+        "options-are-plain",
         hooks(tpk.SingleCostTrainer, state_dict=lambda self: {"lock": object()}),
         "state of the trainer",
     ),
@@ -471,7 +472,7 @@ TRAINERS = [
 
 @pytest.mark.parametrize(("rule", "make", "found"), TRAINERS)
 def test_a_trainer_that_breaks_a_rule(rule, make, found):
-    message = broken(check_trainer, of_trainers.RULES, rule, make)
+    message = broken(check_trainer, TrainerConformance, rule, make)
     assert re.search(found, message, re.DOTALL), message
 
 
@@ -479,17 +480,35 @@ OF_ALL_KINDS = {"constructs-plainly", "hooks-fit", "options-are-plain"}
 
 
 @pytest.mark.parametrize(
-    ("rules", "cases"),
+    ("conformance", "cases"),
     [
-        (of_callbacks.RULES, CALLBACKS),
-        (of_monitors.RULES, MONITORS),
-        (of_strategies.RULES, STRATEGIES),
-        (of_trainers.RULES, TRAINERS),
+        (CallbackConformance, CALLBACKS),
+        (MonitorConformance, MONITORS),
+        (StrategyConformance, STRATEGIES),
+        (TrainerConformance, TRAINERS),
     ],
 )
-def test_there_is_something_that_breaks_each_rule(rules, cases):
-    assert set(rules.names) - OF_ALL_KINDS == {rule for rule, *_ in cases} - OF_ALL_KINDS
+def test_there_is_something_that_breaks_each_rule(conformance, cases):
+    assert set(conformance.rules()) - OF_ALL_KINDS == {rule for rule, *_ in cases} - OF_ALL_KINDS
     assert {rule for rule, *_ in CALLBACKS} >= OF_ALL_KINDS
+
+
+def test_the_message_comes_before_the_log_and_the_traceback_of_the_cause(capfd):
+    message = broken(check_callback, CallbackConformance, "trains", hooks(trigger=lambda self: 1 / 0))
+    first, *_, last = message.splitlines()
+    assert first == (
+        "Plugin breaks the rule 'trains' of callbacks: A training with the callback finishes, or stops cleanly."
+    )
+    assert "  read: tpk.Callback.\n" in message and "Traceback (most recent call last):" in message
+    assert last == "in callback 'Plugin', hook 'trigger_epoch'"
+    assert "training failed" not in capfd.readouterr().err
+
+
+def test_a_check_leaves_the_log_as_it_was(caplog):
+    check_callback(lambda: Lambda(1), skip=set(CallbackConformance.rules()) - {"trains"})
+    assert not caplog.records
+    logging.getLogger("tpk").warning("a message")
+    assert [record.message for record in caplog.records] == ["a message"]
 
 
 def test_a_rule_that_there_is_not_cannot_be_left_out():
@@ -511,7 +530,7 @@ class Gauge(tpk.Callback):
 
 
 def test_what_a_callback_measures_is_not_compared():
-    assert "['gauge']['values']" in broken(check_callback, of_callbacks.RULES, "resumes", Gauge)
+    assert "['gauge']['values']" in broken(check_callback, CallbackConformance, "resumes", Gauge)
     assert "resumes" in check_callback(Gauge, measures=["gauge"])
 
 

@@ -1,4 +1,4 @@
-"""Tests for whoever writes plugins: what holds for tpk's own plugins, checked of yours by one line; pytest fixtures.
+"""Tests for plugin authors: checks of the rules that tpk's own plugins keep, and pytest fixtures.
 
 ```python
 from tpk.testing import check_callback, check_monitor, check_strategy, check_trainer
@@ -7,11 +7,11 @@ def test_keeps_the_rules_of_strategies():
     check_strategy(lambda: MyStrategy(towers=2), num_towers=2)
 ```
 
-- `check_callback`, `check_monitor`, `check_strategy` and `check_trainer` train a tiny model with what a function makes,
-  in this process, in a few seconds. The first rule that is broken raises a `ConformanceError`, which says what was
-  expected, what was found, and where it is documented. They need no pytest.
-- The fixtures are in `tpk.testing.fixtures`. Name this room in a ``conftest.py`` (or in the test module, if it is the
-  only one), and ask for them by name:
+- `check_callback`, `check_monitor`, `check_strategy` and `check_trainer` train a tiny model with the plugins that a
+  function makes, in this process, in a few seconds. The first broken rule raises a `ConformanceError`, which says what
+  was expected, what was found, and where to read about it. They do not need pytest.
+- The fixtures are in `tpk.testing.fixtures`. Load this room in a ``conftest.py``, or in the test module if it is the
+  only one, and ask for the fixtures by name:
 
 ```python
 pytest_plugins = ["tpk.testing"]

@@ -1,9 +1,9 @@
-"""pytest fixtures for whoever writes plugins.
+"""pytest fixtures for plugin authors.
 
-- `run_steps` trains a tiny model with one callback, or several, and returns the trainer.
-- `hook_recorder` makes callbacks that record what is called, and when.
-- `isolated_catalog` hides all plugins that happen to be installed, and all ``TPK_`` environment variables.
-- `fake_distribution` adds a distribution, with entry points and modules, that looks as if it were installed.
+- `run_steps` trains a tiny model with one or more callbacks, and returns the trainer.
+- `hook_recorder` makes callbacks that record which hooks are called, and when.
+- `isolated_catalog` hides all installed plugins, and all ``TPK_`` environment variables.
+- `fake_distribution` adds a distribution with entry points and modules that looks installed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 
 class HookRecorder(Callback):
-    """Records every hook that is called.
+    """A callback that records every hook call.
+
+    Args:
+        fetches: the names of tensors to fetch in each step.
 
     Attributes:
-        calls: for each call, the name of the hook, `epoch_num` and `local_step`.
-        results: for each step, what the fetches given to `hook_recorder` were.
+        calls: the name of the hook, `epoch_num` and `local_step` of each call.
+        results: the values of the fetches in each step.
     """
 
     def __init__(self, fetches: Sequence[str] = ()) -> None:
-        """Fetch the tensors of the names `fetches` in each step."""
         self.calls: list[tuple[str, int, int]] = []
         self.results: list[list[Any]] = []
         self._names = list(fetches)
@@ -42,7 +44,7 @@ class HookRecorder(Callback):
         return [hook for hook, _, _ in self.calls]
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return an implementation of every hook that a callback can have."""
+        """Return an implementation of each hook of callbacks."""
         return {hook: self._recording(hook) for hook in HOOK_NAMES} | {
             "before_run": self._ask,
             "after_run": self._take,
@@ -65,7 +67,7 @@ class HookRecorder(Callback):
 
 @pytest.fixture
 def hook_recorder() -> type[HookRecorder]:
-    """Return what makes a `HookRecorder`: call it, with the names of tensors to fetch if there are any."""
+    """Return `HookRecorder`, to be called with the names of tensors to fetch, if any."""
     return HookRecorder
 
 
@@ -73,16 +75,16 @@ def hook_recorder() -> type[HookRecorder]:
 def run_steps() -> Callable[..., Trainer]:
     """Return a function that trains a tiny model with callbacks and returns the trainer.
 
-    It takes a callback or a list of them, in any form that a trainer takes, and the number of steps; besides,
-    by keyword, `epochs` (of so many steps each), `monitors` and `run_dir`. The model has one variable ``w``, from 0 on,
-    and a tensor ``cost:0``, which is ``(w - 1)²``.
+    It takes a callback or a list of them, in any form that a trainer takes; the number of steps per epoch; and, by
+    keyword, `epochs`, `monitors` and `run_dir`. The model has one variable ``w``, initially 0, and a tensor ``cost:0``,
+    which is ``(w - 1)²``.
     """
     return _run_steps
 
 
 @pytest.fixture
 def isolated_catalog(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
-    """Make the catalog of this process one that has the built-in plugins and fake distributions only."""
+    """Replace the catalog of this process by one that has only the built-in plugins and fake distributions."""
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     site = tmp_path_factory.mktemp("site-packages")
@@ -99,8 +101,8 @@ def isolated_catalog(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 def fake_distribution(isolated_catalog: Catalog) -> Callable[..., None]:
     """Return a function that adds a distribution to `isolated_catalog`.
 
-    It takes the distribution's name and version; `entry_points`, a mapping of group to name to target; and
-    `modules`, a mapping of module name to source.
+    It takes the name and version of the distribution; `entry_points`, a mapping of group to name to target; and
+    `modules`, a mapping of module name to source code.
 
     Example:
         ```python

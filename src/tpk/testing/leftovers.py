@@ -1,4 +1,4 @@
-"""Leftovers: threads, processes, open files and sockets that something has left behind."""
+"""Leftovers: threads, processes, open files and sockets that a training leaves behind."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import attrs
 
-from tpk.testing.rules import Broken
+from tpk.testing.comparison import Broken
 
 PATIENCE = 10.0
-"""For how many seconds a thread or process may take to end that was told to."""
+"""How many seconds a thread or process gets to end."""
 
 _DESCRIPTORS = Path("/proc/self/fd")
 _OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/", "anon_inode:", "pipe:", "/memfd:")
@@ -25,26 +25,30 @@ class Leftovers:
     """What was left behind.
 
     Attributes:
-        found: each of them, in words.
+        found: a description of each leftover.
     """
 
     found: list[str] = attrs.field(factory=list)
 
     def check(self, what: str) -> None:
-        """See to it that there are none.
-
-        Raises:
-            Broken: if there are.
-        """
+        """Raise `Broken` if there are leftovers of `what`."""
         if self.found:
             raise Broken(f"nothing that {what} leaves behind", ", ".join(self.found))
 
 
 @contextmanager
-def watching() -> Iterator[Leftovers]:
-    """Find what is left behind by what is done within the context.
+def leaving_nothing(what: str) -> Iterator[None]:
+    """Raise `Broken` if the code within the context leaves something behind; `what` names that code in the message."""
+    with watching() as leftovers:
+        yield
+    leftovers.check(what)
 
-    Open files are seen on Linux. The monitoring thread that tqdm starts once for all bars does not count.
+
+@contextmanager
+def watching() -> Iterator[Leftovers]:
+    """Record what the code within the context leaves behind.
+
+    Open files are detected on Linux. The monitoring thread that tqdm starts once for all bars is ignored.
     """
     threads, processes, files = set(threading.enumerate()), set(multiprocessing.active_children()), _open_files()
     leftovers = Leftovers()
@@ -71,7 +75,7 @@ def _open_files() -> dict[str, str]:
     for descriptor in os.listdir(_DESCRIPTORS):
         try:
             target = os.readlink(_DESCRIPTORS / descriptor)
-        except OSError:  # The one by which the directory is read.
+        except OSError:  # The descriptor that `listdir` used.
             continue
         if not target.startswith(_OF_THE_SYSTEM):
             found[descriptor] = target

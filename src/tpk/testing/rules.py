@@ -1,118 +1,187 @@
-"""Rules of a kind of plugins: each is checked by a function, in order; the first that is broken ends the check."""
+"""Conformance: the rules of a kind of plugin, checked one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, Generic, TypeVar
+import inspect
+import json
+import logging
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
 
-import attrs
+import tensorflow as tf
 
-from tpk.errors import ConfigError, TpkError
+from tpk.errors import ConfigError, HookError, TpkError
+from tpk.plugin.hooks.implementations import implementations_of
+from tpk.plugin.options import options_of
+from tpk.testing.comparison import Broken, check_same, flat
+from tpk.testing.leftovers import leaving_nothing
+from tpk.text import some
 
-Case = TypeVar("Case")
+Plugin = TypeVar("Plugin")
+
+_PREFIX = "rule_"
 
 
 class ConformanceError(TpkError, AssertionError):
-    """A plugin breaks a rule of its kind; the message says which, what was expected and found, and where to read.
+    """A plugin breaks a rule of its kind. The message states the rule, what was expected and found, and where to read.
 
     Cure:
-        Read the paragraph that the message names, and change the plugin; ``tpk plugins new`` writes one of each kind
-        that keeps all rules.
+        Read the documentation that the message names, and change the plugin; ``tpk plugins new`` writes one of each
+        kind that keeps all rules.
     """
 
 
-class Broken(Exception):
-    """Raised by the check of a rule that is broken.
+class Conformance(Generic[Plugin]):
+    """Checks a plugin against the rules of its kind.
 
-    Args:
-        expected: what should have been found.
-        found: what was found.
-    """
-
-    def __init__(self, expected: str, found: str) -> None:
-        super().__init__(expected, found)
-        self.expected, self.found = expected, found
-
-
-@attrs.frozen
-class Rule(Generic[Case]):
-    """What a plugin owes.
+    Each method ``rule_*`` is a rule. The first paragraph of its docstring states the rule, and the second says where to
+    read about it. A plugin breaks the rule if the method raises an error: `Broken`, or any other. Rules are checked in
+    the order of their definition, base classes first. Trainings that several rules look at are cached.
 
     Attributes:
-        name: what it is called in `skip`.
-        promise: what it says, in one sentence.
-        documented: where to read about it.
-        check: raises `Broken` if the case breaks it; any other error means that, too.
-    """
-
-    name: str
-    promise: str
-    documented: str
-    check: Callable[[Case], None]
-
-
-class Rules(Generic[Case]):
-    """The rules of one kind of plugins, in the order in which they are checked.
+        kinds: what the plugins are called, such as ``"callbacks"``.
+        base: the class that the plugins must have.
 
     Args:
-        kind: what the plugins are, such as ``"callbacks"``.
+        make: returns a new plugin each time.
+        directory: an empty directory for the trainings.
     """
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._rules: list[Rule[Case]] = []
+    kinds: ClassVar[str]
+    base: ClassVar[type]
+
+    def __init__(self, make: Callable[[], Plugin], directory: Path) -> None:
+        self.directory = directory
+        self._make = make
+        self._owner = getattr(make, "__name__", repr(make))
+
+    @classmethod
+    def rules(cls) -> list[str]:
+        """Return the names of the rules, in order."""
+        methods = dict.fromkeys(name for each in reversed(cls.__mro__) for name in vars(each))
+        return [name.removeprefix(_PREFIX).replace("_", "-") for name in methods if name.startswith(_PREFIX)]
 
     @property
-    def names(self) -> list[str]:
-        """What the rules are called."""
-        return [rule.name for rule in self._rules]
+    def copy(self) -> Path:
+        """Where the first training is copied to, in the state in which a killed process would leave it."""
+        return self.directory / "killed"
 
-    def rule(
-        self, name: str, promise: str, documented: str
-    ) -> Callable[[Callable[[Case], None]], Callable[[Case], None]]:
-        """Return a decorator that makes a function the check of a new rule."""
+    def make(self) -> Plugin:
+        """Make a plugin.
 
-        def add(check: Callable[[Case], None]) -> Callable[[Case], None]:
-            self._rules.append(Rule(name, promise, documented, check))
-            return check
+        Raises:
+            Broken: if the result is not a plugin of this kind.
+        """
+        made = self._make()
+        if not isinstance(made, self.base):
+            hint = " (give a function: lambda: MyPlugin(...))" if isinstance(made, type) else ""
+            raise Broken(f"a function that returns a new tpk.{self.base.__name__}", f"{made!r}{hint}")
+        self._owner = type(made).__name__
+        return made
 
-        return add
-
-    def check(self, case: Case, owner: Callable[[], str], skip: Collection[str] = ()) -> list[str]:
-        """Check the rules of a case.
+    def check(self, skip: Collection[str] = ()) -> list[str]:
+        """Check the rules until one is broken, without tpk's log.
 
         Args:
-            case: what the checks are given.
-            owner: returns what to call the plugin in messages.
             skip: the names of rules that are not checked.
 
         Returns:
             The names of the rules that were checked.
 
         Raises:
-            ConformanceError: if one is broken.
-            ConfigError: if there is no rule of a name in `skip`.
+            ConformanceError: if a rule is broken.
+            ConfigError: if `skip` names an unknown rule.
         """
-        unknown = [name for name in skip if name not in self.names]
-        if isinstance(skip, str) or unknown:
-            raise ConfigError(f"skip={skip!r}: expected a list of rules of {self.kind}: {', '.join(self.names)}.")
-        checked = [rule for rule in self._rules if rule.name not in skip]
-        for rule in checked:
-            try:
-                rule.check(case)
-            except Broken as broken:
-                raise self._error(rule, owner(), broken.expected, broken.found) from broken.__cause__
-            except Exception as error:
-                found = f"{type(error).__name__}: {error}"
-                notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-                raise self._error(rule, owner(), "no error", found + notes) from error
-        return [rule.name for rule in checked]
+        __tracebackhide__ = True
+        known = self.rules()
+        if isinstance(skip, str) or not set(skip) <= set(known):
+            raise ConfigError(f"skip={skip!r}: expected a list of rules of {self.kinds}: {', '.join(known)}.")
+        checked = [name for name in known if name not in skip]
+        for name in checked:
+            error = self._error_of(name)
+            if error is not None:
+                raise error
+        return checked
 
-    def _error(self, rule: Rule[Any], owner: str, expected: str, found: str) -> ConformanceError:
+    def _error_of(self, name: str) -> ConformanceError | None:
+        rule = getattr(self, _PREFIX + name.replace("-", "_"))
+        try:
+            with _no_log():
+                rule()
+        except Broken as broken:
+            expected, found, cause = broken.expected, broken.found, broken.__cause__
+        except Exception as error:
+            notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+            expected, found, cause = "no error", f"{type(error).__name__}: {error}{notes}", error
+        else:
+            return None
+        promise, _, documented = (inspect.getdoc(rule) or "").partition("\n\n")
+        # The traceback of the cause comes last: it is long, and a chained exception would be printed first.
         return ConformanceError(
-            f"{owner} breaks the rule {rule.name!r} of {self.kind}: {rule.promise}.\n"
+            f"{self._owner} breaks the rule {name!r} of {self.kinds}: {' '.join(promise.split())}\n"
             f"  expected: {expected}\n"
             f"  found: {found}\n"
-            f"  read: {rule.documented}\n"
-            f"  (skip={[rule.name]!r} leaves this rule out.)"
+            f"  read: {' '.join(documented.split())}\n"
+            f"  (skip={[name]!r} leaves this rule out.)"
+            + ("" if cause is None else "\n\n" + "".join(traceback.format_exception(cause)).rstrip())
         )
+
+    def rule_constructs_plainly(self) -> None:
+        """Making a plugin opens nothing, starts nothing, and adds nothing to a graph.
+
+        tpk.Trainer: do it in setup_graph or before_train.
+        """
+        with tf.Graph().as_default() as graph, leaving_nothing("its constructor"):
+            first, second = self.make(), self.make()
+        added = [op.name for op in graph.get_operations()]
+        if added:
+            raise Broken("no op in the graph", f"the ops {some(added)}")
+        if first is second:
+            raise Broken("a new one each time, because each training has its own", "the same object twice")
+
+    def rule_hooks_fit(self) -> None:
+        """Each method that looks like a hook is one, and takes arguments that the hook has.
+
+        tpk.plugin, and tpk.Callback for each hook.
+        """
+        try:
+            implementations_of(self.make())
+        except HookError as error:
+            raise Broken("hooks as they are specified", str(error)) from error
+
+    def rule_options_are_plain(self) -> None:
+        """The options of a plugin are written to config.json, the same in each run.
+
+        tpk.plugin.options.
+        """
+        first, second = options_of(self.make()), options_of(self.make())
+        json.dumps(first, allow_nan=False)
+        check_same("the same options of two that are made alike", flat(first), flat(second))
+
+
+@contextmanager
+def training_fails(error: type[Exception]) -> Iterator[None]:
+    """Check that a training within the context raises this error and leaves nothing behind."""
+    with leaving_nothing("a training that fails"):
+        try:
+            yield
+        except error:
+            return
+    raise Broken(f"the {error.__name__} of the step, raised by train()", "a training that ends without an error")
+
+
+@contextmanager
+def _no_log() -> Iterator[None]:
+    """Keep tpk's log from the terminal, and from pytest's report: it has some 100 lines a training."""
+    log: Any = logging.getLogger("tpk")
+    nowhere, propagate = logging.NullHandler(), log.propagate
+    log.addHandler(nowhere)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.propagate = propagate
+        log.removeHandler(nowhere)

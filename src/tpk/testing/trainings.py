@@ -1,15 +1,16 @@
-"""Trainings of a tiny model, by which plugins are checked, and what is compared of them."""
+"""Trainings of a tiny model, with which plugins are checked."""
 
 from __future__ import annotations
 
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import attrs
 import numpy as np
@@ -17,13 +18,12 @@ import tensorflow as tf
 
 from tpk.callbacks.savers import ModelSaver
 from tpk.callbacks.triggers import Every
-from tpk.checkpoint.encoding import encode
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.input_source.feed import FeedInput
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.environment import VARIABLES
 from tpk.session.creator import default_session_config
-from tpk.testing.rules import Broken
+from tpk.testing.comparison import flat
 from tpk.train.model_desc import ModelDesc
 from tpk.train.tower_trainer import SingleCostTrainer
 from tpk.train.trainer import Trainer
@@ -31,15 +31,15 @@ from tpk.train.trainer import Trainer
 GraphKeys = tf.compat.v1.GraphKeys
 
 STEPS, EPOCHS = 4, 3
-"""How many steps an epoch of a training has, and how many epochs."""
+"""The steps of an epoch, and the epochs of a training."""
 
 KILLED_AFTER = 7
-"""The step after which a checkpoint is taken, and in the next one the training is killed; within an epoch."""
+"""The step, within an epoch, after which a checkpoint is saved; the training is killed in the next step."""
 
 BATCH = 4
 
 WEIGHTS = {"w": np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2)}
-"""What trainings begin with that are compared, whatever their graphs: other variables begin as zeros."""
+"""Initial values for trainings that are compared although their graphs differ. Other variables start as zeros."""
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "sgd": tf.compat.v1.train.GradientDescentOptimizer,
@@ -49,11 +49,11 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 
 
 class TinyModel(ModelDesc):
-    """What plugins are checked with: a classifier with three inputs, some of whose gradients are sparse.
+    """The model that plugins are checked with: a classifier with dense and sparse gradients.
 
     Inputs are ``x`` (float32, ``[None, 3]``), ``row`` and ``label`` (int32, ``[None]``). Tensors are ``cost``,
-    ``logits``, ``incorrect_vector`` and, of before the step, ``weights_before``; variables ``w``, ``table``,
-    ``learning_rate`` and ``steps_seen``, which an update op counts up.
+    ``logits``, ``incorrect_vector`` and ``weights_before``, the weights before the update of the step. Variables are
+    ``w``, ``table``, ``learning_rate`` and ``steps_seen``, which an update op increments.
 
     Args:
         optimizer: one of `OPTIMIZERS`.
@@ -63,7 +63,7 @@ class TinyModel(ModelDesc):
         self._optimizer = optimizer
 
     def inputs(self) -> list[Any]:
-        """Return the three."""
+        """Return the specs of the inputs."""
         vector = [tf.TensorSpec([None], tf.int32, name) for name in ("row", "label")]
         return [tf.TensorSpec([None, 3], tf.float32, "x"), *vector]
 
@@ -84,7 +84,7 @@ class TinyModel(ModelDesc):
         return cost
 
     def optimizer(self) -> Any:
-        """Return one whose learning rate is a variable."""
+        """Return the optimizer."""
         rate = tf.compat.v1.get_variable("learning_rate", initializer=0.05, trainable=False)
         return OPTIMIZERS[self._optimizer](rate)
 
@@ -99,7 +99,7 @@ def batches(count: int) -> list[list[np.ndarray]]:
 
 
 def concatenated(data: Sequence[Sequence[np.ndarray]], count: int) -> list[list[np.ndarray]]:
-    """Return datapoints, each so many of those of `data` one after the other."""
+    """Return datapoints that each concatenate `count` consecutive datapoints of `data`."""
     groups = [data[start : start + count] for start in range(0, len(data), count)]
     return [[np.concatenate(component) for component in zip(*group, strict=True)] for group in groups]
 
@@ -108,20 +108,20 @@ class Reporting(Callback):
     """Reports the scalars ``cost`` and ``error`` at the end of each epoch, which are the same in each training."""
 
     def trigger_epoch(self, trainer: Any) -> None:
-        """Report both."""
+        """Report the scalars."""
         for name, start in (("cost", 2.0), ("error", 0.75)):
             self.trainer.monitors.put_scalar(name, start / (1 + self.global_step))
 
 
 @attrs.define
 class Outcome:
-    """What a training has left.
+    """The result of a training.
 
     Attributes:
-        trainer: what has trained.
-        values: the values of all variables at the end, by their names.
-        trained: the names of those that are trained.
-        checkpoint: the last one, if there is a directory.
+        trainer: the trainer.
+        values: the final values of all variables, by name.
+        trained: the names of the trainable variables.
+        checkpoint: the last checkpoint; None without a run directory.
     """
 
     trainer: Trainer
@@ -131,24 +131,24 @@ class Outcome:
 
     @cached_property
     def state(self) -> dict[str, Any]:
-        """What the last checkpoint says of the training, by the path of each piece of data in it."""
+        """The training state in the last checkpoint: each value by its path."""
         return {} if self.checkpoint is None else flat(self.checkpoint.state)
 
 
 class Failure(Exception):
-    """What `Failing` raises."""
+    """The error that `Failing` raises."""
 
 
 class Failing(Callback):
-    """Lets the first step fail."""
+    """Raises `Failure` in the first step."""
 
     def trigger_step(self, trainer: Any) -> None:
         """Raise the error."""
         raise Failure("this step fails")
 
 
-class _Values(Callback):
-    """Reads the variables at the end."""
+class ReadVariables(Callback):
+    """Reads the variables at the end of a training."""
 
     chief_only = False
     values: dict[str, np.ndarray]
@@ -156,13 +156,14 @@ class _Values(Callback):
 
     @hookimpl(trylast=True)
     def after_train(self, trainer: Any) -> None:
+        """Read them."""
         variables = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
         self.values = dict(zip([variable.name for variable in variables], trainer.sess.run(variables), strict=True))
         self.trained = [variable.name for variable in tf.compat.v1.trainable_variables()]
 
 
 class _Killed(Callback):
-    """Copies the directory of the run in the step after a checkpoint: what is there when the process is killed then."""
+    """Copies the run directory in the step after a checkpoint, as if the process had been killed then."""
 
     def __init__(self, copy: Path) -> None:
         self._copy = copy
@@ -186,29 +187,29 @@ def train(
     epochs: int = EPOCHS,
     **options: Any,
 ) -> Outcome:
-    """Train, in a graph with a seed, in an environment without ``TPK_`` variables.
+    """Train in a graph with a seed, in an environment without ``TPK_`` variables.
 
     Args:
-        trainer: makes a trainer that is set up, in the graph.
-        callbacks: further ones, besides those that save and compare.
+        trainer: a trainer that is set up, or a function that returns one in the graph.
+        callbacks: the callbacks, in addition to those that save and compare.
         monitors: the monitors.
-        run_dir: where, with checkpoints; None for nowhere.
-        resume: as for `Trainer.train`.
-        copy: where to copy `run_dir`, as if the training had been killed then.
-        steps: how many an epoch has.
-        epochs: how many there are.
-        options: further ones of `Trainer.train`.
+        run_dir: the run directory, for checkpoints too; None for none.
+        resume: as in `Trainer.train`.
+        copy: where to copy `run_dir` after a checkpoint, as if the training had been killed then.
+        steps: the steps of an epoch.
+        epochs: the number of epochs.
+        options: further arguments of `Trainer.train`.
     """
     if "session_creator" not in options:
         options["session_config"] = session_config()
-    values = _Values()
+    reader = ReadVariables()
     saver = [] if run_dir is None else [ModelSaver(max_to_keep=None, when=Every(steps=KILLED_AFTER))]
     killed = [] if copy is None else [_Killed(copy)]
     with same_randomness(), tf.Graph().as_default():
         tf.compat.v1.set_random_seed(1)
         made = trainer() if callable(trainer) else trainer
         made.train(
-            callbacks=[*callbacks, *saver, *killed, values],
+            callbacks=[*callbacks, *saver, *killed, reader],
             monitors=monitors,
             run_dir=run_dir,
             resume=resume,
@@ -217,11 +218,11 @@ def train(
             **options,
         )
     checkpoint = None if run_dir is None else newest_complete(run_dir)
-    return Outcome(made, values.values, list(values.trained), checkpoint)
+    return Outcome(made, reader.values, list(reader.trained), checkpoint)
 
 
 def session_config() -> Any:
-    """Return a config of sessions that runs graphs as they are: to optimize tiny ones takes longer than to run them."""
+    """Return a session config without graph optimization, which takes longer than it saves for tiny graphs."""
     config = default_session_config()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
@@ -235,7 +236,7 @@ def set_up(
     source: Callable[[Any], Any] = FeedInput,
     **options: Any,
 ) -> SingleCostTrainer:
-    """Return a trainer of `TinyModel`, or of another model, that is set up."""
+    """Return a trainer of `TinyModel`, or of another model, with its graph."""
     model = model or TinyModel()
     trainer = SingleCostTrainer(strategy, **options)
     data = batches(STEPS * EPOCHS) if data is None else data
@@ -245,97 +246,16 @@ def set_up(
 
 @contextmanager
 def same_randomness() -> Iterator[None]:
-    """Within the context, the global random numbers are the same each time, and ``TPK_`` variables are not set.
-
-    ``TPK_TRACE`` stays.
-    """
+    """Seed the global random generators, and hide all ``TPK_`` variables but ``TPK_TRACE``, within the context."""
     states = random.getstate(), np.random.get_state()
-    hidden = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ and name != "TPK_TRACE"}
-    random.seed(0)
-    np.random.seed(0)
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        os.environ.update(hidden)
-
-
-@contextmanager
-def traced() -> Iterator[None]:
-    """Within the context, new trainers trace their hooks."""
-    before = os.environ.get("TPK_TRACE")
-    os.environ["TPK_TRACE"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["TPK_TRACE"]
-        else:
-            os.environ["TPK_TRACE"] = before
-
-
-def flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Return each piece of data within mappings and lists, by its path."""
-    if isinstance(value, Mapping):
-        parts = [flat(item, f"{path}[{key!r}]") for key, item in value.items()]
-    elif isinstance(value, list | tuple):
-        parts = [flat(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    else:
-        return {path: value}
-    return {key: item for part in parts for key, item in part.items()}
-
-
-def difference(expected: Mapping[str, Any], found: Mapping[str, Any], but: Mapping[str, Any] | None = None) -> str:
-    """Return in what two sets of named values differ, bit for bit; an empty string if they do not.
-
-    Args:
-        expected: what was expected.
-        found: what was found.
-        but: a second run of what was expected; what differs there depends on the time, say, and is not compared.
-    """
-    names = [name for name in {**expected, **found} if but is None or _same(expected, but, name)]
-    wrong = [name for name in names if not _same(expected, found, name)]
-    if not wrong:
-        return ""
-    shown = [f"{name} is {_shown(found, name)} rather than {_shown(expected, name)}" for name in wrong[:3]]
-    return "; ".join([*shown, *([f"and {len(wrong) - 3} more"] if len(wrong) > 3 else [])])
-
-
-def check_same(
-    what: str, expected: Mapping[str, Any], found: Mapping[str, Any], but: Mapping[str, Any] | None = None
-) -> None:
-    """See to it that two sets of named values are the same, as `difference` compares them.
-
-    Raises:
-        Broken: if they are not.
-    """
-    problem = difference(expected, found, but)
-    if problem:
-        raise Broken(what, problem)
-
-
-def check_plain(what: str, value: Any) -> None:
-    """See to it that a checkpoint can hold `value`.
-
-    Raises:
-        CheckpointError: if it cannot.
-    """
-    encode(value, what)
-
-
-_MISSING = object()
-
-
-def _same(one: Mapping[str, Any], other: Mapping[str, Any], name: str) -> bool:
-    first, second = one.get(name, _MISSING), other.get(name, _MISSING)
-    if first is _MISSING or second is _MISSING:
-        return first is second
-    if isinstance(first, np.ndarray | np.generic) and isinstance(second, np.ndarray | np.generic):
-        return (first.dtype, first.shape, first.tobytes()) == (second.dtype, second.shape, second.tobytes())
-    return type(first) is type(second) and repr(first) == repr(second)
-
-
-def _shown(values: Mapping[str, Any], name: str) -> str:
-    text = "missing" if name not in values else " ".join(repr(values[name]).split())
-    return text if len(text) <= 100 else f"{text[:100]}…"
+    with mock.patch.dict(os.environ):
+        for name in VARIABLES:
+            if name != "TPK_TRACE":
+                os.environ.pop(name, None)
+        random.seed(0)
+        np.random.seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tpk
 from tpk import layers
-from tpk.graph.gradients import compute_gradients
+from tpk.graph.gradients import compute_gradients, gradient_ops_by_cost, recorded_gradients
 
 v1 = tf.compat.v1
 
@@ -79,3 +79,30 @@ def test_gradients_of_resource_variables_do_not_wait_for_each_other():
 
 def test_gradients_of_reference_variables_do():
     assert len(gates(use_resource=False)) == 2
+
+
+def test_costs_and_gradients_are_found_in_the_graph():
+    with tf.Graph().as_default() as graph:
+        dense = v1.get_variable("dense", [2], initializer=v1.ones_initializer())
+        table = v1.get_variable("table", [5, 2], initializer=v1.ones_initializer())
+        cost = tf.reduce_sum(dense * tf.gather(table, [1, 1]), name="cost")
+        pairs = compute_gradients(v1.train.AdamOptimizer(0.1), cost, [dense, table])
+        recorded = recorded_gradients(graph)
+        assert [each.variable for each in recorded] == ["dense", "table"]
+        assert recorded[0].gradient is pairs[0][0]
+        assert recorded[1].gradient is pairs[1][0].values
+        assert all(each.cost is cost for each in recorded)
+
+
+def test_the_ops_of_gradients_belong_to_their_cost():
+    with tf.Graph().as_default() as graph:
+        variables = [v1.get_variable(name, [2]) for name in ("first", "second")]
+        costs = [tf.reduce_sum(variables[0]), tf.add_n([tf.reduce_sum(each**2) for each in variables])]
+        expected = {
+            cost.ref(): [
+                gradient.op for gradient, _ in compute_gradients(v1.train.MomentumOptimizer(0.1, 0.9), cost, variables)
+            ]
+            for cost in costs
+        }
+        assert gradient_ops_by_cost(graph) == expected
+        assert list(map(len, expected.values())) == [1, 2]

@@ -10,9 +10,12 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError, TowerError
+from tpk.graph.scopes import graph_records
 from tpk.graph.variables import name_in_tower, variable_name
 
 logger = logging.getLogger(__name__)
+
+_GRADIENTS = "gradients"
 
 
 def check_cost(cost: Any) -> Any:
@@ -36,19 +39,16 @@ def check_cost(cost: Any) -> Any:
 
 
 def check_optimizer(optimizer: Any) -> Any:
-    """Return `optimizer` after checking that it is one for graph mode.
+    """Return `optimizer` after checking that it is a graph-mode optimizer.
 
     Raises:
-        ConfigError: if it is something else, such as a Keras optimizer.
+        ConfigError: if it is something else, such as a Keras optimizer or a class.
     """
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        kind = optimizer if isinstance(optimizer, type) else type(optimizer)
-        remedy = "return tf.compat.v1.train.AdamOptimizer(1e-3)"
-        if kind is optimizer and issubclass(optimizer, tf.compat.v1.train.Optimizer):
-            remedy = f"return tf.compat.v1.train.{kind.__name__}(learning_rate), an instance"
+        kind = type(optimizer)
         raise ConfigError(
-            f"the optimizer is {optimizer!r}, a {type(optimizer).__module__}.{type(optimizer).__name__}; expected a "
-            f"tf.compat.v1.train.Optimizer. Write, for example, {remedy}."
+            f"the optimizer is {optimizer!r}, a {kind.__module__}.{kind.__name__}; expected a "
+            "tf.compat.v1.train.Optimizer, an instance such as tf.compat.v1.train.AdamOptimizer(1e-3)."
         )
     return optimizer
 
@@ -56,41 +56,37 @@ def check_optimizer(optimizer: Any) -> Any:
 Gradients = list[tuple[Any, Any]]
 """Pairs of a gradient and its variable."""
 
-# Collections whose items stand side by side: unlike what holds all three, they can be written to a meta graph.
-_RECORDS = ("TPK_GRADIENTS", "TPK_GRADIENT_VARIABLES", "TPK_GRADIENT_COSTS")
-
-# A key that is no string keeps a collection out of meta graphs, which optimizers cannot be written to.
-_OPTIMIZERS = ("__tpk_optimizers",)
-
 
 @attrs.frozen(eq=False)
 class RecordedGradient:
-    """A gradient that was computed: that of a tower and an objective, before anything is done to it.
+    """A gradient of a tower and an objective, as `compute_gradients` computed it, before anything processes it.
 
     Attributes:
-        gradient: the gradient, a tensor; of a sparse one its values.
+        gradient: the gradient, a tensor; the values of a sparse gradient.
         variable: the name of the variable.
         cost: the cost, a tensor.
+        optimizer: the optimizer that minimizes the cost.
     """
 
     gradient: Any
     variable: str
     cost: Any
+    optimizer: Any
 
 
 def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> Gradients:
     """Return (gradient, variable) for each variable on which `cost` depends.
 
-    Gradients are not gated: each is there as soon as it is computed, and not only once its op has computed all of its
-    own, as is an optimizer's default. That would add to the graph two ops or more for each op that has several inputs,
-    which stand between what Grappler would fuse, and let the backward pass wait for gradients of weights. What a gate
-    is for, that no update overtakes what still reads the variable, is left to strategies, which let all reads come
-    first (`tpk.strategies.update_order`): of resource variables, a read takes the value as it is then. With reference
-    variables, whose values cannot be taken apart from them, gradients are gated.
+    Gradients are not gated: each is available as soon as it is computed, instead of when its op has computed all of its
+    gradients, which is an optimizer's default. Gates add two or more ops for each op with several inputs; these prevent
+    fusion by Grappler, and make the backward pass wait for gradients of weights. The purpose of a gate is that no
+    update overtakes an op that still reads the variable. Strategies ensure this for resource variables by running all
+    reads first (`tpk.strategies.update_order`). The value of a reference variable cannot be separated from the
+    variable, so gradients of reference variables are gated.
 
-    Nor are they colocated with the ops of the cost: they are on the device of the context, the tower's. Through a
-    `tf.cond` without a device, colocation puts them on the CPU, where kernels may take what a GPU's kernel has left for
-    something else (the variance that `FusedBatchNormGradV3` takes is an inverse standard deviation there).
+    Gradients are not colocated with the ops of the cost, but are on the device of the context, the tower's. Colocation
+    through a `tf.cond` without a device puts them on the CPU, whose kernels can misread what a GPU kernel left for them
+    (the variance that `FusedBatchNormGradV3` takes is an inverse standard deviation on the GPU).
 
     Args:
         optimizer: a `tf.compat.v1.train.Optimizer`.
@@ -108,23 +104,34 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> Gr
     kinds = tf.compat.v1.train.Optimizer
     gate = kinds.GATE_NONE if all(hasattr(variable, "handle") for variable in variables) else kinds.GATE_OP
     pairs = optimizer.compute_gradients(cost, var_list=list(variables), gate_gradients=gate)
-    without = [variable_name(variable) for gradient, variable in pairs if gradient is None]
-    if len(without) == len(pairs):
+    found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+    without = ", ".join(variable_name(variable) for gradient, variable in pairs if gradient is None)
+    if not found:
         raise TowerError(
-            f"the cost {cost.name!r} depends on no trainable variable ({', '.join(without)}). "
+            f"the cost {cost.name!r} depends on no trainable variable ({without}). "
             "Look for a tf.stop_gradient, an integer op, or NumPy in between."
         )
     if without:
-        logger.debug("%s has no gradient of %s", cost.name, ", ".join(without))
-    found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
-    _record(cost, found)
-    tf.compat.v1.add_to_collection(_OPTIMIZERS, (cost, optimizer))
+        logger.debug("%s has no gradient with respect to %s", cost.name, without)
+    graph_records(tf.compat.v1.get_default_graph(), _GRADIENTS).extend(
+        RecordedGradient(values_of(gradient), variable_name(variable), cost, optimizer) for gradient, variable in found
+    )
     return found
 
 
 def recorded_gradients(graph: Any) -> list[RecordedGradient]:
-    """Return all gradients that were computed in `graph` by `compute_gradients`: of each tower and each objective."""
-    return [RecordedGradient(*items) for items in zip(*map(graph.get_collection, _RECORDS), strict=True)]
+    """Return all gradients that `compute_gradients` computed in `graph`, for each tower and each objective."""
+    return list(graph_records(graph, _GRADIENTS))
+
+
+def recorded_costs(graph: Any) -> dict[str, Any]:
+    """Return the costs of the first tower that have gradients, by their names inside the tower."""
+    return {name: record.cost for name, record in _first_by_cost(graph).items()}
+
+
+def recorded_optimizers(graph: Any) -> list[tuple[Any, Any]]:
+    """Return the costs of the first tower that have gradients, each with the optimizer that minimizes it."""
+    return [(record.cost, record.optimizer) for record in _first_by_cost(graph).values()]
 
 
 def gradient_ops_by_cost(graph: Any) -> dict[Any, list[Any]]:
@@ -138,28 +145,11 @@ def gradient_ops_by_cost(graph: Any) -> dict[Any, list[Any]]:
     return ops
 
 
-def recorded_costs(graph: Any) -> dict[str, Any]:
-    """Return the costs of which there are gradients, of the first tower, by the names that they have in a tower."""
-    costs: dict[str, Any] = {}
-    for record in recorded_gradients(graph):
-        costs.setdefault(name_in_tower(record.cost.name), record.cost)
-    return costs
-
-
-def recorded_optimizers(graph: Any) -> list[tuple[Any, Any]]:
-    """Return each cost of the first tower of which there are gradients, and the optimizer that minimizes it there."""
-    found: dict[str, tuple[Any, Any]] = {}
-    for cost, optimizer in graph.get_collection(_OPTIMIZERS):
-        found.setdefault(name_in_tower(cost.name), (cost, optimizer))
-    return list(found.values())
-
-
 def untrained_variables(graph: Any) -> list[str]:
-    """Return the names of the trainable variables that no gradient of any cost reaches.
+    """Return the names of the trainable variables that have no gradient of any cost.
 
-    A variable that one of several objectives trains is trained, and so is one whose copy in a tower has a gradient.
-    Where no gradient was computed by `compute_gradients`, as by a trainer that builds its train op by other means,
-    nothing can be told, and none is named.
+    A variable counts as trained if one of several objectives trains it, or if its copy in another tower has a gradient.
+    The result is empty if `compute_gradients` was never called, e.g. by a trainer that builds its train op differently.
     """
     reached = {name_in_tower(record.variable) for record in recorded_gradients(graph)}
     trainable = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
@@ -175,12 +165,12 @@ def warn_of_untrained_variables(graph: Any) -> None:
 
 
 def values_of(gradient: Any) -> Any:
-    """Return the tensor with the numbers of a dense or sparse gradient."""
+    """Return the values of a gradient, which may be sparse, as a tensor."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
-def _record(cost: Any, pairs: Gradients) -> None:
-    graph = tf.compat.v1.get_default_graph()
-    for gradient, variable in pairs:
-        for key, item in zip(_RECORDS, (values_of(gradient), variable_name(variable), cost), strict=True):
-            graph.add_to_collection(key, item)
+def _first_by_cost(graph: Any) -> dict[str, RecordedGradient]:
+    first: dict[str, RecordedGradient] = {}
+    for record in recorded_gradients(graph):
+        first.setdefault(name_in_tower(record.cost.name), record)
+    return first

@@ -41,6 +41,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.scopes import graph_records
 from tpk.graph.steps import FURTHER_RUNS_NAME, get_further_runs_var, get_global_step_var
 from tpk.graph.variables import unique_name
 from tpk.tf_internals import control_flow_context
@@ -226,9 +227,6 @@ SEED_VARIABLE_NAME = "tpk_random_seed"
 COUNTERS = frozenset({"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME})
 """The variables that a graph has once for all towers, and that any of these may create; no model consists of them."""
 
-# A key that is no string keeps a collection out of exported graphs.
-_OF_GRAPH = ("__tpk_random",)
-
 # Where nothing is said of the generator, XLA makes another key of the same seed.
 _SAME_IN_XLA = "philox"
 
@@ -405,7 +403,7 @@ def _check_seed_is_optional(name: str) -> None:
 
 
 def _source_of(graph: Any) -> _Source:
-    found = graph.get_collection_ref(_OF_GRAPH)
+    found = graph_records(graph, "random_source")
     if not found:
         found.append(_Source())
     source: _Source = found[0]

@@ -241,6 +241,15 @@ def restore_collection(backup: Mapping[str, Sequence[Any]]) -> None:
         graph.get_collection_ref(key)[:] = items
 
 
+def graph_records(graph: Any, name: str) -> list[Any]:
+    """Return the list that `graph` keeps under a name, to read or to append to; nothing else knows of it.
+
+    It is a collection whose key is not a string, so exported meta graphs leave it out.
+    """
+    records: list[Any] = graph.get_collection_ref((f"tpk_{name}",))
+    return records
+
+
 def check_can_be_collected(what: str, remedy: str) -> None:
     """Check that what is made in the default graph can be taken out of it by a collection.
 

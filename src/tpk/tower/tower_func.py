@@ -10,14 +10,14 @@ import tensorflow as tf
 
 from tpk.errors import TowerError, add_note
 from tpk.graph.random import COUNTERS
+from tpk.graph.scopes import graph_records
 from tpk.graph.signature import check_signature
 from tpk.graph.variables import name_in_tower, saveable_variables, variable_name
 from tpk.tower.context import TowerContext, get_current_tower_context
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.rules import check_rules
 
-# A key that is not a string keeps a collection out of exported graphs.
-_CREATED = ("__tpk_created_in_towers",)
+_CREATED = "created_in_towers"
 
 _HINTS = {
     "symbolic": (
@@ -104,7 +104,7 @@ class TowerFunc:
             raise
         check_rules(context, scope_name, graph.get_operations()[ops_before:])
         for variable in context.get_collection_in_tower(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES):
-            graph.add_to_collection(_CREATED, name_in_tower(variable_name(variable)))
+            graph_records(graph, _CREATED).append(name_in_tower(variable_name(variable)))
         self._handles.append(self.make_handle(context, inputs, output))
         return output
 
@@ -153,7 +153,7 @@ def variables_beside_model(graph: Any) -> set[str]:
     The model is what tower functions created, except for counters and ``learning_rate``; in a graph without towers, it
     is everything else.
     """
-    created = set(graph.get_collection(_CREATED))
+    created = set(graph_records(graph, _CREATED))
     names = map(variable_name, saveable_variables(graph))
     beside = COUNTERS | {"learning_rate"}
     return {name for name in names if name in beside or (created and name_in_tower(name) not in created)}

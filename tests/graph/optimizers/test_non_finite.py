@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.graph.gradients import compute_gradients, gradient_ops_by_cost, recorded_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import AccumGradOptimizer
 from tpk.graph.optimizers.non_finite import (
@@ -238,26 +237,3 @@ def test_update_ops_leave_out_what_is_not_finite():
         for bad in BAD:
             np.testing.assert_array_equal(run(3, bad), [[1, 2]] * 3)
         np.testing.assert_array_equal(run(3, 4), [[4, 6], [-2, -2], [3, 4]])
-
-
-# What is recorded.
-
-
-def test_costs_and_gradients_are_found_in_the_graph_and_in_a_meta_graph():
-    with tf.Graph().as_default() as graph:
-        dense = v1.get_variable("dense", [2], initializer=v1.ones_initializer())
-        table = v1.get_variable("table", [5, 2], initializer=v1.ones_initializer())
-        cost = tf.reduce_sum(dense * tf.gather(table, [1, 1]), name="cost")
-        pairs = compute_gradients(adam(), cost, [dense, table])
-        recorded = recorded_gradients(graph)
-        assert [each.variable for each in recorded] == ["dense", "table"]
-        assert recorded[0].gradient is pairs[0][0]
-        assert recorded[1].gradient is pairs[1][0].values
-        assert all(each.cost is cost for each in recorded)
-        assert gradient_ops_by_cost(graph) == {cost.ref(): [each.gradient.op for each in recorded]}
-        meta_graph = v1.train.export_meta_graph()
-    with tf.Graph().as_default() as graph:
-        v1.train.import_meta_graph(meta_graph)
-        found = recorded_gradients(graph)
-        assert [each.gradient.name for each in found] == [each.gradient.name for each in recorded]
-        assert [each.cost.name for each in found] == ["cost:0"] * 2

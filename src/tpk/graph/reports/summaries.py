@@ -17,15 +17,14 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.scopes import check_can_be_collected
+from tpk.graph.scopes import check_can_be_collected, graph_records
 
 logger = logging.getLogger(__name__)
 
 MOVING_SUMMARY_OPS_KEY = "MOVING_SUMMARY_OPS"
 """The collection of the ops that maintain moving averages; the callback `MovingAverageSummary` runs them."""
 
-# Collections whose items stand side by side: unlike what holds both, they can be written to a meta graph.
-_MOVING_SUMMARIES = ("TPK_MOVING_SUMMARY_NAMES", "TPK_MOVING_SUMMARY_VALUES")
+_MOVING_SUMMARIES = "moving_summaries"
 
 _MAIN_TOWER = re.compile(r"(?:^|(?<=/))tower0/")
 _SUFFIX = re.compile(r"-summary(?=(?:_\d+)?$)")
@@ -114,8 +113,7 @@ def add_moving_summary(
     if collection is not None:
         graph.add_to_collection(collection, update)
     if collection == MOVING_SUMMARY_OPS_KEY:
-        for key, item in zip(_MOVING_SUMMARIES, (",".join(names), values), strict=True):
-            graph.add_to_collection(key, item)
+        graph_records(graph, _MOVING_SUMMARIES).append((names, values))
     graph.add_to_collections(_summary_keys(summary_collections), summary)
     return list(each)
 
@@ -206,13 +204,12 @@ def add_param_summary(*summary_lists: tuple[str, Sequence[str]], collections: Se
 
 
 def moving_summaries(graph: Any) -> list[tuple[list[str], Any]]:
-    """Return what `add_moving_summary` was given in `graph` for its default collection.
+    """Return the arguments of the calls of `add_moving_summary` in `graph` with its default collection.
 
     Returns:
-        For each call the names, and a ``float32`` vector of the values of the step with a 1 behind them.
+        For each call the names, and a ``float32`` vector with the values in a step, followed by a 1.
     """
-    names, values = map(graph.get_collection, _MOVING_SUMMARIES)
-    return [(joined.split(","), vector) for joined, vector in zip(names, values, strict=True)]
+    return list(graph_records(graph, _MOVING_SUMMARIES))
 
 
 def reported_name(tag: str) -> str:

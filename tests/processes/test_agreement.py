@@ -160,8 +160,7 @@ def test_a_stop_that_one_process_is_asked_for_stops_all_in_the_same_step(tmp_pat
 
 def test_a_signal_to_one_process_ends_all_with_a_checkpoint(tmp_path):
     def signalled(trainer):
-        trainer.loop.preemption.request(signal.SIGTERM)
-        trainer.hooked_sess.request_stop()
+        trainer.loop.stop.set_by_signal(signal.SIGTERM)
 
     outcomes = train_two(
         tmp_path,
@@ -173,8 +172,7 @@ def test_a_signal_to_one_process_ends_all_with_a_checkpoint(tmp_path):
 
 def test_a_signal_and_another_stop_in_one_step_end_all_alike(tmp_path):
     def signalled(trainer):
-        trainer.loop.preemption.request(signal.SIGTERM)
-        trainer.hooked_sess.request_stop()
+        trainer.loop.stop.set_by_signal(signal.SIGTERM)
 
     asked = [StopAt(3, lambda trainer: trainer.request_stop("enough")), StopAt(3, signalled)]
     outcomes = train_two(tmp_path, callbacks=lambda rank: [asked[rank], tpk.ModelSaver()])

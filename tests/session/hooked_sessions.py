@@ -8,9 +8,8 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.plugin import Callback, HookManager, Progress
+from tpk.plugin import Callback, HookManager
 from tpk.session import HookedSession
-from tpk.session.many_steps import ManySteps
 
 v1 = tf.compat.v1
 Pair = namedtuple("Pair", ["first", "second"])
@@ -25,9 +24,7 @@ class Both:
 def hooked(sess, *callbacks, **options):
     manager = HookManager()
     manager.register_all(callbacks)
-    progress = Progress()
-    many_steps = ManySteps(sess, progress, lambda: progress.global_step)
-    return HookedSession(sess, manager.compile_step(), progress, many_steps=many_steps, **options)
+    return HookedSession(sess, manager.compile_step(), **options)
 
 
 class Ask(Callback):

@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import config_pb2
 
 from tpk.graph.loops import repeat
 from tpk.session import caller_thread
-from tpk.session.caller_thread import TRIED, WARM_UP, ThreadTrial, compile_for_caller, most_steps_in_caller
+from tpk.session.caller_thread import TRIED, WARM_UP, compile_for_caller, faster_of, most_steps_in_caller
 
 v1 = tf.compat.v1
 
@@ -39,7 +39,7 @@ class Threads:
     def last_was_own(self):
         return self.idents[-1] == threading.get_ident()
 
-    def trial(self, pooled_seconds, own_seconds, **options):
+    def trial(self, pooled_seconds, own_seconds):
         """Return a trial in which the runs take these times, and where it puts what it settles on."""
         chosen = []
         times = itertools.count()
@@ -51,7 +51,7 @@ class Threads:
                 now += own_seconds if self.last_was_own else pooled_seconds
             return now
 
-        return ThreadTrial(self.pooled, lambda: self.own, chosen.append, clock=clock, **options), chosen
+        return faster_of(self.pooled, lambda: self.own, chosen.append, clock), chosen
 
 
 @pytest.mark.parametrize(("own_seconds", "own_stays"), [(4e-5, True), (9.5e-5, False)])
@@ -64,7 +64,7 @@ def test_the_faster_thread_stays(own_seconds, own_stays):
         runs += 1
     chosen[0]()
     assert threads.last_was_own == own_stays
-    assert len(threads.idents) == runs + 1 == WARM_UP + 2 * TRIED + 2
+    assert len(threads.idents) == runs + 1 == WARM_UP + 2 * TRIED + 1
     mine = [ident == threading.get_ident() for ident in threads.idents]
     assert mine[: WARM_UP + 4] == [False] * WARM_UP + [False, True, False, True]
 
@@ -72,20 +72,11 @@ def test_the_faster_thread_stays(own_seconds, own_stays):
 def test_long_steps_are_not_tried():
     threads = Threads()
     trial, chosen = threads.trial(3e-3, 0.0)
-    for _ in range(WARM_UP + 1):
+    for _ in range(WARM_UP):
         assert not chosen
         trial()
     assert chosen == [threads.pooled]
     assert threads.own not in chosen and not any(ident == threading.get_ident() for ident in threads.idents)
-
-
-def test_a_run_of_many_steps_is_tried_sooner_and_may_take_longer():
-    threads = Threads()
-    trial, chosen = threads.trial(3e-3, 1e-3, steps=10)
-    for _ in range(WARM_UP // 10 + 2):
-        trial()
-    assert threads.last_was_own
-    assert not chosen
 
 
 # What may be run in one thread
@@ -188,7 +179,7 @@ def test_many_steps_that_wait_for_a_queue_are_made_by_many_threads(monkeypatch):
     """Made by the caller, each would be a call within that of the one before, until the stack is used up."""
     monkeypatch.setattr(caller_thread, "GAIN", math.inf)
     monkeypatch.setattr(caller_thread, "SHORT", math.inf)
-    trials, few, many = WARM_UP // 10 + 2 * TRIED + 1, 2, 2000
+    trials, few, many = WARM_UP + 2 * TRIED, 2, 2000
     numbers = np.arange(trials * few + many, dtype=np.float32)
     with tf.Graph().as_default(), v1.Session() as sess:
         queue = tf.queue.FIFOQueue(len(numbers), [tf.float32], shapes=[[]])

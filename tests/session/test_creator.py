@@ -142,8 +142,8 @@ def test_a_strategy_that_needs_a_config_of_its_own_refuses_a_session_that_anothe
 @pytest.mark.parametrize(
     ("creator", "message"),
     [
-        ("new", r"session_creator='new': expected a tpk.SessionCreator .*session_config"),
-        (OneThread, r"expected a tpk.SessionCreator .* Write OneThread\(\)"),
+        ("new", r"session_creator='new': expected an object with create_session\(\), .*session_config"),
+        (OneThread, r"OneThread'>: expected an object with create_session\(\)"),
     ],
 )
 def test_what_creates_no_session_is_refused(creator, message):
@@ -160,9 +160,9 @@ def test_a_creator_of_something_else_than_a_session_is_refused():
         def create_session(self):
             return v1.Session(graph=tf.Graph())
 
-    with pytest.raises(SessionError, match=r"create_session\(\) of Monitored returned .*return the raw session"):
+    with pytest.raises(SessionError, match=r"create_session\(\) of Monitored returned .*expected a raw"):
         trained(session_creator=Monitored())
-    with pytest.raises(SessionError, match="that Foreign created belongs to another graph"):
+    with pytest.raises(SessionError, match=r"create_session\(\) of Foreign returned .* of the trainer's graph"):
         trained(session_creator=Foreign())
 
 

@@ -12,6 +12,7 @@ from hooked_sessions import STRUCTURES, Ask, assert_same, hooked, op, t
 from tpk.errors import SessionError
 from tpk.graph.steps import ReusableFeeds
 from tpk.plugin import Callback, HookManager, Progress
+from tpk.plugin.progress import StopRequest
 from tpk.session import HookedSession
 
 v1 = tf.compat.v1
@@ -204,7 +205,7 @@ def test_a_new_request_object_each_step_does_not_pile_up(sess):
     for _ in range(600):
         ours.run(op("bump"))
     assert len(ours._plans) == 1
-    assert len(ours._constant_runs) <= 256
+    assert len(ours._repeats) <= 64
 
 
 def test_the_first_completed_run_of_a_step_counts_it(sess, graph):
@@ -245,7 +246,8 @@ def test_a_failed_run_outside_of_the_step_does_not_take_the_step_away(sess):
 def test_runs_in_several_threads_are_all_counted(sess, steps_of_further_runs, counted):
     """Where only the first run of a step counts it, that is one run of one thread; else all of them are."""
     bump = op("bump")
-    ours = hooked(sess, steps_of_further_runs=steps_of_further_runs)
+    progress = Progress(steps_of_further_runs=steps_of_further_runs)
+    ours = hooked(sess, progress=progress)
 
     def run():
         for _ in range(100):
@@ -327,10 +329,11 @@ def test_a_requested_stop_takes_effect_after_the_hooks_of_the_step(sess):
             run_context.request_stop()
 
     last = Ask(t("seven"))
-    ours = hooked(sess, Stop(), last)
-    assert not ours.should_stop()
+    stop = StopRequest()
+    ours = hooked(sess, Stop(), last, stop=stop)
+    assert not stop.is_set()
     ours.run(op("bump"))
-    assert ours.should_stop()
+    assert stop.is_set()
     assert last.got == [7.0]
 
 

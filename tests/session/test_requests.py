@@ -279,9 +279,9 @@ def test_an_error_in_what_the_step_asks_for_blames_no_callback(sess):
 
 
 def test_a_feed_dict_that_is_none_is_a_type_error_that_says_whose(sess):
-    with pytest.raises(TypeError, match=r"the step feeds \[1\], which is no dict"):
+    with pytest.raises(TypeError, match=r"the step feeds \[1\], which is not a dict"):
         hooked(sess).run(t("seven"), [1])
-    with pytest.raises(TypeError, match="callback 'Fresh' feeds 3, which is no dict"):
+    with pytest.raises(TypeError, match="callback 'Fresh' feeds 3, which is not a dict"):
         hooked(sess, callback_feeding(3)).run(t("seven"))
 
 

@@ -403,7 +403,7 @@ class CountsTwice(tpk.SingleCostTrainer):
 class GoesOn(tpk.SingleCostTrainer):
     def initialize(self, *options):
         super().initialize(*options)
-        self.hooked_sess.should_stop = lambda: False
+        self.loop.stop.is_set = lambda: False
 
 
 class Swallows(tpk.SingleCostTrainer):

@@ -493,7 +493,7 @@ def test_what_is_fed_to_several_steps_must_be_arrays(tmp_path):
             value = tf.compat.v1.SparseTensorValue(np.zeros([0, 1], np.int64), np.zeros([0], np.float32), [2])
             return tf.compat.v1.train.SessionRunArgs(None, {self.sparse: value})
 
-    with pytest.raises(tpk.errors.SessionError, match="'Feeds' feeds what cannot be fed to several steps"):
+    with pytest.raises(tpk.errors.SessionError, match="'Feeds' feeds a value that cannot be fed to several steps"):
         train(8, callbacks=[Feeds()], run_dir=tmp_path / "run")
 
 

@@ -209,6 +209,7 @@ class StepCounter:
 
     def __init__(self, train_ops: Sequence[Any], variable: Any, reads: Sequence[Any] = ()) -> None:
         graph = tf.compat.v1.get_default_graph()
+        self.variable = variable
         self._count = _what_runs(_increments(handle_of(variable), variable.initializer))
         leaves = [[_op_of(graph, leaf) for leaf in tf.nest.flatten(train_op)] for train_op in train_ops]
         if len(leaves) > 1:
@@ -226,6 +227,10 @@ class StepCounter:
             self._further = None if further is None else _increment(further, "tpk_further_runs_increment")
         if any(not self._count.isdisjoint(ops) for ops in leaves):
             logger.info("the train op increments %s itself; tpk leaves it to that", variable.name)
+
+    def completed(self, sess: Any) -> int:
+        """Return the number of completed steps in a session of the graph."""
+        return int(sess.run(self.variable))
 
     def op_for(self, ops: Sequence[Any], counts_step: bool) -> Any | None:
         """Return the op that counts a run of `ops`, or None if there is nothing to count, or the run counts itself.

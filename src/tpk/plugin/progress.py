@@ -1,4 +1,4 @@
-"""Progress: how far a training has come."""
+"""What the loop, the session and the plugins of a training share: its counters, and the request to end it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,40 @@ from typing import Any
 
 import attrs
 
+from tpk.errors import StopTraining
+
 COUNTERS = ("epoch_num", "local_step", "global_step")
 
 
 @attrs.define
 class Progress:
-    """The three counters of a training, kept in one place so that a checkpoint holds them together.
+    """The three counters of a training, in one place, so that a checkpoint holds them together.
 
-    The loop begins a step, the first run of the session in it claims it, and completes it. So a step counts once,
+    The loop begins a step; the first run of the session in it claims the step, and completes it. So a step counts once,
     however often it runs the session, and a run outside of a step counts none.
 
     Attributes:
-        epoch_num: the epoch under way, from just before ``before_epoch`` until after ``trigger_epoch``; between
-            epochs, the last one.
-        local_step: the step under way within the epoch, from 0 on; -1 before the first.
-        global_step: how many steps have completed; the one under way counts from its first ``hooked_sess.run`` on.
-        in_run_step: whether ``run_step`` itself is running, rather than a hook.
+        epoch_num: the current epoch, from just before ``before_epoch`` until after ``trigger_epoch``; between epochs,
+            the last one.
+        local_step: the current step of the epoch, from 0; -1 before the first.
+        global_step: the number of completed steps. The current step counts once its first ``hooked_sess.run`` is done.
+        in_run_step: whether ``run_step`` itself is running, as opposed to a hook.
+        steps_of_further_runs: the number of steps that a run counts if there is none to claim. With 1, `global_step`
+            counts runs of the session instead of steps.
     """
 
     epoch_num: int = 0
     local_step: int = -1
     global_step: int = 0
     in_run_step: bool = attrs.field(default=False, init=False, eq=False, repr=False)
+    steps_of_further_runs: int = attrs.field(default=0, kw_only=True, eq=False, repr=False)
     _begun: int = attrs.field(default=0, init=False, eq=False, repr=False)
     _lock: Any = attrs.field(factory=Lock, init=False, eq=False, repr=False)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Go to the beginning of an epoch; or stay where it is, if it is the one under way already.
+        """Go to the beginning of an epoch, unless it is the current one.
 
-        A training that is resumed in the middle of an epoch has that epoch under way before it begins.
+        It is if the training was resumed in the middle of it.
         """
         if epoch != self.epoch_num:
             self.epoch_num, self.local_step = epoch, -1
@@ -45,21 +50,23 @@ class Progress:
         """Let the next run of the session count `steps` steps."""
         self._begun = steps
 
-    def claim(self) -> int:
-        """Return the number of steps that have begun, once: a second claim returns 0. Safe to call from any thread."""
-        if not self._begun:
-            return 0
+    def drop(self) -> int:
+        """Return the number of steps that have begun and that no run has claimed; no later run counts them."""
         with self._lock:
             steps, self._begun = self._begun, 0
         return steps
 
+    def claim(self) -> int:
+        """Return the number of steps that a run is to count: those that have begun, once. Thread-safe."""
+        return (self._begun and self.drop()) or self.steps_of_further_runs
+
     def complete(self, steps: int) -> None:
-        """Count steps that a run of the session has completed; from any thread."""
+        """Count steps that a run of the session has completed. Thread-safe."""
         with self._lock:
             self.global_step += steps
 
     def __str__(self) -> str:
-        """Say where the training is; steps are counted from 1 on in prose."""
+        """Return the position, for messages. In prose, steps count from 1."""
         return f"epoch {self.epoch_num}, step {self.local_step + 1}"
 
     def state_dict(self) -> dict[str, int]:
@@ -67,6 +74,39 @@ class Progress:
         return {name: getattr(self, name) for name in COUNTERS}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         for name in COUNTERS:
             setattr(self, name, int(state[name]))
+
+
+class StopRequest:
+    """The request to end a training after the current step. Hooks, session, signals and loop share one.
+
+    Attributes:
+        reason: why the training is to end; for the log.
+        signum: the signal that made the request; None if none did.
+    """
+
+    def __init__(self) -> None:
+        self.reason = "a hook asked for the end of the training"
+        self.signum: int | None = None
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Return whether the training is to end."""
+        return self._is_set
+
+    def set(self, reason: str = "") -> None:
+        """Make the request; from any thread, or a signal handler."""
+        self.reason = reason or self.reason
+        self._is_set = True
+
+    def set_by_signal(self, signum: int) -> None:
+        """Make the request for a signal: the training ends with a checkpoint, and raises `Preempted`."""
+        self.signum = signum
+        self.set()
+
+    def set_by_exception(self, stop: StopTraining) -> None:
+        """Turn the `StopTraining` of a hook into a request, so that the other plugins are still called."""
+        notes = "; ".join(getattr(stop, "__notes__", ()))
+        self.set(f"{stop}" or f"StopTraining was raised {notes}".rstrip())

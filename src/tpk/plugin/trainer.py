@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tpk.plugin.progress import Progress
+from tpk.plugin.progress import Progress, StopRequest
 
 
 class ProcessGroupProtocol(Protocol):
@@ -115,34 +115,17 @@ class MonitorsProtocol(Protocol):
         """Return the global steps and values of a scalar, oldest first."""
 
 
-class PreemptionProtocol(Protocol):
-    """The signals that end a training.
-
-    Attributes:
-        signum: the number of the signal that came; None if none came.
-    """
-
-    signum: int | None
-
-    def request(self, signum: int) -> None:
-        """End the training as this signal does, after the step under way."""
-
-
 class LoopProtocol(Protocol):
     """The loop of a training; see `tpk.train.loop.TrainLoop`, which says what the attributes are."""
 
     progress: Progress
+    stop: StopRequest
     steps_per_epoch: int
     starting_epoch: int
     max_epoch: int
     steps_per_run: int
     failure: BaseException | None
     ended_by: Exception | None
-    stop_reason: str
-
-    @property
-    def preemption(self) -> PreemptionProtocol:
-        """The signals that end the training."""
 
     def set_epochs(self, steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> None:
         """Set how long the training is."""

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError, InputError, SessionError
 from tpk.graph.devices import resolve_devices
 from tpk.predict.inputs import InputCheck, check_feeds_suffice
-from tpk.session.request import own
+from tpk.session.plan import own
 from tpk.tf_internals import CallableOptions, is_closed, make_callable, word_error
 from tpk.tower.handle import TowerHandle
 

@@ -1,10 +1,10 @@
-"""Thread of a run: a short one is made in the thread that calls, where that is faster than TensorFlow's threads.
+"""The thread of a run: a short run is made in the calling thread, if that is faster than TensorFlow's threads.
 
-TensorFlow computes a run in threads of its pool, which the caller wakes and waits for. That is the larger part of a
-step of some 10 µs; and where other work keeps the cores busy, each of them waits for its turn, besides. A run may also
-be computed by the thread that calls, one op after the other, and within the ops by as many threads as ever. What it
-computes is the same, to the bit; where ops are long enough to be computed side by side, it takes longer. So both are
-tried, and the faster one stays.
+TensorFlow computes a run in threads of its pool, which the caller wakes and waits for. That is most of the time of a
+step of some 10 µs, and more on a busy machine, where each of these threads waits for a core. A run can also be computed
+by the calling thread, one op after the other, while each op still uses as many threads as ever. The results are the
+same, to the bit, but where ops are long enough to run in parallel it is slower. So both are tried, and the faster one
+stays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from threading import Lock
 from typing import Any
 
 from tpk.graph.loops import ops_in_order
@@ -22,16 +23,16 @@ from tpk.tf_internals import CallableOptions, make_callable, session_config
 Call = Callable[..., list[Any]]
 
 WARM_UP = 100
-"""How many steps TensorFlow's threads make before the trial: it compiles a second executor, which few are not worth."""
+"""The number of runs before the trial, which compiles a second executor: not worth it for short trainings."""
 
 TRIED = 20
-"""How many runs each of the two makes in the trial."""
+"""The number of runs that each of the two makes in the trial."""
 
 SHORT = 2e-3
-"""Seconds that a step may take to be worth a trial: of a longer one, to wake threads is no part that counts."""
+"""The longest run in seconds that is worth a trial: in a longer one, waking threads hardly matters."""
 
 GAIN = 0.9
-"""Of the time in TensorFlow's threads, what a run in the caller's may take at most to stay there."""
+"""A run stays in the calling thread if it takes at most this fraction of its time in TensorFlow's threads."""
 
 _MOST_WAITS = 64
 _WAITS = re.compile("Queue(De|En)queue")
@@ -43,65 +44,58 @@ _KNOWN = re.compile(
 )
 
 
-class ThreadTrial:
-    """A run as TensorFlow's threads make it, which tries after a while whether the caller's is faster.
+def faster_of(
+    pooled: Call,
+    compile_own: Callable[[], Call | None],
+    settle: Callable[[Call], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Call:
+    """Return a function that makes a run, and finds out which of two ways is faster while it is being called.
 
     Args:
         pooled: makes the run in TensorFlow's threads.
-        compile_for_caller: returns what makes it in the thread that calls; None if nothing may.
-        settle: is given the faster one, to be called from then on.
-        steps: how many steps a run makes, about.
+        compile_own: returns a function that makes it in the calling thread; None if the run is not suitable.
+        settle: called with the faster one, which is to be called from then on.
         clock: returns the time in seconds.
     """
+    trial = _trial(pooled, compile_own)
+    call = next(trial)
+    lock = Lock()
 
-    def __init__(
-        self,
-        pooled: Call,
-        compile_for_caller: Callable[[], Call | None],
-        settle: Callable[[Call], None],
-        *,
-        steps: int = 1,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self._pooled = pooled
-        self._compile_for_caller = compile_for_caller
-        self._settle = settle
-        self._warm_up = WARM_UP // steps
-        self._short = SHORT * steps
-        self._clock = clock
-        self._own: Call | None = None
-        # Of TensorFlow's threads, those of the warm-up, too.
-        self._seconds: tuple[list[float], list[float]] = ([], [])
-
-    def __call__(self, *arrays: Any) -> list[Any]:
-        """Make the run."""
-        call, seconds = self._next()
-        began = self._clock()
+    def run(*arrays: Any) -> list[Any]:
+        nonlocal call
+        began = clock()
         values = call(*arrays)
-        seconds.append(self._clock() - began)
+        seconds = clock() - began
+        with lock:
+            try:
+                call = trial.send(seconds)
+            except StopIteration as end:
+                call = end.value or call  # Another thread may have ended the trial.
+                settle(call)
         return values
 
-    def _next(self) -> tuple[Call, list[float]]:
-        """Return what makes the next run, and where to put how long it took."""
-        pooled, own = self._seconds
-        if len(pooled) < self._warm_up:
-            return self._pooled, pooled
-        if self._own is None:
-            self._own = self._compile_for_caller() if min(pooled) <= self._short else None
-            if self._own is None:
-                self._settle(self._pooled)
-                return self._pooled, pooled
-        if len(own) < TRIED:
-            # In turns, since what else the machine does changes all the time.
-            return (self._pooled, pooled) if len(pooled) - self._warm_up <= len(own) else (self._own, own)
-        is_faster = statistics.median(own) <= GAIN * statistics.median(pooled[self._warm_up :])
-        chosen = self._own if is_faster else self._pooled
-        self._settle(chosen)
-        return chosen, []
+    return run
+
+
+def _trial(pooled: Call, compile_own: Callable[[], Call | None]) -> Generator[Call, float, Call]:
+    """Yield the function that is to make each run of the trial, be sent the seconds it took, and return the faster."""
+    warm_up = []
+    for _ in range(WARM_UP):
+        warm_up.append((yield pooled))
+    own = compile_own() if min(warm_up) <= SHORT else None
+    if own is None:
+        return pooled
+    seconds_pooled, seconds_own = [], []
+    # In turns, because the load of the machine changes all the time.
+    for _ in range(TRIED):
+        seconds_pooled.append((yield pooled))
+        seconds_own.append((yield own))
+    return own if statistics.median(seconds_own) <= GAIN * statistics.median(seconds_pooled) else pooled
 
 
 def compile_for_caller(sess: Any, options: Any) -> Call:
-    """Compile a run for the thread that calls.
+    """Compile a run for the calling thread.
 
     Args:
         sess: the raw `tf.compat.v1.Session`.
@@ -114,12 +108,11 @@ def compile_for_caller(sess: Any, options: Any) -> Call:
 
 
 def most_steps_in_caller(sess: Any, fetches: Sequence[Any], feeds: Sequence[Any]) -> int:
-    """Return how many times `fetches` may be run, one after the other, in one run in the thread that calls.
+    """Return how many times `fetches` may be run, one after the other, in one run in the calling thread.
 
-    None, if an op might wait there for what another one of the run does: of ops with a state, those may run of which
-    it is known that they do not. What `tf.data` makes, and functions, are computed by many threads. An op that waits
-    for a queue goes on in a call within a call; so there must not be many of them, and none in a loop. Where the
-    session's config says how many threads there are, that holds.
+    0 if an op might wait there for another op of the run: of stateful ops, only those that are known not to wait are
+    accepted. `tf.data` and functions need several threads. An op that waits for a queue continues in a nested call, so
+    there must not be many of them, and none in a loop. A number of threads in the session's config has priority.
 
     Args:
         sess: the raw `tf.compat.v1.Session`.

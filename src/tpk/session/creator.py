@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -12,7 +13,7 @@ from tpk.errors import ConfigError, SessionError
 from tpk.plugin.options import RecordsOptions
 from tpk.tf_internals import is_closed, unfinalize
 
-logger = logging.getLogger(__name__)
+_SECONDS_TO_END = 10.0
 
 
 def default_session_config() -> Any:
@@ -67,12 +68,7 @@ class NewSessionCreator(SessionCreator):
         """Create the session and initialize it."""
         with graph.as_default():
             sess = tf.compat.v1.Session(self.target, graph, self.config)
-            sess.run(
-                tf.group(
-                    tf.compat.v1.global_variables_initializer(),
-                    tf.compat.v1.local_variables_initializer(),
-                )
-            )
+            sess.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
             sess.run(tf.compat.v1.tables_initializer())
         return sess
 
@@ -126,23 +122,19 @@ class _GivenSessionCreator(SessionCreator):
         """Create the session.
 
         Raises:
-            SessionError: if the result is not a `tf.compat.v1.Session`, or belongs to another graph.
+            SessionError: if the result is not a `tf.compat.v1.Session` of the trainer's graph.
         """
         was_finalized = graph.finalized
         with graph.as_default():
             sess = self.creator.create_session()
         if graph.finalized and not was_finalized:  # A scaffold finalizes it, but the trainer adds ops.
             unfinalize(graph)
-        kind = type(self.creator).__name__
-        if not isinstance(sess, tf.compat.v1.Session | tf.compat.v1.InteractiveSession):
+        is_session = isinstance(sess, tf.compat.v1.Session | tf.compat.v1.InteractiveSession)
+        if not is_session or sess.graph is not graph:
             raise SessionError(
-                f"session_creator: create_session() of {kind} returned {sess!r}; expected a tf.compat.v1.Session. "
-                "The trainer calls the hooks itself: return the raw session."
-            )
-        if sess.graph is not graph:
-            raise SessionError(
-                f"session_creator: the session that {kind} created belongs to another graph than the trainer. Create "
-                "the trainer inside `with graph.as_default():`, or the session in the default graph."
+                f"session_creator: create_session() of {type(self.creator).__name__} returned {sess!r}; expected a raw "
+                "tf.compat.v1.Session of the trainer's graph. The trainer calls the hooks itself. Create the trainer "
+                "inside `with graph.as_default():`, or the session in the default graph."
             )
         return sess
 
@@ -168,10 +160,33 @@ def as_session_creator(creator: Any) -> SessionCreator:
     if isinstance(creator, SessionCreator):
         return creator
     if isinstance(creator, type) or not callable(getattr(creator, "create_session", None)):
-        is_class = isinstance(creator, type)
-        remedy = f"Write {creator.__name__}()." if is_class else "Or give session_config=ConfigProto()."
         raise ConfigError(
-            f"session_creator={creator!r}: expected a tpk.SessionCreator such as tpk.NewSessionCreator(), or one of "
-            f"TensorFlow such as tf.compat.v1.train.ChiefSessionCreator(), which has create_session(). {remedy}"
+            f"session_creator={creator!r}: expected an object with create_session(), such as tpk.NewSessionCreator() "
+            "or tf.compat.v1.train.ChiefSessionCreator(). For a ConfigProto, give session_config= instead."
         )
     return _GivenSessionCreator(creator)
+
+
+@contextmanager
+def running_queues(session: Any, closes_session: bool) -> Iterator[None]:
+    """Within the context, the queue runners of the session's graph fill their queues.
+
+    Args:
+        session: a session whose variables have their values.
+        closes_session: whether the session is closed at the end of the context, if there are queue runners. That ends
+            those that wait for a queue without a runner, which the script fills; they would wait for ever.
+
+    Raises:
+        Exception: what a queue runner has raised, at the end of the context.
+    """
+    coordinator = tf.train.Coordinator()
+    runners = session.graph.get_collection(tf.compat.v1.GraphKeys.QUEUE_RUNNERS)
+    for runner in runners:
+        runner.create_threads(session, coordinator, daemon=True, start=True)
+    try:
+        yield
+    finally:
+        coordinator.request_stop()
+        if runners and closes_session:
+            session.close()
+        coordinator.join(ignore_live_threads=True, stop_grace_period_secs=_SECONDS_TO_END)

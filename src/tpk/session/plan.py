@@ -1,30 +1,31 @@
-"""One merged run, compiled: many requests become a single call of TensorFlow's callable interface.
+"""One merged run: the requests of the step and of each hook, compiled into one call of TensorFlow.
 
-`Session.run` resolves the structure of its fetches and feeds anew each time. A step asks for the same structure a
-million times, so a `RunPlan` resolves it once. What cannot be compiled (sparse and composite feeds, feeds by name,
-tensors both fed and fetched, tensor handles) is left to `Session.run`; results are always those of `Session.run`,
-because its own fetch handler builds them.
+`Session.run` resolves the structure of its fetches and feeds in each call. A step asks for the same structure a million
+times, so a `RunPlan` resolves it once. What cannot be compiled (sparse and composite feeds, feeds by name, tensors both
+fed and fetched, tensor handles) is left to `Session.run`. Results are always those of `Session.run`, because its own
+fetch handler builds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any
+import copy
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.graph.steps import ReusableFeeds, leaves, names_in, ops_from, rebuild
-from tpk.session.caller_thread import Call, ThreadTrial, compile_for_caller, most_steps_in_caller
-from tpk.session.request import Feed, names_fed, own
+from tpk.errors import SessionError
+from tpk.graph.steps import ReusableFeeds, StepCounter, leaves, names_in, ops_from, rebuild
+from tpk.session.caller_thread import Call, compile_for_caller, faster_of, most_steps_in_caller
 from tpk.tf_internals import CallableOptions, fetch_handler, fetched_elements, make_callable, word_error
 
-_KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
-"""What always fetches the same. Of other types that `Session.run` was taught to fetch, nobody knows that."""
+SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 
-CountOp = Callable[[Sequence[Any], bool], Any]
-"""Given the operations that a run makes for its fetches, and whether it counts a step, returns what counts it."""
+_KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
+"""Types that always fetch the same. Others that were registered with `Session.run` may not."""
 
 
 @attrs.define(eq=False)
@@ -32,23 +33,23 @@ class RunPlan:
     """How to run one structure of requests.
 
     Attributes:
-        kept: what cache keys refer to by id, kept so that the ids stay those of these objects.
-        fetches: the merged structure, for the calls that `Session.run` has to make; a copy, which nobody changes.
-        positions: where in the merged results the results of each request stand; None where it asked for nothing.
+        kept: the objects whose ids are in cache keys; kept alive, so that the ids stay theirs.
+        fetches: the merged structure, for `Session.run`; a copy that the caller cannot change.
+        positions: the position of each request's results in the merged results; None if it asked for nothing.
         lasts: whether a request with the same structure asks for the same again.
-        shares: whether `Session.run` would return results that share memory with one another, or with a feed.
-        work: what is run in each step, if a run makes several of them: what the step itself runs, and the operations
-            that hooks ask for. Tensors that hooks ask for are fetched from the last one.
-        counting: what counts the step, if something does besides.
-        feed_keys: the tensors that are fed.
-        reusable_feeds: those reusable feeds on which the run depends; the others are left out.
-        is_work: whether that is all, so that there is nothing to fetch.
-        slots: dtype and dimensions of each feed, in the order in which the callable takes them.
+        work: what each step runs, if a run makes several steps: the step's own fetches, and the operations that hooks
+            ask for. Tensors that hooks ask for are fetched from the last step.
+        counting: the op that counts the step; None if the step counts itself.
+        feed_keys: the fed tensors.
+        reusable_feeds: the reusable feeds on which the run depends.
+        is_work: whether `work` is all, so that there is nothing to fetch.
+        timeout_in_ms: after how long a run is cancelled; 0 for never.
+        shares: whether `Session.run` would return results that share memory with each other or with a feed.
+        slots: dtype and dimensions of each feed, in the order of the callable's arguments.
         options: what to compile; None if this structure needs `Session.run`.
-        build: makes the merged results of what `call` returned; None if no request fetches anything, so that all
-            results are None.
-        call: the compiled callable, once there is one.
-        no_results: the results of each request if none fetches anything.
+        build: makes the merged results of the callable's values; None if nothing is fetched.
+        call: the compiled callable; None before the first run.
+        no_results: the results of each request if nothing is fetched.
     """
 
     kept: tuple[Any, ...]
@@ -60,30 +61,29 @@ class RunPlan:
     feed_keys: tuple[Any, ...] = ()
     reusable_feeds: tuple[ReusableFeeds, ...] = ()
     is_work: bool = False
+    timeout_in_ms: int = 0
     shares: bool = True
     slots: tuple[_Slot, ...] = ()
     options: Any = None
     build: Callable[[list[Any]], list[Any]] | None = None
     call: Call | None = None
-    no_results: list[None] = attrs.field(init=False)
-
-    @no_results.default
-    def _no_results(self) -> list[None]:
-        return [None] * len(self.positions)
+    no_results: list[None] = attrs.field(
+        default=attrs.Factory(lambda plan: [None] * len(plan.positions), takes_self=True), init=False
+    )
 
     def compile(self, sess: Any, compiled: MutableMapping[bytes, Call], *, tries_threads: bool = False) -> Call:
-        """Compile the run, which must have `options`, unless another plan of the session has done so.
+        """Compile the run, unless another plan of the session has done so.
 
         Args:
             sess: the raw session.
-            compiled: what has been compiled in it.
-            tries_threads: whether the run may be made in the thread that calls, if that is faster.
+            compiled: the callables of the session, by their options.
+            tries_threads: whether the run may be made in the calling thread, if that is faster.
         """
         key = self.options.SerializeToString()
         found = compiled.get(key)
-        call = compiled[key] = _make_callable(sess, self.options) if found is None else found
-        if tries_threads:
-            call = ThreadTrial(call, lambda: self._compile_for_caller(sess), self._settle)
+        call = compiled[key] = compile_run(sess, self.options) if found is None else found
+        if tries_threads and not self.timeout_in_ms:
+            call = faster_of(call, lambda: self._compile_for_caller(sess), self._settle)
         self.call = call
         return call
 
@@ -92,11 +92,11 @@ class RunPlan:
         return self.no_results if self.build is None else self._distribute(self.build(values))
 
     def results_of_session(self, merged: Sequence[Any]) -> list[Any]:
-        """Return the results of each request from those that `Session.run` has for `fetches`."""
+        """Return the results of each request from what `Session.run` returned for `fetches`."""
         return self._distribute(rebuild(merged, own) if self.shares else merged)
 
     def take(self, feeds: Sequence[Feed]) -> list[Feed]:
-        """Return the feeds of a run, for which the values of its reusable feeds are taken."""
+        """Take the values of the reusable feeds, and return all feeds of a run."""
         values = {each: iter(each.take()) for each in self.reusable_feeds}
         taken = []
         for feed in feeds:
@@ -107,7 +107,7 @@ class RunPlan:
         return taken
 
     def convert(self, feeds: Sequence[Feed]) -> list[np.ndarray] | None:
-        """Return the values of `feeds` as arrays, as `Session.run` would; None where only it can tell."""
+        """Return the values of `feeds` as arrays, as `Session.run` would; None if only `Session.run` can tell."""
         arrays = []
         for feed, slot in zip(feeds, self.slots, strict=True):
             array = slot.convert(feed.value)
@@ -130,19 +130,19 @@ class RunPlan:
 
 @attrs.frozen
 class _Slot:
-    """What a fed tensor takes."""
+    """The arrays that a fed tensor takes."""
 
     dtype: Any
     dims: tuple[int | None, ...] | None
 
     def convert(self, value: Any) -> np.ndarray | None:
         if type(value) is not np.ndarray or value.dtype != self.dtype:
-            # Whole numbers, tensors, handles and the like have checks of their own in Session.run.
+            # For integers, tensors and handles, Session.run has its own checks.
             if not isinstance(value, np.ndarray | np.generic | float | str | bytes | list | tuple):
                 return None
             try:
                 value = np.asarray(value, dtype=self.dtype)
-            except Exception:  # Session.run meets the same one, and words it better.
+            except Exception:  # Session.run fails in the same way, and words it better.
                 return None
         return value if self._fits(value.shape) else None
 
@@ -155,32 +155,38 @@ class _Slot:
 
 
 def make_plan(
-    sess: Any, requests: Sequence[Any], feeds: Sequence[Feed], count_op: CountOp, counts_step: bool
+    sess: Any,
+    requests: Sequence[Any],
+    feeds: Sequence[Feed],
+    counter: StepCounter | None,
+    counts_step: bool,
+    timeout_in_ms: int = 0,
 ) -> RunPlan:
     """Plan a run of `requests`; nothing is compiled yet.
 
     Args:
         sess: the raw `tf.compat.v1.Session`.
-        requests: a structure of fetches each, as `Session.run` takes it: that of the caller, then those of the
-            hooks, where None is nothing.
-        feeds: what is fed, in order.
-        count_op: tells what runs along to count it.
+        requests: the fetches of the caller, then those of each hook, as `Session.run` takes them; None for a hook that
+            fetches nothing.
+        feeds: the feeds, in order.
+        counter: counts the run in the graph; None for nothing.
         counts_step: whether it is the run that counts a step.
+        timeout_in_ms: after how long a run is cancelled; 0 for never.
 
     Raises:
         TypeError, ValueError: what `Session.run` raises if it cannot fetch one of them.
     """
-    # A caller has to want something; a hook need not.
+    # The caller must fetch something; a hook need not.
     wanted = [index for index, request in enumerate(requests) if index == 0 or request is not None]
     positions = tuple(wanted.index(index) if index in wanted else None for index in range(len(requests)))
-    # The fetch handler looks at the keys of a dict again when it builds results: it shall not see the caller's.
+    # The fetch handler reads the keys of a dict again when it builds results, when the caller may have changed it.
     fetches = [rebuild(requests[index], _itself) for index in wanted]
     kept = [each for request in requests for each in (*leaves(request), *names_in(request))]
     handler = fetch_handler(sess.graph, fetches)
     ops = [*(tensor.op for tensor in handler.fetches()), *handler.targets()]
     reusable = _needed_feeds(ops, feeds)
     feed_keys = [feed.key for feed in feeds if not isinstance(feed.value, ReusableFeeds) or feed.value in reusable]
-    counting = count_op(ops, counts_step)
+    counting = None if counter is None else counter.op_for(ops, counts_step)
     targets = handler.targets() if counting is None else [*handler.targets(), counting]
     plan = RunPlan(
         kept=(*kept, *(feed.key for feed in feeds)),
@@ -192,29 +198,26 @@ def make_plan(
         feed_keys=tuple(feed_keys),
         reusable_feeds=reusable,
         is_work=not handler.fetches(),
+        timeout_in_ms=timeout_in_ms,
     )
 
     slots = _slots(sess.graph, feed_keys) if plan.lasts else None
     fed = {id(key) for key in feed_keys}
     tensors = handler.fetches()
-    # A debugger of TensorFlow that wraps the session is to see what is fetched.
+    # A debugger of TensorFlow that wraps the session must see the fetches.
     is_wrapped = not isinstance(sess, tf.compat.v1.Session | tf.compat.v1.InteractiveSession)
     if slots is None or is_wrapped or any(id(tensor) in fed for tensor in tensors) or not (tensors or targets):
         return plan
     plan.slots = slots
     plan.shares = _repeats(sess.graph, fetches)
-    plan.options = CallableOptions(
-        feed=[key.name for key in feed_keys],
-        fetch=[tensor.name for tensor in tensors],
-        target=[op.name for op in targets],
-    )
+    plan.options = callable_options(feed_keys, tensors, targets, timeout_in_ms)
     if any(request is not None and not isinstance(request, tf.Operation) for request in requests):
         plan.build = _builder(sess, handler, plan.shares)
     return plan
 
 
 def _needed_feeds(ops: Sequence[Any], feeds: Sequence[Feed]) -> tuple[ReusableFeeds, ...]:
-    """Return those reusable feeds on which a run of `ops` depends."""
+    """Return the reusable feeds on which a run of `ops` depends."""
     reusable = [feed for feed in feeds if isinstance(feed.value, ReusableFeeds)]
     if not reusable:
         return ()
@@ -231,7 +234,7 @@ def _ops_of(graph: Any, request: Any) -> list[Any]:
 
 
 def failing_request(sess: Any, requests: Sequence[Any]) -> int | None:
-    """Return the number of the first request that `Session.run` cannot fetch, if it is due to one of them."""
+    """Return the index of the first request that `Session.run` cannot fetch; None if it can fetch each of them."""
     for index, request in enumerate(requests):
         if request is None and index > 0:
             continue
@@ -242,11 +245,31 @@ def failing_request(sess: Any, requests: Sequence[Any]) -> int | None:
     return None
 
 
-def _make_callable(sess: Any, options: Any) -> Call:
+def callable_options(feeds: Sequence[Any], fetches: Sequence[Any], targets: Sequence[Any], timeout_in_ms: int) -> Any:
+    """Return the `CallableOptions` of a run: tensors that are fed and fetched, ops, and a timeout, 0 for none."""
+    options = CallableOptions(
+        feed=[tensor.name for tensor in feeds],
+        fetch=[tensor.name for tensor in fetches],
+        target=[op.name for op in targets],
+    )
+    options.run_options.timeout_in_ms = timeout_in_ms
+    return options
+
+
+def compile_run(sess: Any, options: Any) -> Call:
+    """Compile a run of these `CallableOptions`. The callables of a TensorFlow server ignore timeouts: it gets none."""
+    if options.run_options.timeout_in_ms and sess.sess_str:
+        return partial(_run_on_server, sess, options)
     try:
         return make_callable(sess, options)
     except tf.errors.OpError as error:
         word_error(sess, error)
+
+
+def _run_on_server(sess: Any, options: Any, *arrays: Any) -> list[Any]:
+    feeds = dict(zip(options.feed, arrays, strict=True))
+    values: list[Any] = sess.run([*options.fetch, *options.target], feeds, options.run_options)
+    return values[: len(options.fetch)]
 
 
 def _itself(leaf: Any) -> Any:
@@ -254,14 +277,18 @@ def _itself(leaf: Any) -> Any:
 
 
 def _builder(sess: Any, handler: Any, shares: bool) -> Callable[[list[Any]], list[Any]]:
-    """Return what makes results of the arrays that a callable returns, which are still the runtime's own memory.
+    """Return a function that makes results of the arrays of a callable, which are still the runtime's own memory.
 
-    A variable, a constant, a fed array, or what waits in a queue, may have its value in the same memory. A scalar is
-    a copy already, and so is a string.
+    The value of a variable, a constant, a fed array or a queue element may be in the same memory. Scalars and strings
+    are copies already.
     """
     if shares:
         return lambda values: list(rebuild(handler.build_results(sess, values), own))
-    borrowed = [index for index, tensor in enumerate(handler.fetches()) if _is_borrowed(tensor)]
+    borrowed = [
+        index
+        for index, tensor in enumerate(handler.fetches())
+        if tensor.shape.rank != 0 and tensor.dtype.base_dtype != tf.string
+    ]
 
     def build(values: list[Any]) -> list[Any]:
         for index in borrowed:
@@ -272,12 +299,8 @@ def _builder(sess: Any, handler: Any, shares: bool) -> Callable[[list[Any]], lis
     return build
 
 
-def _is_borrowed(tensor: Any) -> bool:
-    return bool(tensor.shape.rank != 0 and tensor.dtype.base_dtype != tf.string)
-
-
 def _repeats(graph: Any, fetches: Sequence[Any]) -> bool:
-    """Whether the value of a tensor would stand in several places of the results, or belong to several requests."""
+    """Return whether the value of a tensor is in several places of the results, or belongs to several requests."""
     with graph.as_default():
         found = [
             id(element)
@@ -297,3 +320,133 @@ def _slots(graph: Any, feed_keys: Sequence[Any]) -> tuple[_Slot, ...] | None:
         dims = None if key.shape.rank is None else tuple(key.shape.as_list())
         slots.append(_Slot(np.dtype(key.dtype.as_numpy_dtype), dims))
     return tuple(slots)
+
+
+class RunContext(tf.compat.v1.train.SessionRunContext):  # type: ignore[misc]
+    """The context of a run, for hooks.
+
+    Attributes:
+        steps: the number of steps that the run makes; 1 if it makes none that counts. A ``before_run`` may lower it if
+            there is data for fewer. In ``after_run``, the number that were made.
+    """
+
+    def __init__(self, original_args: Any, session: Any, steps: int) -> None:
+        # As the base class does, without the call, because one is made in each step.
+        self._original_args = original_args
+        self._session = session
+        self._stop_requested = False
+        self.steps = steps
+
+
+class Feed(NamedTuple):
+    """A value for a tensor; a tuple, because one is made in each step that feeds.
+
+    Attributes:
+        key: the tensor, or what `Session.run` takes instead of one.
+        value: its value; for reusable feeds the feeds themselves, until the values are taken.
+        request: the index of the request that gives it: 0 is the caller's, followed by those of the hooks.
+    """
+
+    key: Any
+    value: Any
+    request: int
+
+
+def merge_requests(
+    requests: Sequence[Any], feed_dict: Any, options: Any, owner: Callable[[int], str] = "request {}".format
+) -> tuple[list[Any], list[Feed], Any]:
+    """Split requests into fetches, feeds and options, and merge the feeds and options.
+
+    Args:
+        requests: the caller's fetches, then what each hook returned: fetches, `SessionRunArgs`, or None.
+        feed_dict: the caller's feeds.
+        options: the caller's `tf.compat.v1.RunOptions`.
+        owner: returns the owner of the request with an index, for errors.
+
+    Returns:
+        The fetches of each request, or None; all feeds, in a list, because tensors do not hash outside their graph's
+        context; and the merged `tf.compat.v1.RunOptions`, or None if there are none.
+
+    Raises:
+        TypeError: if a feed dict is not a mapping.
+        SessionError: if a tensor is fed twice.
+    """
+    fetches, feed_dicts, all_options = [requests[0]], [feed_dict], [options]
+    for request in requests[1:]:
+        is_whole = isinstance(request, SessionRunArgs)
+        fetches.append(request.fetches if is_whole else request)
+        feed_dicts.append(request.feed_dict if is_whole else None)
+        all_options.append(request.options if is_whole else None)
+    return fetches, _merge_feeds(feed_dicts, owner), merge_run_options(all_options)
+
+
+def _merge_feeds(feed_dicts: Sequence[Any], owner: Callable[[int], str]) -> list[Feed]:
+    feeds: list[Feed] = []
+    for number, feed_dict in enumerate(feed_dicts):
+        if feed_dict is None:
+            continue
+        if isinstance(feed_dict, ReusableFeeds):
+            feeds.extend(Feed(tensor, feed_dict, number) for tensor in feed_dict.tensors)
+        elif isinstance(feed_dict, Mapping):
+            feeds.extend(Feed(key, value, number) for key, value in feed_dict.items())
+        else:
+            raise TypeError(
+                f"{owner(number)} feeds {feed_dict!r}, which is not a dict. Give a dict of values by tensors."
+            )
+    if len(feeds) > 1:
+        _check_fed_once(feeds, owner)
+    return feeds
+
+
+def _check_fed_once(feeds: Sequence[Feed], owner: Callable[[int], str]) -> None:
+    seen: dict[Any, Feed] = {}
+    for feed in feeds:
+        for name in names_fed(feed.key):
+            first = seen.setdefault(name, feed)
+            if first is not feed:
+                raise SessionError(
+                    f"{name!r} is fed twice in one step: by {owner(first.request)} and by {owner(feed.request)}. "
+                    "Feed it in one place."
+                )
+
+
+def names_fed(key: Any) -> list[str]:
+    """Return the names of the tensors of a key of a feed dict."""
+    if isinstance(key, tf.Tensor):
+        return [key.name]
+    return [str(getattr(part, "name", part)) for part in tf.nest.flatten(key, expand_composites=True)]
+
+
+def merge_run_options(options: Iterable[Any]) -> Any | None:
+    """Return `tf.compat.v1.RunOptions` that satisfy each request; None if there are none.
+
+    The rules are those of TensorFlow's `MonitoredSession`: the most detailed trace, the longest timeout, all tensor
+    watches, and each switch that any request sets.
+    """
+    asked = [option for option in options if option is not None]
+    if len(asked) <= 1:
+        return asked[0] if asked else None
+    merged = tf.compat.v1.RunOptions()
+    merged.CopyFrom(asked[0])
+    for option in asked[1:]:
+        for name in ("trace_level", "timeout_in_ms", "inter_op_thread_pool"):
+            setattr(merged, name, max(getattr(merged, name), getattr(option, name)))
+        for name in ("output_partition_graphs", "report_tensor_allocations_upon_oom"):
+            setattr(merged, name, getattr(merged, name) or getattr(option, name))
+        merged.debug_options.debug_tensor_watch_opts.extend(option.debug_options.debug_tensor_watch_opts)
+        merged.debug_options.reset_disk_byte_usage |= option.debug_options.reset_disk_byte_usage
+    return merged
+
+
+def is_constant(request: Any) -> bool:
+    """Return whether a request is known by its identity, because nothing in it can change except reusable feeds."""
+    if isinstance(request, tuple):
+        return all(map(is_constant, request))
+    return request is None or isinstance(request, str | tf.Operation | tf.Tensor | ReusableFeeds)
+
+
+def own(value: Any) -> Any:
+    """Return a result in its own memory."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return copy.deepcopy(value) if isinstance(value, tf.compat.v1.ragged.RaggedTensorValue) else value

@@ -148,8 +148,8 @@ class AgreedCheckpoints(Checkpoints):
         mine = {
             "pace": self._next_pace(),
             "saves": bool(self._requests),
-            "stop": trainer.loop.stop_reason if trainer.hooked_sess.should_stop() else None,
-            "signum": trainer.loop.preemption.signum,
+            "stop": trainer.loop.stop.reason if trainer.loop.stop.is_set() else None,
+            "signum": trainer.loop.stop.signum,
         }
         where = (
             f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}, with "
@@ -178,8 +178,8 @@ class AgreedCheckpoints(Checkpoints):
         if rank != trainer.strategy.process_group.rank:
             trainer.request_stop(f"rank {rank} is to end: {wish['stop']}")
         self._signum = wish["signum"]
-        if self._signum is not None and trainer.loop.preemption.signum is None:
-            trainer.loop.preemption.request(self._signum)
+        if self._signum is not None and trainer.loop.stop.signum is None:
+            trainer.loop.stop.set_by_signal(self._signum)
 
     def _gather_states(self) -> None:
         own = None if self.trainer.is_chief else take_own_state(self.trainer)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
 
-from tpk.errors import StopTraining
+from tpk.errors import Preempted, StopTraining
 from tpk.graph.steps import get_global_step_var
-from tpk.plugin.progress import Progress
+from tpk.plugin.progress import Progress, StopRequest
 from tpk.plugin.trainer import TrainerProtocol
 from tpk.train.epoch import FOREVER, as_count
-from tpk.train.resume.preemption import Preemption
 from tpk.train.run.report import log_end, log_failure, signal_message
 
 if TYPE_CHECKING:
@@ -45,8 +44,7 @@ class TrainLoop:
         steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`.
         failure: in `after_train`, the error that ended the training; None if it ended normally.
         ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` that ended it before its last epoch, if any.
-        stop_reason: why it was asked to end.
-        preemption: the signals that end it.
+        stop: the request to end it.
     """
 
     def __init__(self, trainer: LoopTrainer) -> None:
@@ -56,25 +54,9 @@ class TrainLoop:
         self.steps_per_run = 1
         self.failure: BaseException | None = None
         self.ended_by: Exception | None = None
-        self.stop_reason = "a hook asked for the end of the training"
-        self.preemption = Preemption(lambda: self._trainer.hooked_sess.request_stop())
+        self.stop = StopRequest()
         self._graph_lags = False
         self._has_warned_of_raw_step = False
-
-    @property
-    def epoch_num(self) -> int:
-        """The epoch under way, from just before `before_epoch` until after `trigger_epoch`."""
-        return self.progress.epoch_num
-
-    @property
-    def local_step(self) -> int:
-        """The step under way within the epoch, from 0 on; -1 before the first."""
-        return self.progress.local_step
-
-    @property
-    def global_step(self) -> int:
-        """The number of completed steps, however often each ran the session."""
-        return self.progress.global_step
 
     def set_epochs(self, steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> None:
         """Set how long the training is.
@@ -139,16 +121,6 @@ class TrainLoop:
         finally:
             self._finish()
 
-    def request_stop(self, reason: str) -> None:
-        """End the training after the step under way, or after the hooks of the epoch under way; see `Trainer`."""
-        self.stop_reason = reason
-        self._trainer.hooked_sess.request_stop()
-
-    def take_stop(self, stop: StopTraining) -> None:
-        """Take the `StopTraining` of a hook as a request, so that the other plugins are still called."""
-        notes = "; ".join(getattr(stop, "__notes__", ()))
-        self.request_stop(f"{stop}" or f"StopTraining was raised {notes}".rstrip())
-
     def sync(self) -> None:
         """Assign the number of completed steps to the global step of the graph, if that may differ.
 
@@ -182,7 +154,7 @@ class TrainLoop:
                 steps -= self._make(steps)
                 break
             except Exception as error:
-                progress.claim()
+                progress.drop()
                 if self.steps_per_run > 1:
                     steps -= progress.global_step - completed
                 else:
@@ -210,7 +182,7 @@ class TrainLoop:
             trainer.run_step()
         finally:
             progress.in_run_step = False
-        if progress.claim():
+        if progress.drop():
             self._count_raw_step()
         return 1
 
@@ -245,10 +217,10 @@ class TrainLoop:
         """
         checkpoints = self._trainer.checkpoints
         if checkpoints.signum_of_stop is None:
-            raise StopTraining(self.stop_reason)
+            raise StopTraining(self.stop.reason)
         message = signal_message(self._trainer, checkpoints.signum_of_stop, checkpoints.save_now())
         logger.warning("%s", message)
-        raise self.preemption.exception(message)
+        raise Preempted.by(checkpoints.signum_of_stop, message)
 
     def _finish(self) -> None:
         """Call every `after_train`; raise the first failure among them, if the training itself did not fail."""

@@ -28,10 +28,14 @@ from tpk.plugin.dispatch import StepHooks
 from tpk.plugin.hooks.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.run_options import RunOptions
-from tpk.session.creator import NewSessionCreator, SessionCreator, as_session_creator, default_session_config
+from tpk.session.creator import (
+    NewSessionCreator,
+    SessionCreator,
+    as_session_creator,
+    default_session_config,
+    running_queues,
+)
 from tpk.session.hooked import HookedSession
-from tpk.session.many_steps import ManySteps
-from tpk.session.queue_runners import running_queues
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import AgreedCheckpoints, check_agreement
@@ -40,6 +44,7 @@ from tpk.train.epoch import FOREVER, describe_epoch
 from tpk.train.loop import TrainLoop
 from tpk.train.reproducibility import reproducible
 from tpk.train.resume.checkpoints import Checkpoints
+from tpk.train.resume.preemption import handling_signals
 from tpk.train.resume.resumption import Resumption
 from tpk.train.run.directory import check_resume, default_run_dir, set_checkpoints_aside
 from tpk.train.run.record import RunRecord
@@ -86,8 +91,6 @@ class Trainer(Plugin):
         graph: the `tf.Graph` of the training.
         train_op: what a step runs: an op, or anything that `Session.run` takes.
         loop: runs and counts the steps: `loop.max_epoch`, `loop.failure` and others; see `tpk.train.loop`.
-        steps_of_further_runs: how many steps those runs of `hooked_sess` count in `global_step` that are not the first
-            of a step of the loop: 0. With 1, `global_step` counts runs, and no longer steps of the loop.
         hooks: the registry: the trainer, its strategy, each monitor and each callback, under unique names.
         input_source: where the data comes from, whose position checkpoints hold; None if the trainer has no such thing.
         monitors: what takes scalars, summaries and images; see `tpk.Monitors`. Set by `setup_callbacks`.
@@ -111,7 +114,6 @@ class Trainer(Plugin):
     """
 
     kind = "trainer"
-    steps_of_further_runs = 0
 
     def __init__(self) -> None:
         self.graph: Any = tf.Graph() if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
@@ -119,7 +121,7 @@ class Trainer(Plugin):
         self.loop = TrainLoop(self)
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
-        self.hooks = HookManager(self.loop.take_stop)
+        self.hooks = HookManager(self.loop.stop.set_by_exception)
         self.monitors = Monitors(self)
         self.sess: Any = None
         self.hooked_sess: HookedSession
@@ -381,7 +383,7 @@ class Trainer(Plugin):
         Args:
             reason: what the log says.
         """
-        self.loop.request_stop(reason)
+        self.loop.stop.set(reason)
 
     # The phases of a training.
 
@@ -544,23 +546,16 @@ class Trainer(Plugin):
         self.graph.finalize()
         self.loop.progress.global_step = int(self.sess.run(global_step))
         self.step_hooks = self.hooks.compile_step()
-        # What other processes answer is taken up in a thread that must not be kept from them.
-        tries_threads = self.strategy.world_size == 1
         self.hooked_sess = HookedSession(
             self.sess,
             self.step_hooks,
             self.loop.progress,
-            count_op=counter.op_for,
+            counter=counter,
             translate=self.hooks.translate_error,
-            many_steps=ManySteps(
-                self.sess,
-                self.loop.progress,
-                lambda: int(self.sess.run(global_step)),
-                xla=self.compiles_loops,
-                tries_threads=tries_threads,
-            ),
-            steps_of_further_runs=self.steps_of_further_runs,
-            tries_threads=tries_threads,
+            stop=self.loop.stop,
+            xla=self.compiles_loops,
+            # Other processes' answers arrive in a thread that must not be blocked.
+            tries_threads=self.strategy.world_size == 1,
         )
         if self._resumption is not None:
             self._resumption.begin(self)
@@ -586,7 +581,7 @@ class Trainer(Plugin):
             self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
         logger.info("%s", describe_epoch(self))
         start = None if self._start_from is None else Path(self._start_from.prefix)
-        with self._resources, self.graph.as_default(), self.sess.as_default(), self.loop.preemption.handling():
+        with self._resources, self.graph.as_default(), self.sess.as_default(), handling_signals(self.loop.stop):
             with outcome_logged(self, start):
                 self.loop.run()
             self.strategy.process_group.barrier("the end of the training")

@@ -10,7 +10,6 @@ import tpk
 from tpk.errors import ConfigError, HangError
 from tpk.plugin import Progress, StepHooks
 from tpk.session import HookedSession
-from tpk.session.many_steps import ManySteps
 
 v1 = tf.compat.v1
 
@@ -97,10 +96,8 @@ def test_it_holds_for_the_loop_of_a_run_on_a_server_too(server):
         fill, init = queue.enqueue_many([[1.0, 2.0]]), v1.global_variables_initializer()
     with v1.Session(server.target, graph=graph) as sess:
         sess.run([init, fill])
-        progress = Progress()
-        many_steps = ManySteps(sess, progress, lambda: int(sess.run(steps)))
-        hooked = HookedSession(sess, StepHooks(), progress, many_steps=many_steps)
-        hooked.timeout_in_ms = 2000
+        hooked = HookedSession(sess, StepHooks(), Progress())
+        hooked.cancel_after(2000)
         with pytest.raises(tf.errors.DeadlineExceededError):
             hooked.run(add, steps=5)
         assert sess.run(steps) == 2

@@ -200,7 +200,7 @@ class Say(tpk.Callback):
         if trainer.global_step == 5:
             print("five", flush=True)
             if sys.argv[2] == "hangs":
-                while not trainer.hooked_sess.should_stop():
+                while not trainer.loop.stop.is_set():
                     pass
                 print("stop requested", flush=True)
                 threading.Event().wait()

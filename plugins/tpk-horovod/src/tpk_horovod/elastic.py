@@ -148,7 +148,7 @@ class Round:
     def step(self, trainer: Trainer) -> None:
         """Take note that the training advances, and whether it was this process that was told to end."""
         self._fruitless = 0
-        self._was_told_to_end = trainer.loop.preemption.signum is not None
+        self._was_told_to_end = trainer.loop.stop.signum is not None
 
     def fail(self, error: PeerError) -> None:
         """Take note that the round has failed because of another process.
@@ -168,7 +168,7 @@ class Round:
     def _end_if_hosts_have_changed(self) -> None:
         if self._hosts_have_changed and self._trainer is not None:
             # As if it were preempted: all processes end after the same step, and save.
-            self._trainer.loop.preemption.request(signal.SIGUSR1)
+            self._trainer.loop.stop.set_by_signal(signal.SIGUSR1)
 
 
 class Listener(tpk.Callback):

@@ -457,7 +457,7 @@ class SessionRunTimeout(Callback):
     @hookimpl(tryfirst=True)
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Set the timeout."""
-        trainer.hooked_sess.timeout_in_ms = self._timeout_in_ms
+        trainer.hooked_sess.cancel_after(self._timeout_in_ms)
 
     def translate_error(self, error: BaseException) -> HangError | None:
         """Return what says which step has waited, and for what; None for other errors."""

@@ -188,14 +188,12 @@ class Checkpoints(Callback):
 
     def stop_condition(self) -> Callable[[], bool]:
         """Return what tells, between two steps, whether the training shall end there."""
-        should_stop: Callable[[], bool] = self.trainer.hooked_sess.should_stop
-        return should_stop
+        return self.trainer.loop.stop.is_set
 
     @property
     def signum_of_stop(self) -> int | None:
         """The number of the signal by which the training ends, if it is one."""
-        signum: int | None = self.trainer.loop.preemption.signum
-        return signum
+        return self.trainer.loop.stop.signum
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks; none in the step if there is no saver."""

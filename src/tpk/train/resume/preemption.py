@@ -1,83 +1,54 @@
-"""Signals that stop a training in good order: the step is finished, and a checkpoint written."""
+"""Signals that end a training cleanly: the current step is finished, and a checkpoint is written."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tpk.errors import Preempted
+from tpk.plugin.progress import StopRequest
 
 _UNTOUCHED = {signal.SIG_DFL, signal.default_int_handler}
 
 
-class Preemption:
-    """Notes a signal that asks for the end, so that the training ends after its step.
+@contextmanager
+def handling_signals(stop: StopRequest) -> Iterator[None]:
+    """Within the context, signals request the end of the training, if the context is entered in the main thread.
 
-    From then on signals have their former effect again: a second one ends the process, except while the main thread
-    is inside TensorFlow, where Python handles no signals.
+    Signals that the program handles or ignores itself are left alone. After the first signal, and at the end, the
+    former handlers are restored: a second signal ends the process, except while the main thread is inside TensorFlow,
+    where Python handles no signals.
 
-    Args:
-        request_stop: called when a signal arrives; lets the training end when the current step is over.
-
-    Attributes:
-        signum: the signal that has arrived; None before.
+    Raises:
+        Preempted, KeyboardInterrupt: if a signal has arrived too late to end the training earlier.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pid = os.getpid()
+    replaced: dict[int, Any] = {}
 
-    def __init__(self, request_stop: Callable[[], None]) -> None:
-        self.signum: int | None = None
-        self._request_stop = request_stop
-        self._replaced: dict[int, Any] = {}
-        self._pid = 0
+    def restore() -> None:
+        for signum, former in replaced.items():
+            signal.signal(signum, former)
 
-    @contextmanager
-    def handling(self) -> Iterator[None]:
-        """Within the context, signals are handled in this way, if it is entered in the main thread.
-
-        Signals that the program handles or ignores itself are left alone. At the end all handlers are restored. A
-        signal that came too late to end the training earlier takes effect then.
-
-        Raises:
-            Preempted, KeyboardInterrupt: if a signal has arrived, and the training ended in good order all the same.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self._pid = os.getpid()
-        for signum in Preempted.SIGNALS:
-            if signal.getsignal(signum) in _UNTOUCHED:
-                self._replaced[signum] = signal.signal(signum, self._handle)
-        try:
-            yield
-        finally:
-            self._restore()
-        if self.signum is not None:
-            raise self.exception()
-
-    def request(self, signum: int) -> None:
-        """End the training as this signal does, after the step under way."""
-        self.signum = signum
-        self._request_stop()
-
-    def exception(self, message: str = "the signal came when the training had ended") -> BaseException:
-        """Return what a training that was ended by the signal raises: after `SIGINT`, a `KeyboardInterrupt`.
-
-        Args:
-            message: what was saved, and how to go on.
-        """
-        assert self.signum is not None
-        return Preempted.by(self.signum, message)
-
-    def _handle(self, signum: int, frame: Any) -> None:
-        self._restore()
-        if os.getpid() == self._pid:
-            self.request(signum)
-        else:  # A forked process, such as the worker of a data loader, ends by signals like any other.
+    def handle(signum: int, frame: Any) -> None:
+        restore()
+        if os.getpid() == pid:
+            stop.set_by_signal(signum)
+        else:  # A forked process, such as the worker of a data loader, ends by signals as usual.
             signal.raise_signal(signum)
 
-    def _restore(self) -> None:
-        for signum, former in self._replaced.items():
-            signal.signal(signum, former)
+    for signum in Preempted.SIGNALS:
+        if signal.getsignal(signum) in _UNTOUCHED:
+            replaced[signum] = signal.signal(signum, handle)
+    try:
+        yield
+    finally:
+        restore()
+    if stop.signum is not None:
+        raise Preempted.by(stop.signum, "the signal came when the training had ended")

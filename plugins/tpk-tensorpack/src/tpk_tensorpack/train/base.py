@@ -29,11 +29,11 @@ class Trainer(tpk.Trainer):
     in `local_step`.
     """
 
-    steps_of_further_runs = 1
     _is_chief: bool | None = None
 
     def __init__(self) -> None:
         super().__init__()
+        self.loop.progress.steps_of_further_runs = 1
 
     @property
     def is_chief(self) -> bool:

@@ -60,9 +60,7 @@ def split_gpu(config):
     """Split the GPU, if that is asked for: into parts of 2 GB, as many processes have such parts."""
     gpus = config.list_physical_devices("GPU")
     if not gpus:
-        from tpk.graph.devices import why_no_gpu
-
-        raise pytest.UsageError(f"TPK_TEST_GPU={GPUS}: TensorFlow sees no GPU. {why_no_gpu()}")
+        raise pytest.UsageError(f"TPK_TEST_GPU={GPUS}: TensorFlow sees no GPU; `tpk doctor` says why.")
     if GPUS > 1:
         config.set_logical_device_configuration(gpus[0], [config.LogicalDeviceConfiguration(memory_limit=2048)] * GPUS)
 

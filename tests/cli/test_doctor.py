@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
-from tpk.cli.doctor import tensorflow as tensorflow_module
+from tpk.cli.doctor import probe, tensorflow as tensorflow_module
 from tpk.cli.doctor.command import report
 from tpk.cli.doctor.finding import Finding
 from tpk.cli.doctor.installation import installed_distributions, look_at_installation
@@ -233,3 +234,38 @@ def test_here_it_finds_what_is_here(isolated_catalog, capsys, monkeypatch):
     assert found["session"]["state"] == "ok" and found["Python"]["found"].startswith(sys.version.split()[0])
     assert found["import tensorflow"]["found"].startswith("2.") and "CPU" in found
     assert found["plugins"]["state"] == "ok"
+
+
+class TestWhyThereIsNoGpu:
+    @pytest.fixture(autouse=True)
+    def host(self, monkeypatch):
+        """A host with TensorFlow for GPUs, and a GPU."""
+        monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: True)
+        build = {"cuda_version": "12.5", "cudnn_version": "9"}
+        monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: build)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.setattr(probe.glob, "glob", lambda pattern: ["/dev/nvidia0"])
+        self.build = build
+
+    def test_tensorflow_is_for_cpus(self, monkeypatch):
+        monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)
+        assert "built without CUDA" in probe.why_no_gpu()
+        assert "tensorflow[and-cuda]" in probe.why_no_gpu()
+
+    def test_tensorflow_is_for_gpus_of_amd(self, monkeypatch):
+        monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)
+        self.build["is_rocm_build"] = True
+        assert "finds no AMD GPU" in probe.why_no_gpu()
+
+    @pytest.mark.parametrize("value", ["", "-1"])
+    def test_they_are_hidden(self, monkeypatch, value):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+        assert probe.why_no_gpu() == f"CUDA_VISIBLE_DEVICES={value!r} hides all GPUs. Unset it."
+
+    def test_the_host_has_none(self, monkeypatch):
+        monkeypatch.setattr(probe.glob, "glob", lambda pattern: [])
+        monkeypatch.setattr(probe.os.path, "exists", lambda path: False)
+        assert "no /dev/nvidia*" in probe.why_no_gpu()
+
+    def test_its_driver_or_libraries_are_missing(self):
+        assert "driver or the libraries of CUDA 12.5 and cuDNN 9" in probe.why_no_gpu()

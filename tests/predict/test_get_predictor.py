@@ -115,7 +115,7 @@ def test_what_cannot_be_had_is_an_error_at_once(model):
         (("x", ["prediction"]), ConfigError, "input_names='x': expected a list"),
         ((["x"], ["prediction"], 1), ConfigError, r"device=1 .*\(0 to 0\)"),
         ((["x"], ["prediction"], True), ConfigError, "device=True"),
-        ((["x"], ["prediction"], "tpu"), ConfigError, "'tpu' is no device"),
+        ((["x"], ["prediction"], "tpu"), ConfigError, "'tpu' is not a device"),
         ((["x"], ["prediction"], "/gpu:9"), ConfigError, "no device '/gpu:9'"),
     ]:
         with pytest.raises(error, match=message):

@@ -31,7 +31,7 @@ def double(x):
         ({"tower_func": double, "input_signature": [X], "input_names": "x"}, r"input_names='x'.*e.g. \['x'\]"),
         ({"tower_func": double, "input_signature": [X], "session_creator": "new"}, "SessionCreator"),
         ({"tower_func": double, "input_signature": [X], "device": 0}, "device string"),
-        ({"tower_func": double, "input_signature": [X], "device": "gpu"}, "is no device"),
+        ({"tower_func": double, "input_signature": [X], "device": "gpu"}, "is not a device"),
         ({"tower_func": double, "input_signature": [X], "precision": "int8"}, "'bfloat16'"),
     ],
 )

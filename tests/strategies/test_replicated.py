@@ -260,7 +260,7 @@ def test_a_ps_device_that_cannot_be_is_an_error():
 @pytest.mark.parametrize("strategy", [ReplicatedStrategy, ParameterServerStrategy])
 def test_more_gpus_than_there_are_is_an_error_that_lists_them(pretend_gpus, strategy):
     pretend_gpus(2)
-    with pytest.raises(ConfigError, match=r"no device '/gpu:2'\. GPUs that exist: /gpu:0, /gpu:1\."):
+    with pytest.raises(ConfigError, match=r"no device '/gpu:2'\. GPUs: /gpu:0, /gpu:1\."):
         strategy(3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 import json
 import os
@@ -42,8 +43,6 @@ def _tensorflow() -> dict[str, Any]:
 def _devices() -> dict[str, Any]:
     import tensorflow as tf
 
-    from tpk.graph.devices import why_no_gpu
-
     gpus = []
     for number, gpu in enumerate(tf.config.list_physical_devices("GPU")):
         details = tf.config.experimental.get_device_details(gpu)
@@ -54,6 +53,30 @@ def _devices() -> dict[str, Any]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     has_hardware = os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")
     return {"gpus": gpus, "why": "" if gpus else why_no_gpu(), "is_expected": not has_hardware, "cores": cores}
+
+
+def why_no_gpu() -> str:
+    """Return why TensorFlow sees no GPU, as far as that can be told, and what to do about it."""
+    import tensorflow as tf
+
+    build = tf.sysconfig.get_build_info()
+    if not tf.test.is_built_with_cuda():
+        if build.get("is_rocm_build"):
+            return "This TensorFlow is built for ROCm, and finds no AMD GPU."
+        return (
+            f"TensorFlow {tf.__version__} as installed here is built without CUDA (such as tensorflow-cpu). On Linux, "
+            "pip install 'tensorflow[and-cuda]'."
+        )
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None and hidden.strip() in ("", "-1", "none", "NoDevFiles"):
+        return f"CUDA_VISIBLE_DEVICES={hidden!r} hides all GPUs. Unset it."
+    if not glob.glob("/dev/nvidia[0-9]*") and not os.path.exists("/dev/dxg"):
+        return "This host has no NVIDIA GPU (no /dev/nvidia*), or its container has no access to it (--gpus all)."
+    return (
+        f"This host has a GPU, but its driver or the libraries of CUDA {build.get('cuda_version', '')} and cuDNN "
+        f"{build.get('cudnn_version', '')} are missing or do not match: install NVIDIA's driver, and pip install "
+        "'tensorflow[and-cuda]'. With TF_CPP_MIN_LOG_LEVEL=0, TensorFlow says which library it could not load."
+    )
 
 
 def _session() -> dict[str, Any]:

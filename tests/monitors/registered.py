@@ -9,6 +9,7 @@ class RegisteredMonitors(Monitors):
 
     def __init__(self, trainer, *monitors, **options):
         super().__init__(trainer, monitors, **options)
+        trainer.monitors = self
         self.hooks = HookManager()
         self.hooks.register_all(self.monitors)
         for monitor in monitors:

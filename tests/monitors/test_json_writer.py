@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -99,7 +100,7 @@ def test_a_torn_last_line_does_not_spoil_the_next(trainer, writer, tail, costs, 
     writer.process_scalar("cost", 2)
     writer.flush()
     assert [row["cost"] for row in rows(trainer)] == costs
-    assert ("cutting off" in caplog.text) == (len(costs) == 2)
+    assert ("removed an incomplete last line" in caplog.text) == (len(costs) == 2)
 
 
 def test_what_could_not_be_written_is_tried_again(trainer, writer):
@@ -116,10 +117,32 @@ def test_what_could_not_be_written_is_tried_again(trainer, writer):
     assert [row["cost"] for row in rows(trainer)] == [1, 2]
 
 
+def test_a_line_that_is_written_in_part_is_taken_back(trainer, writer, monkeypatch):
+    writer.process_scalar("cost", 1)
+    writer.flush()
+    write = io.FileIO.write
+
+    class FullDisk(io.FileIO):
+        """Takes only the first half of what is written."""
+
+        def write(self, data):
+            return write(self, data[: len(data) // 2])
+
+    writer.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(io, "FileIO", FullDisk)
+        writer.process_scalar("cost", 2)
+        with pytest.raises(OSError, match="only part of a line"):
+            writer.flush()
+        writer.close()
+    writer.flush()
+    assert [row["cost"] for row in rows(trainer)] == [1, 2]
+
+
 def test_without_a_run_dir_it_says_what_to_do(trainer_without_run_dir):
     writer = JSONWriter()
     writer.trainer = trainer_without_run_dir
-    with pytest.raises(ConfigError, match=r"JSONWriter writes into the run's folder.*Give the trainer a run_dir"):
+    with pytest.raises(ConfigError, match=r"JSONWriter writes to the directory of the run.*Give the trainer a run_dir"):
         writer.setup_graph(trainer_without_run_dir)
 
 

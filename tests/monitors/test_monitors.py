@@ -131,7 +131,7 @@ def test_one_broken_monitor_does_not_rob_the_others(trainer, caplog):
     assert len(recorder.scalars) == recorder.flushes == 7
     monitors.call("after_train")
     assert "Broken is disabled" in caplog.text
-    assert "Broken failed in 9 of 10 calls and was disabled" in caplog.records[-1].getMessage()
+    assert "Broken failed in 9 of 14 calls and was disabled" in caplog.records[-1].getMessage()
 
 
 def test_a_request_to_stop_keeps_nobody_from_the_report(trainer):
@@ -161,8 +161,8 @@ def test_only_hooks_that_a_monitor_implements_are_registered():
         def trigger_step(self, trainer):
             pass
 
-    # At the end it tells how often it has failed.
-    assert set(EachStep().hook_implementations()) == {"trigger_step", "after_train"}
+    # It flushes at the end of each epoch and of the training.
+    assert set(EachStep().hook_implementations()) == {"trigger_step", "trigger_epoch", "after_train"}
     assert set(Recorder().hook_implementations()) == {"trigger_epoch", "after_train"}
 
 

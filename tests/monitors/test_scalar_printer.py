@@ -202,11 +202,15 @@ def test_without_epochs_the_last_step_is_logged_as_a_step(trainer, columns):
 
 
 def test_steps_cost_nothing_unless_asked_for():
-    assert set(ScalarPrinter().hook_implementations()) == {"trigger_epoch", "after_train"}
-    assert set(ScalarPrinter(enable_step=True, enable_epoch=False).hook_implementations()) == {
-        "trigger_step",
-        "after_train",
-    }
+    assert "trigger_step" not in ScalarPrinter().hook_implementations()
+    assert "trigger_step" in ScalarPrinter(enable_step=True).hook_implementations()
+
+
+def test_without_epochs_their_end_logs_nothing(trainer, lines):
+    printer = ScalarPrinter(enable_epoch=False)
+    printer.process_scalar("x", 10)
+    printer.hook_implementations()["trigger_epoch"]()
+    assert lines() == []
 
 
 def test_a_wrong_expression_is_an_error():

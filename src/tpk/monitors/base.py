@@ -1,42 +1,48 @@
-"""The base of all monitors: a no-op for each kind of thing that training reports."""
+"""The base class of all monitors, and the isolation that keeps their failures away from the training."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property, wraps
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tpk.monitors.isolation import Isolation
+from tpk.durable_files import free_name
+from tpk.errors import ConfigError, HookError, StopTraining
 from tpk.plugin.callback import Callback
 
-_ORDER: dict[str, dict[str, bool]] = {
-    # Ready before other callbacks report, and done after them.
-    "before_train": {"tryfirst": True},
-    "before_epoch": {"tryfirst": True},
-    "trigger_step": {"trylast": True},
-    "after_epoch": {"trylast": True},
-    "trigger_epoch": {"trylast": True},
-    "after_train": {"trylast": True},
-}
+logger = logging.getLogger(__name__)
+
+MAX_CONSECUTIVE_FAILURES = 5
+REPORT_METHODS = (
+    "process_scalar",
+    "process_image",
+    "process_histogram",
+    "process_summary",
+    "process_event",
+    "flush",
+)
+"""The methods through which reports reach a monitor."""
 
 
 class Monitor(Callback):
-    """Takes what training reports, and writes, prints, sends or plots it.
+    """Receives the reports of a training, and writes, prints, sends or plots them.
 
-    Override what you need. A monitor is a callback as well: its hooks are called like those of any other,
-    `before_train` before and `after_train` after those of all other callbacks. What arrives belongs to
-    `global_step`, in epoch `epoch_num`.
+    Override the methods you need. A monitor is also a callback, so it can implement hooks. Its `before_train` and
+    `before_epoch` run before the hooks of other callbacks, its other hooks after them. Reports belong to the current
+    `global_step` and `epoch_num`.
 
-    A scalar, image or histogram arrives twice: as a value (`process_scalar`, `process_image`,
-    `process_histogram`), and inside a protocol buffer (`process_summary`). Implement the one or the other.
-    Summaries that were made in the graph arrive as `process_summary`, and each scalar in them as
-    `process_scalar` too.
+    A scalar, image or histogram arrives twice: as a value (`process_scalar`, `process_image`, `process_histogram`) and
+    in a protocol buffer (`process_summary`). Implement one or the other. Summaries made in the graph arrive through
+    `process_summary`, and each of their scalars also through `process_scalar`.
 
-    Whatever a monitor raises is logged and does not stop the training, except `StopTraining`, and a
-    `ConfigError` from `setup_graph` or `before_train`: before training has begun, a wrong option shall be
-    heard. A monitor whose calls keep failing is disabled.
+    Exceptions in a monitor are logged and do not stop the training. The only exceptions to this are `StopTraining`, and
+    a `ConfigError` from `setup_graph` or `before_train`, so that wrong options are reported before training begins. A
+    monitor that keeps failing is disabled.
 
     Example:
         ```python
@@ -51,109 +57,206 @@ class Monitor(Callback):
 
     @cached_property
     def isolation(self) -> Isolation:
-        """What calls the monitor, so that its failures stop nothing."""
+        """Calls the methods of this monitor, and logs their failures."""
         return Isolation(self)
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks that the monitor implements, isolated; at the end of an epoch and of all, it flushes."""
-        own = {**super().hook_implementations(), "after_train": self.after_train}
-        if self._flushes:
-            own.setdefault("trigger_epoch", self.trigger_epoch)
-        hooks = {hook: self.isolation.guarded(hook, method, **_ORDER.get(hook, {})) for hook, method in own.items()}
-        if self._flushes:
-            hooks["trigger_epoch"] = self._flushing_after(hooks["trigger_epoch"])
-        hooks["after_train"] = self._ending(hooks["after_train"])
-        return hooks
+        """Return the hooks that the monitor implements, isolated, and the hooks at which it flushes."""
+        hooks = {"trigger_epoch": _flush_only, "after_train": _flush_only, **super().hook_implementations()}
+        return {hook: self.isolation.guarded(hook, method) for hook, method in hooks.items()}
 
     def process_scalar(self, name: str, value: int | float) -> None:
-        """Take a number.
+        """Process a number.
 
         Args:
-            name: what it measures, such as ``"val-error"``.
+            name: the name of the scalar, such as ``"val-error"``.
             value: an int or a float, which may be NaN or infinite.
         """
 
     def process_image(self, name: str, images: np.ndarray) -> None:
-        """Take images.
+        """Process images.
 
         Args:
-            name: what they show.
-            images: ``uint8``, of shape ``(number, height, width, channels)`` with 1 (grey), 3 (RGB) or 4
-                (RGBA) channels.
+            name: the name of the images.
+            images: ``uint8``, of shape ``(number, height, width, channels)`` with 1 (grey), 3 (RGB) or 4 (RGBA)
+                channels.
         """
 
     def process_histogram(self, name: str, values: np.ndarray) -> None:
-        """Take numbers to show the distribution of.
+        """Process a distribution of numbers.
 
         Args:
-            name: what they measure.
-            values: all the numbers: ``float64``, finite, of shape ``(number,)``.
+            name: the name of the distribution.
+            values: the numbers: ``float64``, finite, of shape ``(number,)``.
         """
 
     def process_summary(self, summary: Any) -> None:
-        """Take a `tf.compat.v1.Summary`, of whatever it is that was reported.
+        """Process a `tf.compat.v1.Summary`, whatever was reported.
 
         Args:
             summary: shared with other monitors; copy it before you change it.
         """
 
     def process_event(self, event: Any) -> None:
-        """Take a `tf.compat.v1.Event` that is not a report of values, such as the metadata of a run.
+        """Process a `tf.compat.v1.Event` that does not report values, such as run metadata.
 
         Args:
             event: its step and wall time are set. Shared with other monitors; copy it before you change it.
         """
 
     def flush(self) -> None:
-        """Bring what has arrived to its destination; called at the end of each epoch and of the training."""
+        """Write or send everything that has arrived. Called at the end of each epoch and of the training."""
 
     def start_over(self) -> None:
-        """Set aside what an earlier attempt at this run has written, if it left no checkpoint that knows of it.
+        """Set aside the output of an earlier attempt at this run that left no checkpoint.
 
-        Called before `before_train` of a run that may be a second attempt. A monitor that writes files keeps in its
-        `state_dict` how much of them counts, and takes back the rest in `load_state_dict`.
+        Called before `before_train`, if the run may be a second attempt. A monitor that writes files returns in
+        `state_dict` how much of them belongs to the checkpoint, and removes the rest in `load_state_dict`.
         """
 
+
+def _flush_only() -> None:
+    """Stand in for a hook that the monitor does not implement, but at which it flushes."""
+
+
+class Isolation:
+    """Calls the methods of a monitor, and logs their failures instead of raising them.
+
+    A failure is logged with its traceback, unless it is the same as the previous one. If one method fails
+    `MAX_CONSECUTIVE_FAILURES` times in a row, the monitor is disabled: only `after_train` is still called, so that it
+    can close files and connections.
+
+    Args:
+        monitor: the monitor.
+    """
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+        self.disabled = False
+        self._calls = 0
+        self._failures = 0
+        self._in_a_row: dict[str, int] = {}
+        self._last_failure: tuple[str, str] | None = None
+
     @property
-    def _flushes(self) -> bool:
-        return "flush" in report_methods_of(self)
+    def name(self) -> str:
+        """The name of the monitor in the log."""
+        return self.monitor.plugin_name or type(self.monitor).__name__
 
-    def _flushing_after(self, trigger_epoch: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(trigger_epoch)
-        def call(*arguments: Any) -> None:
-            trigger_epoch(*arguments)
-            self.isolation.call("flush")
+    def guarded(self, hook: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `method`, which implements `hook`, so that its failures are logged, and reports are flushed in time.
 
+        Raises:
+            HookError: if it is a wrapper: its failure would make the hooks that it wraps fail.
+        """
+        if getattr(method, "tpk_impl", {}).get("wrapper"):
+            raise HookError(f"{type(self.monitor).__name__}.{hook} is a hook wrapper, which a monitor cannot have")
+
+        @wraps(method)
+        def call(*arguments: Any) -> Any:
+            if hook == "after_train":
+                with suppress(StopTraining):
+                    self.call("flush")
+            result = self._call(hook, method, arguments)
+            if hook == "trigger_epoch":
+                self.call("flush")
+            elif hook == "after_train":
+                self._log_failures()
+            return result
+
+        # A monitor is ready before other callbacks report, and is done after them.
+        begins = hook in ("before_train", "before_epoch")
+        ends = hook in ("trigger_step", "after_epoch", "trigger_epoch", "after_train")
+        vars(call)["tpk_impl"] = {"wrapper": False, "tryfirst": begins, "trylast": ends}
         return call
 
-    def _ending(self, after_train: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(after_train)
-        def call(*arguments: Any) -> None:
-            try:
-                if self._flushes:
-                    self.isolation.call("flush")
-            finally:
-                after_train(*arguments)
-                self.isolation.log_failures()
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call the method `name` of the monitor.
 
-        return call
+        Returns:
+            The result of the method; None if it failed or the monitor is disabled.
 
+        Raises:
+            StopTraining: if the monitor raised it.
+            ConfigError: if the monitor raised it before training began.
+        """
+        return self._call(name, getattr(self.monitor, name), arguments)
 
-REPORT_METHODS = (
-    "process_scalar",
-    "process_image",
-    "process_histogram",
-    "process_summary",
-    "process_event",
-    "flush",
-)
-"""The methods by which reports reach a monitor."""
+    def _call(self, name: str, method: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        if self.disabled and name != "after_train":
+            return None
+        self._calls += 1
+        try:
+            result = method(*arguments)
+        except StopTraining:
+            raise
+        except Exception as error:
+            if isinstance(error, ConfigError) and name in ("setup_graph", "before_train"):
+                raise
+            self._note_failure(name, error)
+            return None
+        self._in_a_row[name] = 0
+        return result
+
+    def _note_failure(self, name: str, error: Exception) -> None:
+        """Count and log a failure of the method `name`; disable the monitor after too many."""
+        self._failures += 1
+        self._in_a_row[name] = self._in_a_row.get(name, 0) + 1
+        failure = (name, repr(error))
+        if failure != self._last_failure:
+            logger.error("monitor %s failed in %s; the training continues", self.name, name, exc_info=error)
+        self._last_failure = failure
+        if self._in_a_row[name] >= MAX_CONSECUTIVE_FAILURES and not self.disabled:
+            self.disabled = True
+            logger.error(
+                "monitor %s is disabled: %s failed %d times in a row, last with %r",
+                self.name,
+                name,
+                self._in_a_row[name],
+                error,
+            )
+
+    def _log_failures(self) -> None:
+        """Log at the end of the training how many calls failed."""
+        if self._last_failure is not None:
+            logger.error(
+                "monitor %s failed in %d of %d calls%s, so its records are incomplete; last in %s with %s",
+                self.name,
+                self._failures,
+                self._calls,
+                " and was disabled" if self.disabled else "",
+                *self._last_failure,
+            )
 
 
 def report_methods_of(monitor: Monitor) -> list[str]:
-    """Return which of the report methods `monitor` overrides."""
+    """Return the report methods that `monitor` overrides."""
     return [
         name
         for name in REPORT_METHODS
         if name in vars(monitor) or getattr(type(monitor), name) is not getattr(Monitor, name)
     ]
+
+
+def in_run_dir(monitor: Monitor, filename: Path) -> Path:
+    """Return the path of a file in the directory of the run; an absolute path as it is.
+
+    Raises:
+        ConfigError: if the run has no directory.
+    """
+    run_dir = monitor.trainer.run_dir
+    if run_dir is None and not filename.is_absolute():
+        name = type(monitor).__name__
+        raise ConfigError(
+            f"{name} writes to the directory of the run, but this run has none (run_dir is None). Give the trainer a "
+            f"run_dir, give {name} an absolute path, or leave it out of `monitors`."
+        )
+    return Path(run_dir or "") / filename
+
+
+def set_aside(path: Path) -> None:
+    """Rename a file of an earlier attempt or run, if there is one, to ``<name>-1`` for example."""
+    if path.exists():
+        aside = free_name(path.parent, path.stem, path.suffix)
+        path.rename(aside)
+        logger.info("%s is of an earlier attempt or run; it is now %s", path, aside)

@@ -20,8 +20,10 @@ from tpk.errors import ConfigError, UnknownScalarError
 from tpk.plugin.optional import import_optional
 from tpk.text import nearest
 
+POSITION_COLUMNS = ("epoch_num", "global_step", "time")
+"""The first columns of ``stats.jsonl`` and ``stats.csv``."""
+
 _COLUMNS_OF_PLOTS = 3
-_RENAMED = ("scalar/epoch_num", "scalar/global_step", "scalar/time")
 _PLOTS_IN_NOTEBOOK = 12
 
 
@@ -205,7 +207,8 @@ class History(Mapping[str, np.ndarray]):
         epoch, step = row.pop("epoch_num"), row.pop("global_step")
         row.pop("time", None)
         for name, value in row.items():
-            self.add(name.removeprefix("scalar/") if name in _RENAMED else name, epoch, step, float(value))
+            original = name.removeprefix("scalar/")
+            self.add(original if original in POSITION_COLUMNS else name, epoch, step, float(value))
 
     @property
     def names(self) -> list[str]:
@@ -286,6 +289,11 @@ class History(Mapping[str, np.ndarray]):
         self.plot(*names, figure=figure)
         figure.savefig(image, format="png")
         return f'<img src="data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}">'
+
+
+def column_name(name: str) -> str:
+    """Return the column of a scalar in a file: ``scalar/<name>`` if it is named like one of the first columns."""
+    return f"scalar/{name}" if name in POSITION_COLUMNS else name
 
 
 def grid_of_plots(figure: Any, names: Sequence[str], label: str = "global_step") -> np.ndarray:

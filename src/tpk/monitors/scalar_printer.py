@@ -6,7 +6,7 @@ import logging
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tpk.errors import ConfigError
@@ -33,7 +33,7 @@ class ScalarPrinter(Monitor):
 
         epoch 3/20, step 135 | validation_error 0.021 | cost 0.0123 | lr 0.001 | 37.5 steps/s | saving model-135
 
-    The line fits the terminal; if that has fewer than 100 columns, there are two. What does not fit is logged at the
+    The line fits the terminal; if that has fewer than 100 columns, there are two. The rest is logged at the
     level ``DEBUG``, as are moving averages (``cost/EMA``) unless `whitelist` names them: ``log.txt`` of the `run_dir`
     has all of it. A log that is not written to a terminal has everything in one line. Columns are aligned with the
     lines before. ``lr`` is short for ``learning_rate``.
@@ -61,19 +61,16 @@ class ScalarPrinter(Monitor):
         whitelist: Iterable[str] | None = None,
         blacklist: Iterable[str] | None = None,
     ) -> None:
-        self._enable_step = enable_step
         self._enable_epoch = enable_epoch
         self._whitelist = _compile("whitelist", [_ALL_BUT_AVERAGES] if whitelist is None else whitelist)
         self._blacklist = _compile("blacklist", [] if blacklist is None else blacklist)
         self._values: dict[str, int | float] = {}
         self._hidden: dict[str, int | float] = {}
         self._widths: dict[str, int] = {}
-
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks at which something is logged."""
-        wanted = {"trigger_step": self._enable_step, "trigger_epoch": self._enable_epoch}
-        hooks = super().hook_implementations()
-        return {name: hook for name, hook in hooks.items() if wanted.get(name, True)}
+        self.unused_hooks = [
+            *([] if enable_step else ["trigger_step"]),
+            *([] if enable_epoch else ["trigger_epoch"]),
+        ]
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Keep a value until the next line is logged."""

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.durable_files import free_name
-from tpk.monitors.base import Monitor
+from tpk.monitors.base import Monitor, in_run_dir
 from tpk.monitors.event_files import Event, EventFiles
-from tpk.monitors.row_writer import in_run_dir
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.monitors import isolation
+from tpk.monitors import base
 from tpk.monitors.base import Monitor, report_methods_of
 from tpk.plugin import Callback
 from tpk.testing.comparison import Broken, check_same, flat
@@ -244,8 +244,8 @@ class _Handler(logging.Handler):
 def _failures_of_monitors() -> Iterator[list[str]]:
     """Collect what is logged about failing monitors within the context."""
     handler = _Handler()
-    isolation.logger.addHandler(handler)
+    base.logger.addHandler(handler)
     try:
         yield handler.found
     finally:
-        isolation.logger.removeHandler(handler)
+        base.logger.removeHandler(handler)

@@ -12,7 +12,7 @@ from typing import Any
 import tpk
 import tpk.monitors
 from tpk.durable_files import replace_file
-from tpk.monitors.row_writer import in_run_dir
+from tpk.monitors.base import in_run_dir
 from tpk.monitors.values import json_number
 from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.utils import logger

@@ -5,8 +5,7 @@ import logging
 import pytest
 
 from tpk.errors import ConfigError, HookError, StopTraining
-from tpk.monitors.base import Monitor
-from tpk.monitors.isolation import MAX_CONSECUTIVE_FAILURES
+from tpk.monitors.base import MAX_CONSECUTIVE_FAILURES, Monitor
 from tpk.plugin import HookManager, hookimpl
 
 
@@ -36,8 +35,12 @@ def report(isolated, times=1):
         isolated.call("process_scalar", "cost", 1.0)
 
 
+def end(isolated):
+    isolated.monitor.hook_implementations()["after_train"]()
+
+
 def records(caplog):
-    return [record for record in caplog.records if record.name == "tpk.monitors.isolation"]
+    return [record for record in caplog.records if record.name == "tpk.monitors.base"]
 
 
 def test_a_failure_is_logged_once_with_its_traceback(caplog):
@@ -90,18 +93,28 @@ def test_successes_of_another_method_do_not_hide_that_one_always_fails():
 def test_a_disabled_monitor_may_still_close_what_it_opened():
     isolated = isolate(*[OSError("gone")] * 5)
     report(isolated, 5)
-    isolated.monitor.hook_implementations()["after_train"]()
+    end(isolated)
+    assert isolated.monitor.closed
+
+
+def test_a_request_to_stop_in_the_last_flush_does_not_keep_it_from_closing():
+    class StopsInFlush(Scripted):
+        def flush(self):
+            raise StopTraining("enough")
+
+    isolated = StopsInFlush().isolation
+    end(isolated)
     assert isolated.monitor.closed
 
 
 def test_the_end_repeats_how_many_calls_failed(caplog):
     isolated = isolate(OSError("gone"), None, OSError("gone"))
-    report(isolated, 4)
+    report(isolated, 3)
     caplog.clear()
-    isolated.log_failures()
+    end(isolated)
     (record,) = records(caplog)
     assert record.getMessage() == (
-        "monitor Scripted failed in 2 of 4 calls, so what it recorded is incomplete; last in process_scalar with "
+        "monitor Scripted failed in 2 of 5 calls, so its records are incomplete; last in process_scalar with "
         "OSError('gone')"
     )
 
@@ -109,7 +122,7 @@ def test_the_end_repeats_how_many_calls_failed(caplog):
 def test_without_failures_the_end_is_quiet(caplog):
     isolated = isolate()
     report(isolated)
-    isolated.log_failures()
+    end(isolated)
     assert records(caplog) == []
 
 

@@ -34,7 +34,7 @@ TEST_TOOLS = [
     "matplotlib",
 ]
 LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich", "tomli", "tomli-w", "tqdm"]
-DATA_FORMATS = ["h5py", "lmdb", "msgpack", "pyzmq"]
+DATA_FORMATS = ["h5py", "lmdb", "msgpack"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything; so are examples, kills,
@@ -172,9 +172,9 @@ def plugins(session):
     One of tpk-mlflow opens pages in Chromium, and is skipped where there is none; one of tpk-prometheus likewise starts
     Debian's Pushgateway.
     """
-    session.install(".[test]")
+    # Together, since some depend on others.
+    session.install(".[test]", *(f"{package}[test]" for package in PACKAGES))
     for package in PACKAGES:
-        session.install(f"{package}[test]")
         environment = {}
         if package.name == "tpk-horovod":
             missing = [tool for tool in ("g++", "cmake", "make") if shutil.which(tool) is None]
@@ -271,8 +271,8 @@ def port_oracle(session):
     session.install("tensorflow-cpu==2.15.1", "numpy==1.26.*", "pluggy==1.6.0", *LIBRARIES, *DATA_FORMATS, *TEST_TOOLS)
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack-numpy", "opencv-python-headless", "tabulate", "termcolor")
-    session.install("libcst")  # for the converter
-    session.install("--no-deps", ".", "./plugins/tpk-tensorpack")
+    session.install("libcst", "pyzmq")  # for the converter, and tpk-zmq
+    session.install("--no-deps", ".", "./plugins/tpk-zmq", "./plugins/tpk-tensorpack")
     session.chdir("plugins/tpk-tensorpack")
     run_tests(session, "tests/oracle")
 
@@ -284,7 +284,7 @@ def bench(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6", "grain", "opencv-python-headless>=4.8")
-    session.install("./plugins/tpk-horovod", "./plugins/tpk-tensorpack")
+    session.install("./plugins/tpk-horovod", "./plugins/tpk-zmq", "./plugins/tpk-tensorpack")
     session.run("python", "-m", "tpk_horovod.build")
     session.run("python", "tests/benchmarks/start_up.py")
     session.run("python", "tests/benchmarks/checkpoints.py")

@@ -32,9 +32,7 @@ from tpk.dataflow import (
     MapData,
     MultiProcessMapData,
     MultiProcessRunner,
-    RemoteDataZMQ,
     RepeatedData,
-    send_dataflow_zmq,
 )
 
 WORKERS, BATCH = 2, 32
@@ -232,6 +230,8 @@ def zmq_encrypted(shape: Shape) -> Next:
 
 
 def zmq_receiver(shape: Shape, address: str, **options: Any) -> Next:
+    from tpk_zmq import RemoteDataZMQ
+
     flow = RemoteDataZMQ(address, senders=WORKERS, **options)
     flow.reset_state()
     for _ in range(WORKERS):
@@ -242,6 +242,8 @@ def zmq_receiver(shape: Shape, address: str, **options: Any) -> Next:
 
 
 def send_batches(shape: Shape, addresses: Any, options: dict[str, Any]) -> None:
+    from tpk_zmq import send_dataflow_zmq
+
     send_dataflow_zmq(batches(shape), addresses, **options)
 
 

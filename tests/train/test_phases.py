@@ -363,7 +363,7 @@ config = tpk.TrainConfig(
     max_epoch=1, run_dir=sys.argv[1],
 )
 tpk.launch_train_with_config(config, "QueueInputTrainer")
-parts = ("tpk.cluster", "tpk.dataflow.zmq", "tpk.dataflow.parallel", "tpk.strategies.", "tpk.predict", "zmq")
+parts = ("tpk.cluster", "tpk.dataflow.parallel", "tpk.strategies.", "tpk.predict")
 loaded = sorted(name for name in sys.modules if name.startswith(parts))
 print("loaded:", *(name for name in loaded if name.rpartition(".")[2] not in sys.argv[2:]))
 """

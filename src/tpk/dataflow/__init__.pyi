@@ -50,5 +50,3 @@ from .transforms.repeat import (
     RepeatedDataPoint as RepeatedDataPoint,
 )
 from .transforms.shuffle import CacheData as CacheData, LocallyShuffleData as LocallyShuffleData
-from .zmq.receiver import RemoteDataZMQ as RemoteDataZMQ
-from .zmq.sender import send_dataflow_zmq as send_dataflow_zmq

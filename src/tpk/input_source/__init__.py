@@ -5,7 +5,6 @@
   the steps.
 - `BatchQueueInput`: the same of single datapoints, of which the graph makes
   batches.
-- `ZMQInput`: a queue of the datapoints that other processes send.
 - `TFDatasetInput`: a `tf.data.Dataset`, or a dataflow through one
   (`dataflow_to_dataset` makes a dataset of a dataflow).
 - `StagingInput`: another source, whose datapoints are brought to the devices ahead

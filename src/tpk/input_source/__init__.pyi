@@ -14,4 +14,3 @@ from .tensor import (
     DummyConstantInput as DummyConstantInput,
     TensorInput as TensorInput,
 )
-from .zmq import ZMQInput as ZMQInput

@@ -299,7 +299,9 @@ class FillThread(threading.Thread):
         try:
             self._fill()
         except BaseException as error:  # a SystemExit, too, must reach the step, or it would wait forever
-            self.failure = error
+            # An error of data that nobody waits for any more, such as that of a source that was closed, is ignored.
+            if not self._stopping.is_set():
+                self.failure = error
         finally:
             self.close_queue()
 

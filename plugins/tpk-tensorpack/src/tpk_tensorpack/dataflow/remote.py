@@ -1,7 +1,7 @@
 """Data flows in other processes, or on other machines, by ZeroMQ.
 
 The wire is that of tensorpack 0.11: either side may be tensorpack itself. Datapoints are pickled, and a pickle can run
-any code; nobody asks who sends. So use it within a private network only; `tpk.RemoteDataZMQ` asks for a key.
+any code; nobody asks who sends. So use it within a private network only; `tpk_zmq.RemoteDataZMQ` asks for a key.
 """
 
 from __future__ import annotations

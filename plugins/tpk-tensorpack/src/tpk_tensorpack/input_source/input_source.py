@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+import tpk_zmq
 from tpk.callbacks.graph_ops import RunOp
 from tpk.input_source.base import ProxyInput
 from tpk_tensorpack.missing import not_here
@@ -170,8 +171,8 @@ class TFDatasetInput(tpk.TFDatasetInput, FeedfreeInput):
         return tf.compat.v1.data.Dataset.from_generator(points, tuple(types))
 
 
-class ZMQInput(tpk.ZMQInput, FeedfreeInput):
-    """Takes datapoints that other processes send; see `tpk.ZMQInput`.
+class ZMQInput(tpk_zmq.ZMQInput, FeedfreeInput):
+    """Takes datapoints that other processes send; see `tpk_zmq.ZMQInput`.
 
     Args:
         end_point: where they are sent to.

@@ -111,7 +111,6 @@ CONVERTED: dict[str, Rule] = {
     ),
     "TFDatasetInput": Rule("TFDatasetInput"),
     "TensorInput": Rule("TensorInput"),
-    "ZMQInput": Rule("ZMQInput", renamed={"end_point": "endpoint"}),
     # Data.
     "DataFromList": Rule("DataFromList", renamed={"lst": "items"}, added={"shuffle": "True"}),
     "CacheData": Rule("CacheData", renamed={"ds": "flow"}),

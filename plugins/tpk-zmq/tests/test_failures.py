@@ -2,20 +2,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import textwrap
 import threading
-from pathlib import Path
 
 import pytest
+from tpk_zmq import RemoteDataZMQ, send_dataflow_zmq
 from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
 
 from tpk.dataflow.position import Position
-from tpk.dataflow.zmq.receiver import RemoteDataZMQ
-from tpk.dataflow.zmq.sender import send_dataflow_zmq
 from tpk.errors import ConfigError, InputError
-
-zmq = pytest.importorskip("zmq")
 
 
 def test_an_error_of_the_senders_flow_arrives_with_its_traceback(threads):
@@ -24,10 +19,10 @@ def test_an_error_of_the_senders_flow_arrives_with_its_traceback(threads):
         raise ZeroDivisionError("no such image")
 
     with receiver() as flow:
-        sent = threads.submit(send_dataflow_zmq, broken_flow(), flow.addresses[0], name="node7")
+        sent = threads.submit(send_dataflow_zmq, broken_flow(), flow.addresses[0])
         received = []
         with pytest.raises(
-            InputError, match=r"'node7' failed after 3 datapoints(?s:.*)in broken_flow(?s:.*)no such im"
+            InputError, match=r"of the sender .* failed after 3 datapoints(?s:.*)in broken_flow(?s:.*)no such im"
         ):
             received.extend(flow)
         with pytest.raises(ZeroDivisionError):
@@ -50,53 +45,22 @@ def test_a_killed_sender_is_an_error_that_names_it():
             yield [1]
             yield [2]
             sys.stdin.read()
-        send_dataflow_zmq(flow(), sys.argv[1], name="the one that dies")
+        send_dataflow_zmq(flow(), sys.argv[1])
     """
     with receiver() as flow, in_another_process(code, flow.addresses[0]) as sender:
         iterator = iter(flow)
         assert [next(iterator), next(iterator)] == [[1], [2]]
         sender.kill()
         flow.timeout = 1
-        with pytest.raises(InputError, match=r"'the one that dies' has given no sign of life for 1 s.*after 2"):
+        with pytest.raises(InputError, match=r"has received nothing for 1 s .*active senders: .*:\d+:"):
             next(iterator)
 
 
-def test_a_slow_sender_is_not_taken_for_dead(threads, caplog):
-    release = threading.Event()
-
-    def slow():
-        yield [1]
-        release.wait(60)
-        yield [2]
-
-    with receiver(timeout=1) as flow:
-        threads.submit(send_dataflow_zmq, slow(), flow.addresses[0], name="slow one")
-        iterator = iter(flow)
-        assert next(iterator) == [1]
-        threading.Timer(2.2, release.set).start()
-        assert list(iterator) == [[2]]
-    assert "alive, but slow: slow one" in caplog.text
-
-
-def test_a_sender_that_begins_again_takes_the_place_of_the_dead_one(threads, caplog):
-    code = """
-        def flow():
-            yield [0]
-            sys.stdin.read()
-        send_dataflow_zmq(flow(), sys.argv[1], name="a")
-    """
-    with receiver() as flow, in_another_process(code, flow.addresses[0]) as sender:
-        iterator = iter(flow)
-        assert next(iterator) == [0]
-        sender.kill()
-        sender.wait()
-        threads.submit(send_dataflow_zmq, [[1], [2]], flow.addresses[0], name="a")
-        assert list(iterator) == [[1], [2]]
-    assert "the sender 'a' began again, after 1 datapoints" in caplog.text
-
-
 def test_nobody_comes():
-    with receiver(timeout=1, senders=2) as flow, pytest.raises(InputError, match="only 0 of 2 senders came"):
+    with (
+        receiver(timeout=1, senders=2) as flow,
+        pytest.raises(InputError, match="active senders: none; finished: 0 of 2"),
+    ):
         list(flow)
 
 
@@ -114,25 +78,13 @@ def test_a_receiver_that_is_started_anew_gets_the_rest(tmp_path, threads, caplog
     assert f"{rest[0]} datapoints of the sender" in caplog.text
 
 
-def test_a_sender_without_receiver_says_so(tmp_path, threads, caplog, when_logged):
-    address = f"ipc://{tmp_path}/socket"
-    warned = threading.Event()
-
-    when_logged(f"nobody at {address} has taken a datapoint", warned.set)
-    sent = threads.submit(send_dataflow_zmq, numbered(0, 10), address, hwm=1, warn_after=0.1)
-    assert warned.wait(60)
-    with receiver(address) as flow:
-        assert numbers(flow) == list(range(10))
-    sent.result()
-    assert f"nobody at {address} has taken a datapoint for 0.1 s" in caplog.text
-
-
 def test_closing_ends_an_iteration_that_waits_in_another_thread(threads):
     flow = RemoteDataZMQ(FREE_PORT, timeout=60)
     flow.reset_state()
     waiting = threads.submit(list, flow)
     flow.close()
-    assert waiting.result(60) == []
+    with pytest.raises(InputError, match="was closed"):
+        waiting.result(60)
 
 
 def test_nothing_is_left_behind(tmp_path):
@@ -161,7 +113,7 @@ def test_ctrl_c_ends_a_process_at_once(moment, tmp_path):
     }
     code = """
         from threading import Event
-        from tpk.dataflow.zmq.receiver import RemoteDataZMQ
+        from tpk_zmq import RemoteDataZMQ
         def announce():
             print("ready", flush=True)
         def announced(count, then=lambda: None):
@@ -178,40 +130,6 @@ def test_ctrl_c_ends_a_process_at_once(moment, tmp_path):
     assert errors.rstrip().endswith(b"KeyboardInterrupt")
     assert process.returncode == -signal.SIGINT
     assert not (tmp_path / "socket").exists()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_signal_that_does_not_wake_the_waiting_is_seen_all_the_same(tmp_path):
-    """As one that comes just before it begins; here, another thread gets it."""
-
-    class Arrived(BaseException):
-        pass
-
-    def arrive(signum, frame):
-        raise Arrived
-
-    def flow():
-        yield [0]
-        thread.start()
-        yield [1]
-
-    def signal_here():
-        status = Path(f"/proc/self/task/{os.getpid()}/stat")
-        while not (
-            "zmq" in sys._current_frames()[threading.main_thread().ident].f_code.co_filename
-            and status.read_text().rpartition(")")[2].split()[0] == "S"
-        ):
-            pass
-        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
-
-    thread = threading.Thread(target=signal_here)
-    before = signal.signal(signal.SIGUSR1, arrive)
-    try:
-        with pytest.raises(Arrived):
-            send_dataflow_zmq(flow(), f"ipc://{tmp_path}/socket", hwm=1)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-        thread.join(60)
 
 
 def test_an_interrupted_sender_says_so_to_the_receiver():
@@ -235,13 +153,13 @@ def test_an_interrupted_sender_says_so_to_the_receiver():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"address": "localhost:8877"}, "is no address; expected 'tcp://host:port'"),
-        ({"address": "inproc://x"}, "is no address"),
-        ({"address": []}, "takes one address or more"),
-        ({"address": FREE_PORT, "key": ""}, "a key is text or bytes"),
+        ({"address": "localhost:8877"}, "expected addresses such as .* not 'localhost"),
+        ({"address": "inproc://x"}, "expected addresses"),
+        ({"address": []}, r"expected addresses .* not \[\]"),
+        ({"address": FREE_PORT, "key": ""}, "key must not be empty"),
         ({"address": FREE_PORT, "senders": 0}, "senders must be an integer, 1 or more"),
-        ({"address": FREE_PORT, "timeout": 0.1}, "timeout must be 1 s or more"),
-        ({"address": FREE_PORT, "hwm": 0}, "hwm must be 1 or more"),
+        ({"address": FREE_PORT, "timeout": 0}, "timeout must be positive"),
+        ({"address": FREE_PORT, "hwm": 0}, "hwm must be an integer, 1 or more"),
         ({"address": "ipc:///no/such/directory/x", "key": "k"}, "RemoteDataZMQ cannot bind to 'ipc:///no/such/direc"),
         ({"address": "ipc:///tmp/" + "x" * 200, "key": "k"}, "RemoteDataZMQ cannot bind to 'ipc:///tmp/xxx"),
     ],
@@ -254,8 +172,7 @@ def test_wrong_options_of_the_receiver(arguments, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hwm": 0}, "hwm must be 1 or more"),
-        ({"warn_after": 0}, "warn_after must be positive"),
+        ({"hwm": 0}, "hwm must be an integer, 1 or more"),
         ({"bind": True}, "bind"),
     ],
 )

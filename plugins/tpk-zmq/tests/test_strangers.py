@@ -10,18 +10,14 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
+import zmq
+from tpk_zmq import RemoteDataZMQ, send_dataflow_zmq
+from tpk_zmq.keys import curve_pair, user_key
+from tpk_zmq.wire import Message
+from zmq.utils.monitor import parse_monitor_message
 from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
 
-from tpk.dataflow.zmq.key import CurvePair, users_key
-from tpk.dataflow.zmq.message import Kind, Message, pack_datapoint
-from tpk.dataflow.zmq.receiver import RemoteDataZMQ
-from tpk.dataflow.zmq.sender import send_dataflow_zmq
 from tpk.errors import ConfigError, InputError
-
-zmq = pytest.importorskip("zmq")
-parse_monitor_message = pytest.importorskip("zmq.utils.monitor").parse_monitor_message
-
-TURNED_AWAY = "did not prove that it knows the key"
 
 
 class Bomb:
@@ -32,7 +28,7 @@ class Bomb:
 
 
 def bomb():
-    return Message(Kind.DATAPOINT, b"0" * 16, 0, "stranger", [pickle.dumps(Bomb())]).frames()
+    return Message("datapoint", "stranger", 0, [pickle.dumps(Bomb())]).frames()
 
 
 @contextmanager
@@ -63,13 +59,13 @@ def wait_for_refusal(monitor):
 
 
 @pytest.mark.parametrize("knows", ["nothing", "another key", "the key of the receiver"])
-def test_nothing_of_a_stranger_is_unpickled_and_the_flow_goes_on(knows, tmp_path, monkeypatch, threads, caplog):
+def test_nothing_of_a_stranger_is_unpickled_and_the_flow_goes_on(knows, tmp_path, monkeypatch, threads):
     monkeypatch.chdir(tmp_path)
     key = {
         "nothing": None,
-        "another key": CurvePair.derive(b"a guess", "server").public,
+        "another key": curve_pair(b"a guess", "server")[0],
         # Which only those can know who have the secret of both; but libzmq asks for more.
-        "the key of the receiver": CurvePair.derive(users_key("test"), "server").public,
+        "the key of the receiver": curve_pair(user_key("test"), "server")[0],
     }[knows]
     with receiver() as flow, stranger(flow.addresses[0], knows=key) as (one, monitor):
         one.send_multipart(bomb())
@@ -77,7 +73,6 @@ def test_nothing_of_a_stranger_is_unpickled_and_the_flow_goes_on(knows, tmp_path
         threads.submit(send_dataflow_zmq, numbered(0, 5), flow.addresses[0])
         assert numbers(flow) == list(range(5))
     assert not (tmp_path / "exploded").exists()
-    assert sum(TURNED_AWAY in record.message for record in caplog.records) == 1
 
 
 @pytest.mark.parametrize(
@@ -98,45 +93,26 @@ def test_bytes_that_are_no_zeromq_do_not_end_the_flow(data, threads):
         [b"hello"],
         [b""],
         [b"x" * 40],
-        Message(Kind.DATAPOINT, b"0" * 16, 0, "torn", [b"a", b"b"]).frames()[:2],
-        Message(Kind.DATAPOINT, b"0" * 16, 0, "empty").frames(),
-        Message(Kind.RECEIVED, b"0" * 16, 0, "receiver").frames(),
+        Message("datapoint", "torn", 0, [b"a", b"b"]).frames()[:2],
     ],
 )
-def test_a_message_of_another_protocol_is_dropped(frames, tmp_path, caplog):
-    with receiver(f"ipc://{tmp_path}/socket") as flow, stranger(flow.addresses[0]) as (one, _):
-        for _ in range(3):
-            one.send_multipart(frames)
-        # On the same connection, so that they come in this order.
-        one.send_multipart(Message(Kind.DATAPOINT, b"1" * 16, 0, "sender", pack_datapoint([7])).frames())
-        one.send_multipart(Message(Kind.END, b"1" * 16, 1, "sender", [b""]).frames())
-        assert list(flow) == [[7]]
-    assert sum("drops what it does not understand" in record.message for record in caplog.records) == 1
-
-
-def test_what_was_dropped_is_told_when_nobody_else_comes(tmp_path, caplog):
-    with receiver(f"ipc://{tmp_path}/socket", timeout=1) as flow, stranger(flow.addresses[0]) as (one, _):
-        for _ in range(3):
-            one.send(b"hello")
-        with pytest.raises(InputError, match="only 0 of 1 senders came; 3 messages were not understood"):
+def test_a_message_of_another_protocol_is_an_error(frames, tmp_path):
+    with receiver(f"ipc://{tmp_path}/socket") as flow, stranger(flow.addresses[0], "DEALER") as (one, _):
+        one.send_multipart(frames)
+        with pytest.raises(InputError, match="not a message of this version of tpk-zmq"):
             list(flow)
-    assert sum("drops what it does not understand" in record.message for record in caplog.records) == 1
 
 
-def test_both_sides_say_that_their_keys_differ(caplog):
+def test_a_sender_with_another_key_is_not_heard():
     code = """
-        import logging
-        logging.basicConfig(stream=sys.stdout)
         send_dataflow_zmq([[1]], sys.argv[1], key="another")
     """
     with receiver(key="secret", timeout=1) as flow, in_another_process(code, flow.addresses[0]) as sender:
         try:
-            assert TURNED_AWAY in sender.stdout.readline().decode()
-            with pytest.raises(InputError, match=r"0 of 1 senders came; .* connections failed, as when the other side"):
+            with pytest.raises(InputError, match=r"nothing for 1 s .* finished: 0 of 1.* another key"):
                 list(flow)
         finally:
             sender.kill()
-    assert sum(TURNED_AWAY in record.message for record in caplog.records) == 1
 
 
 @pytest.mark.parametrize("kind", ["ROUTER", "DEALER", "PULL"])
@@ -180,7 +156,7 @@ def wire(address):
         assert not thread.is_alive()
 
 
-def test_what_travels_cannot_be_read_nor_sent_again(threads, caplog):
+def test_what_travels_cannot_be_read_nor_sent_again(threads):
     secret = b"a text that nobody else is to know" * 100
     with receiver() as flow:
         address = flow.addresses[0]
@@ -200,7 +176,6 @@ def test_what_travels_cannot_be_read_nor_sent_again(threads, caplog):
             raise ConnectionError("the receiver has hung up")
         threads.submit(send_dataflow_zmq, [[secret, 3]], address)
         assert [number for _, number in flow] == [3]
-    assert TURNED_AWAY in caplog.text
 
 
 def test_many_strangers_do_not_hold_up_the_data(threads):
@@ -220,16 +195,16 @@ def test_many_strangers_do_not_hold_up_the_data(threads):
         assert numbers(flow) == list(range(5))
 
 
-@pytest.mark.parametrize(
-    "make", [lambda address: RemoteDataZMQ(address).reset_state(), lambda address: send_dataflow_zmq([], address)]
-)
-@pytest.mark.parametrize("path", ["{open}/socket", "{missing}/socket", "@tpk-test"])
-def test_a_unix_socket_that_others_can_reach_needs_a_key(make, path, tmp_path, threads):
+def test_a_unix_socket_that_others_can_reach_has_the_users_key(tmp_path, monkeypatch, threads):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o755)
-    address = "ipc://" + path.format(open=tmp_path / "open", missing=tmp_path / "missing")
-    with pytest.raises(ConfigError, match=r"others can reach .*; or give sender and receiver the same key="):
-        make(address)
+    with receiver(f"ipc://{tmp_path}/open/socket") as flow, stranger(flow.addresses[0]) as (one, monitor):
+        one.send_multipart(bomb())
+        wait_for_refusal(monitor)
+        threads.submit(send_dataflow_zmq, numbered(0, 5), flow.addresses[0])
+        assert numbers(flow) == list(range(5))
+    assert not (tmp_path / "exploded").exists()
 
 
 def test_a_unix_socket_may_have_a_key(tmp_path, threads):
@@ -243,7 +218,7 @@ def test_a_unix_socket_may_have_a_key(tmp_path, threads):
 
 def test_a_zeromq_without_curve_is_an_error(monkeypatch, tmp_path, threads):
     monkeypatch.setattr(zmq, "has", lambda name: False)
-    with pytest.raises(ConfigError, match=r"without CURVE.*Install a wheel of pyzmq; or use ipc://"):
+    with pytest.raises(ConfigError, match=r"has no CURVE. Install a wheel of pyzmq"):
         RemoteDataZMQ(FREE_PORT).reset_state()
     with receiver(f"ipc://{tmp_path}/socket") as flow:
         threads.submit(send_dataflow_zmq, [[np.arange(3)]], flow.addresses[0])

@@ -8,8 +8,7 @@ import textwrap
 from contextlib import closing, contextmanager
 
 import numpy as np
-
-from tpk.dataflow.zmq.receiver import RemoteDataZMQ
+from tpk_zmq import RemoteDataZMQ
 
 FREE_PORT = "tcp://127.0.0.1:*"
 
@@ -31,6 +30,6 @@ def numbers(datapoints):
 
 
 def in_another_process(code, *arguments):
-    text = "import sys\nfrom tpk.dataflow.zmq.sender import send_dataflow_zmq\n" + textwrap.dedent(code)
+    text = "import sys\nfrom tpk_zmq import send_dataflow_zmq\n" + textwrap.dedent(code)
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen([sys.executable, "-c", text, *arguments], **pipes)

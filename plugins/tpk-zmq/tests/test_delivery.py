@@ -6,15 +6,12 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from tpk_zmq import RemoteDataZMQ, send_dataflow_zmq
 from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
 
 from tpk.dataflow.memory import ALIGNMENT
 from tpk.dataflow.position import Position
-from tpk.dataflow.zmq.receiver import RemoteDataZMQ
-from tpk.dataflow.zmq.sender import send_dataflow_zmq
 from tpk.errors import ConfigError
-
-zmq = pytest.importorskip("zmq")
 
 
 def test_what_a_thread_sends_arrives_and_ends(address, threads):

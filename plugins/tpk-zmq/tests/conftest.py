@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+
+@pytest.fixture(autouse=True)
+def home_of_the_key(tmp_path, monkeypatch):
+    """Create the user's key here instead of in the home directory."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 @pytest.fixture(params=["tcp", "ipc"])

@@ -1,1 +1,0 @@
-"""Datapoints over ZeroMQ: sender, receiver, their sockets, keys and messages."""

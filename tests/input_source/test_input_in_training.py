@@ -89,7 +89,7 @@ def train_without_inputs(source):
 def test_a_model_may_have_no_inputs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trainer = train_without_inputs(tpk.TensorInput(lambda: []))
-    assert trainer.loop.global_step == 3
+    assert trainer.global_step == 3
     assert "validation_cost" in trainer.history
 
 

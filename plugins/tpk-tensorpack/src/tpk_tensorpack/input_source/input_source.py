@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
+import tpk_zmq
 
 import tpk
-import tpk_zmq
 from tpk.callbacks.graph_ops import RunOp
 from tpk.input_source.base import ProxyInput
 from tpk_tensorpack.missing import not_here

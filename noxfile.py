@@ -34,7 +34,7 @@ TEST_TOOLS = [
     "matplotlib",
 ]
 LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich", "tomli", "tomli-w", "tqdm"]
-DATA_FORMATS = ["h5py", "lmdb", "msgpack"]
+DATA_FORMATS = ["lmdb", "msgpack"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
 # What depends on neither TensorFlow nor Python is tested once, on the newest of everything; so are examples, kills,

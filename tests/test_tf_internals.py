@@ -371,17 +371,6 @@ def test_a_dataset_tells_the_tensor_that_it_is(graph):
     assert variant.graph is graph and variant.dtype == tf.variant
 
 
-def test_a_record_file_is_read_from_any_offset(tmp_path):
-    path = str(tmp_path / "records")
-    with tf.io.TFRecordWriter(path) as writer:
-        for record in (b"first", b"second"):
-            writer.write(record)
-    reader = tf_internals.tf_record_reader(path)
-    first, offset = reader.read(0)
-    assert first == b"first"
-    assert reader.read(offset)[0] == b"second"
-
-
 def test_a_trace_names_the_ops_that_ran(graph):
     metadata = v1.RunMetadata()
     with v1.Session(graph=graph) as sess:

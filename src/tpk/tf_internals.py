@@ -19,7 +19,6 @@ from tensorflow.python.client.session import _FetchHandler, _FetchMapper
 from tensorflow.python.client.timeline import Timeline
 from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework.kernels import get_registered_kernels_for_op
-from tensorflow.python.lib.io import tf_record
 from tensorflow.python.ops import control_flow_util, nccl_ops
 from tensorflow.python.ops.control_flow_ops import WhileContext, XLAControlFlowContext
 
@@ -352,11 +351,6 @@ def create_slots(optimizer: Any, variables: Sequence[Any]) -> None:
 def variant_of(dataset: Any) -> Any:
     """Return the variant tensor that represents a `tf.data.Dataset` in its graph."""
     return dataset._variant_tensor
-
-
-def tf_record_reader(path: str) -> Any:
-    """Return a reader whose ``read(offset)`` returns the record at `offset` of a TFRecord file, and the next offset."""
-    return tf_record.tf_record_random_reader(path)
 
 
 def chrome_trace(step_stats: Any) -> str:

@@ -24,10 +24,7 @@ from .parallel.maps import MultiProcessMapData as MultiProcessMapData, MultiThre
 from .parallel.runners import MultiProcessRunner as MultiProcessRunner
 from .parallel.threads import MultiThreadRunner as MultiThreadRunner
 from .position import Position as Position
-from .serialize.hdf5 import HDF5Serializer as HDF5Serializer
 from .serialize.lmdb import LMDBSerializer as LMDBSerializer
-from .serialize.npz import NumpySerializer as NumpySerializer
-from .serialize.tfrecord import TFRecordSerializer as TFRecordSerializer
 from .sources import (
     DataFromGenerator as DataFromGenerator,
     DataFromIterable as DataFromIterable,

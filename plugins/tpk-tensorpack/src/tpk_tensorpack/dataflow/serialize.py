@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pickle import UnpicklingError
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-import tpk.dataflow
 from tpk.dataflow.serialize.files import datapoints_with_progress, written_atomically
 from tpk.dataflow.serialize.lmdb import commit
-from tpk.dataflow.serialize.npz import NumpyItems
 from tpk.errors import InputError
 from tpk_tensorpack.dataflow.base import DataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.common import FixedSizeData
@@ -113,8 +113,12 @@ class NumpySerializer:
         Raises:
             InputError: there is no such file, or it is damaged.
         """
-        items = NumpyItems(path, allow_pickle=True)
-        return DataFromList([items[number] for number in range(len(items))], shuffle=shuffle)
+        try:
+            with np.load(path, allow_pickle=True) as file:
+                points = file["buffer"].tolist()
+        except (OSError, KeyError, ValueError, EOFError, UnpicklingError, BadZipFile) as error:
+            raise InputError(f"NumpySerializer: {path} is missing, damaged, or not of this format: {error}") from error
+        return DataFromList(points, shuffle=shuffle)
 
 
 class TFRecordSerializer:
@@ -189,7 +193,18 @@ class HDF5Serializer:
             ConfigError: h5py is not installed, or something is at `path`.
             InputError: there is no datapoint, or some have another number of components, or do not fit together.
         """
-        tpk.dataflow.HDF5Serializer.save(df, path, data_paths)
+        h5py = _library("h5py", "h5py", "HDF5Serializer")
+        points = list(datapoints_with_progress(df, os.fspath(path), "HDF5Serializer"))
+        if not points or any(len(point) != len(data_paths) for point in points):
+            raise InputError(
+                f"HDF5Serializer: expected datapoints of {len(data_paths)} components, as in {data_paths=}"
+            )
+        with written_atomically(os.fspath(path), "HDF5Serializer") as partial, h5py.File(partial, "w") as file:
+            for name, column in zip(data_paths, zip(*points, strict=True), strict=True):
+                try:
+                    file[name] = np.stack(column)
+                except (TypeError, ValueError) as error:
+                    raise InputError(f"HDF5Serializer: the values of {name!r} do not fit together: {error}") from error
 
     @staticmethod
     def load(path: str, data_paths: Sequence[str], shuffle: bool = True) -> RNGDataFlow:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import tpk
+import tpk.train.loop
 from tpk import StopTraining
 from tpk.checkpoint.session_init import as_session_init
 from tpk_tensorpack.train import older
@@ -17,6 +17,25 @@ from tpk_tensorpack.utils import logger
 __all__ = ["StopTraining", "Trainer"]
 
 FOREVER = 9999999
+
+
+class TrainLoop(tpk.train.loop.TrainLoop):
+    """The loop, with the counters under tensorpack's names."""
+
+    @property
+    def epoch_num(self) -> int:
+        """The number of the current epoch."""
+        return self.progress.epoch_num
+
+    @property
+    def local_step(self) -> int:
+        """The number of the current step in the epoch, from 0."""
+        return self.progress.local_step
+
+    @property
+    def global_step(self) -> int:
+        """The number of completed runs of `hooked_sess`."""
+        return self.progress.global_step
 
 
 @older.takes_config
@@ -33,6 +52,7 @@ class Trainer(tpk.Trainer):
 
     def __init__(self) -> None:
         super().__init__()
+        self.loop.__class__ = TrainLoop
         self.loop.progress.steps_of_further_runs = 1
 
     @property

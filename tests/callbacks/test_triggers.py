@@ -239,7 +239,7 @@ def test_a_wrapped_callback_may_be_named_in_any_way(named):
 def test_a_wrapped_name_that_leads_nowhere_is_an_error():
     trigger = PeriodicTrigger(EnableCallbackIf("ModelSavr", lambda self: True), every_k_epochs=1)
     assert repr(trigger) == "PeriodicTrigger(EnableCallbackIf('ModelSavr'))"
-    with pytest.raises(UnknownPluginError, match="did you mean 'ModelSaver'"):
+    with pytest.raises(UnknownPluginError, match="Nearest: 'ModelSaver'"):
         train(trigger)
 
 

@@ -9,7 +9,7 @@ import pytest
 import tpk
 from tpk.cli.main import main
 from tpk.cli.plugins.check import check_imports
-from tpk.plugin.names.entry import CatalogEntry
+from tpk.plugin.catalog import CatalogEntry
 
 GREETER = '''
 """A module of plugins."""
@@ -127,7 +127,7 @@ def test_an_error_is_one_line_on_stderr(installed, capsys, monkeypatch):
     monkeypatch.setenv("TPK_BLOCK", "no-such-plugin")
     status, written, errors = run(capsys, "plugins")
     assert (status, written) == (1, "")
-    assert errors.startswith("tpk: TPK_BLOCK names 'no-such-plugin'") and errors.count("\n") == 1
+    assert errors.startswith("tpk: TPK_BLOCK has the unknown name 'no-such-plugin'") and errors.count("\n") == 1
 
 
 def test_a_reader_that_stops_reading_is_no_error():
@@ -289,7 +289,7 @@ def test_show_asks_for_the_kind_if_it_must(installed, capsys):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("greter", "there is no plugin 'greter'; did you mean 'greeter'?"),
+        ("greter", "there is no plugin 'greter'. Nearest: 'greeter'"),
         ("broken", "plugin 'broken' (no_such_module, from tpk-greeter 2.1) cannot be imported: ModuleNotFoundError"),
         ("greeter_module:No", "has no attribute 'No'"),
     ],

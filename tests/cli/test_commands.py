@@ -16,7 +16,7 @@ import tpk
 from tpk.cli.main import COMMANDS, main, tpk as tpk_command
 from tpk.cli.plugins.command import KINDS
 from tpk.cli.table import print_table
-from tpk.plugin.names.entry import GROUPS
+from tpk.plugin.catalog import GROUPS
 from tpk.text import human_duration, human_size, text_table
 
 

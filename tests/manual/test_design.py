@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MEASURED = ("docs/performance.md", "tests/benchmarks/README.md", "CHANGELOG.md", "src/tpk/plugin/dispatch.py")
+MEASURED = ("docs/performance.md", "tests/benchmarks/README.md", "CHANGELOG.md", "src/tpk/plugin/step.py")
 NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 
 

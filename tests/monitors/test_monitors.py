@@ -11,7 +11,7 @@ from tpk.checkpoint.encoding import decode, encode
 from tpk.errors import StopTraining, UnknownScalarError
 from tpk.monitors import Monitor, ReportedValueError
 from tpk.plugin import Callback
-from tpk.plugin.hooks.implementations import implementations_of
+from tpk.plugin.implementations import implementations_of
 
 
 class Recorder(Monitor):

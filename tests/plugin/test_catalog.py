@@ -9,8 +9,8 @@ import pytest
 
 import tpk.errors
 from tpk.plugin import Callback, Catalog, get_catalog, use, use_catalog
-from tpk.plugin.names.builtins import BUILTINS
-from tpk.plugin.names.entry import GROUPS
+from tpk.plugin.builtins import BUILTINS
+from tpk.plugin.catalog import GROUPS
 
 HELLO = """
 import tpk.plugin
@@ -166,9 +166,9 @@ def test_use_is_a_value():
 
 
 def test_an_unknown_name_lists_the_nearest_and_the_known(hello):
-    with pytest.raises(tpk.errors.UnknownPluginError, match=r"no callback 'helo'.*mean 'hello'\? Known.*ModelSaver"):
+    with pytest.raises(tpk.errors.UnknownPluginError, match=r"no callback 'helo'.*Nearest: 'hello'.*Known.*ModelSaver"):
         hello.resolve("callback", "helo")
-    with pytest.raises(LookupError, match="there is a monitor of that name"):
+    with pytest.raises(LookupError, match="There is a monitor of that name"):
         hello.resolve("callback", "ScalarPrinter")
 
 
@@ -231,10 +231,10 @@ def test_one_name_in_two_kinds_is_no_conflict(hello, fake_distribution):
 @pytest.mark.parametrize(
     ("kind", "spec", "message"),
     [
-        ("callback", "tpk.monitors:JSONWriter", "is no callback but a monitor: it belongs in the monitors"),
-        ("monitor", "hello_module:Hello", "is no monitor but a callback: it belongs in the callbacks"),
-        ("monitor", object(), "is no monitor: expected an instance of tpk.Monitor"),
-        ("strategy", "hello_module:Hello", "is no strategy but a callback"),
+        ("callback", "tpk.monitors:JSONWriter", "is not a callback but a monitor: it belongs in the monitors"),
+        ("monitor", "hello_module:Hello", "is not a monitor but a callback: it belongs in the callbacks"),
+        ("monitor", object(), "is not a monitor: expected an instance of tpk.Monitor"),
+        ("strategy", "hello_module:Hello", "is not a strategy but a callback"),
         ("callback", "ready", r"'ready' .*from tpk-hello 1.2.* leads to a class or a factory"),
     ],
 )
@@ -247,7 +247,7 @@ def test_a_third_party_that_has_the_name_of_a_builtin_is_told_of(fake_distributi
     fake_distribution("tpk-other", entry_points={"tpk.monitors": {"JSONWriter": "other:JSONWriter"}})
     isolated_catalog.resolve("monitor", "JSONWriter")
     assert (
-        "'JSONWriter' means the monitor of tpk; that of tpk-other 1.0 is got by its target, 'other:JSONWriter'"
+        "'JSONWriter' is the built-in monitor. To use that of tpk-other 1.0, name its target, 'other:JSONWriter'"
         in caplog.text
     )
 
@@ -298,7 +298,7 @@ def test_blocking_one_kind_leaves_the_others(hello, fake_distribution, monkeypat
 @pytest.mark.parametrize("block", ["helo", "monitor:hello", "hello_module:Hello"])
 def test_blocking_what_there_is_not_is_an_error(hello, monkeypatch, block):
     monkeypatch.setenv("TPK_BLOCK", block)
-    with pytest.raises(tpk.errors.UnknownPluginError, match=f"TPK_BLOCK names '{block}'"):
+    with pytest.raises(tpk.errors.UnknownPluginError, match=f"TPK_BLOCK has the unknown name '{block}'"):
         hello.resolve("callback", "hello")
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tpk.errors import PluginImportError
-from tpk.plugin.optional import import_optional
+from tpk.plugin.creation import import_optional
 
 
 def test_a_package_that_is_there_is_imported():

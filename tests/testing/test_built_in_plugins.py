@@ -6,7 +6,7 @@ import pytest
 from built_in import CALLBACKS, ELSEWHERE, MONITORS, STRATEGIES, TRAINERS, Entry
 
 import tpk
-from tpk.plugin.names.builtins import BUILTINS
+from tpk.plugin.builtins import BUILTINS
 from tpk.testing import check_callback, check_monitor, check_strategy, check_trainer
 
 

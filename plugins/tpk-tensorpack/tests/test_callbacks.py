@@ -13,7 +13,7 @@ import tensorflow as tf
 import tpk_tensorpack as tp
 
 import tpk
-from tpk.plugin.hooks.implementations import implementations_of
+from tpk.plugin.implementations import implementations_of
 
 v1 = tf.compat.v1
 _spec = importlib.util.spec_from_file_location("_training", Path(__file__).with_name("test_training.py"))

@@ -21,7 +21,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.input_source.hang_watcher import ends_in_time
 from tpk.plugin import Callback, hookimpl
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -13,7 +13,7 @@ import attrs
 from tpk.errors import ConfigError, HookError, PluginError
 from tpk.plugin.callback import HOOK_NAMES, Callback, trigger_of
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.names.creation import Use
+from tpk.plugin.creation import Use
 
 if TYPE_CHECKING:
     from tpk.plugin.run_options import RunOptions

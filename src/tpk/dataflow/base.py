@@ -19,7 +19,7 @@ from tpk.dataflow.foreign import is_foreign_sequence
 from tpk.dataflow.memory import Allocate
 from tpk.dataflow.position import Position, flows_within
 from tpk.errors import ConfigError, InputError
-from tpk.plugin.options import RecordsOptions
+from tpk.plugin.description import RecordsOptions
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
 from tpk.input_source.meter import InputMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
-from tpk.plugin.options import RecordsOptions
+from tpk.plugin.description import RecordsOptions
 
 
 class InputSource(RecordsOptions, ABC):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tpk.errors import ConfigError, UnknownScalarError
-from tpk.plugin.optional import import_optional
+from tpk.plugin.creation import import_optional
 from tpk.text import nearest
 
 POSITION_COLUMNS = ("epoch_num", "global_step", "time")

@@ -62,10 +62,10 @@ cost-curve = "cost_curve:CostCurve"         # a class or a factory
 callbacks = [tpk.use("cost-curve", tensor_name="total_cost")]
 ```
 
-What a constructor is given stands in ``config.json`` of the run, in few words (`tpk.plugin.options`); the value of an
+What a constructor is given stands in ``config.json`` of the run, in few words; the value of an
 argument that is called ``…key``, ``…token``, ``…secret``, ``…password`` or ``…credentials`` does not. It stands in
-``config.toml``, too, in a form from which the plugin can be made again (`tpk.plugin.written`): numbers, texts, lists,
-mappings, importable functions and classes, and objects that are made of such.
+``config.toml``, too, in a form from which the plugin can be made again (`tpk.plugin.description`): numbers, texts,
+lists, mappings, importable functions and classes, and objects that are made of such.
 
 What a plugin logs goes into ``log.txt`` of the run, and to the terminal, if its logger is below tpk's:
 ``logging.getLogger(f"tpk.{__name__}")``.
@@ -100,12 +100,12 @@ import pluggy
 
 from tpk.plugin.callback import HOOK_NAMES as HOOK_NAMES, Callback
 from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
-from tpk.plugin.dispatch import StepHooks
-from tpk.plugin.hooks.implementations import order_of
+from tpk.plugin.creation import Use, use
+from tpk.plugin.implementations import order_of
 from tpk.plugin.manager import HookManager
-from tpk.plugin.names.creation import Use, use
 from tpk.plugin.progress import Progress
 from tpk.plugin.spec import hookspec
+from tpk.plugin.step import StepHooks
 from tpk.plugin.trainer import TowerTrainerProtocol, TrainerProtocol
 
 __all__ = [

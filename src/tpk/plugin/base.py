@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tpk.plugin.options import RecordsOptions
+from tpk.plugin.description import RecordsOptions
 
 
 class Plugin(RecordsOptions):

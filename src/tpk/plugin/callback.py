@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tpk.plugin.base import Plugin
-from tpk.plugin.hooks.arguments import taken_arguments, taking_all
-from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec
-from tpk.plugin.written import shown_arguments
+from tpk.plugin.description import shown_arguments
+from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec, taken_arguments, taking_all
 
 if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec, TypeVar
@@ -374,7 +373,7 @@ def trigger_of(callback: Triggered) -> Callable[[TrainerProtocol], None]:
     return taking_all(callback.trigger, taken, given)
 
 
-HOOK_ARGUMENTS = {**arguments_of_specs(ConfigurationSpecs), **arguments_of_specs(Callback)}
+HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {**arguments_of_specs(ConfigurationSpecs), **arguments_of_specs(Callback)}
 """The arguments of each hook of tpk, by its name; an implementation may take fewer of them."""
 
 CONFIGURATION_HOOKS = tuple(arguments_of_specs(ConfigurationSpecs))

@@ -1,35 +1,77 @@
-"""The catalog: which plugins can be named and where they come from. A plugin is imported when it is named."""
+"""The catalog: which plugins can be named, and where they come from. A plugin is imported when it is named."""
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib.util
 import inspect
 import logging
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 
+from tpk import __version__
 from tpk.errors import PluginError, PluginImportError, UnknownPluginError
+from tpk.plugin.builtins import BUILTINS, not_installed
 from tpk.plugin.callback import Callback
+from tpk.plugin.creation import Ref, Use, create
 from tpk.plugin.environment import names_in
-from tpk.plugin.names.builtins import BUILTINS, builtin_entries, not_installed
-from tpk.plugin.names.creation import Ref, Use, create
-from tpk.plugin.names.entry import CatalogEntry, blocked_entries, check_version, installed_entries
+from tpk.text import nearest
 
 logger = logging.getLogger(__name__)
+
+GROUPS = {
+    "trainer": "tpk.trainers",
+    "strategy": "tpk.strategies",
+    "callback": "tpk.callbacks",
+    "monitor": "tpk.monitors",
+    "plugin": "tpk.plugins",
+}
+"""The entry-point group of each kind of plugin."""
+
+_LISTS = {"callback": "callbacks", "monitor": "monitors", "strategy": "strategy of a trainer"}
+
+
+@attrs.frozen
+class CatalogEntry:
+    """A plugin that can be named.
+
+    Attributes:
+        kind: a key of `GROUPS`.
+        name: the name of the plugin.
+        target: where it is, as ``"module:attr"``, or ``"module"`` if the module itself is the plugin.
+        distribution: the distribution that installed it; empty if the plugin was named by its target.
+        version: the version of the distribution.
+        status: ``"available"``, ``"loaded"`` (it was named and imported), ``"failed"`` (it could not be used),
+            ``"blocked"`` (by ``TPK_BLOCK``), or ``"conflict"`` (another distribution has a plugin of this name).
+    """
+
+    kind: str
+    name: str
+    target: str
+    distribution: str = ""
+    version: str = ""
+    status: str = attrs.field(default="available", eq=False)
+
+    def __str__(self) -> str:
+        origin = f", from {self.distribution} {self.version}" if self.distribution else ""
+        return f"{self.kind} {self.name!r} ({self.target}{origin})"
+
+    @property
+    def is_builtin(self) -> bool:
+        """Whether the plugin comes with tpk."""
+        return self.target == BUILTINS.get(self.kind, {}).get(self.name)
 
 
 class Catalog:
     """The built-in plugins, and those of installed distributions.
 
     Args:
-        path: where to look for installed distributions, once, when a name is first needed; by default
-            ``sys.path``.
+        path: where to look for installed distributions, once, when a name is first needed; ``sys.path`` by default.
 
     Attributes:
         path: as given.
@@ -46,18 +88,18 @@ class Catalog:
         self._outcomes: dict[CatalogEntry, str] = {}
 
     def resolve(self, kind: str, spec: Any) -> Any:
-        """Return the plugin that `spec` stands for.
+        """Return the plugin that `spec` names.
 
         Args:
-            kind: one of ``"trainer"``, ``"strategy"``, ``"callback"``, ``"monitor"`` and ``"plugin"``.
-            spec: an instance, which is returned as it is; a class that needs no arguments; a name;
-                ``"module:attr"``; or `use(name, **options)`.
+            kind: ``"trainer"``, ``"strategy"``, ``"callback"``, ``"monitor"`` or ``"plugin"``.
+            spec: an instance, which is returned as it is; a class that needs no arguments; a name; ``"module:attr"``;
+                or `use(name, **options)`.
 
         Raises:
-            UnknownPluginError: nothing has this name.
-            PluginImportError: what has this name cannot be imported.
-            PluginError: it is blocked, two distributions offer it, the options are not those that it takes, or it is a
-                plugin of another kind.
+            UnknownPluginError: if no plugin has this name.
+            PluginImportError: if the plugin cannot be imported.
+            PluginError: if it is blocked, offered by two distributions, does not take these options, or is of another
+                kind.
         """
         if isinstance(spec, str):
             spec = Use(spec)
@@ -78,17 +120,17 @@ class Catalog:
         return plugin
 
     def make(self, value: Any) -> Any:
-        """Return a value, in which each ``use("module:attr", **options)`` has become the object that it stands for.
+        """Return a value in which each ``use("module:attr", **options)`` is replaced by the object that it describes.
 
-        The name of a plugin is left to whoever expects a plugin.
+        Names of plugins are left as they are: the plugin that has the option resolves them.
 
         Args:
-            value: such a description, or a list, tuple or mapping in which there may be some; anything else is returned
-                as it is.
+            value: such a description, or a list, tuple or mapping that may contain some; other values are returned as
+                they are.
 
         Raises:
-            PluginImportError: the module cannot be imported, or lacks the attribute.
-            PluginError: the options are not those that it takes.
+            PluginImportError: if the module cannot be imported, or lacks the attribute.
+            PluginError: if the options are not those that the object takes.
         """
         if isinstance(value, Ref):
             return self.load(CatalogEntry("object", value.target, target=value.target))
@@ -107,11 +149,11 @@ class Catalog:
         return value if unchanged else made
 
     def find(self, kind: str, name: str) -> CatalogEntry:
-        """Return what `name` stands for: ``"module:attr"`` itself, a built-in, or an installed plugin.
+        """Return the entry of a name: of ``"module:attr"``, of a built-in plugin, or of an installed one.
 
         Raises:
-            UnknownPluginError: nothing has this name.
-            PluginError: it is blocked, or two distributions offer it.
+            UnknownPluginError: if no plugin has this name.
+            PluginError: if it is blocked, or offered by two distributions.
         """
         if ":" in name:
             return CatalogEntry(kind, name, target=name)
@@ -120,10 +162,10 @@ class Catalog:
             return CatalogEntry(kind, name, target=name)
         if not found:
             raise unknown_plugin(kind, name, self.entries())
-        # Built-ins come first, and nothing shadows them.
-        if len(found) > 1 and found[0].target == BUILTINS[kind].get(name):
+        # Built-in plugins come first, and cannot be shadowed.
+        if len(found) > 1 and found[0].is_builtin:
             logger.warning(
-                "%r means the %s of tpk; that of %s is got by its target, %s",
+                "%r is the built-in %s. To use that of %s, name its target, %s",
                 name,
                 kind,
                 " and ".join(f"{each.distribution} {each.version}" for each in found[1:]),
@@ -131,21 +173,21 @@ class Catalog:
             )
         if found[0].status == "conflict":
             raise PluginError(
-                f"more than one distribution offers the {kind} {name!r}: {', '.join(map(str, found))}. Name "
-                f"the one that you mean by its target: {' or '.join(repr(entry.target) for entry in found)}"
+                f"more than one distribution offers the {kind} {name!r}: {', '.join(map(str, found))}. Name one by its "
+                f"target: {' or '.join(repr(entry.target) for entry in found)}"
             )
         if found[0].status == "blocked":
             raise PluginError(f"{found[0]} is blocked by TPK_BLOCK={','.join(names_in('TPK_BLOCK'))}")
         return found[0]
 
     def load(self, entry: CatalogEntry) -> Any:
-        """Import what `entry` stands for.
+        """Import the target of an entry.
 
         Raises:
-            PluginImportError: its module cannot be imported, for whatever reason, or lacks the attribute.
-            PluginError: its distribution requires another version of tpk.
+            PluginImportError: if its module cannot be imported, or lacks the attribute.
+            PluginError: if its distribution requires another version of tpk.
         """
-        check_version(entry)
+        _check_version(entry)
         try:
             target = pkgutil.resolve_name(entry.target)
         except (Exception, SystemExit) as error:
@@ -155,46 +197,49 @@ class Catalog:
         return target
 
     def entries(self, kind: str | None = None) -> list[CatalogEntry]:
-        """Return what can be named, of one kind or of all: built-ins, then the rest by kind and name.
+        """Return the plugins of a kind, or of all kinds: built-in plugins, then the others by kind and name.
 
         Raises:
-            UnknownPluginError: ``TPK_BLOCK`` names something that there is not.
+            UnknownPluginError: if ``TPK_BLOCK`` has an unknown name.
         """
         if self._installed is None:
-            self._installed = installed_entries(self.path)
-        known = [*builtin_entries(), *self._installed]
-        blocked = blocked_entries(known)
-        return [
-            attrs.evolve(entry, status=self._status(entry, known, blocked))
-            for entry in known
-            if kind is None or entry.kind == kind
+            self._installed = _installed_entries(self.path)
+        builtin = [
+            CatalogEntry(each, name, target, "tpk", __version__)
+            for each, targets in BUILTINS.items()
+            for name, target in targets.items()
         ]
+        known = [*builtin, *self._installed]
+        blocked = _blocked(known)
+        counts: dict[tuple[str, str], int] = {}
+        for entry in known:
+            counts[entry.kind, entry.name] = counts.get((entry.kind, entry.name), 0) + 1
+
+        def status(entry: CatalogEntry) -> str:
+            if entry in blocked:
+                return "blocked"
+            if counts[entry.kind, entry.name] > 1 and not entry.is_builtin:
+                return "conflict"
+            return self._outcomes.get(entry, "available")
+
+        return [attrs.evolve(entry, status=status(entry)) for entry in known if kind in (None, entry.kind)]
 
     def loaded(self) -> list[CatalogEntry]:
-        """Return what was named and imported, by kind and name: the ranks of a training must agree on it."""
-        outcomes = self._outcomes.items()
-        loaded = [attrs.evolve(entry, status=outcome) for entry, outcome in outcomes if outcome == "loaded"]
+        """Return the plugins that were named and imported, by kind and name; the ranks of a run must agree on them."""
+        loaded = [attrs.evolve(entry, status=found) for entry, found in self._outcomes.items() if found == "loaded"]
         return sorted(loaded, key=lambda entry: (entry.kind, entry.name))
 
     def mark(self, entry: CatalogEntry, outcome: str) -> None:
-        """Remember that `entry` is ``"loaded"`` or ``"failed"``."""
+        """Record that a plugin is ``"loaded"`` or ``"failed"``."""
         self._outcomes[entry] = outcome
 
     def outcome(self, entry: CatalogEntry) -> str | None:
-        """Return ``"loaded"`` or ``"failed"`` of what was named; None of what was not."""
+        """Return ``"loaded"`` or ``"failed"`` for a plugin that was named; None for others."""
         return self._outcomes.get(entry)
 
     def refresh(self) -> None:
-        """Look for installed distributions anew, when a name is next needed."""
+        """Look for installed distributions again when a name is next needed."""
         self._installed = None
-
-    def _status(self, entry: CatalogEntry, known: list[CatalogEntry], blocked: set[CatalogEntry]) -> str:
-        namesakes = [each for each in known if (each.kind, each.name) == (entry.kind, entry.name)]
-        if entry in blocked:
-            return "blocked"
-        if len(namesakes) > 1 and entry.target != BUILTINS[entry.kind].get(entry.name):
-            return "conflict"
-        return self._outcomes.get(entry, "available")
 
 
 _current = Catalog()
@@ -207,7 +252,7 @@ def get_catalog() -> Catalog:
 
 @contextlib.contextmanager
 def use_catalog(catalog: Catalog) -> Iterator[Catalog]:
-    """Make `catalog` that of this process while the context lasts; for tests."""
+    """Replace the catalog of this process while the context is active; for tests."""
     global _current
     previous, _current = _current, catalog
     try:
@@ -217,33 +262,85 @@ def use_catalog(catalog: Catalog) -> Iterator[Catalog]:
 
 
 def unknown_plugin(kind: str | None, name: str, known: Sequence[CatalogEntry]) -> UnknownPluginError:
-    """Return the error for a `name` that no plugin of this kind, or of any, has: what was meant, and what there is."""
-    names = sorted({entry.name for entry in known if kind in (None, entry.kind)})
-    nearest = difflib.get_close_matches(name, names, n=3)
-    if (advice := not_installed(name)) and not any(entry.name == name for entry in known):
+    """Return the error for a name that no plugin of a kind (None: of any kind) has."""
+    namesakes = [entry for entry in known if entry.name == name]
+    if not namesakes and (advice := not_installed(name)):
         return UnknownPluginError(advice)
-    message = f"there is no {kind or 'plugin'} {name!r}"
-    for entry in known:
-        if entry.name == name:
-            message += f"; there is a {entry.kind} of that name"
-    message += f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else "."
-    return UnknownPluginError(f"{message} Known are: {', '.join(names) or 'none'}")
+    names = sorted({entry.name for entry in known if kind in (None, entry.kind)})
+    others = "".join(f" There is a {entry.kind} of that name." for entry in namesakes)
+    return UnknownPluginError(
+        f"there is no {kind or 'plugin'} {name!r}.{others}{nearest(name, names)} Known: {', '.join(names) or 'none'}"
+    )
 
 
-_LISTS = {"callback": "callbacks", "monitor": "monitors", "strategy": "strategy of a trainer"}
+def _installed_entries(path: Sequence[str] | None = None) -> list[CatalogEntry]:
+    """Return the entry points of tpk's groups, by kind and name.
+
+    Args:
+        path: the directories to look at; ``sys.path`` by default.
+    """
+    # It takes 40 ms to import.
+    from importlib import metadata
+
+    kinds = {group: kind for kind, group in GROUPS.items()}
+    found: dict[str, list[CatalogEntry]] = {}
+    for distribution in metadata.distributions() if path is None else metadata.distributions(path=list(path)):
+        try:
+            points = [point for point in distribution.entry_points if point.group in kinds]
+            name, version = (distribution.metadata["Name"], distribution.version) if points else ("", "")
+        except Exception:
+            logger.warning("the metadata of %s cannot be read; skipped", distribution, exc_info=True)
+            continue
+        if points:
+            entries = [CatalogEntry(kinds[point.group], point.name, point.value, name, version) for point in points]
+            # Python imports the first one on the path; it hides others of the same name.
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), entries)
+    entries = [entry for entries in found.values() for entry in entries]
+    return sorted(entries, key=lambda entry: (entry.kind, entry.name, entry.distribution))
+
+
+def _check_version(entry: CatalogEntry) -> None:
+    """Raise a `PluginError` if the distribution of a plugin requires another version of tpk."""
+    if entry.distribution in ("", "tpk"):
+        return
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    try:
+        requirements = metadata.requires(entry.distribution)
+    except metadata.PackageNotFoundError:
+        return
+    for requirement in map(Requirement, requirements or ()):
+        if requirement.name == "tpk" and not requirement.specifier.contains(__version__, prereleases=True):
+            raise PluginError(f"{entry} requires {requirement}, but this is tpk {__version__}")
+
+
+def _blocked(known: Sequence[CatalogEntry]) -> set[CatalogEntry]:
+    """Return the entries that ``TPK_BLOCK`` names, as ``name`` or as ``kind:name``."""
+    blocked: set[CatalogEntry] = set()
+    for item in names_in("TPK_BLOCK"):
+        matching = {entry for entry in known if item in (entry.name, f"{entry.kind}:{entry.name}")}
+        if not matching:
+            raise UnknownPluginError(
+                f"TPK_BLOCK has the unknown name {item!r}: write a name that `tpk plugins` lists, or kind:name with "
+                f"one of the kinds {', '.join(GROUPS)}"
+            )
+        blocked |= matching
+    return blocked
 
 
 def _check_kind(kind: str, plugin: object, what: str) -> None:
-    """Refuse what is a plugin, but not of this kind; what a trainer is, who makes trainers knows."""
+    """Raise a `PluginError` if a plugin is of another kind. `make_trainer` checks trainers itself."""
     if kind not in _LISTS:
         return
     found = plugin.kind if isinstance(plugin, Callback) else ""
     if found and found != kind:
-        raise PluginError(f"{what} is no {kind} but a {found}: it belongs in the {_LISTS[found]}")
+        raise PluginError(f"{what} is not a {kind} but a {found}: it belongs in the {_LISTS[found]}")
     if not found and kind != "callback":
         raise PluginError(
-            f"{what} is no {kind}: expected an instance of tpk.{kind.capitalize()}, but it is {plugin!r}"
-            + (". What only uses hooks is a callback, and belongs in the callbacks" if kind == "monitor" else "")
+            f"{what} is not a {kind}: expected an instance of tpk.{kind.capitalize()}, but it is {plugin!r}"
+            + (". A plugin that only implements hooks belongs in the callbacks" if kind == "monitor" else "")
         )
 
 

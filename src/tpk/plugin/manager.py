@@ -11,17 +11,24 @@ import attrs
 import pluggy
 
 from tpk.errors import HookError, StopTraining
+from tpk.plugin.autoload import load_autoloaded
 from tpk.plugin.base import Plugin
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.dispatch import StepHooks, call_order, compile_step, direct
 from tpk.plugin.environment import is_on
-from tpk.plugin.hooks.hook_names import describe
-from tpk.plugin.hooks.implementations import Implementation, implementations_of
-from tpk.plugin.hooks.registration import Registration, note_failure, raise_stop
-from tpk.plugin.hooks.trace import TracedStep
-from tpk.plugin.names.autoload import load_autoloaded
+from tpk.plugin.hook_names import describe
+from tpk.plugin.implementations import Implementation, implementations_of
 from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs
+from tpk.plugin.step import (
+    Registration,
+    StepHooks,
+    TracedStep,
+    call_order,
+    compile_step,
+    direct,
+    note_failure,
+    raise_stop,
+)
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -13,7 +13,7 @@ from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import add_logical_devices, resolve_devices
 from tpk.graph.signature import check_signature
 from tpk.graph.tower_options import check_precision, in_precision
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
 from tpk.predict.online import check_names, tensors_by_key
 from tpk.predict.weights import restore_weights

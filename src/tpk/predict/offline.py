@@ -10,7 +10,7 @@ from typing import Any
 
 from tpk.errors import add_note
 from tpk.graph.devices import resolve_devices
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.predict.config import PredictConfig
 from tpk.predict.inputs import arguments_of
 from tpk.predict.online import OnlinePredictor, predictor_of

@@ -20,7 +20,7 @@ from tpk.session.plan import Feed, RunContext, RunPlan, failing_request, is_cons
 from tpk.tf_internals import is_closed, word_error
 
 if TYPE_CHECKING:
-    from tpk.plugin.dispatch import StepHooks
+    from tpk.plugin.step import StepHooks
 
 RunOptions = tf.compat.v1.RunOptions
 RunMetadata = tf.compat.v1.RunMetadata

@@ -16,7 +16,7 @@ from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
 from tpk.layers.cross_tower import check_nothing_is_summed
 from tpk.plugin import Callback, hookimpl
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.strategies.base import DEVICE_SPELLINGS, SCALE_GRADIENT, GetInputs, Strategy
 from tpk.strategies.parameter_server import SharedVariables
 from tpk.strategies.towers import Tower, gradients_of_towers

@@ -13,7 +13,7 @@ from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.strategies.all_reduce import reduce_column
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs, Strategy
 from tpk.strategies.device_setter import LeastLoadedDeviceSetter

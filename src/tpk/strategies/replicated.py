@@ -19,7 +19,7 @@ from tpk.graph.optimizers.proxy import copies_of_optimizers
 from tpk.graph.variables import make_local, record_variables
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.strategies.all_reduce import all_reduce, choose_mode
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, USE_NCCL, GetInputs, Strategy
 from tpk.strategies.towers import (

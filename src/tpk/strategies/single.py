@@ -11,7 +11,7 @@ from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_logical_devices, is_gpu, resolve_devices
 from tpk.graph.gradients import check_optimizer, compute_gradients
 from tpk.graph.objective import Objective
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.strategies.base import DEVICE_SPELLINGS, GetInputs, Strategy
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.context import TrainTowerContext

@@ -14,7 +14,7 @@ from tpk.graph.gradients import Gradients, compute_gradients
 from tpk.graph.objective import Objective
 from tpk.graph.variables import record_variables, variable_name
 from tpk.layers.cross_tower import CrossTowerSums, check_sums_are_complete
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.tower.context import TrainTowerContext
 
 

@@ -16,8 +16,8 @@ from tpk.errors import StopTraining, TrainerStateError
 from tpk.input_source.feed import FeedInput
 from tpk.input_source.queue import QueueInput
 from tpk.plugin import HOOK_NAMES, Callback, hookimpl
-from tpk.plugin.hooks.hook_names import check_names
-from tpk.plugin.options import options_of
+from tpk.plugin.description import options_of
+from tpk.plugin.hook_names import check_names
 from tpk.session.creator import NewSessionCreator
 from tpk.testing.comparison import Broken, check_same, difference, flat
 from tpk.testing.leftovers import Leftovers, leaving_nothing, watching

@@ -12,8 +12,7 @@ from attrs import validators
 from tpk.dataflow.base import check_iterable
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
-from tpk.plugin.names.creation import Use
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import Use, also_spelled
 from tpk.session.creator import as_session_creator
 from tpk.train.epoch import FOREVER, as_count
 from tpk.train.model_desc import ModelDesc

@@ -13,9 +13,9 @@ import attrs
 
 from tpk.errors import ConfigError, PluginError, UnknownPluginError, without_frames
 from tpk.graph.determinism import deterministic_ops
+from tpk.plugin.builtins import not_installed
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.names.builtins import not_installed
-from tpk.plugin.names.creation import Use
+from tpk.plugin.creation import Use
 from tpk.train.config import TrainConfig
 from tpk.train.reproducibility import check_determinism, seed_everything
 from tpk.train.run_file.write import run_data, run_file_text

@@ -16,7 +16,7 @@ from tpk.train.epoch import FOREVER, as_count
 from tpk.train.run.report import log_end, log_failure, signal_message
 
 if TYPE_CHECKING:
-    from tpk.plugin.dispatch import StepHooks
+    from tpk.plugin.step import StepHooks
 
 logger = logging.getLogger(__name__)
 

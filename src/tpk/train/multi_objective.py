@@ -14,7 +14,7 @@ from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import AccumGradOptimizer
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.input_source.base import InputSource
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.train.tower_trainer import SETUP_SPELLINGS, TowerTrainer
 
 UPDATES = ("in_turn", "together")

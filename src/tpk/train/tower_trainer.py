@@ -21,8 +21,8 @@ from tpk.input_source.base import InputSource, check_has_data
 from tpk.input_source.queue import QueueInput
 from tpk.input_source.staging import StagingInput
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.hooks.hook_names import check_names
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
+from tpk.plugin.hook_names import check_names
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
 from tpk.strategies.base import Strategy
 from tpk.tf_internals import building_for_xla, is_closed

@@ -24,10 +24,10 @@ from tpk.monitors.monitors import Monitors
 from tpk.plugin.base import Plugin
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
-from tpk.plugin.dispatch import StepHooks
-from tpk.plugin.hooks.hook_names import check_names
+from tpk.plugin.hook_names import check_names
 from tpk.plugin.manager import HookManager
 from tpk.plugin.run_options import RunOptions
+from tpk.plugin.step import StepHooks
 from tpk.session.creator import (
     NewSessionCreator,
     SessionCreator,

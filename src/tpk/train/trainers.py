@@ -21,8 +21,7 @@ from typing import Any
 from tpk.graph.devices import Devices
 from tpk.input_source.base import InputSource
 from tpk.input_source.feed import FeedInput
-from tpk.plugin.names.creation import use
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled, use
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, SCALE_GRADIENT, USE_NCCL
 from tpk.train.tower_trainer import SingleCostTrainer
 

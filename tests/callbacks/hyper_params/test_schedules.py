@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError, PluginImportError
-from tpk.plugin.options import described
+from tpk.plugin.description import described
 
 v1 = tf.compat.v1
 

@@ -105,9 +105,9 @@ def test_overrides_reach_every_value(run_file, override, expected):
         (MINIMAL + "callbacks = [3]", r"callbacks\.0: expected a name, or a table with use"),
         (
             MINIMAL + "callbacks = ['ModelSavr']",
-            r"run\.toml: callbacks\.0: there is no callback 'ModelSavr'; did you mean",
+            r"run\.toml: callbacks\.0: there is no callback 'ModelSavr'. Nearest",
         ),
-        (MINIMAL + "monitors = ['ModelSaver']", r"monitors\.0: there is no monitor 'ModelSaver'; there is a callback"),
+        (MINIMAL + "monitors = ['ModelSaver']", r"monitors\.0: there is no monitor 'ModelSaver'. There is a callback"),
         (
             MINIMAL + "callbacks = ['EpochMeans', {use = 'ModelSaver', max_to_kep = 3}]",
             r"callbacks\.1: callback 'ModelSaver' .*no option 'max_to_kep'; did you mean 'max_to_keep'\?",

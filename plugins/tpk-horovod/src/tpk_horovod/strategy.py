@@ -15,7 +15,7 @@ import tensorflow as tf
 import tpk
 from tpk.cluster.spec import Cluster, as_cluster
 from tpk.cluster.timeouts import Timeouts, as_timeouts
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.strategies import MultiProcessStrategy
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
 from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess

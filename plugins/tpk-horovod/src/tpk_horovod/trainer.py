@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tpk
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.strategies.base import DEVICE_SPELLINGS
 from tpk_horovod.strategy import HorovodStrategy
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tpk.plugin.options import described
+from tpk.plugin.description import described
 
 # What records a run, and where it is, are no settings of what is trained.
 _APART = ("git", "argv", "versions", "monitors", "run_dir", "resume")

@@ -19,7 +19,7 @@ from tpk.graph.gradients import recorded_gradients
 from tpk.graph.steps import get_global_step_var
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback
-from tpk.plugin.optional import import_optional
+from tpk.plugin.creation import import_optional
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -26,7 +26,7 @@ from typing import Any
 import attrs
 
 from tpk.errors import ConfigError
-from tpk.plugin.optional import import_optional
+from tpk.plugin.creation import import_optional
 
 _POINTS_OF_PLOT = 1000
 

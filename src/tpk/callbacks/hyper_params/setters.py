@@ -21,7 +21,7 @@ from tpk.graph.optimizers.learning_rate import learning_rate_of
 from tpk.graph.reports.summaries import names_of_scalar_summaries
 from tpk.graph.variables import by_name
 from tpk.plugin import Callback, Use, hookimpl
-from tpk.plugin.options import RecordsOptions
+from tpk.plugin.description import RecordsOptions
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, InputError
 from tpk.graph.variables import assign_values, make_local, record_variables, variable_name
-from tpk.plugin.options import RecordsOptions
+from tpk.plugin.description import RecordsOptions
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TowerTrainerProtocol

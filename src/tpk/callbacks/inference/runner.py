@@ -27,8 +27,8 @@ from tpk.input_source.batch_queue import BatchQueueInput
 from tpk.input_source.feed import FeedInput
 from tpk.input_source.tensor import TensorInput
 from tpk.plugin import Callback, HookManager
-from tpk.plugin.dispatch import StepHooks
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
+from tpk.plugin.step import StepHooks
 from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
 from tpk.tower.handle import TowerHandle

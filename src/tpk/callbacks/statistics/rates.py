@@ -12,7 +12,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.steps import FetchDependencies
 from tpk.plugin import Callback, hookimpl
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 
 if TYPE_CHECKING:
     from tpk.input_source.meter import InputMeter

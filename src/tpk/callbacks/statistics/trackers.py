@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.plugin import Callback, hookimpl
-from tpk.plugin.optional import import_optional
+from tpk.plugin.creation import import_optional
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

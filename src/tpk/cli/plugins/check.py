@@ -22,12 +22,11 @@ import attrs
 
 from tpk.errors import PluginError, TpkError
 from tpk.plugin.callback import HOOK_NAMES
-from tpk.plugin.catalog import Catalog
-from tpk.plugin.hooks.hook_names import check_names
-from tpk.plugin.hooks.implementations import check_class
+from tpk.plugin.catalog import Catalog, CatalogEntry
+from tpk.plugin.creation import create
+from tpk.plugin.hook_names import check_names
+from tpk.plugin.implementations import check_class
 from tpk.plugin.manager import HookManager
-from tpk.plugin.names.creation import create
-from tpk.plugin.names.entry import CatalogEntry
 
 
 def check_imports(entries: Sequence[CatalogEntry], timeout: float = 60.0) -> list[str | None]:

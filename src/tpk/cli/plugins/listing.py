@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from tpk.cli.table import print_table
-from tpk.plugin.catalog import get_catalog
-from tpk.plugin.names.entry import GROUPS, CatalogEntry
+from tpk.plugin.catalog import GROUPS, CatalogEntry, get_catalog
 
 COLUMNS = ("kind", "name", "distribution", "version", "target", "status")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tpk import __version__
 from tpk.errors import PluginError
-from tpk.plugin.names.entry import GROUPS
+from tpk.plugin.catalog import GROUPS
 
 
 def write_package(name: str, kind: str, directory: Path) -> int:

@@ -9,10 +9,9 @@ from typing import Any
 
 from tpk.errors import PluginError
 from tpk.plugin.callback import HOOK_NAMES
-from tpk.plugin.catalog import get_catalog, unknown_plugin
-from tpk.plugin.hooks.hook_names import namespaces_of
-from tpk.plugin.hooks.implementations import implementations_of
-from tpk.plugin.names.entry import CatalogEntry
+from tpk.plugin.catalog import CatalogEntry, get_catalog, unknown_plugin
+from tpk.plugin.hook_names import namespaces_of
+from tpk.plugin.implementations import implementations_of
 
 
 def show_plugin(name: str, kind: str | None) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tpk.cli.runs.run import Run
-from tpk.plugin.options import leaves_of
+from tpk.plugin.description import leaves_of
 
 # What says where a run is, and how it was begun, tells nothing of what was trained.
 _LEFT_OUT = ("argv", "run_dir", "resume", "devices")

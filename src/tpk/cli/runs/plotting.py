@@ -10,7 +10,7 @@ from pathlib import Path
 from tpk.cli.runs.curves import Curve, smoothed
 from tpk.cli.runs.run import Run, find_runs, short_names
 from tpk.errors import ConfigError, UnknownScalarError
-from tpk.plugin.optional import import_optional
+from tpk.plugin.creation import import_optional
 
 FORMATS = (".html", ".png", ".svg", ".pdf")
 COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")

@@ -14,8 +14,8 @@ import attrs
 from tpk.checkpoint.files import Checkpoint, checkpoint_steps, read_state
 from tpk.errors import CheckpointError, ConfigError, TpkError
 from tpk.monitors.history import History
-from tpk.plugin.names.builtins import BUILTINS
-from tpk.plugin.written import NOT_WRITTEN
+from tpk.plugin.builtins import BUILTINS
+from tpk.plugin.description import NOT_WRITTEN
 from tpk.train.run.attempts import Attempt, read_attempts
 from tpk.train.run.lock import owner_of
 from tpk.train.run.names import ATTEMPTS_NAME, CONFIG_NAME, RUN_FILE_NAME

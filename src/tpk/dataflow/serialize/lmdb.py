@@ -17,7 +17,7 @@ from tpk.dataflow.serialize.files import (
 )
 from tpk.dataflow.serialize.packing import DatapointPacker
 from tpk.errors import InputError
-from tpk.plugin.optional import import_optional
+from tpk.plugin.creation import import_optional
 
 _LENGTH_KEY = b"__tpk_length__"
 _TENSORPACK_KEYS = b"__keys__"

@@ -11,7 +11,7 @@ import numpy as np
 
 from tpk.dataflow.memory import aligned_empty
 from tpk.errors import InputError
-from tpk.plugin.optional import import_optional
+from tpk.plugin.creation import import_optional
 
 _ARRAY, _SCALAR, _OBJECTS, _TUPLE = range(1, 5)
 

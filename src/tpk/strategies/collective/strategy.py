@@ -15,7 +15,7 @@ from tpk.cluster.timeouts import Timeouts
 from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_logical_devices, is_gpu, parts_of_one_gpu
 from tpk.plugin import Callback
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.session.creator import NewSessionCreator, SessionCreator
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
 from tpk.strategies.collective.ops import COMPRESSIONS, LEAST_SHARED_BYTES, Collectives

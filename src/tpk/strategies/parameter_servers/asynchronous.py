@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.graph.gradients import check_optimizer
 from tpk.graph.objective import Objective
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.towers import build_on_multi_tower, in_turn

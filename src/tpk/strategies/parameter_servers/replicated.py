@@ -11,7 +11,7 @@ from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, variable_name
 from tpk.plugin import Callback
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs
 from tpk.strategies.parameter_servers.base import DistributedStrategy
 from tpk.strategies.parameter_servers.queues import StepQueues

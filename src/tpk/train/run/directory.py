@@ -18,7 +18,7 @@ from tqdm import tqdm
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.durable_files import free_name, open_no_link, replace_file
 from tpk.errors import CheckpointError, ConfigError
-from tpk.plugin.options import leaves_of
+from tpk.plugin.description import leaves_of
 from tpk.train.resume.training_state import check_state
 from tpk.train.run.lock import run_lock
 from tpk.train.run.names import CONFIG_NAME, RUN_FILE_NAME

@@ -21,7 +21,7 @@ from tpk.checkpoint.files import Checkpoint
 from tpk.durable_files import replace_file
 from tpk.errors import CheckpointError, Preempted, StopTraining, TpkError, in_one_line
 from tpk.plugin.callback import Callback
-from tpk.plugin.options import described
+from tpk.plugin.description import described
 from tpk.train.epoch import steps_of_one_pass
 from tpk.train.run.attempts import Attempt, read_attempts
 from tpk.train.run.description import describe_run

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tpk.errors import ConfigError
-from tpk.plugin.written import REF, USE
+from tpk.plugin.description import REF, USE
 from tpk.train.run_file.toml import TOMLDecodeError, loads
 
 _FORM = re.compile(r"(?P<path>[\w.:-]+?)=(?P<value>.*)", re.DOTALL)

@@ -15,10 +15,9 @@ import tensorflow as tf
 from google.protobuf import json_format
 
 from tpk.errors import ConfigError, PluginError, TpkError
-from tpk.plugin.catalog import get_catalog
-from tpk.plugin.names.creation import Ref, Use, check_options
-from tpk.plugin.names.entry import CatalogEntry
-from tpk.plugin.written import REF, USE
+from tpk.plugin.catalog import CatalogEntry, get_catalog
+from tpk.plugin.creation import Ref, Use, check_options
+from tpk.plugin.description import REF, USE
 from tpk.train.config import SPELLINGS, TrainConfig
 from tpk.train.launch import imported_for, names_strategy
 from tpk.train.run_file.overrides import apply_overrides

@@ -13,8 +13,8 @@ import tensorflow as tf
 import tomli_w
 from google.protobuf import json_format
 
-from tpk.plugin.names.creation import Use
-from tpk.plugin.written import NOT_WRITTEN, REF, USE, module_of_script, written, written_plugin
+from tpk.plugin.creation import Use
+from tpk.plugin.description import NOT_WRITTEN, REF, USE, module_of_script, written, written_plugin
 from tpk.train.config import TrainConfig
 from tpk.train.run.description import script_directory
 from tpk.train.trainer import Trainer

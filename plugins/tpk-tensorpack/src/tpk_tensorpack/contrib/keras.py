@@ -17,7 +17,7 @@ import tensorflow as tf
 import tpk
 from tpk.errors import ConfigError
 from tpk.graph.signature import check_signature
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled
 from tpk_tensorpack.callbacks import Callback, InferenceRunner, ScalarStats
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 from tpk_tensorpack.tfutils.tower import get_current_tower_context

@@ -7,8 +7,7 @@ import pytest
 
 import tpk
 from tpk.errors import UnknownOptionError
-from tpk.plugin.names.creation import create
-from tpk.plugin.names.spellings import also_spelled
+from tpk.plugin.creation import also_spelled, create
 
 
 @also_spelled({"gpus": "devices"}, use_nccl="write mode='nccl' for it.")

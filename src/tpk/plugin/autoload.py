@@ -11,8 +11,8 @@ from tpk.errors import PluginError, add_note
 from tpk.plugin.environment import is_on, names_in
 
 if TYPE_CHECKING:
-    from tpk.plugin.catalog import Catalog
-    from tpk.plugin.names.entry import CatalogEntry
+    from tpk.plugin.catalog import Catalog, CatalogEntry
+
 
 logger = logging.getLogger(__name__)
 

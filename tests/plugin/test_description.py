@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.plugin.options import described, leaves_of, options_of
+from tpk.plugin.description import described, leaves_of, options_of
 
 
 class Greeting(tpk.Callback):
@@ -132,9 +132,9 @@ def test_a_class_of_a_script_can_still_be_sent_to_a_worker():
         ({i: i for i in range(17)}, {**{str(i): i for i in range(16)}, "…": "1 more"}),
         ("x" * 2000, "x" * 1000 + "…"),
         (json.dumps, "json.dumps"),
-        (lambda: 0, "test_options.<lambda>"),
+        (lambda: 0, "test_description.<lambda>"),
         (functools.partial(json.dumps, indent=2), "functools.partial(json.dumps)"),
-        (Data, "test_options.Data"),
+        (Data, "test_description.Data"),
         (object(), "object"),
         (Value(), {"name": "Value", "options": {"size": 3}}),
         (Data(), {"name": "Data", "options": {"size": 4}}),
@@ -149,7 +149,7 @@ def test_a_class_of_a_script_can_still_be_sent_to_a_worker():
 )
 def test_what_a_value_is(value, expected):
     found = described(value)
-    if isinstance(expected, str) and expected.startswith("test_options."):
+    if isinstance(expected, str) and expected.startswith("test_description."):
         assert found.endswith(expected)
     else:
         assert found == expected

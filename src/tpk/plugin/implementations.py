@@ -12,8 +12,8 @@ import attrs
 from tpk.errors import HookError
 from tpk.plugin.base import Plugin
 from tpk.plugin.callback import HOOK_ARGUMENTS, STEP_HOOKS, Callback
-from tpk.plugin.hooks.arguments import taken_arguments
-from tpk.plugin.hooks.hook_names import check_names, check_not_lost, describe, namespaces_of
+from tpk.plugin.hook_names import check_names, check_not_lost, describe, namespaces_of
+from tpk.plugin.spec import taken_arguments
 
 
 @attrs.frozen(eq=False)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import tpk
-from tpk.plugin.names.creation import Ref
-from tpk.plugin.written import module_of_script, name_of, written, written_plugin
+from tpk.plugin.creation import Ref
+from tpk.plugin.description import module_of_script, written, written_plugin
 
 
 @pytest.fixture(autouse=True)
@@ -106,9 +106,9 @@ def test_what_can_be_made_again_is_written(make, form):
         (lambda: "x" * 5000, "a text of 5000 characters"),
         (lambda: dict.fromkeys(map(str, range(5000))), "a mapping of 5000 keys"),
         (lambda: Sulky(), "an object of Sulky, which says OSError: no"),
-        (lambda: {1: 2}, "keys are no texts"),
-        (lambda: {"use": 2}, "which mean something there"),
-        (lambda: Greeting(use=3), "with an option 'use'"),
+        (lambda: {1: 2}, "keys that are not text"),
+        (lambda: {"use": 2}, "which have a meaning in the file"),
+        (lambda: Greeting(use=3), "Greeting with a key .use."),
         (lambda: Positional("a"), "given arguments that have no names"),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_class_of_the_script_has_the_module_by_which_it_can_be_imported(monkey
     main.__file__ = str(tmp_path / "my-train.py")
     assert "my-train.py, which cannot be imported" in written(Greeting())["not_written"]
     main.__file__ = str(tmp_path / "train.py")
-    assert name_of(Greeting) == "train:Greeting"
+    assert written(Greeting) == {"ref": "train:Greeting"}
     main.__spec__ = types.SimpleNamespace(name="package.train")
     assert module_of_script() == "package.train"
     assert written(Greeting())["use"] == "package.train:Greeting"

@@ -11,7 +11,7 @@ import pytest
 
 import tpk.errors
 from tpk.plugin import Callback, HookManager, hookimpl, order_of
-from tpk.plugin.hooks.implementations import implementations_of
+from tpk.plugin.implementations import implementations_of
 
 
 def hooks_of(plugin):

@@ -1,0 +1,446 @@
+"""Descriptions of objects by the arguments that they were made with: for ``config.json``, ``config.toml`` and `repr`.
+
+A value is first turned into a form: plain data, `_Named`, `_Made` and `_Opaque`. `described` and `written` render it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import inspect
+import itertools
+import os
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tpk.plugin.builtins import BUILTINS
+from tpk.plugin.creation import Ref, Use
+
+USE, REF, NOT_WRITTEN = "use", "ref", "not_written"
+"""The keys of a table that describes an object, an importable name, and a value that cannot be written."""
+
+_RECORDED = "_made_with"
+_MOST_VALUES = 1000
+_MOST_LEVELS = 16
+_MOST_CHARACTERS = 2000
+_MOST_CHARACTERS_DESCRIBED = 1000
+_MOST_ITEMS_DESCRIBED = 16
+_MOST_CHARACTERS_OF_REPR = 60
+_MOST_ITEMS_OF_REPR = 4
+_SECRET = re.compile(
+    r"(^|_)((api|access|auth|private|secret)_?key|token|secret|password|passwd|credentials?)s?$", re.IGNORECASE
+)
+
+
+class RecordsOptions:
+    """Base class of objects that record the arguments of their constructor.
+
+    The arguments are recorded as a description, so they are not kept alive. A subclass has nothing to do, and its
+    signature stays the same.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Wrap the constructor of the subclass, if it has its own."""
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = _recording(cls.__init__)  # type: ignore[method-assign]
+
+
+def described(value: Any) -> Any:
+    """Describe a value as plain data for JSON that is short, and equal in every run.
+
+    Returns:
+        Numbers, text, None, and lists and mappings of them, shortened where they are long. For an object that records
+        its options, and for attrs and data classes, the name of the class and the options, including defaults. For an
+        array, a tensor or a `tf.TensorSpec`, its name, dtype and shape; for a function, its qualified name; for other
+        objects, their type. The value of an option whose name suggests a secret, such as ``api_key``, is left out.
+
+    Example:
+        ```python
+        described(tpk.ModelSaver(max_to_keep=3))  # {"name": "ModelSaver", "options": {"max_to_keep": 3, ...}}
+        described(np.zeros([2, 3], np.float32))  # "float32 (2, 3)"
+        ```
+    """
+    return _as_described(_form_of(value))
+
+
+def options_of(thing: object) -> dict[str, Any]:
+    """Return the described options of an object; an empty dict if it does not record them."""
+    form = _form_of(thing)
+    return _as_described(form)["options"] if isinstance(form, _Made) else {}
+
+
+def written(value: Any) -> Any:
+    """Return a value as plain data for a file, from which the value can be made again.
+
+    Returns:
+        Numbers, text, None, and lists and mappings of them. An object that records its options is
+        ``{"use": "module:Class", option: value, …}``, with the options that were given; a function or a class is
+        ``{"ref": "module:name"}``. A value that cannot be made again (a lambda, an array, an object of another class, a
+        secret) is ``{"not_written": reason}``.
+
+    Example:
+        ```python
+        written(tpk.ModelSaver(max_to_keep=3))  # {"use": "tpk:ModelSaver", "max_to_keep": 3}
+        written(lambda epoch: epoch)  # {"not_written": "a lambda"}
+        ```
+    """
+    return _as_written(_form_of(value))
+
+
+def written_plugin(kind: str, value: Any) -> Any:
+    """Return the written form of a plugin. Unlike `written`, it uses the names of built-in plugins.
+
+    Args:
+        kind: ``"trainer"``, ``"callback"`` or ``"monitor"``.
+        value: an instance, a class, a name, ``"module:attr"`` or a `Use`.
+    """
+    if isinstance(value, str):
+        return {USE: value}
+    form = written(value)
+    if inspect.isclass(value) and REF in form:
+        form = {USE: form[REF]}
+    target = form.get(USE, "") if isinstance(form, dict) else ""
+    module, _, name = target.partition(":")
+    if module == "tpk" and BUILTINS[kind].get(name, "").endswith(f":{name}"):
+        return {**form, USE: name}
+    return form
+
+
+def shown_arguments(thing: object) -> str:
+    """Return the arguments that an object was given, for its `repr`. Long values are left out."""
+    options, given = vars(thing).get(_RECORDED, ({}, ())) if hasattr(thing, "__dict__") else ({}, ())
+    return ", ".join(f"{name}={_as_repr(value)}" for name, value in options.items() if name in given)
+
+
+def leaves_of(description: Any, path: str = "") -> dict[str, Any]:
+    """Return the plain values of a description by path. Plugins are named instead of numbered.
+
+    Args:
+        description: the result of `described`, such as the content of a ``config.json``.
+        path: the path of `description` itself.
+
+    Example:
+        ```python
+        leaves_of({"callbacks": [{"name": "ModelSaver", "options": {"max_to_keep": 3}}]})
+        # {"callbacks.ModelSaver": "ModelSaver", "callbacks.ModelSaver.max_to_keep": 3}
+        ```
+    """
+    parts: dict[str, Any] = {}
+    if isinstance(description, Mapping) and set(description) == {"name", "options"} and path:
+        return {path: description["name"], **leaves_of(description["options"], path)}
+    if isinstance(description, Mapping):
+        parts = {f"{path}.{name}" if path else str(name): each for name, each in description.items()}
+    elif isinstance(description, list) and any(isinstance(each, Mapping) for each in description):
+        for each in description:
+            name = f"{path}.{each.get('name') if isinstance(each, Mapping) else each}"
+            number = sum(key.partition("#")[0] == name for key in parts) + 1
+            parts[f"{name}#{number}" if number > 1 else name] = each
+    else:
+        return {path: description}
+    return {name: leaf for part, each in parts.items() for name, leaf in leaves_of(each, part).items()}
+
+
+# Forms.
+
+
+@attrs.frozen
+class _Opaque:
+    """A value that cannot be made again: why, and its description."""
+
+    why: str
+    shown: Any
+
+
+@attrs.frozen
+class _Named:
+    """A function, a class or a member of an enum: its target or why it has none, and its description."""
+
+    target: str
+    why: str
+    shown: str
+
+
+@attrs.frozen
+class _Made:
+    """An object: the target of its class or why it has none, its options including defaults, and which were given."""
+
+    target: str
+    why: str
+    shown: str
+    options: dict[str, Any]
+    given: frozenset[str]
+
+
+def _recording(init: Callable[..., None]) -> Callable[..., None]:
+    signature: inspect.Signature | None = None
+
+    @functools.wraps(init)
+    def record_and_init(self: Any, *args: Any, **options: Any) -> None:
+        nonlocal signature
+        # The constructor of a base class is called from that of the class itself.
+        if _RECORDED not in vars(self):
+            vars(self)[_RECORDED] = {}, frozenset()
+            try:
+                signature = signature or inspect.signature(init)
+                bound = signature.bind(self, *args, **options)
+            except TypeError:  # The constructor itself raises a better error.
+                pass
+            else:
+                given = frozenset(_by_name(bound))
+                bound.apply_defaults()
+                vars(self)[_RECORDED] = _options(_by_name(bound), itertools.count(), 0), given
+        init(self, *args, **options)
+
+    return record_and_init
+
+
+def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """Return arguments by name, except `self`; those of ``**options`` by their own names."""
+    flat: dict[str, Any] = {}
+    for name, value in itertools.islice(bound.arguments.items(), 1, None):
+        kind = bound.signature.parameters[name].kind
+        flat.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+    return flat
+
+
+def _form_of(value: Any) -> Any:
+    return _form(value, itertools.count(), 0)
+
+
+def _form(value: Any, counter: Iterator[int], level: int) -> Any:
+    if next(counter) >= _MOST_VALUES or level > _MOST_LEVELS:
+        return _Opaque(f"more than {_MOST_VALUES} values, or values within values", type(value).__name__)
+    if value is None or type(value) in (bool, int, float):
+        return value
+    if isinstance(value, str) and not isinstance(value, enum.Enum):
+        text = str(value)
+        return text if len(text) <= _MOST_CHARACTERS else _Opaque(f"a text of {len(text)} characters", text)
+    if isinstance(value, os.PathLike):
+        return _form(os.fspath(value), counter, level)
+    if isinstance(value, Use):
+        return _Made(value.name, "", value.name, _options(value.options, counter, level), frozenset(value.options))
+    if isinstance(value, Ref):
+        return _Named(value.target, "", value.target)
+    if isinstance(value, list | tuple):
+        return _form_of_list(value, counter, level)
+    if isinstance(value, dict):  # Other mappings may read files.
+        return _form_of_mapping(value, counter, level)
+    if isinstance(value, enum.Enum):
+        target, why = _find_target(type(value))
+        return _Named(f"{target}.{value.name}", why, str(value))
+    if inspect.isclass(value) or inspect.isroutine(value):
+        return _Named(*_find_target(value), _qualified_name(value))
+    try:
+        return _form_of_object(value, counter, level)
+    except Exception as error:  # A property of the user's object may raise anything.
+        kind = type(value)
+        return _Opaque(f"an object of {kind.__qualname__}, which says {type(error).__name__}: {error}", kind.__name__)
+
+
+def _options(options: Mapping[str, Any], counter: Iterator[int], level: int) -> dict[str, Any]:
+    return {
+        name: _Opaque("a secret", "(not told)") if _is_secret(name, value) else _form(value, counter, level + 1)
+        for name, value in options.items()
+    }
+
+
+def _form_of_list(value: list[Any] | tuple[Any, ...], counter: Iterator[int], level: int) -> Any:
+    if len(value) > _MOST_VALUES:
+        shown = [_as_described(_form_of(value[0])), f"… {len(value) - 1} more"]
+        return _Opaque(f"a {type(value).__name__} of {len(value)} items", shown)
+    items = [_form(item, counter, level + 1) for item in value]
+    why = next((reason for reason in map(_why_not, items) if reason), "")
+    return _Opaque(why, _as_described(items)) if why else items
+
+
+def _form_of_mapping(value: dict[Any, Any], counter: Iterator[int], level: int) -> Any:
+    items = {str(key): item for key, item in itertools.islice(value.items(), _MOST_VALUES)}
+    options = _options(items, counter, level)
+    if len(value) > _MOST_VALUES:
+        return _Opaque(f"a mapping of {len(value)} keys", _as_described(options))
+    if any(type(key) is not str for key in value):
+        return _Opaque("a mapping with keys that are not text", _as_described(options))
+    return _Opaque("a mapping" + _RESERVED, _as_described(options)) if _has_reserved_key(options) else options
+
+
+def _form_of_object(value: Any, counter: Iterator[int], level: int) -> Any:
+    kind = type(value)
+    fields: dict[str, Any] | None = None
+    if attrs.has(kind):
+        fields = {each.alias: getattr(value, each.name, None) for each in attrs.fields(kind) if each.init}
+    elif dataclasses.is_dataclass(value):
+        fields = {each.name: getattr(value, each.name, None) for each in dataclasses.fields(value) if each.init}
+    if fields is not None:
+        target, why = _find_target(kind)
+        return _Made(target, why, kind.__name__, _options(fields, counter, level), frozenset(fields))
+    if isinstance(value, RecordsOptions):
+        options, given = vars(value).get(_RECORDED, ({}, frozenset()))
+        target, why = _find_target(kind)
+        return _Made(target, why or _unnamed(kind, given), kind.__name__, options, given)
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and type(value).__module__ == "numpy":
+        return _form(value.item(), counter, level)
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is not None and shape is not None:
+        name = getattr(value, "name", None)
+        text = f"{getattr(dtype, 'name', None) or dtype} {shape}"
+        shown = f"{name} {text}" if isinstance(name, str) and name else text
+        return _Opaque(f"an array or a tensor of {text}", shown)
+    return _Opaque(f"an object of {kind.__module__}.{kind.__qualname__}, made in the script", _shown_object(value))
+
+
+def _shown_object(value: Any) -> Any:
+    if isinstance(value, date | timedelta | range | slice):
+        return str(value)
+    if isinstance(value, set | frozenset):
+        is_small = len(value) <= _MOST_ITEMS_DESCRIBED
+        return sorted(map(str, value)) if is_small else f"{type(value).__name__} of {len(value)}"
+    if isinstance(value, functools.partial):
+        return f"functools.partial({_qualified_name(value.func)})"
+    if hasattr(value, "as_numpy_dtype") or (hasattr(value, "itemsize") and hasattr(value, "kind")):
+        return str(value.name)  # A dtype.
+    if hasattr(value, "SerializeToString"):  # A protocol buffer.
+        return " ".join(str(value).split())
+    return type(value).__name__
+
+
+def _qualified_name(thing: Any) -> str:
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", type(thing).__name__)
+    return f"{module}.{name}" if module else name
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    return isinstance(value, str | bytes) and _SECRET.search(name) is not None
+
+
+# What a form looks like.
+
+
+def _as_described(form: Any, levels: int = _MOST_LEVELS // 2) -> Any:
+    if isinstance(form, _Opaque):
+        return _as_described(form.shown, levels)
+    if isinstance(form, _Named):
+        return form.shown
+    if isinstance(form, _Made):
+        return {"name": form.shown, "options": _as_described(form.options, levels) if levels else {}}
+    if isinstance(form, str):
+        is_short = len(form) <= _MOST_CHARACTERS_DESCRIBED
+        return form if is_short else f"{form[:_MOST_CHARACTERS_DESCRIBED]}…"
+    if isinstance(form, float) and not abs(form) < float("inf"):
+        return str(form)
+    if isinstance(form, dict | list) and not levels:
+        return type(form).__name__
+    if isinstance(form, dict):
+        few = dict(itertools.islice(form.items(), _MOST_ITEMS_DESCRIBED))
+        shown = {name: _as_described(item, levels - 1) for name, item in few.items()}
+        return {**shown, "…": f"{len(form) - len(few)} more"} if len(form) > len(few) else shown
+    if isinstance(form, list):
+        # The first item of data shows what the others are like.
+        items = form if len(form) <= _MOST_ITEMS_DESCRIBED else form[:1]
+        listed = [_as_described(item, levels - 1) for item in items]
+        return [*listed, f"… {len(form) - len(items)} more"] if len(form) > len(items) else listed
+    return form
+
+
+def _as_written(form: Any) -> Any:
+    why = _why_not(form)
+    if why:
+        return {NOT_WRITTEN: why}
+    if isinstance(form, _Named):
+        return {REF: form.target}
+    if isinstance(form, _Made):
+        options = {name: _as_written(item) for name, item in form.options.items() if name in form.given}
+        return {USE: form.target, **options}
+    if isinstance(form, dict):
+        return {name: _as_written(item) for name, item in form.items()}
+    return list(map(_as_written, form)) if isinstance(form, list) else form
+
+
+def _as_repr(form: Any) -> str:
+    if isinstance(form, _Named | _Made):
+        return form.target.rpartition(":")[2] or "…"
+    if isinstance(form, _Opaque | dict):
+        return "…"
+    if isinstance(form, list) and any(isinstance(item, _Named | _Made | dict) for item in form):
+        return f"[{', '.join(map(_as_repr, form))}]" if len(form) <= _MOST_ITEMS_OF_REPR else "…"
+    text = repr(form)
+    return text if len(text) <= _MOST_CHARACTERS_OF_REPR else "…"
+
+
+_RESERVED = f" with a key {USE!r}, {REF!r} or {NOT_WRITTEN!r}, which have a meaning in the file"
+
+
+def _why_not(form: Any) -> str:
+    """Return why a form cannot be written; empty if it can."""
+    if isinstance(form, _Made) and not form.why and _has_reserved_key(form.options.keys() & form.given):
+        return form.target + _RESERVED
+    return form.why if isinstance(form, _Opaque | _Named | _Made) else ""
+
+
+def _has_reserved_key(names: Any) -> bool:
+    return bool({USE, REF, NOT_WRITTEN} & set(names))
+
+
+# Names of classes and functions.
+
+
+def _unnamed(kind: type, given: frozenset[str]) -> str:
+    """Return why an object cannot be made by keyword arguments; empty if it can."""
+    by_position = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+    parameters = inspect.signature(kind).parameters if given else {}
+    if any(parameter.kind in by_position for name, parameter in parameters.items() if name in given):
+        return f"an object of {kind.__qualname__}, which was given arguments that have no names"
+    return ""
+
+
+def _find_target(thing: Any) -> tuple[str, str]:
+    """Return ``"module:name"`` of a class or a function, preferably in the public API; or an empty text and why not."""
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "")
+    if name.endswith("<lambda>"):
+        return "", "a lambda"
+    if not module or not name or "<" in name:
+        return "", f"{name or repr(thing)}, which is defined inside of a function"
+    if module == "__main__":
+        try:
+            return f"{module_of_script()}:{name}", ""
+        except LookupError as error:
+            return "", f"{name}, which is {error}"
+    if module.partition(".")[0] == "tpk" and _leads_to(f"tpk:{name}", thing):
+        return f"tpk:{name}", ""
+    if not _leads_to(f"{module}:{name}", thing):
+        return "", f"{module}.{name}, a name that means something else"
+    return f"{module}:{name}", ""
+
+
+def module_of_script() -> str:
+    """Return the name under which the running script can be imported.
+
+    Raises:
+        LookupError: if it cannot be imported; the message says what it is.
+    """
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    if file is None:
+        raise LookupError("defined in a notebook, or at a prompt")
+    stem = Path(file).stem
+    if not stem.isidentifier():
+        raise LookupError(f"defined in {Path(file).name}, which cannot be imported by that name")
+    return stem
+
+
+def _leads_to(name: str, thing: Any) -> bool:
+    try:
+        return pkgutil.resolve_name(name) is thing
+    except (ImportError, AttributeError, ValueError):
+        return False

@@ -1,1 +1,0 @@
-"""Implementations of hooks: which ones a plugin has, whether they fit, and how they are called."""

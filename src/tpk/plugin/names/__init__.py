@@ -1,1 +1,0 @@
-"""Names of plugins: where each comes from, and what is made of one."""

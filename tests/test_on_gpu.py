@@ -73,7 +73,7 @@ def run_pytest(tmp_path, count, *options):
 def test_no_gpu_is_an_error_that_says_why(tmp_path):
     ended = run_pytest(tmp_path, "1")
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "TPK_TEST_GPU=1: TensorFlow sees no GPU. " in ended.stderr
+    assert "TPK_TEST_GPU=1: TensorFlow sees no GPU" in ended.stderr
 
 
 @pytest.mark.parametrize("count", ["1", "2"])

@@ -86,13 +86,6 @@ def test_a_format_of_the_future_is_not_guessed_at(tmp_path, directory, monkeypat
     assert newest_complete(tmp_path).step == 2
 
 
-def nested(depth):
-    value = []
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
 def forge(tmp_path, step=2, **changes):
     """Give a state another content, and the checksum of that."""
     path = tmp_path / f"state-{step}.json"
@@ -122,7 +115,6 @@ MALFORMED = {
     "an array without data": {"state": {"a": {"__tpk__": "ndarray", "dtype": "<f4", "shape": [3], "base64": ""}}},
     "an array of objects": {"state": {"a": {"__tpk__": "ndarray", "dtype": "O", "shape": [0], "base64": ""}}},
     "a key that is a list": {"state": {"__tpk__": "dict", "items": [[[], 1]]}},
-    "nested deeply": {"state": {"a": nested(900)}},
 }
 
 

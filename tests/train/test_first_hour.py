@@ -286,7 +286,7 @@ def an_optimizer_of_keras():
     launch_model(optimizer=lambda self: tf.keras.optimizers.Adam(1e-3))
 
 
-@mistake(tpk.ConfigError, "AdamOptimizer(learning_rate)", "an instance")
+@mistake(tpk.ConfigError, "AdamOptimizer(1e-3)", "an instance")
 def a_class_as_optimizer():
     launch_model(optimizer=lambda self: v1.train.AdamOptimizer)
 

@@ -224,9 +224,9 @@ def test_checking_finds_slips_without_a_training(fake_distribution):
     fake_distribution("tpk-slips", modules={"slips": SLIPS})
     expected = {
         ("callback", "Misspelled"): "did you mean 'before_train'",
-        ("callback", "Wrong"): "takes 'epoch', which this hook does not give",
+        ("callback", "Wrong"): "takes 'epoch', which this hook does not pass",
         ("monitor", "Reporting"): "did you mean 'process_scalar'",
-        ("trainer", "Training"): "which is a hook: add @tpk.hookimpl",
+        ("trainer", "Training"): "which is a hook: decorate it with @tpk.hookimpl",
         ("strategy", "Replicating"): "tpk's hook is 'trigger_epoch'",
         ("monitor", "Good"): "is no monitor: it does not derive from tpk.Monitor",
         ("callback", "number"): "leads to a class or a factory",

@@ -176,7 +176,7 @@ def test_the_hooks_of_third_parties_are_checked():
     manager.add_hookspecs(EpisodeSpecs)
     with pytest.raises(tpk.errors.HookError, match="did you mean 'after_episode'"):
         manager.register(Misspelled())
-    with pytest.raises(tpk.errors.HookError, match=r"takes 'rewards'.* it may take reward, length, or less"):
+    with pytest.raises(tpk.errors.HookError, match=r"takes 'rewards'.* it may take reward, length, or fewer"):
         manager.register(Wrong())
     with pytest.raises(tpk.errors.HookError, match="adds after_episode, choose_level once more"):
         manager.add_hookspecs(EpisodeSpecs)
@@ -315,7 +315,7 @@ def test_ops_that_are_made_too_late_are_told_where_they_belong():
     with pytest.raises(RuntimeError, match="finalized") as caught:
         manager.hook.before_train(trainer=None)
     where, remedy = notes_of(caught.value)
-    assert where == "in callback 'Late', hook 'before_train'" and "ops are made in setup_graph" in remedy
+    assert where == "in callback 'Late', hook 'before_train'" and "create ops in setup_graph" in remedy
 
 
 def test_a_wrapper_that_lets_an_error_pass_is_not_blamed():

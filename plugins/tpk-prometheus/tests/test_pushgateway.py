@@ -107,7 +107,7 @@ def test_a_gateway_that_is_not_there_at_the_end_is_told(run_steps, caplog):
         port = server.getsockname()[1]
     run_steps(Waiting(), 2, monitors=[PrometheusMonitor(pushgateway=f"http://127.0.0.1:{port}", push_secs=60)])
     assert "failed in after_train" in caplog.text
-    assert "what it recorded is incomplete" in caplog.text
+    assert "its records are incomplete" in caplog.text
 
 
 @pytest.mark.skipif(shutil.which("prometheus-pushgateway") is None, reason="apt-get install prometheus-pushgateway")

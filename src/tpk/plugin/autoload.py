@@ -1,4 +1,4 @@
-"""Plugins that no script names: those of the group ``tpk.plugins``, and those in ``TPK_PLUGINS``."""
+"""Plugins that load without being named: those of the group ``tpk.plugins``, and those in ``TPK_PLUGINS``."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ logger = logging.getLogger(__name__)
 
 
 def load_autoloaded(catalog: Catalog, *steps: Callable[[object], object]) -> None:
-    """Import what the environment asks for, and what installed distributions ask to load, and take it in.
+    """Import the plugins in ``TPK_PLUGINS``, then those of the entry-point group ``tpk.plugins``, by name.
 
-    First come those in ``TPK_PLUGINS``, in that order, then those of the entry-point group ``tpk.plugins``, by name,
-    unless ``TPK_DISABLE_AUTOLOAD`` is on.
+    The latter are skipped if ``TPK_DISABLE_AUTOLOAD`` is on.
 
     Args:
-        catalog: knows the plugins.
-        steps: how a plugin is taken in; each is done for all plugins before the next one begins.
+        catalog: the catalog.
+        steps: functions that are called with each plugin; each with all plugins before the next one is.
 
     Raises:
-        PluginError: a plugin that ``TPK_PLUGINS`` names is missing or broken; or, with ``TPK_STRICT``, any is. Without
-            it, a broken installed one is logged as a warning, and has the status ``"failed"`` in the catalog.
+        PluginError: if a plugin in ``TPK_PLUGINS`` is missing or broken; with ``TPK_STRICT``, if any plugin is. Without
+            it, a broken installed plugin is a warning, and has the status ``"failed"`` in the catalog.
     """
     required, loaded = _required(catalog), []
     named = {entry.target for entry in required}
@@ -54,7 +53,7 @@ def _required(catalog: Catalog) -> list[CatalogEntry]:
 
 @contextmanager
 def _tolerated(catalog: Catalog, entry: CatalogEntry, is_required: bool) -> Iterator[None]:
-    """Leave out a plugin that fails within the context, loudly, unless the user wants it, or wants to know."""
+    """Skip a plugin that fails in the context, with a warning, unless it is required or ``TPK_STRICT`` is on."""
     try:
         yield
     except Exception as error:
@@ -64,8 +63,8 @@ def _tolerated(catalog: Catalog, entry: CatalogEntry, is_required: bool) -> Iter
         if is_required or is_on("TPK_STRICT"):
             raise
         logger.warning(
-            "%s is broken and was left out of this training. TPK_BLOCK=%s:%s blocks it, uninstalling %s "
-            "removes it, and TPK_STRICT=1 makes this an error.",
+            "%s is broken and was skipped. TPK_BLOCK=%s:%s blocks it, uninstalling %s removes it, and TPK_STRICT=1 "
+            "makes this an error.",
             entry,
             entry.kind,
             entry.name,

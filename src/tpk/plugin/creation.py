@@ -1,8 +1,7 @@
-"""Descriptions of plugins in plain data (`use`), and the step from there to an instance."""
+"""Descriptions of plugins and their options (`use`), and how instances are created from them."""
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -12,16 +11,17 @@ from typing import Any, TypeVar, cast
 import attrs
 
 from tpk.errors import PluginError, PluginImportError, UnknownOptionError, add_note
+from tpk.text import nearest
 
 
 @attrs.frozen(repr=False)
 class Use:
-    """A plugin by name, with the options to create it with.
+    """The name of a plugin and the options to create it with.
 
     Attributes:
         name: a name of the catalog, or ``"module:attr"``.
         options: the keyword arguments of the class or factory.
-        origin: where it is written, for messages; empty if in code.
+        origin: the place in a file where it is written, for messages; empty in code.
     """
 
     name: str = attrs.field(validator=attrs.validators.instance_of(str))
@@ -35,7 +35,7 @@ class Use:
 
 @attrs.frozen
 class Ref:
-    """What a name leads to, itself: a function, say, that is an option and not called to make one.
+    """A function or another object by name, which is an option itself instead of being called to create one.
 
     Attributes:
         target: ``"module:attr"``.
@@ -45,18 +45,18 @@ class Ref:
 
 
 def use(name: str, /, **options: Any) -> Use:
-    """Name a plugin and give its options, wherever a plugin is expected.
+    """Describe a plugin by its name and options, wherever a plugin is expected.
 
-    Nothing is imported, and `options` are not looked at, until a trainer is set up. So the model and the data of a
-    `TrainConfig` can be named, and what is an option of something that is named.
+    Nothing is imported, and `options` are not checked, until a trainer is set up. The model and the data of a
+    `TrainConfig`, and options of other plugins, can be described in the same way.
 
     Args:
         name: a name of the catalog (see ``tpk plugins``), or ``"module:attr"``.
-        options: the keyword arguments of the plugin's class or factory. What is itself a ``use("module:attr", ...)``
-            among them, or in one of them, is made first.
+        options: the keyword arguments of the plugin's class or factory. A ``use("module:attr", ...)`` among them, or
+            nested in one of them, is created first.
 
     Returns:
-        A frozen value, equal to another one of the same name and options.
+        A frozen value that compares equal to another one with the same name and options.
 
     Example:
         ```python
@@ -68,17 +68,17 @@ def use(name: str, /, **options: Any) -> Use:
 
 
 def create(target: Any, options: dict[str, Any], what: str, origin: str = "") -> Any:
-    """Return the plugin that `target` stands for.
+    """Create a plugin.
 
     Args:
         target: a class or factory, which is called with `options`; or the plugin itself.
         options: keyword arguments.
-        what: what to call it in messages.
-        origin: where it is written, if in a file.
+        what: the name of the plugin in messages.
+        origin: the place in a file where it is written, if any.
 
     Raises:
-        PluginError: `options` are not those that `target` takes.
-        UnknownOptionError: one of them has another name in tpk; the message says which.
+        PluginError: if `target` does not take these options.
+        UnknownOptionError: if an option has another name in tpk; the message has it.
     """
     options = check_options(target, options, what)
     if not _is_made(target):
@@ -91,20 +91,10 @@ def create(target: Any, options: dict[str, Any], what: str, origin: str = "") ->
 
 
 def check_options(target: Any, options: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return options by the names that `target` itself has for them, if it takes them.
-
-    Args:
-        target: a class or factory, or the plugin itself, which takes none.
-        options: keyword arguments.
-        what: what to call it in messages.
-
-    Raises:
-        PluginError: `options` are not those that `target` takes.
-        UnknownOptionError: one of them has another name in tpk; the message says which.
-    """
+    """Return options under the names of the arguments of `target`; see `create`."""
     if not _is_made(target):
         if options:
-            raise PluginError(f"{what} is no class or factory but {target!r}, which takes no options: {options}")
+            raise PluginError(f"{what} is not a class or factory but {target!r}, which takes no options: {options}")
         return options
     options = respelled(target, options, what)
     _check_signature(target, options, what)
@@ -122,19 +112,16 @@ def _check_signature(target: Any, options: dict[str, Any], what: str) -> None:
     except TypeError as error:
         raise PluginError(
             f"{what} cannot be created with {options or 'no options'}: {error}. {_unknown(options, signature)}It takes "
-            f"{signature}: give them by tpk.use(name, option=value), or give an instance"
+            f"{signature}: pass them as tpk.use(name, option=value), or pass an instance"
         ) from None
 
 
 def _unknown(options: dict[str, Any], signature: inspect.Signature) -> str:
-    """Return what to say of options that there are not, for which others may have been meant."""
+    """Return a sentence about each unknown option, with the nearest known ones."""
     if any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values()):
         return ""
-    hints = ""
-    for name in sorted(options.keys() - signature.parameters.keys()):
-        nearest = difflib.get_close_matches(name, signature.parameters, n=1)
-        hints += f"It has no option {name!r}{f'; did you mean {nearest[0]!r}?' if nearest else '.'} "
-    return hints
+    unknown = sorted(options.keys() - signature.parameters.keys())
+    return "".join(f"It has no option {name!r}.{nearest(name, signature.parameters, n=1)} " for name in unknown)
 
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -143,16 +130,16 @@ _SPELLINGS = "__tpk_spellings__"
 
 
 def also_spelled(same: Mapping[str, str] | None = None, /, **explained: str) -> Callable[[T], T]:
-    """Let a function or a class be called with names of arguments that mean something elsewhere.
+    """Decorate a function or class so that it accepts argument names of other systems, or explains them.
 
-    Its signature, which documentation and type checkers see, stays as it is.
+    Its signature, which documentation and type checkers see, stays the same.
 
     Args:
-        same: other names of its own arguments: what is given by one is taken as if it were given by the other.
-        explained: names that it takes by no name: what to write instead, for the error.
+        same: the arguments by their names in other systems.
+        explained: what to write instead of an argument that has no equivalent, for the error.
 
     Returns:
-        What decorates it. A call with an argument that is explained, or that is given by both of its names, raises
+        A decorator. A call with an explained argument, or with one argument under two names, raises an
         `UnknownOptionError`.
 
     Example:
@@ -185,15 +172,10 @@ def also_spelled(same: Mapping[str, str] | None = None, /, **explained: str) -> 
 
 
 def respelled(target: Any, options: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return options by the names that a function or a class has for them itself.
-
-    Args:
-        target: what is about to be called.
-        options: keyword arguments for it; the names that it knows nothing of stay as they are.
-        what: what to call it in messages.
+    """Return options under the names of the arguments of a function or class; unknown names stay as they are.
 
     Raises:
-        UnknownOptionError: something in `options` has another name or form here; the message says which.
+        UnknownOptionError: if an option has another name or form in tpk; the message has it.
     """
     function = target.func if isinstance(target, functools.partial) else target
     function = function.__init__ if inspect.isclass(function) else function
@@ -216,16 +198,16 @@ def _translated(
 
 
 def import_optional(module: str, owner: str, install: str, instead: str = "") -> Any:
-    """Import a module that no dependency of tpk brings.
+    """Import a module of an optional dependency.
 
     Args:
-        module: its full name.
-        owner: who needs it, for the message.
-        install: what `pip install` takes: a package, or an extra of tpk.
-        instead: what can be done without it, a sentence; empty if nothing can.
+        module: the full name of the module.
+        owner: the name of what needs it, for the message.
+        install: the argument of ``pip install``: a package, or an extra of tpk.
+        instead: a sentence that says what works without it; empty for none.
 
     Raises:
-        PluginImportError: it cannot be imported; the message says how to install it, the cause is chained.
+        PluginImportError: if it cannot be imported; the message says how to install it.
     """
     try:
         return importlib.import_module(module)

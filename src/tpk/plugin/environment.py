@@ -1,9 +1,9 @@
-"""Environment variables of the plugin layer, read each time that they matter, never at import.
+"""Environment variables of the plugin layer, read when they are needed, never at import.
 
-- ``TPK_BLOCK``: names that must not be imported, each with or without its kind, such as ``monitor:wandb,foo``.
-- ``TPK_DISABLE_AUTOLOAD``: load nothing of ``tpk.plugins`` by itself.
-- ``TPK_PLUGINS``: load these plugins in any case, such as ``a,package.module``; a missing one is an error.
-- ``TPK_STRICT``: a broken autoloaded plugin is an error rather than a warning.
+- ``TPK_BLOCK``: plugins that must not be imported, with or without their kind, such as ``monitor:wandb,foo``.
+- ``TPK_DISABLE_AUTOLOAD``: do not load the plugins of the group ``tpk.plugins``.
+- ``TPK_PLUGINS``: load these plugins, such as ``a,package.module``; a missing one is an error.
+- ``TPK_STRICT``: a broken autoloaded plugin is an error instead of a warning.
 - ``TPK_TRACE``: call the hooks of the step through pluggy, and log every hook call.
 
 ``0`` and the empty string mean off.

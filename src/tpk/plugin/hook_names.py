@@ -1,4 +1,4 @@
-"""Checks of the names of methods: what looks like a hook and would never be called is an error."""
+"""Checks of method names: a method that looks like a hook, but that nothing would call, is an error."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ OF_OTHER_FRAMEWORKS = {
     "on_save_checkpoint": "before_checkpoint",
     "on_exception": "translate_error",
 }
-"""Names of Keras, Lightning and TensorFlow's `SessionRunHook`, and tpk's hook for each."""
+"""Hooks of Keras, Lightning and TensorFlow's `SessionRunHook`, and tpk's hook for each."""
 
 
 def check_names(plugin: object, hooks: Iterable[str] = HOOK_ARGUMENTS) -> None:
-    """Look at every name that the class or module of `plugin` defines, without touching a property.
+    """Check every name that the class or module of `plugin` defines, without evaluating a property.
 
     Args:
         plugin: an instance, a class or a module.
-        hooks: the names of the hooks that there are.
+        hooks: the names of all hooks.
 
     Raises:
-        HookError: one of them is nearly the name of a hook (``befor_run``), or is that of another framework
-            (``on_epoch_end``, tensorpack's ``_before_run``), or is a hook that cannot be implemented in this place or
-            in this way; or nearly the name of another method that can be overridden (``proces_scalar`` of a monitor).
+        HookError: if a name is similar to a hook (``befor_run``), or a hook of another framework (``on_epoch_end``,
+            tensorpack's ``_before_run``), or a hook that cannot be implemented here; or similar to another method that
+            can be overridden (``proces_scalar`` of a monitor).
     """
     owner, namespaces = describe(plugin), namespaces_of(plugin)
     hooks = {*hooks, "trigger"}
-    # A trainer's methods are not for the training to call: it is free to have some like them.
+    # A trainer may have methods with similar names: the run does not call them.
     methods = [*hooks, *(() if _is_trainer(plugin) else _methods_of_kind(plugin))]
-    # Whoever defines both `trigger_epoch` and `_trigger_epoch` means the latter as a part of the former.
+    # If both `trigger_epoch` and `_trigger_epoch` are defined, the latter is a part of the former.
     parts = {f"_{name}" for names in namespaces for name in names if f"_{name}" in names}
     for namespace in namespaces:
-        if str(namespace.get("__module__", "")).startswith("tpk."):  # What is in it is called, or is a part of that.
+        if str(namespace.get("__module__", "")).startswith("tpk."):  # tpk calls its own methods.
             continue
         for name, value in namespace.items():
             if name in hooks:
@@ -66,7 +66,7 @@ def check_names(plugin: object, hooks: Iterable[str] = HOOK_ARGUMENTS) -> None:
 
 
 def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
-    """Refuse a `plugin` that implements nothing, where that cannot be what its author wants."""
+    """Raise a `HookError` if a `plugin` implements no hook although it should."""
     owner = describe(plugin)
     bases = [base.__name__ for base in plugin.__class__.__mro__]
     if "SessionRunHook" in bases and not isinstance(plugin, Callback):
@@ -75,32 +75,31 @@ def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
         return
     if not isinstance(plugin, Plugin):
         raise HookError(
-            f"{plugin!r} implements no hook: a callback derives from tpk.Callback, and the hooks of a plugin "
-            "module are functions decorated by @tpk.hookimpl"
+            f"{plugin!r} implements no hook: derive a callback from tpk.Callback, and decorate the hooks of a plugin "
+            "module with @tpk.hookimpl"
         )
     if isinstance(plugin, Callback) and any("__getattr__" in namespace for namespace in namespaces_of(plugin)):
         raise HookError(
-            f"{owner} implements no hook: its __getattr__ is never asked, since Callback itself has a method "
-            "for each hook. Override hook_implementations() to return the hooks of what it forwards to"
+            f"{owner} implements no hook: its __getattr__ is not used, because Callback has a method for each hook. "
+            "Override hook_implementations() to return the hooks of the object that it forwards to"
         )
     if plugin.kind == "callback":
         raise HookError(
-            f"{owner} implements no hook, so nothing would ever call it: override one of {', '.join(HOOK_NAMES)}, or "
-            "trigger"
+            f"{owner} implements no hook, so nothing would call it: override one of {', '.join(HOOK_NAMES)}, or trigger"
         )
 
 
 def describe(plugin: object) -> str:
-    """Return what to call `plugin` in a message: its module's name, or its class's, be that private to its module."""
+    """Return the name of a plugin in messages: the name of its module or class, without leading underscores."""
     if isinstance(plugin, ModuleType | type):
         return plugin.__name__
     return plugin.__class__.__name__.lstrip("_")
 
 
 def namespaces_of(plugin: object) -> list[Mapping[str, Any]]:
-    """Return what defines `plugin`: its module, or its class and the classes above, nearest first.
+    """Return the namespaces that define `plugin`: of its module, or of its class and base classes, nearest first.
 
-    `Callback` and `object` are left out. Asking for ``plugin.__class__`` sees through proxies.
+    `Callback` and `object` are left out. ``plugin.__class__`` sees through proxies.
     """
     if isinstance(plugin, ModuleType):
         return [{name: value for name, value in vars(plugin).items() if _belongs_to(plugin, value)}]
@@ -109,7 +108,7 @@ def namespaces_of(plugin: object) -> list[Mapping[str, Any]]:
 
 
 def _methods_of_kind(plugin: object) -> list[str]:
-    """The public methods of the base of each kind of plugin that this one is, such as `process_scalar` of a monitor."""
+    """Return the public methods of the base class of its kind of plugin, such as `process_scalar` of a monitor."""
     plugin_class = plugin if isinstance(plugin, type) else plugin.__class__
     bases = [owner for owner in plugin_class.__mro__ if "kind" in vars(owner)]
     return [
@@ -123,7 +122,7 @@ def _is_trainer(plugin: object) -> bool:
 
 
 def _belongs_to(module: ModuleType, value: object) -> bool:
-    """Whether `value` is a function that `module` defines, or that it imports as a hook of its own."""
+    """Whether `value` is a function that `module` defines, or a hook that it imports."""
     return inspect.isfunction(value) and (value.__module__ == module.__name__ or hasattr(value, "tpk_impl"))
 
 
@@ -134,17 +133,17 @@ def _is_method(value: object) -> bool:
 def _check_place(plugin: object, owner: str, name: str, value: object) -> None:
     if isinstance(value, property):
         raise HookError(f"{owner}.{name} is a property where the hook must be a method")
-    # A module may well have a function `recover` that means nothing of the kind.
+    # A function of a module may be called `recover` without being a hook.
     if isinstance(plugin, ModuleType) and not hasattr(value, "tpk_impl") and "_" in name:
         raise HookError(f"{owner}.{name} has the name of a hook but is not decorated: add @tpk.hookimpl")
     if _is_trainer(plugin) and name in HOOK_NAMES and name != "setup_graph" and not hasattr(value, "tpk_impl"):
         raise HookError(
-            f"{owner} defines {name}, which is a hook: add @tpk.hookimpl to have it called, move it to a tpk.Callback, "
-            "or override run_step()"
+            f"{owner} defines {name}, which is a hook: decorate it with @tpk.hookimpl, move it to a tpk.Callback, or "
+            "override run_step()"
         )
     if isinstance(plugin, Callback) and name in CONFIGURATION_HOOKS:
         raise HookError(
-            f"{owner} is a {plugin.kind} and implements {name}, which is called before any of them is registered: "
+            f"{owner} is a {plugin.kind} and implements {name}, which is called before {plugin.kind}s are registered: "
             "implement it in a module that is an entry point of the group tpk.plugins"
         )
 
@@ -155,19 +154,19 @@ def _check_name(owner: str, name: str, value: object, hooks: Iterable[str], meth
         return
     underscored = name.startswith("_")
     meant = name[1:] if underscored else name
-    # Below 0.88 are names that mean something else (`triggered`), above it slips (`befor_run`,
-    # `after_training`).
+    # Above 0.88 are typos (`befor_run`, `after_training`), below it names that mean something else (`triggered`).
     nearest = difflib.get_close_matches(meant.lower(), hooks, n=1, cutoff=0.6 if decorated else 0.88)
     if nearest and underscored:
         raise HookError(f"{owner} defines {name}, but tpk's hooks have no underscore: call it {nearest[0]!r}")
     if nearest:
-        raise HookError(f"{owner} defines {name}, which is no hook of tpk: did you mean {nearest[0]!r}?")
+        raise HookError(f"{owner} defines {name}, which is not a hook of tpk: did you mean {nearest[0]!r}?")
     if decorated:
-        raise HookError(f"{owner} defines {name}, which is no hook of tpk; the hooks are {', '.join(HOOK_ARGUMENTS)}")
-    if name in OF_OTHER_FRAMEWORKS:
         raise HookError(
-            f"{owner} defines {name}, which other frameworks call: tpk's hook is {OF_OTHER_FRAMEWORKS[name]!r}"
+            f"{owner} defines {name}, which is not a hook of tpk; the hooks are {', '.join(HOOK_ARGUMENTS)}"
         )
+    if name in OF_OTHER_FRAMEWORKS:
+        hook = OF_OTHER_FRAMEWORKS[name]
+        raise HookError(f"{owner} defines {name}, a hook of other frameworks: tpk's hook is {hook!r}")
     nearest = difflib.get_close_matches(name.lower(), methods, n=1, cutoff=0.88)
     if nearest:
         raise HookError(f"{owner} defines {name}, which nothing calls: did you mean {nearest[0]!r}?")

@@ -1,4 +1,4 @@
-"""Implementations of hooks: which ones an object has, and how, whatever kind of object it is."""
+"""Implementations of hooks: which hooks an object implements, and how."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Implementation:
     Attributes:
         hook: the name of the hook.
         method: the function or bound method that is called.
-        arguments: those of the hook's arguments that `method` takes, in its own order.
-        wrapper: whether it is a generator around all the other implementations.
-        tryfirst: whether it is called before those that are not.
-        trylast: whether it is called after those that are not.
+        arguments: the arguments of the hook that `method` takes, in its order.
+        wrapper: whether it is a generator that wraps all other implementations.
+        tryfirst: whether it is called before the others.
+        trylast: whether it is called after the others.
     """
 
     hook: str
@@ -40,20 +40,20 @@ class Implementation:
 def implementations_of(plugin: object, hooks: Mapping[str, tuple[str, ...]] = HOOK_ARGUMENTS) -> list[Implementation]:
     """Return the hooks that `plugin` implements.
 
-    A `Callback` says so itself (`Callback.hook_implementations`), but for hooks that third parties have added. Of a
-    module or a trainer, the functions decorated by ``tpk.hookimpl`` count; of any other object, every method that has
-    the name of a hook.
+    For a `Callback`, these are its `Callback.hook_implementations`, and methods that implement hooks of third parties.
+    For a module or a trainer, the functions decorated with ``tpk.hookimpl``; for another object, every method with the
+    name of a hook.
 
     Args:
         plugin: a callback, a monitor, a strategy, a module, or another object.
-        hooks: the arguments of each hook that there is, by its name.
+        hooks: the arguments of each hook, by name.
 
     Raises:
-        HookError: `plugin` implements no hook, or one of its methods does not fit: its name is nearly that of
-            a hook, or its arguments or options are not those of the hook.
+        HookError: if `plugin` implements no hook, or a method does not fit: its name is similar to a hook, or its
+            arguments or options are not those of the hook.
     """
     if isinstance(plugin, type):
-        raise HookError(f"{plugin.__name__} is a class where a plugin is expected: give an instance of it")
+        raise HookError(f"{plugin.__name__} is a class, not a plugin: pass an instance of it")
     check_names(plugin, hooks)
     methods = _methods_of(plugin, hooks)
     check_not_lost(plugin, methods)
@@ -81,7 +81,7 @@ def _methods_of(plugin: object, hooks: Mapping[str, tuple[str, ...]]) -> Mapping
     if isinstance(plugin, ModuleType | Plugin):
         marked = {name for names in namespaces_of(plugin) for name in hooks if hasattr(names.get(name), "tpk_impl")}
         return {name: getattr(plugin, name) for name in hooks if name in marked}
-    # getattr rather than the class's methods, so that whatever forwards by `__getattr__` keeps its hooks.
+    # getattr instead of the methods of the class, so that an object may forward hooks by `__getattr__`.
     methods = {name: getattr(plugin, name, None) for name in hooks}
     return {name: method for name, method in methods.items() if inspect.isroutine(method)}
 
@@ -90,7 +90,7 @@ def _implementation(plugin: object, hook: str, method: Any, hooks: Mapping[str, 
     """Check one implementation against the specification of its hook."""
     where = f"{describe(plugin)}.{hook}"
     if hook not in hooks:
-        raise HookError(f"{where}: tpk has no such hook; the hooks are {', '.join(hooks)}")
+        raise HookError(f"{where}: unknown hook; the hooks are {', '.join(hooks)}")
     if not isinstance(method, (FunctionType, MethodType)):
         raise HookError(f"{where} must be a function or a method, but is {method!r}")
     options = _options_of(where, plugin, method)
@@ -101,19 +101,19 @@ def _implementation(plugin: object, hook: str, method: Any, hooks: Mapping[str, 
 def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper: bool) -> None:
     function = inspect.unwrap(method)
     if is_wrapper and hook in STEP_HOOKS:
-        raise HookError(f"{where} cannot be a wrapper, since the step is compiled: implement it without wrapper=True")
+        raise HookError(f"{where} cannot be a wrapper, because the step is compiled: implement it without wrapper=True")
     if is_wrapper and hook == "after_train":
-        raise HookError(f"{where} cannot be a wrapper, since each implementation runs whatever the others do")
+        raise HookError(f"{where} cannot be a wrapper, because each implementation runs even if others fail")
     if is_wrapper and not inspect.isgeneratorfunction(function):
-        raise HookError(f"{where} is marked wrapper=True, so it needs a `yield` where the others are to run")
+        raise HookError(f"{where} is marked wrapper=True, so it needs a `yield` where the other implementations run")
     if not is_wrapper and (inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function)):
-        raise HookError(f"{where} is a generator or coroutine, so calling it would run nothing of it")
+        raise HookError(f"{where} is a generator or coroutine, so calling it would not run it")
 
 
 def order_of(method: Callable[..., Any]) -> dict[str, bool]:
-    """Return where in the order `method`, a bound method of a callback, is called: options for ``tpk.hookimpl``.
+    """Return the place of a bound method of a callback in the call order, as options for ``tpk.hookimpl``.
 
-    A callback that stands in for another one gives what it calls the same place.
+    A callback that wraps another one uses it to keep that place.
 
     Example:
         ```python
@@ -126,17 +126,17 @@ def order_of(method: Callable[..., Any]) -> dict[str, bool]:
 
 
 def _options_of(where: str, plugin: object, method: Callable[..., Any]) -> dict[str, bool]:
-    """Return the options of ``@tpk.hookimpl`` that `method` has.
+    """Return the options of ``@tpk.hookimpl`` of a method.
 
-    An override without decorator keeps the place that the nearest decorated definition has: whoever refines a
-    callback that must come last need not know that it must.
+    An override without the decorator keeps the place of the nearest decorated definition, so a subclass of a callback
+    that must come last need not know about it.
     """
     definitions = [method, *_definitions_of(plugin, method)]
     options: Mapping[str, Any] = next((each.tpk_impl for each in definitions if hasattr(each, "tpk_impl")), {})
     if options.get("hookwrapper") or options.get("optionalhook") or options.get("specname"):
-        raise HookError(f"{where}: of the options of hookimpl, tpk has wrapper, tryfirst and trylast")
+        raise HookError(f"{where}: of the options of hookimpl, tpk supports wrapper, tryfirst and trylast")
     if options.get("tryfirst") and options.get("trylast"):
-        raise HookError(f"{where} asks to be called both first and last")
+        raise HookError(f"{where} is marked both tryfirst and trylast")
     own = any(hasattr(each, "tpk_impl") for each in definitions[:2])
     return {
         "wrapper": own and bool(options["wrapper"]),
@@ -146,12 +146,12 @@ def _options_of(where: str, plugin: object, method: Callable[..., Any]) -> dict[
 
 
 def _definitions_of(plugin: object, method: Callable[..., Any]) -> list[Any]:
-    """Return what defines `method` in its class and the classes above, nearest first."""
-    # What wraps another callback leads on, by `functools.wraps`, to the method of the wrapped one.
+    """Return the definitions of `method` in its class and base classes, nearest first."""
+    # A wrapper made with `functools.wraps` leads to the method that it wraps.
     while not isinstance(method, MethodType) and hasattr(method, "__wrapped__"):
         method = method.__wrapped__
     owner = method.__self__ if isinstance(method, MethodType) else plugin
-    # `trigger` is what `trigger_epoch` does, so they have one place in the order.
+    # `trigger_epoch` calls `trigger`, so they have one place in the order.
     names = {"trigger": ("trigger", "trigger_epoch"), "trigger_epoch": ("trigger_epoch", "trigger")}
     name = getattr(method, "__name__", "")
     return [

@@ -1,7 +1,7 @@
-"""The marker of hook specifications, and the hooks that are called before there is a trainer.
+"""Hook specifications: their marker and arguments, and the hooks that are called before there is a trainer.
 
 The hooks of a training are methods of `tpk.Callback`. Modules and objects of the entry-point group ``tpk.plugins``
-implement any hook with functions decorated by `tpk.hookimpl`.
+implement any hook with functions decorated with `tpk.hookimpl`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import pluggy
 from tpk.errors import HookError
 
 hookspec = pluggy.HookspecMarker("tpk")
-"""Marks a hook specification: a method of a class that is given to `HookManager.add_hookspecs`."""
+"""Marks a hook specification: a method of a class that is passed to `HookManager.add_hookspecs`."""
 
 
 class ConfigurationSpecs:
-    """Before there is a trainer: for ``tpk.plugins`` only, since no callback is registered yet."""
+    """Hooks that are called before there is a trainer, for modules in the group ``tpk.plugins`` only."""
 
     @hookspec
     def tpk_add_hookspecs(self, hooks: Any) -> None:
-        """Add hooks of one's own, which the callbacks of a training may then implement.
+        """Add hooks that callbacks may then implement.
 
-        Called when the plugin is registered, before anything else is. A callback implements such a hook by a method of
-        its name; it is called by ``trainer.hooks.hook.<name>(...)``, with keyword arguments.
+        Called when the plugin is registered, before other plugins are. A callback implements such a hook as a method
+        of the same name. Call it with ``trainer.hooks.hook.<name>(...)`` and keyword arguments.
 
         Args:
-            hooks: the `HookManager` of a training.
+            hooks: the `HookManager` of a training run.
 
         Example:
             ```python
@@ -46,10 +46,10 @@ class ConfigurationSpecs:
 
     @hookspec
     def tpk_configure(self, config: Any) -> None:
-        """Adjust the config of a run, before anything in it is resolved.
+        """Adjust the config of a run before its names are resolved.
 
         Args:
-            config: the `TrainConfig` as the user wrote it; change its attributes in place.
+            config: the user's `TrainConfig`; change its attributes in place.
 
         Example:
             ```python
@@ -62,14 +62,13 @@ class ConfigurationSpecs:
 
     @hookspec
     def tpk_default_callbacks(self, config: Any) -> list[Any]:  # type: ignore[empty-body]
-        """Give callbacks that every run shall have, besides those that the user lists.
+        """Return callbacks to add to every run.
 
         Args:
-            config: the `TrainConfig` of the run, already configured.
+            config: the `TrainConfig` of the run, after `tpk_configure`.
 
         Returns:
-            A list of callbacks, each in any form that stands for one: an instance, a class, a name,
-            ``"module:attr"`` or `tpk.use(...)`.
+            A list of callbacks, each an instance, a class, a name, ``"module:attr"`` or `tpk.use(...)`.
 
         Example:
             ```python
@@ -81,7 +80,7 @@ class ConfigurationSpecs:
 
 
 def arguments_of_specs(specs: object) -> dict[str, tuple[str, ...]]:
-    """Return the arguments of each hook that a class or module of specifications declares, by its name."""
+    """Return the arguments of each hook that a class or module specifies, by name."""
     skipped = 1 if inspect.isclass(specs) else 0
     return {
         name: tuple(inspect.signature(function).parameters)[skipped:]
@@ -91,32 +90,32 @@ def arguments_of_specs(specs: object) -> dict[str, tuple[str, ...]]:
 
 
 def taken_arguments(where: str, given: Sequence[str], method: Callable[..., Any]) -> tuple[str, ...]:
-    """Return which of the arguments that a hook gives an implementation takes, in its own order.
+    """Return the arguments of a hook that an implementation takes, in its order.
 
     Args:
-        where: what implements it, for messages.
-        given: what the hook gives.
+        where: the name of the implementation, for messages.
+        given: the arguments of the hook.
         method: the implementation, bound if it is a method.
 
     Raises:
-        HookError: it takes others, or does not take them as the hook gives them.
+        HookError: if it takes other arguments, or not as positional ones.
     """
     arguments = inspect.signature(method).parameters
     for argument in arguments.values():
         if argument.kind not in (argument.POSITIONAL_ONLY, argument.POSITIONAL_OR_KEYWORD):
             problem = f"takes {argument}, but hooks are called with positional arguments"
         elif argument.default is not argument.empty:
-            problem = f"gives {argument.name!r} a default: it would never be used, or always"
+            problem = f"gives {argument.name!r} a default, which would be used never or always"
         elif argument.name not in given:
-            problem = f"takes {argument.name!r}, which this hook does not give"
+            problem = f"takes {argument.name!r}, which this hook does not pass"
         else:
             continue
-        raise HookError(f"{where} {problem}; it may take {', '.join(given) or 'none'}, or less")
+        raise HookError(f"{where} {problem}; it may take {', '.join(given) or 'no arguments'}, or fewer")
     return tuple(arguments)
 
 
 def taking_all(method: Callable[..., Any], taken: Sequence[str], given: Sequence[str]) -> Callable[..., Any]:
-    """Return a function of all that a hook gives: the very `method`, if it takes all of it, in the same order."""
+    """Return a function of all arguments of a hook: `method` itself if it takes all of them in the same order."""
     if tuple(taken) == tuple(given):
         return method
     if not taken:

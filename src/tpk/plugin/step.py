@@ -1,4 +1,4 @@
-"""Compiled step hooks: plain tuples of methods, of those plugins only that implement them.
+"""The hooks of a step, compiled into plain tuples of the methods that implement them.
 
 A hook call through pluggy costs 0.7 µs with no implementation and 2 µs with five; a loop over such a tuple
 costs 0.02 and 0.13 µs.
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 Method = Callable[..., Any]
 
 _GRAPH_IS_FINALIZED = "Graph is finalized"
-"""How TensorFlow begins to say that an op is made too late."""
+"""Part of TensorFlow's message for an op that is created too late."""
 
 
 class Registration:
     """A plugin as pluggy sees it: an object whose attributes are exactly the hooks that the plugin implements.
 
-    The plugin itself is never given to pluggy, which would evaluate its properties, miss what it forwards by
-    ``__getattr__``, and take it for another one that is equal to it.
+    pluggy never sees the plugin itself: it would evaluate its properties, miss hooks that it forwards by
+    ``__getattr__``, and confuse it with an equal one.
 
     Attributes:
         name: the unique name of the plugin.
@@ -47,9 +47,13 @@ class Registration:
         step_function: Callable[[str, Implementation], Callable[..., Any]] | None = None,
         take_stop: Callable[[StopTraining], None] | None = None,
     ) -> None:
-        """Hold `implementations`; `step_function` may put another function in place of one of a step hook.
+        """Hold `implementations`.
 
-        What raises `StopTraining` at a moment in which all are to be called hands it to `take_stop`.
+        Args:
+            name: the unique name of the plugin.
+            implementations: its hooks.
+            step_function: replaces the functions of step hooks; None for none.
+            take_stop: called with a `StopTraining` of a hook that lets the other plugins finish.
         """
         self.name = name
         self.implementations = {each.hook: each for each in implementations}
@@ -70,21 +74,21 @@ class Registration:
 
 
 def raise_stop(stop: StopTraining) -> None:
-    """Raise what asks for the end of the training: what to do with it where nothing can end it in good order."""
+    """Raise `stop`; the default where no loop can end the run cleanly."""
     raise stop
 
 
 def noted(
     name: str, implementation: Implementation, take_stop: Callable[[StopTraining], None] = raise_stop
 ) -> Callable[..., Any]:
-    """Return the method of `implementation`, with a note in its errors that says where they come from.
+    """Return the method of `implementation`, wrapped to add a note with plugin and hook to its errors.
 
-    At a moment in which all plugins are to be called, one that asks for the end of the training keeps nobody from it.
+    `take_stop` gets a `StopTraining` of a hook in `MAY_STOP`, so that the other plugins are still called.
     """
     method = implementation.method
     may_stop = implementation.hook in MAY_STOP
 
-    # pluggy takes the arguments' names from what `functools.wraps` points to.
+    # pluggy finds the names of the arguments through `functools.wraps`.
     @functools.wraps(method)
     def call(*arguments: Any) -> Any:
         try:
@@ -110,28 +114,27 @@ def noted(
 
 
 def note_failure(error: BaseException, name: str, hook: str) -> None:
-    """Note in `error` that it was raised in `hook` of the plugin `name`, unless it has such a note already.
+    """Add a note to `error` that it was raised in `hook` of the plugin `name`, unless it has such a note.
 
-    A wrapper sees the errors of those that it wraps; the first note is the one that is right.
+    A wrapper also sees the errors of the plugins that it wraps; the first note is correct.
     """
     if not any(note.startswith("in callback ") for note in getattr(error, "__notes__", ())):
         add_note(error, f"in callback {name!r}, hook {hook!r}")
         if _GRAPH_IS_FINALIZED in str(error):
-            add_note(error, "ops are made in setup_graph, which is the last chance to: keep them for later")
+            add_note(error, "create ops in setup_graph, the last hook before the graph is finalized, and keep them")
 
 
 @attrs.frozen(eq=False)
 class StepHooks:
-    """What a training calls in each step, in order.
+    """The hooks of a step, in call order.
 
     Attributes:
-        before_run: functions of a run context, each returning what its plugin wants to run along with the
-            step.
+        before_run: functions of a run context that return what their plugin adds to the run of the step.
         after_run: pairs: a function of a run context and of its plugin's run values, and the index in
             `before_run` of the same plugin, or None if it does not implement that.
         trigger_step: functions of the trainer.
         names: for each of the three hooks, the names of the plugins, in the same order.
-        take_stop: takes a `StopTraining` that an `after_run` or `trigger_step` raises, so that the others go on.
+        take_stop: called with a `StopTraining` of `after_run` or `trigger_step`, so that the others are still called.
 
     Example:
         ```python
@@ -166,9 +169,9 @@ class StepHooks:
                 raise
 
     def note_failure(self, error: BaseException, hook: str, method: Method) -> None:
-        """Note in `error` which plugin raised it, given that `method` of `hook` was being called.
+        """Add a note to `error`, raised by `method` of `hook`, that names the plugin.
 
-        Looking the name up only then keeps the loops over the tuples free of it.
+        The name is looked up only here, which keeps the loops over the tuples fast.
         """
         methods = [pair[0] for pair in self.after_run] if hook == "after_run" else getattr(self, hook)
         for name, candidate in zip(self.names.get(hook, ()), methods, strict=False):
@@ -198,7 +201,7 @@ def compile_step(hook: pluggy.HookRelay, take_stop: Callable[[StopTraining], Non
 
 
 def direct(implementation: Implementation) -> Method:
-    """Return a function of all arguments of the hook: the very method, if it takes them all."""
+    """Return a function of all arguments of the hook: the method itself if it takes all of them."""
     return taking_all(implementation.method, implementation.arguments, HOOK_ARGUMENTS[implementation.hook])
 
 
@@ -212,7 +215,11 @@ logger = logging.getLogger("tpk.trace")
 
 
 class TracedStep:
-    """Stands between `StepHooks` and pluggy while hooks are traced."""
+    """The hooks of a step through pluggy, with every call logged; slower, in the same order.
+
+    ``TPK_TRACE=1`` uses this instead of the compiled step. Requests and values differ by plugin, which pluggy does not
+    support, so the functions that it calls store and look them up by the name of the plugin.
+    """
 
     def __init__(self, manager: pluggy.PluginManager, take_stop: Callable[[StopTraining], None]) -> None:
         """Let `manager` log each hook call, with arguments and results, to the logger ``tpk.trace``."""
@@ -225,21 +232,13 @@ class TracedStep:
         manager.enable_tracing()
 
     def step_function(self, name: str, implementation: Implementation) -> Callable[..., Any]:
-        """Return what pluggy calls for `implementation` of the plugin `name`."""
-        method, hook = direct(implementation), implementation.hook
+        """Return the function that pluggy calls for `implementation` of the plugin `name`."""
+        hook = implementation.hook
+        noted_call = noted(name, attrs.evolve(implementation, method=direct(implementation)), self._take_stop)
 
         def call(*arguments: Any) -> Any:
             self._trace(name, hook)
-            try:
-                return method(*arguments)
-            except StopTraining as stop:
-                note_failure(stop, name, hook)
-                if hook not in MAY_STOP:
-                    raise
-                self._take_stop(stop)
-            except BaseException as error:
-                note_failure(error, name, hook)
-                raise
+            return noted_call(*arguments)
 
         def before_run(run_context: Any) -> Any:
             self._requests[name] = call(run_context)
@@ -259,9 +258,9 @@ class TracedStep:
         return functions[hook]
 
     def compile(self) -> StepHooks:
-        """Return step hooks with as many entries as the compiled ones, which call pluggy once for each hook.
+        """Return step hooks with the same entries as the compiled ones, which call pluggy once for each hook.
 
-        The first `before_run` makes the call for all of them, the last `after_run` likewise.
+        The first `before_run` and the last `after_run` make the calls for all plugins.
         """
         compiled = compile_step(self._hook)
         requesting, receiving = compiled.names["before_run"], compiled.names["after_run"]

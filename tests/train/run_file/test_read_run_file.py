@@ -110,11 +110,11 @@ def test_overrides_reach_every_value(run_file, override, expected):
         (MINIMAL + "monitors = ['ModelSaver']", r"monitors\.0: there is no monitor 'ModelSaver'. There is a callback"),
         (
             MINIMAL + "callbacks = ['EpochMeans', {use = 'ModelSaver', max_to_kep = 3}]",
-            r"callbacks\.1: callback 'ModelSaver' .*no option 'max_to_kep'; did you mean 'max_to_keep'\?",
+            r"callbacks\.1: callback 'ModelSaver' .*no option 'max_to_kep'. Nearest: 'max_to_keep'",
         ),
         (
             MINIMAL + "callbacks = [{use = 'InferenceRunner', input = {use = 'my_run:data', btch = 1}, infs = []}]",
-            r"callbacks\.0\.input: object 'my_run:data' .*no option 'btch'; did you mean 'batch'\?",
+            r"callbacks\.0\.input: object 'my_run:data' .*no option 'btch'. Nearest: 'batch'",
         ),
         (
             MINIMAL + "trainer = 'replicatd'",
@@ -122,7 +122,7 @@ def test_overrides_reach_every_value(run_file, override, expected):
         ),
         (
             MINIMAL + "trainer = {use = 'replicated', device = 2}",
-            r"trainer: strategy 'replicated' .*'device'; did you mean",
+            r"trainer: strategy 'replicated' .*'device'. Nearest",
         ),
         (MINIMAL + "trainer = {devices = 2}", r"trainer: expected a name, or a table with use"),
         ("dataflow = 'my_run:data'", r"run\.toml: model is missing"),

@@ -251,7 +251,10 @@ def test_the_end_of_a_failed_step_may_be_a_recovery():
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"before_train": lambda self, trainer: None}, "Slip defines before_train, which is a hook: decorate it with @tpk.hookimpl"),
+        (
+            {"before_train": lambda self, trainer: None},
+            "Slip defines before_train, which is a hook: decorate it with @tpk.hookimpl",
+        ),
         ({"_setup_graph": lambda self: None}, "Slip defines _setup_graph, but tpk's hooks have no underscore"),
         ({"befor_epoch": lambda self: None}, "did you mean 'before_epoch'"),
         ({"on_epoch_end": lambda self: None}, "tpk's hook is 'trigger_epoch'"),

@@ -37,38 +37,6 @@ LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich"
 DATA_FORMATS = ["lmdb", "msgpack"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
-# What depends on neither TensorFlow nor Python is tested once, on the newest of everything; so are examples, kills,
-# and what several processes do beside training, each of which takes seconds of a processor: the oldest runs their
-# trainings.
-ONCE = [
-    "manual",
-    "test_architecture.py",
-    "test_readme.py",
-    "test_notebook.py",
-    "test_on_gpu.py",
-    "cli/test_new.py",
-    "faults",
-    "testing",
-    "train/resume/test_sigkill.py",
-    *(f"train/test_{name}_example.py" for name in ("gan", "language_model", "resnet")),
-    *(
-        f"processes/test_{name}.py"
-        for name in (
-            "accumulation_of_processes",
-            "collective_faults",
-            "cut_link",
-            "distributed_faults",
-            "inspection_of_processes",
-            "launching",
-            "servers",
-            "setters_of_processes",
-            "shared_memory",
-            "steps_per_run_of_processes",
-            "sync_batch_norm_of_processes",
-            "update_order_in_processes",
-        )
-    ),
-]
 # Of a test with many cases the oldest runs the first one; the newest runs so many that each value of each parameter
 # occurs. `tests_all` runs all of them.
 SOME_ON_OLDEST, SOME_ON_NEWEST = ["--cases-of-each", "1"], ["--each-choice"]
@@ -126,8 +94,7 @@ def tests_oldest(session):
     session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", *LIBRARIES)
     session.install(*DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
-    once = [f"--ignore=tests/{path}" for path in ONCE]
-    run_tests(session, *IN_PARALLEL, *once, *SOME_ON_OLDEST)
+    run_tests(session, *IN_PARALLEL, "--ignore=tests/manual", "-m", "not once", *SOME_ON_OLDEST)
 
 
 @nox.session(python=NEWEST)

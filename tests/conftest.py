@@ -49,6 +49,9 @@ settings.load_profile("unhurried")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "tf2_only(reason): not run in TF1 behaviour")
+    config.addinivalue_line(
+        "markers", "once: depends on neither TensorFlow nor Python, or is slow; run on the newest only"
+    )
     if GPUS:
         import tensorflow
 

@@ -24,6 +24,8 @@ from tpk.train import loop
 sys.path.append(str(Path(__file__).parents[1] / "docs" / "generate"))
 from floors import FLOORS, GROUND, imports_of, room_of, rooms_imported
 
+pytestmark = pytest.mark.once
+
 SOURCE = Path(tpk.__file__).parent
 
 WITHOUT_TENSORFLOW = {"plugin", *GROUND, "dataflow", "cli"}

@@ -6,9 +6,12 @@ import asyncio
 import base64
 import re
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
+
+nbformat = pytest.importorskip("nbformat")
+NotebookClient = pytest.importorskip("nbclient").NotebookClient
+
+pytestmark = pytest.mark.once
 
 SETUP = """
 import sys

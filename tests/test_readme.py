@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import tomllib
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

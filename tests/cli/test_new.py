@@ -13,6 +13,8 @@ import tpk
 from tpk.cli.main import main
 from tpk.cli.plugins.command import TEMPLATE_KINDS
 
+pytestmark = pytest.mark.once
+
 SOURCES = Path(tpk.__file__).parents[1]
 
 

@@ -15,6 +15,8 @@ from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 from tpk.cli.main import main
 from tpk.train.run.directory import find_start
 
+pytestmark = pytest.mark.once
+
 v1 = tf.compat.v1
 
 FILES = ["model-8.index", "model-8.data-00000-of-00001", "state-8.json", "checkpoint"]

@@ -16,6 +16,8 @@ from killed_training import LAST_STEP, Scenario, train
 import tpk
 from tpk.checkpoint.files import newest_complete
 
+pytestmark = pytest.mark.once
+
 SCENARIO = Scenario(every_k_steps=4, max_to_keep=2, width=600)
 """A checkpoint takes some 150 kB."""
 

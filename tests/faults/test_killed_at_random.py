@@ -17,6 +17,8 @@ from faulty_runs import After, OnChange, assert_same_end, place
 
 from tpk.checkpoint.files import newest_complete
 
+pytestmark = pytest.mark.once
+
 KINDS = list(product(("feed", "queue", "workers"), ("single", "replicated")))
 SEEDS = range(len(KINDS))
 KILLS, KILLS_IN_LONG_RUN, TERMINATIONS = 2, 12, 1

@@ -16,6 +16,8 @@ from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.files import newest_complete
 from tpk.checkpoint.series import CheckpointSeries, Retention
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def read_only(tmp_path):

@@ -13,6 +13,8 @@ import tensorflow as tf
 import tpk
 from tpk.checkpoint import newest_complete
 
+pytestmark = pytest.mark.once
+
 v1 = tf.compat.v1
 
 STEPS, NITER = 12, trainings.NITER

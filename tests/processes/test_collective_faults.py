@@ -13,6 +13,8 @@ import pytest
 import tpk
 from tpk.strategies.collective.strategy import CollectiveStrategy
 
+pytestmark = pytest.mark.once
+
 QUICK = {"timeouts": tpk.Timeouts(heartbeat=10.0, start=60.0)}
 
 

@@ -11,6 +11,8 @@ import distributed_trainings
 import networks
 import pytest
 
+pytestmark = pytest.mark.once
+
 TIMEOUT = 5.0
 PORT = 7077
 

@@ -12,6 +12,8 @@ from distributed_trainings import STRATEGIES, batches, train
 import tpk
 from tpk.checkpoint import newest_complete
 
+pytestmark = pytest.mark.once
+
 
 class Tell(tpk.Callback):
     chief_only = False

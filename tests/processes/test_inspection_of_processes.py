@@ -11,6 +11,8 @@ import tensorflow as tf
 
 import tpk
 
+pytestmark = pytest.mark.once
+
 v1 = tf.compat.v1
 STEPS = 4
 LOOKING = (

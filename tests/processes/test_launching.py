@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.once
+
 
 def test_each_process_has_a_task_and_returns_what_its_function_returns(launch):
     def whoami(base):

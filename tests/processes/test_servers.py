@@ -11,6 +11,8 @@ import psutil
 import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.once
+
 PORT = 7077
 WARNING = "asks nobody who they are: whoever reaches it can run code in this process"
 

@@ -10,6 +10,8 @@ from processes_as_threads import ThreadStrategy, run_in_threads
 import tpk
 from tpk.errors import ConfigError
 
+pytestmark = pytest.mark.once
+
 SIGNATURE = [tf.TensorSpec([2], tf.float32, "x")]
 
 

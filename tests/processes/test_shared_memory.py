@@ -14,6 +14,8 @@ import tensorflow as tf
 import tpk
 from tpk.strategies.collective.strategy import CollectiveStrategy
 
+pytestmark = pytest.mark.once
+
 v1 = tf.compat.v1
 
 QUICK = {"timeouts": tpk.Timeouts(heartbeat=10.0, start=60.0)}

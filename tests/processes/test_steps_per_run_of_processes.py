@@ -7,6 +7,8 @@ import pytest
 
 import tpk
 
+pytestmark = pytest.mark.once
+
 STEPS = 20
 
 

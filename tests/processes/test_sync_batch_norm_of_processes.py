@@ -10,6 +10,8 @@ import tensorflow as tf
 import tpk
 from tpk.tower.context import get_current_tower_context
 
+pytestmark = pytest.mark.once
+
 v1 = tf.compat.v1
 
 STEPS = 12

@@ -9,6 +9,8 @@ from distributed_trainings import STRATEGIES, Model, batches, concatenated, read
 
 import tpk
 
+pytestmark = pytest.mark.once
+
 STEPS = 12
 
 

@@ -9,6 +9,8 @@ import tpk
 from tpk.plugin.builtins import BUILTINS
 from tpk.testing import check_callback, check_monitor, check_strategy, check_trainer
 
+pytestmark = pytest.mark.once
+
 
 def check(kind, name, entries, check_kind, directory):
     entry = entries.get(name) or Entry(lambda directory: tpk.get_catalog().resolve(kind, name))

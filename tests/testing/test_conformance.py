@@ -25,6 +25,8 @@ from tpk.testing.monitors import MonitorConformance
 from tpk.testing.strategies import StrategyConformance
 from tpk.testing.trainers import TrainerConformance
 
+pytestmark = pytest.mark.once
+
 v1 = tf.compat.v1
 NUMBERS = itertools.count()
 RELEASED = threading.Event()

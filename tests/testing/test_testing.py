@@ -8,6 +8,8 @@ import pytest
 import tpk
 from tpk.plugin import get_catalog
 
+pytestmark = pytest.mark.once
+
 
 def test_run_steps_trains_and_returns_the_trainer(run_steps, hook_recorder):
     recorder = hook_recorder(["cost:0"])

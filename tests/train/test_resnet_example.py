@@ -16,6 +16,8 @@ from PIL import Image
 
 import tpk
 
+pytestmark = pytest.mark.once
+
 v1 = tf.compat.v1
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet.py"

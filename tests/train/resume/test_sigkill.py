@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.once
+
 SCRIPT = """
 import sys
 import numpy as np

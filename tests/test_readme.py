@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import tomllib
+
+tomllib = pytest.importorskip("tomllib")
 
 pytestmark = pytest.mark.once
 

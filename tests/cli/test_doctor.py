@@ -181,7 +181,7 @@ def test_plugins_that_fail_are_told(isolated_catalog, fake_distribution):
 def test_plugins_that_cannot_be_listed_are_told(isolated_catalog, monkeypatch):
     monkeypatch.setenv("TPK_BLOCK", "no-such-plugin")
     (found,) = look_at_plugins(isolated_catalog)
-    assert found.state == "failed" and "TPK_BLOCK names 'no-such-plugin'" in found.remedy
+    assert found.state == "failed" and "TPK_BLOCK has the unknown name 'no-such-plugin'" in found.remedy
 
 
 # The system.

@@ -182,6 +182,7 @@ def main():
 
     strategy = tpk.use(args.strategy, devices=args.devices)
     trainer = tpk.SingleCostTrainer(strategy, args.precision, args.xla, args.steps_per_run)
+    trainer.resolve_plugins()  # The learning rate depends on the number of replicas.
     callbacks: list[tpk.Callback] = [tpk.ModelSaver(max_to_keep=3, asynchronous=True)]
     data: dict[str, Any]
     if args.data is None:

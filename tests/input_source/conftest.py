@@ -65,9 +65,7 @@ class Drive:
         self._default.__enter__()
         self.sess = tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={"CPU": len(self.towers)}))
         self.trainer = SimpleNamespace(sess=self.sess, graph=self.graph)
-        self.hooked_sess = HookedSession(
-            self.sess, self.hooks.compile_step(), Progress(), translate=self.hooks.translate_error
-        )
+        self.hooked_sess = HookedSession(self.sess, self.hooks.compile_step(), Progress())
         try:
             self.hooks.hook.before_train(trainer=self.trainer)
         except BaseException:

@@ -201,9 +201,9 @@ def test_while_muted_nothing_is_recorded(trainer):
 
     monitor = Count()
     monitors = RegisteredMonitors(trainer, monitor)
-    monitors.muted = True
+    monitors.pause()
     monitors.put_scalar("cost", 1)
-    monitors.muted = False
+    monitors.resume()
     monitors.put_scalar("cost", 2)
     assert (monitor.calls, monitors.get_history("cost")) == (1, [(0, 2.0)])
 

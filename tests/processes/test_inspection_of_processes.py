@@ -50,7 +50,7 @@ def train(strategy, callbacks, run_dir):
         cost,
         lambda: v1.train.GradientDescentOptimizer(0.1),
     )
-    if not trainer.serves_others:
+    if not trainer.strategy.is_server:
         trainer.train(callbacks=[*callbacks, values], steps_per_epoch=STEPS, max_epoch=1, run_dir=run_dir)
     return getattr(values, "values", None), data, dict(trainer.history) if rank == 0 else {}
 

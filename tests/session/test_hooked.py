@@ -9,10 +9,9 @@ import pytest
 import tensorflow as tf
 from hooked_sessions import STRUCTURES, Ask, assert_same, hooked, op, t
 
-from tpk.errors import SessionError
+from tpk.errors import SessionError, StopTraining
 from tpk.graph.steps import ReusableFeeds
 from tpk.plugin import Callback, HookManager, Progress
-from tpk.plugin.progress import StopRequest
 from tpk.session import HookedSession
 
 v1 = tf.compat.v1
@@ -329,11 +328,8 @@ def test_a_requested_stop_takes_effect_after_the_hooks_of_the_step(sess):
             run_context.request_stop()
 
     last = Ask(t("seven"))
-    stop = StopRequest()
-    ours = hooked(sess, Stop(), last, stop=stop)
-    assert not stop.is_set()
-    ours.run(op("bump"))
-    assert stop.is_set()
+    with pytest.raises(StopTraining, match="a hook asked for the end"):
+        hooked(sess, Stop(), last).run(op("bump"))
     assert last.got == [7.0]
 
 
@@ -354,8 +350,16 @@ def test_an_error_in_a_hook_names_it(sess, hook):
     assert error.value.__notes__ == [f"in callback 'Broken', hook {hook!r}"]
 
 
+class Translates(Callback):
+    def __init__(self, cause):
+        self.cause = cause
+
+    def translate_error(self, error):
+        return self.cause
+
+
 def test_the_cause_of_a_failed_run_is_raised_in_its_place(sess):
-    ours = hooked(sess, translate=lambda error: ZeroDivisionError("in the data"))
+    ours = hooked(sess, Translates(ZeroDivisionError("in the data")))
     for fetches in (t("total"), "total:0"):
         with pytest.raises(ZeroDivisionError) as raised:
             ours.run(fetches)
@@ -367,7 +371,7 @@ def test_a_cause_keeps_the_chain_that_it_has(sess):
     cause = ValueError("in the data")
     cause.__cause__ = own
     with pytest.raises(ValueError, match="in the data") as raised:
-        hooked(sess, translate=lambda error: cause).run(t("total"))
+        hooked(sess, Translates(cause)).run(t("total"))
     assert raised.value.__cause__ is own
 
 

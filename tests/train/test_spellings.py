@@ -42,23 +42,29 @@ def setup(trainer, **renamed):
     return trainer
 
 
+def resolved(trainer):
+    """Return the strategy of a trainer."""
+    trainer.resolve_plugins()
+    return trainer.strategy
+
+
 @pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated", "AsyncMultiGPUTrainer"])
 @pytest.mark.parametrize("spelling", ["gpus", "tower", "nr_tower"])
 def test_gpus_are_devices(kind, spelling):
     given = 2 if spelling == "nr_tower" else [0, 1]
-    assert tpk.make_trainer(kind, **{spelling: given}).strategy.num_replicas == 2
-    assert getattr(tpk, kind)(**{spelling: given}).strategy.num_replicas == 2
+    assert resolved(tpk.make_trainer(kind, **{spelling: given})).num_replicas == 2
+    assert resolved(getattr(tpk, kind)(**{spelling: given})).num_replicas == 2
 
 
 @pytest.mark.parametrize("strategy", ["replicated", "parameter_server", "async"])
 def test_strategies_take_them_too(strategy):
-    assert tpk.make_trainer(strategy, gpus=2).strategy.num_replicas == 2
+    assert resolved(tpk.make_trainer(strategy, gpus=2)).num_replicas == 2
 
 
 @pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated"])
 @pytest.mark.parametrize("average", [True, False])
 def test_average_is_of_named_trainers(kind, average):
-    assert tpk.make_trainer(kind, devices=CPUS, average=average).strategy.describe()["average"] is average
+    assert resolved(tpk.make_trainer(kind, devices=CPUS, average=average)).describe()["average"] is average
 
 
 @pytest.mark.parametrize(

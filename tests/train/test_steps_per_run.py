@@ -417,7 +417,7 @@ def test_a_gate_that_most_runs_would_pass_by_is_refused(tmp_path):
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "8"])
 def test_the_number_is_checked(value):
-    with pytest.raises(ConfigError, match=r"steps_per_run=.*expected a whole number, at least 1"):
+    with pytest.raises(ConfigError, match="steps_per_run must be an integer, 1 or more"):
         tpk.SimpleTrainer(steps_per_run=value)
     with pytest.raises(ConfigError, match=r"steps_per_run=.*expected a whole number, at least 1"):
         tpk.TrainConfig(model=Model(), dataflow=BATCHES, steps_per_run=value)

@@ -45,8 +45,6 @@ class Monitors:
         monitors: the monitors that are reported to.
         history: what was reported; see `tpk.History`.
         followed: the names of the scalars that callbacks such as `MinSaver` follow.
-        muted: while it is true, what is reported is dropped. A training that is resumed sets up callbacks that have
-            reported it before.
 
     Example:
         ```python
@@ -76,7 +74,15 @@ class Monitors:
         # Of the scalars that `run_step` has reported in this epoch: their sum, and how many there are.
         self._step_sums: dict[str, tuple[float, int]] = {}
         self._clock = clock
-        self.muted = False
+        self._is_paused = False
+
+    def pause(self) -> None:
+        """Ignore reports until `resume`, while a checkpoint is restored."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Take reports again."""
+        self._is_paused = False
 
     # What training reports
 
@@ -91,7 +97,7 @@ class Monitors:
             ReportedValueError: if it is no single real number.
         """
         number = as_scalar(name, value)
-        if self.muted:
+        if self._is_paused:
             return
         if self.trainer.loop.progress.in_run_step:
             total, count = self._step_sums.get(name, (0.0, 0))
@@ -114,7 +120,7 @@ class Monitors:
             ReportedValueError: if the shape or dtype is another.
         """
         array = as_images(name, images)
-        if self.muted:
+        if self._is_paused:
             return
         self._hand_on("process_image", name, array)
         self._hand_on_summary(image_summary, name, array)
@@ -130,7 +136,7 @@ class Monitors:
             ReportedValueError: if they are not real numbers, or none at all.
         """
         array = as_distribution(name, values)
-        if self.muted:
+        if self._is_paused:
             return
         finite = array[np.isfinite(array)]
         if len(finite) < len(array):
@@ -158,7 +164,7 @@ class Monitors:
             ReportedValueError: if it is neither.
         """
         named = read_summary(summary)
-        if self.muted:
+        if self._is_paused:
             return
         for name, number in scalars_in(named):
             self.history.add(name, self.trainer.epoch_num, self.trainer.global_step, number)
@@ -176,7 +182,7 @@ class Monitors:
         """
         if not isinstance(event, tf.compat.v1.Event):
             raise ReportedValueError(f"put_event takes a tf.compat.v1.Event, got {event!r}.")
-        if self.muted:
+        if self._is_paused:
             return
         stamped = tf.compat.v1.Event()
         stamped.CopyFrom(event)

@@ -98,6 +98,7 @@ from __future__ import annotations
 
 import pluggy
 
+from tpk.plugin.base import Plugin
 from tpk.plugin.callback import HOOK_NAMES as HOOK_NAMES, Callback
 from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
 from tpk.plugin.creation import Use, use
@@ -112,6 +113,7 @@ __all__ = [
     "Callback",
     "Catalog",
     "HookManager",
+    "Plugin",
     "Progress",
     "StepHooks",
     "TowerTrainerProtocol",

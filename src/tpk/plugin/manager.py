@@ -16,7 +16,7 @@ from tpk.plugin.base import Plugin
 from tpk.plugin.callback import Callback
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.environment import is_on
-from tpk.plugin.hook_names import describe
+from tpk.plugin.hook_names import check_names, describe
 from tpk.plugin.implementations import Implementation, implementations_of
 from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs
 from tpk.plugin.step import (
@@ -102,6 +102,20 @@ class HookManager:
             # All hooks first, so that each plugin may implement those of any other.
             load_autoloaded(get_catalog(), self.add_specs_of, self.register)
 
+    def check_names(self, plugin: object) -> None:
+        """Check the names of a plugin's methods before it is registered.
+
+        Raises:
+            HookError: if one of them is nearly the name of a hook, or the name of another framework's hook.
+        """
+        check_names(plugin, self._arguments)
+
+    def attach(self, trainer: TrainerProtocol) -> None:
+        """Give each registered callback its `trainer`."""
+        for plugin in self.plugins.values():
+            if isinstance(plugin, Callback):
+                plugin.trainer = trainer
+
     def register(self, plugin: object, name: str | None = None) -> str:
         """Register one plugin, as `register_all` does; return its name.
 
@@ -157,7 +171,9 @@ class HookManager:
         If ``TPK_TRACE`` was on when the manager was made, they go through pluggy and are logged to
         ``tpk.trace``.
         """
-        return self._traced_step.compile() if self._traced_step else compile_step(self.hook, self._take_stop)
+        if self._traced_step:
+            return self._traced_step.compile(self.translate_error)
+        return compile_step(self.hook, self._take_stop, self.translate_error)
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return the error by which a run has really failed, as the first plugin that knows says; or None."""

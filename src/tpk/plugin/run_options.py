@@ -1,4 +1,4 @@
-"""Options of a run, as callbacks may change them before anything is built."""
+"""Options of a run, which callbacks may change before it starts."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from contextlib import ExitStack
 
 import attrs
 
+StrPath = str | os.PathLike[str]
 
-@attrs.define(kw_only=True)
+FOREVER = 2**63 - 1
+"""The `max_epoch` of a training that ends by itself."""
+
+
+@attrs.define
 class RunOptions:
-    """What `Trainer.train` was asked for; `Callback.configure_run` changes it in place.
+    """The options of a run, from the arguments of `Trainer.train`; `Callback.configure_run` changes them in place.
 
     Attributes:
-        steps_per_epoch: how many steps an epoch has; known when callbacks see it.
+        steps_per_epoch: the number of steps in an epoch; None for one pass over the data, but never for callbacks.
         starting_epoch: the number of the first epoch.
         max_epoch: the number of the last epoch.
-        run_dir: where the run keeps its files; None: nowhere.
+        run_dir: the directory of the run; None for none.
         resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``.
-        resources: closed when the training is over, after the log and all other files of the run.
+        resources: closed at the end of the training, after the log and all other files of the run.
     """
 
-    steps_per_epoch: int
+    steps_per_epoch: int | None
     starting_epoch: int
     max_epoch: int
-    run_dir: str | os.PathLike[str] | None
+    run_dir: StrPath | None
     resume: str
     resources: ExitStack

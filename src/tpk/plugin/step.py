@@ -135,6 +135,7 @@ class StepHooks:
         trigger_step: functions of the trainer.
         names: for each of the three hooks, the names of the plugins, in the same order.
         take_stop: called with a `StopTraining` of `after_run` or `trigger_step`, so that the others are still called.
+        translate_error: returns the error that caused the failure of a run, or None.
 
     Example:
         ```python
@@ -152,6 +153,7 @@ class StepHooks:
     trigger_step: tuple[Method, ...] = ()
     names: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     take_stop: Callable[[StopTraining], None] = raise_stop
+    translate_error: Callable[[BaseException], BaseException | None] = lambda error: None
 
     def trigger(self, trainer: TrainerProtocol) -> None:
         """Call every `trigger_step`; an error gets a note that names the callback."""
@@ -180,7 +182,11 @@ class StepHooks:
                 return
 
 
-def compile_step(hook: pluggy.HookRelay, take_stop: Callable[[StopTraining], None] = raise_stop) -> StepHooks:
+def compile_step(
+    hook: pluggy.HookRelay,
+    take_stop: Callable[[StopTraining], None] = raise_stop,
+    translate_error: Callable[[BaseException], BaseException | None] = lambda error: None,
+) -> StepHooks:
     """Compile the step hooks registered with `hook`, in the order in which pluggy would call them."""
     called = {name: call_order(getattr(hook, name)) for name in STEP_HOOKS}
     names = {name: tuple(each.name for each in registrations) for name, registrations in called.items()}
@@ -197,6 +203,7 @@ def compile_step(hook: pluggy.HookRelay, take_stop: Callable[[StopTraining], Non
         trigger_step=methods["trigger_step"],
         names=names,
         take_stop=take_stop,
+        translate_error=translate_error,
     )
 
 
@@ -257,12 +264,12 @@ class TracedStep:
         }
         return functions[hook]
 
-    def compile(self) -> StepHooks:
+    def compile(self, translate_error: Callable[[BaseException], BaseException | None]) -> StepHooks:
         """Return step hooks with the same entries as the compiled ones, which call pluggy once for each hook.
 
         The first `before_run` and the last `after_run` make the calls for all plugins.
         """
-        compiled = compile_step(self._hook)
+        compiled = compile_step(self._hook, translate_error=translate_error)
         requesting, receiving = compiled.names["before_run"], compiled.names["after_run"]
         return attrs.evolve(
             compiled,

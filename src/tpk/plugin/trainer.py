@@ -1,74 +1,117 @@
-"""Protocols of a trainer: what plugins may use of it, without importing what trains."""
+"""Protocols of a trainer: what plugins may use of it, without importing the rooms that implement it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tpk.plugin.progress import Progress, StopRequest
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tpk.plugin.manager import HookManager
+
+# TensorFlow has no types for these.
+Graph: TypeAlias = Any
+Session: TypeAlias = Any
+Tensor: TypeAlias = Any
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+State: TypeAlias = dict[str, Any]
+"""Plain data of a checkpoint."""
+
 
 class ProcessGroupProtocol(Protocol):
-    """The processes of a training; see `tpk.ProcessGroup`."""
+    """The processes of a training run; see `tpk.ProcessGroup`."""
 
     rank: int
     world_size: int
-    seconds_between_meetings: float
 
     def gather_object(self, what: str, value: Any) -> list[Any]:
-        """Return the values that the processes give, by rank; every process calls it, with the same `what`."""
+        """Return the values of all processes, by rank. Every process calls it with the same `what`."""
 
     def broadcast_object(self, what: str, value: Any = None) -> Any:
-        """Return the value that the chief gives; every process calls it, with the same `what`."""
+        """Return the value of the chief. Every process calls it with the same `what`."""
 
     def barrier(self, what: str) -> None:
-        """Wait until all processes have come here."""
+        """Wait until all processes have called it."""
 
 
 class StrategyProtocol(Protocol):
-    """How the steps of a training are replicated; see `tpk.Strategy`."""
+    """How the steps of a training run are replicated; see `tpk.Strategy`."""
+
+    seconds_between_meetings: float
 
     @property
     def devices(self) -> Sequence[str]:
-        """The device strings of the towers of this process; none if TensorFlow places their ops."""
+        """The device strings of the towers of this process; empty if TensorFlow places their ops."""
 
     @property
     def num_replicas(self) -> int:
-        """How many towers this process trains."""
+        """The number of towers that this process trains."""
 
     @property
     def world_size(self) -> int:
-        """How many processes train together."""
+        """The number of processes that train together."""
 
     @property
     def rank(self) -> int:
-        """The number of this process among them, from 0 on; 0 is the chief."""
+        """The number of this process, from 0; 0 is the chief."""
 
     @property
     def is_reproducible(self) -> bool:
-        """Whether two runs with one seed train alike, as far as it depends on the strategy."""
+        """Whether two runs with the same seed compute the same, as far as it depends on the strategy."""
 
     @property
     def repeats_steps(self) -> bool:
-        """Whether a step is all in the graph, so that a loop there can make many of them in one run."""
+        """Whether a step is completely in the graph, so that a loop there can run many of them."""
 
     @property
     def process_group(self) -> ProcessGroupProtocol:
-        """How this process tells the others things."""
+        """How this process communicates with the others."""
 
-    def describe(self) -> dict[str, Any]:
-        """Return the options that must be the same in all processes, as plain data."""
+    def describe(self) -> State:
+        """Return the options that must be the same in all processes."""
 
-    def replicate_variables(self) -> list[Any]:
-        """Return the variables in which replicates may differ from the first one."""
+    def replicate_variables(self) -> list[Tensor]:
+        """Return the variables in which replicas may differ from the first one."""
 
-    def after_restore(self, sess: Any) -> None:
-        """Make the replicates agree, once the variables of the first one have their values."""
+    def after_restore(self, sess: Session) -> None:
+        """Synchronize the replicas after the variables of the first one were restored."""
+
+
+class HistoryProtocol(Protocol):
+    """The statistics so far; see `tpk.History`."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the scalars."""
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a scalar was reported."""
+
+    def epochs(self, name: str) -> Array:
+        """Return the epochs in which a scalar was reported, oldest first."""
+
+    def columns(self, *names: str) -> dict[str, Array]:
+        """Return the history as columns of a table."""
+
+    def of(self, name: str) -> list[tuple[int, float]]:
+        """Return the global steps and values of a scalar, oldest first."""
+
+    def best(self, name: str, reverse: bool = False) -> tuple[float, int, int] | None:
+        """Return the best value of a scalar, and its epoch and global step."""
+
+    def nearest(self, name: str) -> str:
+        """Return a hint for a name that was never reported."""
 
 
 class MonitorsProtocol(Protocol):
-    """What takes the reports of a training; see `tpk.Monitors`."""
+    """Where a training run reports; see `tpk.Monitors`."""
+
+    followed: tuple[str, ...]
 
     def put_scalar(self, name: str, value: Any) -> None:
         """Report a number."""
@@ -77,36 +120,42 @@ class MonitorsProtocol(Protocol):
         """Report one or more images."""
 
     def put_histogram(self, name: str, values: Any) -> None:
-        """Report numbers, to show how they are distributed."""
+        """Report numbers, to show their distribution."""
 
-    def put_summary(self, summary: Any) -> None:
+    def put_summary(self, summary: object) -> None:
         """Report a `tf.compat.v1.Summary`, or its bytes."""
 
-    muted: bool
-    followed: tuple[str, ...]
+    def put_event(self, event: object) -> None:
+        """Report a `tf.compat.v1.Event` that has no value."""
 
     def step_means(self) -> dict[str, float]:
-        """Return the means, over the epoch so far, of the scalars that `run_step` has reported."""
+        """Return the means, over the epoch so far, of the scalars reported by `run_step`."""
 
     def report_step_means(self) -> None:
-        """Report these means, at the end of the epoch."""
+        """Report these means at the end of the epoch."""
 
-    @property
-    def history(self) -> Any:
-        """The statistics so far, a `tpk.History`."""
+    def pause(self) -> None:
+        """Ignore reports until `resume`."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def resume(self) -> None:
+        """Take reports again."""
+
+    def start_over(self) -> None:
+        """Set aside the records of an attempt at this run that left no checkpoint."""
+
+    def state_dict(self) -> State:
         """Return the history and the states of the monitors."""
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+    def load_state_dict(self, state: State) -> None:
+        """Restore what `state_dict` returned."""
 
-    def put_event(self, event: Any) -> None:
-        """Report a `tf.compat.v1.Event` that is no value."""
+    @property
+    def history(self) -> HistoryProtocol:
+        """The statistics so far."""
 
     @property
     def names(self) -> list[str]:
-        """The scalars reported so far."""
+        """The names of the scalars reported so far."""
 
     def get_latest(self, name: str) -> float:
         """Return the last value of a scalar."""
@@ -116,7 +165,7 @@ class MonitorsProtocol(Protocol):
 
 
 class LoopProtocol(Protocol):
-    """The loop of a training; see `tpk.train.loop.TrainLoop`, which says what the attributes are."""
+    """The loop of a training run; see `tpk.train.loop.TrainLoop`, which describes the attributes."""
 
     progress: Progress
     stop: StopRequest
@@ -124,17 +173,18 @@ class LoopProtocol(Protocol):
     starting_epoch: int
     max_epoch: int
     steps_per_run: int
+    is_compiled: bool
     failure: BaseException | None
     ended_by: Exception | None
 
-    def set_epochs(self, steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> None:
-        """Set how long the training is."""
+    def set_epochs(self, steps_per_epoch: object, starting_epoch: object, max_epoch: object) -> None:
+        """Set the length of the run."""
 
-    def resume_at(self, progress: Mapping[str, Any], *, epoch_is_over: bool) -> None:
+    def resume_at(self, progress: State, *, epoch_is_over: bool) -> None:
         """Continue after a checkpoint."""
 
     def sync(self) -> None:
-        """Assign the number of completed steps to the global step of the graph, if that may differ."""
+        """Assign the number of completed steps to the global step of the graph, if they may differ."""
 
 
 class TowerProtocol(Protocol):
@@ -142,31 +192,31 @@ class TowerProtocol(Protocol):
 
     @property
     def ns_name(self) -> str:
-        """Its name scope."""
+        """The name scope of the tower."""
 
     @property
-    def inputs(self) -> list[Any]:
-        """Its input tensors."""
+    def inputs(self) -> list[Tensor]:
+        """The input tensors."""
 
     @property
-    def output(self) -> Any:
+    def output(self) -> Tensor:
         """The value that the tower function returned."""
 
-    def get_tensor(self, name: str) -> Any:
+    def get_tensor(self, name: str) -> Tensor:
         """Return a tensor of the tower."""
 
-    def get_variable(self, name: str) -> Any:
+    def get_variable(self, name: str) -> Tensor:
         """Return a variable of the tower."""
 
 
 class TowersProtocol(Protocol):
-    """The towers of a model, in the order in which they were built; see `tpk.TowerHandles`."""
+    """The towers of a model in the order in which they were built; see `tpk.TowerHandles`."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of towers."""
 
     def __iter__(self) -> Iterator[TowerProtocol]:
-        """Iterate over them."""
+        """Iterate over the towers."""
 
     @property
     def main(self) -> TowerProtocol | None:
@@ -177,57 +227,52 @@ class TowersProtocol(Protocol):
 
 
 class TrainerProtocol(Protocol):
-    """What a plugin may use of the trainer that it is registered with.
+    """What a plugin may use of its trainer.
 
     Attributes:
-        graph: the `tf.Graph` of the training.
-        train_op: what a step runs.
-        sess: the raw `tf.compat.v1.Session`, from `before_train` on; running it triggers no hook.
-        hooked_sess: the session whose `run` triggers the hooks of the step, from `before_train` on.
-        hooks: the `HookManager`: every plugin of the training, by its unique name, and what calls them.
-        monitors: where statistics are reported.
-        input_source: where the data comes from, or None.
-        run_dir: where the run keeps its files, or None.
-        checkpoints: what takes the checkpoints that savers ask for.
+        graph: the `tf.Graph` of the training run.
+        train_op: the op that a step runs.
+        sess: the raw `tf.compat.v1.Session`, from `before_train` on; running it calls no hook.
+        hooked_sess: the `tpk.HookedSession` whose `run` calls the hooks of the step, from `before_train` on.
+        hooks: the `HookManager`, which has every plugin of the run under its unique name.
+        input_source: the `tpk.InputSource`, or None.
+        run_dir: the directory of the run, or None.
+        checkpoints: takes the checkpoints that savers request; see `tpk.train.resume.checkpoints`.
     """
 
-    graph: Any
-    train_op: Any
-    sess: Any
+    graph: Graph
+    train_op: Tensor
+    sess: Session
     hooked_sess: Any
-    hooks: Any
     input_source: Any
+    checkpoints: Any
     run_dir: Path | None
 
     @property
-    def compiles_loops(self) -> bool:
-        """Whether XLA compiles the loop over the steps of a run."""
+    def hooks(self) -> HookManager:
+        """The registry of the plugins."""
 
     @property
     def loop(self) -> LoopProtocol:
-        """How long the training is, how far it is, and how it ended."""
+        """The length of the run, its counters, and its end."""
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> State:
         """Options of the trainer that must be the same in all processes."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the trainer itself must keep over a restart."""
+    def state_dict(self) -> State:
+        """Return the state of the trainer for a checkpoint."""
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+    def load_state_dict(self, state: State) -> None:
+        """Restore what `state_dict` returned."""
 
     @property
     def towers(self) -> TowersProtocol:
-        """The towers built so far; none in a trainer that has no tower function."""
+        """The towers built so far; empty in a trainer without a tower function."""
 
     @property
     def monitors(self) -> MonitorsProtocol:
         """Where statistics are reported."""
-
-    @property
-    def checkpoints(self) -> Any:
-        """What takes the checkpoints that savers ask for."""
 
     @property
     def strategy(self) -> StrategyProtocol:
@@ -235,40 +280,40 @@ class TrainerProtocol(Protocol):
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Whether this process writes checkpoints, statistics and events."""
 
     @property
-    def train_ops(self) -> list[Any]:
-        """What the runs of a step run."""
+    def train_ops(self) -> list[Tensor]:
+        """The ops that the runs of a step run."""
 
     @property
     def epoch_num(self) -> int:
-        """The epoch under way."""
+        """The number of the current epoch."""
 
     @property
     def local_step(self) -> int:
-        """The step under way within the epoch, from 0 on; -1 before the first."""
+        """The number of the current step in the epoch, from 0; -1 before the first."""
 
     @property
     def global_step(self) -> int:
-        """How many steps have completed."""
+        """The number of completed steps."""
 
-    def register_callback(self, callback: Any) -> None:
+    def register_callback(self, callback: object) -> None:
         """Add a callback, or a list of them, before the graph is complete."""
 
     def request_stop(self, reason: str) -> None:
-        """End the training in good order when the step under way is over."""
+        """End the run cleanly after the current step."""
 
 
 class TowerTrainerProtocol(TrainerProtocol, Protocol):
     """What a plugin may use of a trainer whose model is a tower function."""
 
     @property
-    def tower_func(self) -> Any:
+    def tower_func(self) -> Callable[..., Tensor]:
         """The tower function of the model."""
 
     @property
-    def inputs(self) -> list[Any]:
+    def inputs(self) -> list[Tensor]:
         """The input tensors of the main training tower."""
 
     def get_predictor(
@@ -276,10 +321,10 @@ class TowerTrainerProtocol(TrainerProtocol, Protocol):
         input_names: Sequence[str],
         output_names: Sequence[str] | Mapping[str, str],
         device: str | int | None = None,
-    ) -> Any:
-        """Return a predictor with the variables of the training."""
+    ) -> Callable[..., Any]:
+        """Return a predictor with the variables of the training run."""
 
     def build_inference_tower(
-        self, ns_name: str, inputs: Sequence[Any] | None = None, device: str | None = None
-    ) -> Any:
+        self, ns_name: str, inputs: Sequence[Tensor] | None = None, device: str | None = None
+    ) -> TowerProtocol:
         """Build an inference tower that shares the variables of the main training tower."""

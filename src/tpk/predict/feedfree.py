@@ -118,11 +118,7 @@ class FeedfreePredictor:
         self.graph.finalize()
         self._resources.callback(self._stop)
         self._hooks.hook.before_train(trainer=self)
-        self.hooked_sess = HookedSession(
-            self.sess,
-            self._hooks.compile_step(),
-            translate=self._hooks.translate_error,
-        )
+        self.hooked_sess = HookedSession(self.sess, self._hooks.compile_step())
 
     def _stop(self) -> None:
         for failure in self._hooks.after_train(self):  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ class ReuseSessionCreator(SessionCreator):
         return self.sess
 
 
-class _GivenSessionCreator(SessionCreator):
+class GivenSessionCreator(SessionCreator):
     """Lets an object with a ``create_session()``, such as a session creator of TensorFlow, create the session."""
 
     def __init__(self, creator: Any) -> None:
@@ -139,16 +139,17 @@ class _GivenSessionCreator(SessionCreator):
         return sess
 
 
-def as_session_creator(creator: Any) -> SessionCreator:
+def as_session_creator(creator: Any, config: Any = None) -> SessionCreator:
     """Return the `SessionCreator` that `creator` means.
 
     Args:
         creator: a `SessionCreator`; anything else with a ``create_session()`` that returns a `tf.compat.v1.Session` of
             the default graph in which all variables are initialized, such as a session creator of TensorFlow; or None
             for a `NewSessionCreator`.
+        config: the `tf.compat.v1.ConfigProto` of a new session.
 
     Raises:
-        ConfigError: if `creator` is anything else.
+        ConfigError: if `creator` is anything else, or both are given.
 
     Example:
         ```python
@@ -156,7 +157,11 @@ def as_session_creator(creator: Any) -> SessionCreator:
         ```
     """
     if creator is None:
-        return NewSessionCreator()
+        return NewSessionCreator(config=config)
+    if config is not None:
+        raise ConfigError(
+            "session_creator and session_config exclude each other. Give the config to the session creator."
+        )
     if isinstance(creator, SessionCreator):
         return creator
     if isinstance(creator, type) or not callable(getattr(creator, "create_session", None)):
@@ -164,7 +169,7 @@ def as_session_creator(creator: Any) -> SessionCreator:
             f"session_creator={creator!r}: expected an object with create_session(), such as tpk.NewSessionCreator() "
             "or tf.compat.v1.train.ChiefSessionCreator(). For a ConfigProto, give session_config= instead."
         )
-    return _GivenSessionCreator(creator)
+    return GivenSessionCreator(creator)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tpk.errors import SessionError, StopTraining
 from tpk.graph.steps import ReusableFeeds, StepCounter, structure_key
-from tpk.plugin.progress import Progress, StopRequest
+from tpk.plugin.progress import Progress
 from tpk.session.caller_thread import Call
 from tpk.session.many_steps import CUT_SHORT, ManySteps
 from tpk.session.plan import Feed, RunContext, RunPlan, failing_request, is_constant, make_plan, merge_requests
@@ -51,8 +51,6 @@ class HookedSession:
         hooks: the compiled step hooks.
         progress: the counters. A run claims the steps that have begun, and counts them when it has completed.
         counter: counts the steps in the graph; None to count them in `progress` only.
-        translate: called with the error of a failed run; returns the error that caused it, or None.
-        stop: where a hook's ``run_context.request_stop()`` goes.
         xla: whether XLA compiles runs of several steps; see `ManySteps`.
         tries_threads: whether a short run may be made in the calling thread where that is faster; see
             `tpk.session.caller_thread`.
@@ -63,10 +61,8 @@ class HookedSession:
         sess: Any,
         hooks: StepHooks,
         progress: Progress | None = None,
-        *,
         counter: StepCounter | None = None,
-        translate: Callable[[Exception], BaseException | None] = lambda error: None,
-        stop: StopRequest | None = None,
+        *,
         xla: bool = False,
         tries_threads: bool = True,
     ) -> None:
@@ -74,8 +70,6 @@ class HookedSession:
         self._hooks = hooks
         self._progress = Progress() if progress is None else progress
         self._counter = counter
-        self._translate = translate
-        self._stop = StopRequest() if stop is None else stop
         self._many_steps = ManySteps(sess, self._progress, counter, xla=xla, tries_threads=tries_threads)
         self._tries_threads = tries_threads
         self._timeout_in_ms = 0
@@ -198,7 +192,7 @@ class HookedSession:
                     raise
             self._progress.in_run_step = in_run_step
         if context.stop_requested:
-            self._stop.set()
+            self._hooks.take_stop(StopTraining("a hook asked for the end of the training"))
         return None if results[0] is CUT_SHORT else results[0]
 
     def _run(
@@ -304,7 +298,7 @@ class HookedSession:
         return f"callback {names[request - 1]!r}" if names else f"hook {request}"
 
     def _raise_cause(self, error: Exception) -> None:
-        cause = self._translate(error)
+        cause = self._hooks.translate_error(error)
         if cause is not None:
             # A cause that the data code chained itself stays.
             raise cause from (cause.__cause__ or error)

@@ -1,4 +1,22 @@
-"""Many steps in one run of a session."""
+"""Many steps in one run of the session: ``steps_per_run=k``, which Keras calls ``steps_per_execution``.
+
+Each call of TensorFlow has a cost, which is most of the time of a small model's step. With ``steps_per_run=k``, one
+`Session.run` makes k steps, as a loop in the graph; see `tpk.graph.loops`. The results are the same, to the bit: the
+order of the data, the draws of `tpk.graph.random`, schedules that read the global step in the graph.
+
+- ``global_step`` and ``local_step`` count steps, so they increase by k at once, or by less at the end of an epoch.
+  Checkpoints, ``trigger_step`` and a requested end come after a run.
+- ``before_run`` is called once for each run. **Operations run in each of its steps**: updates of batch normalization,
+  moving averages, the sums of epoch means. **Tensors are fetched from the last step.** Feeds are the same in all steps.
+- An action every n steps, such as `PeriodicTrigger(every_k_steps=n)`, happens after the run that passes such a step.
+  `PeriodicCallback(every_k_steps=n)`, which selects runs, needs an n that is a multiple of k.
+- A hyperparameter that a callback sets after a step, as `ScheduledHyperParamSetter(step_based=True)` does, keeps its
+  value for k steps. Where that matters, compute it from the global step in the graph.
+- If the data ends within a run, the steps before that count.
+- TensorFlow's own random ops draw one sequence in the loop, and another in the steps from which tensors are fetched.
+
+With ``xla=True``, the loop over the k steps is compiled as one; see `tpk.graph.loops`.
+"""
 
 from __future__ import annotations
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tpk.errors import TowerError
-from tpk.graph.devices import is_gpu
+from tpk.checkpoint.session_init import as_session_init
+from tpk.errors import ConfigError, TowerError
+from tpk.graph.devices import add_logical_devices, is_gpu
 from tpk.graph.objective import Objective
 from tpk.plugin.callback import Callback
-from tpk.session.creator import NewSessionCreator, SessionCreator
+from tpk.session.creator import (
+    GivenSessionCreator,
+    NewSessionCreator,
+    SessionCreator,
+    as_session_creator,
+    default_session_config,
+    running_queues,
+)
 from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
@@ -39,7 +48,7 @@ class Strategy(Callback, abc.ABC):
     process. It is called before all callbacks.
 
     Besides, a trainer asks it, in this order: `join`, `prepare_input`, `build`, `callbacks`, and, when it is about to
-    create the session, `complete_graph`, `session_config` and `session_creator`; at the very end `leave`. Checkpoints
+    create the session, `complete_graph` and `open_session`; at the very end `leave`. Checkpoints
     hold what `replicate_variables` returns besides the global variables, and `after_restore` follows whenever these
     have got their values: from their initializers, or from a checkpoint, which only the chief reads. Third parties ship
     theirs by the entry-point group ``tpk.strategies``.
@@ -53,6 +62,8 @@ class Strategy(Callback, abc.ABC):
     """The device strings of the towers of this process; none if TensorFlow places their ops."""
     repeats_steps: bool = False
     """Whether a step is all in the graph, so that a loop there can make many of them in one run."""
+    seconds_between_meetings: float = 1.0
+    """How often the processes meet within an epoch, to end or to save together. Meetings make workers wait."""
     is_reproducible: bool = True
     """Whether two runs with one seed train alike, as far as it depends on the strategy."""
 
@@ -97,15 +108,13 @@ class Strategy(Callback, abc.ABC):
             PeerError: if they do not come in time.
         """
 
-    def serve(self) -> bool:
-        """Serve the others until they are done, if that is all that this process is for, as a parameter server is.
-
-        Called after `join`, in place of the training.
-
-        Returns:
-            Whether it was.
-        """
+    @property
+    def is_server(self) -> bool:
+        """Whether this process does not train, but only serves the others, as a parameter server does."""
         return False
+
+    def serve(self) -> None:
+        """Serve the others until they are done, if this process `is_server`; called after `join`."""
 
     def leave(self) -> None:
         """Part from the other processes; called once the session is closed, however the training ended."""
@@ -121,6 +130,49 @@ class Strategy(Callback, abc.ABC):
             config: a `tf.compat.v1.ConfigProto`, as `session_config` returned it.
         """
         return NewSessionCreator(config=config)
+
+    @contextmanager
+    def open_session(self, creator: Any, graph: Any, session_init: Any = None) -> Iterator[Any]:
+        """Within the context, there is a session of the training; its value is the raw session.
+
+        Args:
+            creator: as for `as_session_creator`.
+            graph: the complete graph.
+            session_init: gives variables their values; None for none.
+
+        Raises:
+            ConfigError: if the session has another config than the strategy needs.
+            CheckpointError: if values do not fit.
+        """
+        initial = as_session_init(session_init, weights_only=True)
+        creator = self._adapted(as_session_creator(creator))
+        sess = creator.create_session(graph)
+        try:
+            if initial is not None:
+                initial.run(sess)
+            self.after_restore(sess)
+            with running_queues(sess, creator.owns_session):
+                yield sess
+        finally:
+            if creator.owns_session:
+                sess.close()
+
+    def _adapted(self, creator: SessionCreator) -> SessionCreator:
+        """Return a session creator with the config and target that the strategy needs."""
+        if isinstance(creator, NewSessionCreator):
+            config = self.session_config(creator.config)
+            is_own = type(creator) is NewSessionCreator and not creator.target
+            if is_own:
+                return self.session_creator(config)
+            creator.config = config
+        elif isinstance(creator, GivenSessionCreator):
+            config = add_logical_devices(default_session_config(), [])
+            if self.session_config(config) != config:
+                raise ConfigError(
+                    f"session_creator={creator.creator!r}: {type(self).__name__} needs a session with a config of its "
+                    "own. Give session_config=<ConfigProto>, and session_init=<checkpoint>."
+                )
+        return creator
 
     def prepare_input(self, source: InputSource) -> InputSource:
         """Return the input source that delivers the data of `source` to the devices and processes.

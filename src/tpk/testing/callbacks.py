@@ -262,7 +262,7 @@ class CallbackConformance(Conformance[Callback]):
     def rule_takes_many_steps_in_a_run(self) -> None:
         """With steps_per_run=2 a callback works after each run, or a ConfigError says why it cannot.
 
-        tpk.train.steps_per_run.
+        tpk.session.many_steps.
         """
         set_up_many = functools.partial(self.set_up, source=QueueInput, steps_per_run=2)
         try:

@@ -259,7 +259,7 @@ class StrategyConformance(Conformance[Strategy]):
     def rule_repeats_steps(self) -> None:
         """If repeats_steps is true, two steps in one run train the same as two runs, bit for bit.
 
-        tpk.Strategy.repeats_steps, tpk.train.steps_per_run.
+        tpk.Strategy.repeats_steps, tpk.session.many_steps.
         """
         if not self.make().repeats_steps:
             return

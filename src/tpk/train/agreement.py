@@ -69,6 +69,11 @@ def _check_same(trainer: TrainerProtocol, what: str, facts: Mapping[str, str]) -
         )
 
 
+def make_checkpoints(trainer: TrainerProtocol) -> Checkpoints:
+    """Return what takes the checkpoints of a training, in one process or in several."""
+    return Checkpoints(trainer) if trainer.strategy.world_size == 1 else AgreedCheckpoints(trainer)
+
+
 class AgreedCheckpoints(Checkpoints):
     """The checkpoints of a training of several processes, and its end, at moments upon which all of them agree.
 
@@ -169,7 +174,7 @@ class AgreedCheckpoints(Checkpoints):
     def _next_pace(self) -> int:
         """Return after how many steps to meet again: those of the time between two, at most twice as many as last."""
         elapsed = max(self._clock() - self._met_at, 1e-6)
-        in_time = int(self._steps_since * self.trainer.strategy.process_group.seconds_between_meetings / elapsed)
+        in_time = int(self._steps_since * self.trainer.strategy.seconds_between_meetings / elapsed)
         return max(1, min(in_time, 2 * self._pace, _MOST_STEPS_BETWEEN_MEETINGS))
 
     def _agree_to_stop(self, rank: int, wish: Mapping[str, Any]) -> None:

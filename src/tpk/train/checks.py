@@ -1,28 +1,81 @@
-"""Checks of the train ops of a trainer."""
+"""Checks of a trainer whose graph is complete, or about to be."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.errors import TrainerStateError
+from tpk.callbacks.statistics.followed import StatisticCheck, statistic_followers
+from tpk.errors import ConfigError, TrainerStateError
+from tpk.graph.determinism import warn_of_stateful_random_ops
+from tpk.graph.reports.overview import log_model_overview
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
+_RUN_ONE_OP = ("tpk.train.trainer", "tpk.train.multi_objective")
+"""The modules whose `run_step` runs one op in each step, so that a loop can run it many times."""
 
-def check_train_ops(trainer: TrainerProtocol) -> None:
-    """Check that what a trainer runs in a step can be run in its graph.
+
+def check_steps_per_run(trainer: TrainerProtocol) -> None:
+    """Check that a run of the session can make `steps_per_run` steps.
 
     Raises:
-        TrainerStateError: if it is none of that graph; it says what it is, and where it belongs.
+        ConfigError: if the trainer, its strategy or its input can make only one step in a run.
+    """
+    steps = trainer.loop.steps_per_run
+    if steps == 1:
+        return
+    kind: Any = type(trainer)
+    what = f"steps_per_run={steps}"
+    if kind.run_step.__module__ not in _RUN_ONE_OP:
+        raise ConfigError(
+            f"{what}: {kind.__name__} has a run_step of its own, which runs once a step. Leave steps_per_run out, or "
+            "make the step one train_op, and run_step that of the base class."
+        )
+    if len(trainer.train_ops) != 1:
+        raise ConfigError(
+            f"{what}: a step of this {kind.__name__} is not always one run of the same op. Leave steps_per_run out, or "
+            "minimize all objectives in each step: update='together', and every=1."
+        )
+    if not trainer.strategy.repeats_steps:
+        raise ConfigError(
+            f"{what}: {type(trainer.strategy).__name__} does in each step what cannot be part of a loop in the graph. "
+            "Leave steps_per_run out, or take 'single', 'replicated', 'parameter_server', 'collective' or 'horovod'."
+        )
+    source = trainer.input_source
+    if source is not None and source.is_fed:
+        raise ConfigError(
+            f"{what}: {type(source).__name__} feeds the data of one step with each run. Take an input that is in the "
+            "graph, such as data=tpk.QueueInput(flow)."
+        )
+
+
+def checks_of_statistics(plugins: Sequence[Any]) -> list[StatisticCheck]:
+    """Return a callback that checks that every statistic that one of the plugins follows is reported, if any is.
+
+    Args:
+        plugins: the plugins of all processes: each process makes the same check, so all of them end together.
+    """
+    followers = statistic_followers(plugins)
+    return [StatisticCheck(followers)] if followers else []
+
+
+def check_graph(trainer: TrainerProtocol) -> None:
+    """Check that the train ops belong to the complete graph; log its variables and random ops that are not seeded.
+
+    Raises:
+        TrainerStateError: if a train op cannot be run in the graph.
     """
     for train_op in trainer.train_ops:
         for leaf in tf.nest.flatten(train_op):
             problem = _problem_of(leaf, trainer.graph)
             if problem:
                 raise TrainerStateError(f"the train_op of {type(trainer).__name__} is {problem}")
+    warn_of_stateful_random_ops(trainer.train_ops)
+    log_model_overview(trainer.graph)
 
 
 def _problem_of(fetch: Any, graph: Any) -> str | None:

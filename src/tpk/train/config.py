@@ -13,11 +13,11 @@ from tpk.dataflow.base import check_iterable
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
 from tpk.plugin.creation import Use, also_spelled
+from tpk.plugin.run_options import FOREVER
 from tpk.session.creator import as_session_creator
-from tpk.train.epoch import FOREVER, as_count
+from tpk.train.epoch import as_count
 from tpk.train.model_desc import ModelDesc
 from tpk.train.run.directory import RESUME
-from tpk.train.steps_per_run import SPELLINGS as STEPS_PER_RUN_SPELLINGS
 
 Plugins = Sequence[Any]
 
@@ -134,7 +134,7 @@ SPELLINGS = {
     **dict.fromkeys(
         ("optimizer", "lr", "learning_rate", "loss"), "the methods of the model give it; see tpk.ModelDesc."
     ),
-    **dict.fromkeys(STEPS_PER_RUN_SPELLINGS, "write steps_per_run=."),
+    **dict.fromkeys(("steps_per_execution", "steps_per_loop"), "write steps_per_run=."),
     **dict.fromkeys(("fast_dev_run", "debug"), "write callbacks=[..., 'DebugRun']."),
     "batch_size": "write dataflow=tpk.BatchData(flow, batch_size).",
     "initial_epoch": "write starting_epoch=, from 1 on.",
@@ -177,7 +177,7 @@ class TrainConfig:
             its length divided by the number of towers. The log says what that comes to. 0: epochs of callbacks only.
         max_epoch: the number of the last epoch.
         steps_per_run: how many steps one run of the session makes, for small models whose steps cost less than a call
-            of TensorFlow; see `tpk.train.steps_per_run`. None leaves it to the trainer.
+            of TensorFlow; see `tpk.session.many_steps`. None leaves it to the trainer.
         overfit_batches: train on the first so many batches of the data again and again, always the same: a model that
             is right learns them by heart. They are the batches of all processes together, so it takes one for each
             process at least. Evaluations have their own data. (With a trainer of your own, make it

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
     from tpk.plugin.trainer import TrainerProtocol
 
-
-FOREVER = 2**63 - 1
-"""The `max_epoch` of a training that ends by itself."""
-
 _TIMES = " \u00d7 "
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -12,15 +11,13 @@ from typing import Any
 import attrs
 
 from tpk.errors import ConfigError, PluginError, UnknownPluginError, without_frames
-from tpk.graph.determinism import deterministic_ops
 from tpk.plugin.builtins import not_installed
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
 from tpk.train.config import TrainConfig
-from tpk.train.reproducibility import check_determinism, seed_everything
 from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
-from tpk.train.trainer import DEFAULT_MONITORS, Trainer
+from tpk.train.trainer import DEFAULT_MONITORS, Trainer, default_callbacks
 
 imported_for: ContextVar[str] = ContextVar("imported_for", default="")
 """The run file whose modules are imported at the moment; empty if none is."""
@@ -73,28 +70,29 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     runner.hooks.autoload()
     config = _made(config)
     runner.hooks.hook.tpk_configure(config=config)
-    extra = runner.default_callbacks(config) if config.extra_callbacks is None else config.extra_callbacks
+    extra = default_callbacks(runner.hooks, config) if config.extra_callbacks is None else config.extra_callbacks
     monitors = DEFAULT_MONITORS if config.monitors is None else config.monitors
     if config.steps_per_run is not None:
         runner.loop.steps_per_run = config.steps_per_run
     try:
-        with deterministic_ops() if config.deterministic else nullcontext():
-            runner.train_with_defaults(
-                build=partial(_build, config, runner),
-                callbacks=[*config.callbacks, *extra],
-                extra_callbacks=(),
-                monitors=[*monitors, *config.extra_monitors],
-                session_creator=config.session_creator,
-                session_config=config.session_config,
-                session_init=config.session_init,
-                steps_per_epoch=config.steps_per_epoch,
-                starting_epoch=config.starting_epoch,
-                max_epoch=config.max_epoch,
-                run_dir=config.run_dir,
-                resume=config.resume,
-                run_file=run_file_text(data),
-                describe=config.describe(),
-            )
+        runner.train_with_defaults(
+            build=partial(_build, config, runner),
+            callbacks=[*config.callbacks, *extra],
+            extra_callbacks=(),
+            monitors=[*monitors, *config.extra_monitors],
+            session_creator=config.session_creator,
+            session_config=config.session_config,
+            session_init=config.session_init,
+            steps_per_epoch=config.steps_per_epoch,
+            starting_epoch=config.starting_epoch,
+            max_epoch=config.max_epoch,
+            run_dir=config.run_dir,
+            resume=config.resume,
+            seed=config.seed,
+            deterministic=config.deterministic,
+            run_file=run_file_text(data),
+            describe=config.describe(),
+        )
     except KeyboardInterrupt as end:
         raise without_frames(end) from None
     return runner
@@ -144,13 +142,15 @@ def _check_can_run(trainer: Trainer) -> TowerTrainer:
         ConfigError: if it is not; it says what the trainer needs.
     """
     kind = type(trainer).__name__
-    setup_graph = getattr(trainer, "setup_graph", None)
-    if not isinstance(trainer, TowerTrainer) or setup_graph is None:
+    try:
+        if not isinstance(trainer, TowerTrainer):
+            raise AttributeError("towers")
+        signature = inspect.signature(trainer.setup_graph)
+    except AttributeError as error:
         raise ConfigError(
             f"a TrainConfig describes a single-cost model, and {kind} builds no towers of one. Get it by "
             "tpk.make_trainer(...), and call its own train()."
-        )
-    signature = inspect.signature(setup_graph)
+        ) from error
     try:
         signature.bind(input_signature=None, input_source=None, get_cost=None, get_optimizer=None)
     except TypeError as error:
@@ -184,15 +184,13 @@ def _build(config: TrainConfig, runner: TowerTrainer) -> None:
     if config.overfit_batches is not None:
         source.keep_first(config.overfit_batches)
     if config.seed is not None:
-        seed_everything(config.seed, runner, source)
-    runner.setup_graph(  # type: ignore[attr-defined]
+        source.seed(config.seed)
+    runner.setup_graph(
         input_signature=model.get_input_signature(),
         input_source=source,
         get_cost=model.build_graph,
         get_optimizer=model.get_optimizer,
     )
-    if config.deterministic:
-        check_determinism(runner)
 
 
 def names_strategy(name: str) -> bool:

@@ -11,11 +11,15 @@ import tensorflow as tf
 from tpk.errors import Preempted, StopTraining
 from tpk.graph.steps import get_global_step_var
 from tpk.plugin.progress import Progress, StopRequest
+from tpk.plugin.run_options import FOREVER
 from tpk.plugin.trainer import TrainerProtocol
-from tpk.train.epoch import FOREVER, as_count
-from tpk.train.run.report import log_end, log_failure, signal_message
+from tpk.train.epoch import as_count, describe_epoch
+from tpk.train.resume.preemption import handling_signals
+from tpk.train.run.report import log_end, log_failure, outcome_logged, signal_message
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tpk.plugin.step import StepHooks
 
 logger = logging.getLogger(__name__)
@@ -41,7 +45,8 @@ class TrainLoop:
         steps_per_epoch: the number of steps in an epoch; 0 until it is set.
         starting_epoch: the number of the first epoch.
         max_epoch: the number of the last epoch.
-        steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`.
+        steps_per_run: how many steps one run of the session makes; see `tpk.session.many_steps`.
+        is_compiled: whether XLA compiles the loop over the steps of a run.
         failure: in `after_train`, the error that ended the training; None if it ended normally.
         ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` that ended it before its last epoch, if any.
         stop: the request to end it.
@@ -52,6 +57,7 @@ class TrainLoop:
         self.progress = Progress()
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = 0, 1, FOREVER
         self.steps_per_run = 1
+        self.is_compiled = False
         self.failure: BaseException | None = None
         self.ended_by: Exception | None = None
         self.stop = StopRequest()
@@ -78,6 +84,16 @@ class TrainLoop:
         """
         self.progress.load_state_dict(progress)
         self.starting_epoch = self.progress.epoch_num + 1 if epoch_is_over else self.progress.epoch_num
+
+    def start(self, resumed_from: Path | None = None) -> None:
+        """Run the loop, end it on signals, and log how long it is and how it ended.
+
+        Args:
+            resumed_from: the checkpoint from which the training is resumed, if it is.
+        """
+        logger.info("%s", describe_epoch(self._trainer))
+        with handling_signals(self.stop), outcome_logged(self._trainer, resumed_from):
+            self.run()
 
     def run(self) -> None:
         """Run the loop of a trainer that is set up.

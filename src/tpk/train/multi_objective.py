@@ -45,7 +45,7 @@ class MultiObjectiveTrainer(TowerTrainer):
         update: ``"in_turn"`` or ``"together"``.
         precision: what towers compute in; see `TowerTrainer`.
         xla: whether towers are compiled; see `TowerTrainer`.
-        steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`. More than one need
+        steps_per_run: how many steps one run of the session makes; see `tpk.session.many_steps`. More than one need
             objectives that are all minimized together, in each step.
 
     Raises:

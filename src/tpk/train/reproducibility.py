@@ -1,11 +1,11 @@
-"""Seed and determinism of a training."""
+"""The seed of a training, and its determinism."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reproducible(trainer: TrainerProtocol, seed: int | None, deterministic: bool) -> Iterator[None]:
-    """Seed a training whose graph is built; within the context, TensorFlow's ops are deterministic if they shall be.
+    """Seed a training; within the context, TensorFlow's ops are deterministic if `deterministic` says so.
+
+    The graph, the global generators of Python and NumPy, and an input that is set up already are seeded.
 
     Raises:
-        ConfigError: if the graph was built without the seed, or the training cannot be deterministic.
+        ConfigError: if the graph was built without the seed.
     """
     if deterministic and seed is None:
         raise ConfigError("deterministic=True needs a seed: without one, no two runs are alike.")
@@ -34,30 +36,23 @@ def reproducible(trainer: TrainerProtocol, seed: int | None, deterministic: bool
                 f"seed={seed} comes too late for the ops that are in the graph already. Before you build the graph, "
                 f"call tf.compat.v1.set_random_seed({seed}) under `with trainer.graph.as_default():`."
             )
-        seed_everything(seed, trainer, trainer.input_source)
+        with trainer.graph.as_default():
+            tf.compat.v1.set_random_seed(seed)
+        if trainer.input_source is not None:
+            trainer.input_source.seed(seed)
+        # Data code draws different numbers in each process; in the first one, those that it would draw alone.
+        own = seed + trainer.strategy.process_group.rank
+        random.seed(own)
+        np.random.seed(own % 2**32)
     with deterministic_ops() if deterministic else nullcontext():
-        if deterministic:
-            check_determinism(trainer)
         yield
 
 
-def seed_everything(seed: int, trainer: TrainerProtocol, source: Any) -> None:
-    """Seed the graph of a trainer, the input source, if there is one, and the global generators of Python and NumPy."""
-    with trainer.graph.as_default():
-        tf.compat.v1.set_random_seed(seed)
-    if source is not None:
-        source.seed(seed)
-    # What data code draws differs between processes; in the first one it is what it would be alone.
-    own = seed + trainer.strategy.process_group.rank
-    random.seed(own)
-    np.random.seed(own % 2**32)
-
-
 def check_determinism(trainer: TrainerProtocol) -> None:
-    """Check that the towers of a training wait for each other, and its updates are ordered.
+    """Check that the towers of a training wait for each other, and that its updates are ordered.
 
     Raises:
-        ConfigError: if they do not, or are not.
+        ConfigError: if not.
     """
     if not trainer.strategy.is_reproducible:
         raise ConfigError(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cached_property
 from typing import Any
 
 import attrs
 import tensorflow as tf
 
-from tpk.checks import check_flags
+from tpk.checks import check_at_least, check_flags
 from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
@@ -20,17 +19,13 @@ from tpk.graph.tower_options import check_precision, check_xla, compiled_by_xla,
 from tpk.input_source.base import InputSource, check_has_data
 from tpk.input_source.queue import QueueInput
 from tpk.input_source.staging import StagingInput
-from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import also_spelled
-from tpk.plugin.hook_names import check_names
 from tpk.predict.online import OnlinePredictor, device_for, predictor_of
-from tpk.strategies.base import Strategy
 from tpk.tf_internals import building_for_xla, is_closed
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle, TowerHandles
 from tpk.tower.tower_func import TowerFunc
 from tpk.train.agreement import check_data_agreement
-from tpk.train.steps_per_run import as_steps_per_run
 from tpk.train.trainer import Trainer
 
 SETUP_SPELLINGS = {
@@ -52,53 +47,32 @@ class TowerTrainer(Trainer):
         precision: what towers compute in: ``"float32"``, ``"bfloat16"``, or ``"float16"``, which scales the cost. The
             variables stay ``float32``; see `tpk.graph.tower_options` and `tpk.graph.optimizers.loss_scale`.
         xla: whether towers and their gradients are compiled by XLA; see `tpk.graph.tower_options`.
-        steps_per_run: how many steps one run of the session makes; see `tpk.train.steps_per_run`.
+        steps_per_run: how many steps one run of the session makes; see `tpk.session.many_steps`.
 
     Raises:
         ConfigError: if the precision is unknown, this TensorFlow has no XLA, or `steps_per_run` is not positive.
     """
 
+    setup_graph: Callable[..., None]
+
     def __init__(
         self, strategy: Any = "single", precision: str = "float32", xla: bool = False, steps_per_run: int = 1
     ) -> None:
         super().__init__()
-        self.loop.steps_per_run = as_steps_per_run(steps_per_run)
+        check_at_least(self, 1, steps_per_run=steps_per_run)
+        self.loop.steps_per_run = steps_per_run
         self.precision = check_precision(precision)
         check_flags(self, xla=xla)
         self.xla = xla
         if xla:
             check_xla()
-        self._given_strategy = strategy
+        self._strategy = strategy
         self._tower_func: TowerFunc | None = None
-
-    @cached_property
-    def strategy(self) -> Strategy:
-        """How a step is replicated over devices and processes; made of what it was named by when it is first needed.
-
-        Raises:
-            PluginError: if what was named cannot be used.
-            ConfigError: if an option of it has a value that it cannot have.
-        """
-        strategy: Strategy = get_catalog().resolve("strategy", self._given_strategy)
-        return strategy
-
-    @property
-    def compiles_loops(self) -> bool:
-        """Whether XLA compiles the loop over the steps of a run as one: a program is one of one device."""
-        return self.xla and self.strategy.num_replicas == self.strategy.world_size == 1
 
     @property
     def options(self) -> dict[str, Any]:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {"precision": self.precision, "xla": self.xla, "steps_per_run": self.loop.steps_per_run}
-
-    def resolve_plugins(
-        self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
-    ) -> tuple[list[Any], list[Any]]:
-        """Turn what strategy, callbacks and monitors were named by into plugins; see `Trainer.resolve_plugins`."""
-        resolved = super().resolve_plugins(callbacks, monitors)
-        check_names(self.strategy)
-        return resolved
 
     @property
     def tower_func(self) -> TowerFunc:
@@ -170,10 +144,11 @@ class TowerTrainer(Trainer):
             raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
         signature = check_signature(input_signature)
         source = check_input_source(input_source)
+        self.resolve_plugins()
         self.join()
-        if self.serves_others:
+        if self.strategy.is_server:
             return []
-        with self.leaving_if_it_fails():
+        with self.phases.enter("setup_graph"):
             return self._build_towers(signature, source, func, objectives, groups)
 
     def _build_towers(
@@ -195,7 +170,9 @@ class TowerTrainer(Trainer):
         with self.graph.as_default():
             callbacks = source.setup(signature)
             self.tower_func = self.make_tower_func(func, signature)
-            with building_for_xla() if self.compiles_loops and self.loop.steps_per_run > 1 else nullcontext():
+            # XLA compiles for one device.
+            self.loop.is_compiled = self.xla and self.strategy.num_replicas == self.strategy.world_size == 1
+            with building_for_xla() if self.loop.is_compiled and self.loop.steps_per_run > 1 else nullcontext():
                 ops = self.strategy.build(self.tower_func, source.get_input_tensors, objectives, groups)
             if not isinstance(ops, Sequence) or len(ops) != len(groups):
                 raise PluginError(
@@ -218,6 +195,7 @@ class TowerTrainer(Trainer):
         It is a `QueueInput`; in a `StagingInput` if the strategy has towers on GPUs, so that the datapoints of a step
         are there when it begins. Give a `QueueInput` of your own to have none of that.
         """
+        self.resolve_plugins()
         source = QueueInput(dataflow)
         return StagingInput(source) if self.strategy.stages_input else source
 

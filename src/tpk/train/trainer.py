@@ -1,61 +1,35 @@
-"""The base of all trainers: a graph, a session, callbacks and a loop. It assumes nothing of what a step does."""
+"""The base of all trainers: a graph and the phases of its training. It assumes nothing about what a step does."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.callbacks.statistics.followed import StatisticCheck, statistic_followers
-from tpk.checkpoint.session_init import as_session_init
-from tpk.errors import ConfigError, TrainerStateError, without_frames
-from tpk.graph.determinism import warn_of_stateful_random_ops
-from tpk.graph.devices import add_logical_devices
+from tpk.errors import TrainerStateError, without_frames
 from tpk.graph.random import set_process_index, step_reads
-from tpk.graph.reports.overview import log_model_overview
 from tpk.graph.steps import StepCounter, get_global_step_var
-from tpk.monitors.history import History
-from tpk.monitors.monitors import Monitors
-from tpk.plugin.base import Plugin
-from tpk.plugin.callback import Callback
-from tpk.plugin.catalog import get_catalog
-from tpk.plugin.hook_names import check_names
-from tpk.plugin.manager import HookManager
-from tpk.plugin.run_options import RunOptions
-from tpk.plugin.step import StepHooks
-from tpk.session.creator import (
-    NewSessionCreator,
-    SessionCreator,
-    as_session_creator,
-    default_session_config,
-    running_queues,
-)
-from tpk.session.hooked import HookedSession
+from tpk.monitors import History, Monitors
+from tpk.plugin import Callback, HookManager, Plugin, get_catalog
+from tpk.plugin.run_options import FOREVER, RunOptions, StrPath
+from tpk.session import HookedSession, as_session_creator
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
-from tpk.train.agreement import AgreedCheckpoints, check_agreement
-from tpk.train.checks import check_train_ops
-from tpk.train.epoch import FOREVER, describe_epoch
+from tpk.train.agreement import check_agreement, make_checkpoints
+from tpk.train.checks import check_graph, check_steps_per_run, checks_of_statistics
 from tpk.train.loop import TrainLoop
-from tpk.train.reproducibility import reproducible
-from tpk.train.resume.checkpoints import Checkpoints
-from tpk.train.resume.preemption import handling_signals
-from tpk.train.resume.resumption import Resumption
-from tpk.train.run.directory import check_resume, default_run_dir, set_checkpoints_aside
+from tpk.train.phases import Phases
+from tpk.train.reproducibility import check_determinism, reproducible
+from tpk.train.run.directory import default_run_dir
 from tpk.train.run.record import RunRecord
-from tpk.train.run.report import outcome_logged
-from tpk.train.steps_per_run import check_steps_per_run
 
 if TYPE_CHECKING:
-    import os
+    from pathlib import Path
 
-    from tpk.checkpoint.files import Checkpoint
     from tpk.input_source.base import InputSource
+    from tpk.train.resume.resumption import Resumption
 
 logger = logging.getLogger(__name__)
 
@@ -76,28 +50,28 @@ class Trainer(Plugin):
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
     the active one if there is one, otherwise its own. It trains once. It is a plugin of its own training: its methods
-    that `tpk.hookimpl` marks are called as hooks.
+    that are marked with `tpk.hookimpl` are called as hooks.
 
-    Constructing a trainer imports nothing, opens nothing, and meets no other process. `train` does that, in phases.
-    A subclass may override them, and they may be called by hand in this order; `setup` calls those before the loop:
+    Constructing a trainer imports nothing, opens nothing, and contacts nobody. `train` does that, in phases, which a
+    subclass may override, and which can be called by hand; `setup` calls all of them but the last:
 
-    - `resolve_plugins`: names become plugins. The later phases do it themselves if they are given names.
-    - ``setup_graph``, of trainers that have it: other processes are met, and the towers are built.
-    - `setup_callbacks`: the trainer, its strategy, callbacks and monitors are registered, and add to the graph.
+    - `resolve_plugins`: names become a strategy, callbacks and monitors.
+    - `join`: other processes are met. Then ``setup_graph``, of trainers that have it, builds the towers.
+    - `setup_callbacks`: all plugins are registered, and add to the graph.
     - `initialize`: the graph is finalized, the session created, and variables are initialized or restored.
     - `main_loop`: the loop; see `tpk.train.loop`.
 
     Attributes:
         graph: the `tf.Graph` of the training.
         train_op: what a step runs: an op, or anything that `Session.run` takes.
-        loop: runs and counts the steps: `loop.max_epoch`, `loop.failure` and others; see `tpk.train.loop`.
+        loop: runs and counts the steps; see `tpk.train.loop.TrainLoop`.
         hooks: the registry: the trainer, its strategy, each monitor and each callback, under unique names.
-        input_source: where the data comes from, whose position checkpoints hold; None if the trainer has no such thing.
-        monitors: what takes scalars, summaries and images; see `tpk.Monitors`. Set by `setup_callbacks`.
+        input_source: where the data comes from; None if the trainer has no input source.
+        run_dir: the directory of the run, or None.
+        monitors: where scalars, summaries and images are reported; see `tpk.Monitors`. Set by `setup_callbacks`.
+        checkpoints: takes the checkpoints that savers request. Set by `setup_callbacks`.
         sess: the raw session; running it triggers no hook. Set by `initialize`.
         hooked_sess: the session whose `run` triggers the hooks of the step. Set by `initialize`.
-        step_hooks: the hooks of the step, compiled. Set by `initialize`.
-        run_dir: where the run keeps its files, or None.
 
     Example:
         ```python
@@ -119,38 +93,23 @@ class Trainer(Plugin):
         self.graph: Any = tf.Graph() if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         self.train_op: Any = None
         self.loop = TrainLoop(self)
+        self.hooks = HookManager(self.loop.stop.set_by_exception)
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
-        self.hooks = HookManager(self.loop.stop.set_by_exception)
         self.monitors = Monitors(self)
         self.sess: Any = None
-        self.hooked_sess: HookedSession
-        self.step_hooks: StepHooks
         self.registered_callbacks: list[Any] = []
-        self._entered: set[str] = set()
-        self._serves_others = False
-        self._start_from: Checkpoint | None = None
+        self.phases = Phases(self)
+        self._strategy: Any = NullStrategy()
         self._resumption: Resumption | None = None
-        self._resume = "never"
-        self._resources = ExitStack()
-
-    # What a subclass overrides.
 
     @property
     def train_ops(self) -> list[Any]:
-        """What the runs of a step run: `train_op`. A trainer whose steps run several ops returns each of them.
-
-        Each is done before `tf.compat.v1.train.get_global_step()` counts its run; so what it reads of that does not
-        depend on chance.
-        """
+        """What the runs of a step run: `train_op`, or each op of a step that runs several."""
         return [] if self.train_op is None else [self.train_op]
 
     def run_step(self) -> None:
-        """Run one step: `train_op`, together with the hooks. Override it to make a step something else.
-
-        Raises:
-            TrainerStateError: if there is no `train_op`.
-        """
+        """Run one step: `train_op`, together with the hooks."""
         if self.train_op is None:
             raise TrainerStateError(
                 f"{type(self).__name__} has no train_op. Before train(), set self.train_op, made under "
@@ -159,81 +118,67 @@ class Trainer(Plugin):
         self.hooked_sess.run(self.train_op)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the trainer itself must keep over a restart, as plain data; not variables, nor its callbacks'."""
+        """Return the trainer's own state for a checkpoint, as plain data; without variables and callbacks."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
 
     @property
     def options(self) -> dict[str, Any]:
         """Options of the trainer that must be the same in all processes, as plain data for ``config.json``."""
         return {}
 
-    @cached_property
-    def strategy(self) -> Strategy:
-        """How a step is replicated over devices and processes; without towers, it is not."""
-        return NullStrategy()
-
     @property
     def towers(self) -> TowerHandles:
-        """The towers of the model built so far; none in a trainer that has no tower function."""
+        """The towers of the model built so far; none in a trainer without a tower function."""
         return TowerHandles()
 
     @property
-    def compiles_loops(self) -> bool:
-        """Whether XLA compiles the loop over the steps of a run as one."""
-        return False
+    def strategy(self) -> Strategy:
+        """How a step is replicated over devices and processes; if it was named, known after `resolve_plugins`."""
+        if not isinstance(self._strategy, Strategy):
+            raise TrainerStateError(
+                f"the strategy {self._strategy!r} of this {type(self).__name__} is not resolved yet: train() does that. "
+                "To use it before, call trainer.resolve_plugins()."
+            )
+        return self._strategy
 
     @property
     def is_chief(self) -> bool:
         """Whether this process is the one that writes: checkpoints, statistics, events."""
         return self.strategy.is_chief
 
-    @cached_property
-    def checkpoints(self) -> Checkpoints:
-        """Takes checkpoints when all callbacks have done their part; see `tpk.train.resume.checkpoints`."""
-        return Checkpoints(self) if self.strategy.world_size == 1 else AgreedCheckpoints(self)
-
     @property
     def history(self) -> History:
-        """The statistics that were reported so far, also after the training: values, epochs, steps; plots."""
+        """The statistics reported so far, also after the training: values, epochs, steps; plots."""
         return self.monitors.history
-
-    # How far the training is.
 
     @property
     def epoch_num(self) -> int:
-        """The epoch under way, from just before `before_epoch` until after `trigger_epoch`."""
+        """The current epoch, from just before `before_epoch` until after `trigger_epoch`."""
         return self.loop.progress.epoch_num
 
     @property
     def local_step(self) -> int:
-        """The step under way within the epoch, from 0 on; -1 before the first."""
+        """The current step of the epoch, from 0; -1 before the first."""
         return self.loop.progress.local_step
 
     @property
     def global_step(self) -> int:
-        """How many steps have completed, however often each ran a session."""
+        """The number of completed steps, however often each ran a session."""
         return self.loop.progress.global_step
 
-    # What a caller does.
-
     def register_callback(self, callback: Any) -> None:
-        """Add a callback before `train`, such as in ``setup_graph`` of a trainer, but not in a hook of a callback.
-
-        It is called before those that are given to `train`.
-
-        Args:
-            callback: an instance, a class, a name, ``"module:attr"``, or `tpk.use`; or a list of such.
+        """Add a callback, or a list of them, before `train`. It is called before those that are given to `train`.
 
         Raises:
-            TrainerStateError: if callbacks are set up already, or just being set up.
+            TrainerStateError: if callbacks are set up already, or are being set up.
         """
-        if "setup_callbacks" in self._entered:
+        if self.phases.has("setup_callbacks"):
             raise TrainerStateError(
                 f"{callback!r} comes too late: the callbacks of this trainer are set up already, or just being set up. "
-                "Register it before train(), and not in a hook; a callback that needs another one can call its methods."
+                "Register it before train(), and not in a hook. A callback can also call the hooks of another one."
             )
         self.registered_callbacks.extend(callback if isinstance(callback, list | tuple) else [callback])
 
@@ -249,83 +194,46 @@ class Trainer(Plugin):
         steps_per_epoch: int | None = None,
         starting_epoch: int = 1,
         max_epoch: int = FOREVER,
-        run_dir: str | os.PathLike[str] | None = None,
+        run_dir: StrPath | None = None,
         resume: str = "never",
         seed: int | None = None,
         deterministic: bool = False,
         run_file: str = "",
         describe: Mapping[str, Any] | None = None,
     ) -> None:
-        """Train, with no callbacks and monitors but these.
+        """Train, with these callbacks and monitors only. Arguments not listed here are those of `TrainConfig`.
 
         Args:
             build: builds the graph, once all plugins are resolved and other processes are met; None if it is built.
-            callbacks: what happens besides: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
-            monitors: what takes the statistics, named in the same ways.
-            session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
-                `tf.compat.v1.train.ChiefSessionCreator`; by default a new one.
-            session_config: `tf.compat.v1.ConfigProto` of that new session.
-            session_init: what gives variables their values: a `SessionInit`, a mapping of names to arrays, or the
-                path of a checkpoint, from which the weights are taken, and not ``learning_rate``, ``global_step`` and
-                the state of optimizers (`SaverRestore(path)` restores everything).
-            steps_per_epoch: how many steps an epoch has; 0 for epochs of callbacks only; None for one pass over the
-                data.
-            starting_epoch: the number of the first epoch.
-            max_epoch: the number of the last epoch.
-            run_dir: where the run keeps its files; it is created. None: nowhere.
-            resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
-                none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
-                afresh beside what is there, see `TrainConfig`. A training that goes on takes nothing from
-                `session_init` and `starting_epoch`.
-            seed: as in `TrainConfig`. The graph must have the same seed before anything is built in it:
-                ``tf.compat.v1.set_random_seed(seed)`` under ``with trainer.graph.as_default():``.
-            deterministic: as in `TrainConfig`.
+            callbacks, monitors: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
+            run_dir: the directory of the run, which is created; None for none.
+            seed: as in `TrainConfig`. A graph that is already built must have been given the same seed before its first
+                op: ``tf.compat.v1.set_random_seed(seed)`` under ``with trainer.graph.as_default():``.
             run_file: the text of ``config.toml`` in `run_dir`, which repeats the run; empty for none.
-            describe: what is written to ``config.json`` of `run_dir` besides what the trainer knows of the run.
+            describe: further contents of ``config.json`` in `run_dir`.
 
         Raises:
             TrainerStateError: if this trainer has trained before.
-            ConfigError: if an argument has a value that it cannot have, or `run_dir` is in use.
-            CheckpointError: if it is to go on from a checkpoint that is not there, or does not fit.
-            Preempted: if SIGTERM or SIGUSR1 has ended it: after a step, with a checkpoint if there is a place for it.
+            ConfigError: if an argument is invalid, or `run_dir` is in use.
+            CheckpointError: if the checkpoint to resume from is missing, or does not fit.
+            Preempted: after SIGTERM or SIGUSR1; with a checkpoint if there is a `run_dir` or a saver.
         """
-        check_resume(resume, run_dir)
-        as_session_creator(session_creator)
-        if session_creator is not None and session_config is not None:
-            raise ConfigError(
-                "session_creator and session_config exclude each other. Give the config to the session creator."
-            )
-        self._enter("train")
-        self.loop.set_epochs(0 if steps_per_epoch is None else steps_per_epoch, starting_epoch, max_epoch)
-        options = RunOptions(
-            steps_per_epoch=self.loop.steps_per_epoch,
-            starting_epoch=self.loop.starting_epoch,
-            max_epoch=self.loop.max_epoch,
-            run_dir=run_dir,
-            resume=resume,
-            resources=self._resources,
-        )
-        description = {
-            "session_init": session_init,
-            "session_config": session_config,
-            "seed": seed,
-            "deterministic": deterministic,
-            **(describe or {}),
-        }
-        with self._resources:
-            self._resources.enter_context(reproducible(self, seed, deterministic))
-            record = RunRecord(self, options, description, run_file, is_one_pass=steps_per_epoch is None)
+        resources = self.phases.resources
+        with self.phases.enter("train"), resources:
+            options = RunOptions(steps_per_epoch, starting_epoch, max_epoch, run_dir, resume, resources)
+            known = {"session_init": session_init, "session_config": session_config, "deterministic": deterministic}
             self.setup(
                 build=build,
                 callbacks=callbacks,
                 monitors=monitors,
-                session_creator=session_creator or NewSessionCreator(config=session_config),
+                session_creator=as_session_creator(session_creator, session_config),
                 session_init=session_init,
-                record=record,
+                seed=seed,
+                deterministic=deterministic,
+                record=RunRecord(self, options, {**known, "seed": seed, **(describe or {})}, run_file),
             )
-            if self.serves_others:
+            if self.strategy.is_server:
                 return
-            record.record_directions()
             try:
                 self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
             except KeyboardInterrupt as end:
@@ -338,54 +246,28 @@ class Trainer(Plugin):
         extra_callbacks: Sequence[Any] | None = None,
         monitors: Sequence[Any] | None = None,
         extra_monitors: Sequence[Any] = (),
-        run_dir: str | os.PathLike[str] | None = None,
-        resume: str = "never",
+        run_dir: StrPath | None = None,
         **options: Any,
     ) -> None:
-        """Train as `train` does, with the default callbacks and monitors besides.
+        """Train as `train` does, with the default callbacks and monitors as well.
 
         Args:
-            callbacks: called before the extra ones.
-            extra_callbacks: by default `MovingAverageSummary`, `EpochMeans`, `LearningRateMonitor`,
-                `ThroughputTracker`, `ProgressBar`, `MergeAllSummaries` and `RunUpdateOps`, and what plugins add by
-                ``tpk_default_callbacks``.
-            monitors: by default `TFEventWriter`, `JSONWriter` and `ScalarPrinter`.
-            extra_monitors: further ones, besides these.
-            run_dir: by default ``runs/<script>/<timestamp>``.
-            resume: as in `train`; it needs a `run_dir`.
+            extra_callbacks: by default `DEFAULT_CALLBACKS`, and what plugins add by ``tpk_default_callbacks``.
+            monitors: by default `DEFAULT_MONITORS`.
+            run_dir: by default ``runs/<script>/<timestamp>``; `resume` needs one.
             options: the other arguments of `train`.
         """
-        check_resume(resume, run_dir)
+        extra_callbacks = default_callbacks(self.hooks) if extra_callbacks is None else extra_callbacks
         self.train(
-            callbacks=[*(callbacks or ()), *(self.default_callbacks() if extra_callbacks is None else extra_callbacks)],
+            callbacks=[*(callbacks or ()), *extra_callbacks],
             monitors=[*(DEFAULT_MONITORS if monitors is None else monitors), *extra_monitors],
-            run_dir=default_run_dir() if run_dir is None else run_dir,
-            resume=resume,
+            run_dir=default_run_dir() if run_dir is None and options.get("resume", "never") == "never" else run_dir,
             **options,
         )
 
-    def default_callbacks(self, config: Any = None) -> list[Any]:
-        """Return the callbacks that every training has unless told otherwise, and those that plugins add.
-
-        Args:
-            config: the `TrainConfig`, if there is one, for these plugins.
-        """
-        self.hooks.autoload()
-        added = self.hooks.hook.tpk_default_callbacks(config=config)
-        return [*DEFAULT_CALLBACKS, *(callback for some in added for callback in some)]
-
     def request_stop(self, reason: str) -> None:
-        """End the training in good order when the step under way is over, or the epoch, if it is in its last hooks.
-
-        All callbacks do their part of that moment. So they do when one of them raises `StopTraining`, which also ends
-        the hook that raises it.
-
-        Args:
-            reason: what the log says.
-        """
+        """End the training cleanly after the current step, as `StopTraining` in a hook does; `reason` is logged."""
         self.loop.stop.set(reason)
-
-    # The phases of a training.
 
     def setup(
         self,
@@ -395,30 +277,48 @@ class Trainer(Plugin):
         monitors: Sequence[Any] | None = (),
         session_creator: Any = None,
         session_init: Any = None,
+        seed: int | None = None,
+        deterministic: bool = False,
         record: RunRecord | None = None,
     ) -> None:
-        """Do everything that comes before the loop, in its phases.
-
-        Args:
-            build: as for `train`.
-            callbacks: as for `train`.
-            monitors: as for `train`.
-            session_creator: as for `train`; by default a new one, as the strategy wants it.
-            session_init: as for `train`.
-            record: where the run is recorded; None for nowhere.
-        """
+        """Do everything that comes before the loop, in its phases; `record` is where the run is recorded."""
         callbacks, monitors = self.resolve_plugins(callbacks, monitors)
         self.join()
-        if self.serves_others:
+        if self.strategy.is_server:
             return
+        self.phases.resources.enter_context(reproducible(self, seed, deterministic))
         if build is not None:
             build()
+        if deterministic:
+            check_determinism(self)
         if record is not None:
-            self._resources.enter_context(record)
-            record.open([*self.registered_callbacks, *callbacks], monitors)
-            self.run_dir, self._start_from, self._resume = record.directory, record.start, record.resume
+            self.phases.resources.enter_context(record)
+            self._resumption = record.open([*self.registered_callbacks, *callbacks], monitors)
+            self.run_dir = record.directory
         self.setup_callbacks(callbacks, monitors)
         self.initialize(session_creator, session_init)
+        if record is not None:
+            record.begin()
+
+    def resolve_plugins(
+        self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
+    ) -> tuple[list[Any], list[Any]]:
+        """Turn names into plugins, and load the plugins that need no name; return the callbacks and the monitors.
+
+        Instances stay what they are, so later phases may call it again. Nothing is added to the graph.
+
+        Raises:
+            PluginError: if something that is named cannot be used.
+        """
+        self.hooks.autoload()
+        self.hooks.check_names(self)
+        resolve = get_catalog().resolve
+        self._strategy = resolve("strategy", self._strategy)
+        self.hooks.check_names(self.strategy)
+        self.registered_callbacks = [resolve("callback", each) for each in self.registered_callbacks]
+        return [resolve("callback", each) for each in callbacks or ()], [
+            resolve("monitor", each) for each in monitors or ()
+        ]
 
     def join(self) -> None:
         """Meet the other processes of the training, once. A process that only serves the others does so here.
@@ -426,198 +326,91 @@ class Trainer(Plugin):
         Raises:
             PeerError: if they do not come in time.
         """
-        if "join" in self._entered:
+        if self.phases.has("join"):
             return
-        self._enter("join")
-        self.strategy.join()
-        self._resources.callback(self.strategy.leave)
-        with self.leaving_if_it_fails():
-            self._serves_others = self.strategy.serve()
-        if self._serves_others:
-            self._resources.close()
-        if self.strategy.rank > 0:
-            with self.graph.as_default():
-                set_process_index(self.strategy.rank)
-
-    @contextmanager
-    def leaving_if_it_fails(self) -> Iterator[None]:
-        """Leave the other processes if what is done within the context fails: they should not wait for this one."""
-        with ExitStack() as failing:
-            failing.push(self._resources)
-            yield
-            failing.pop_all()
-
-    def resolve_plugins(
-        self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()
-    ) -> tuple[list[Any], list[Any]]:
-        """Turn what callbacks and monitors were named by into plugins, and load those that no script names.
-
-        An instance stays what it is, so it does no harm to do that twice. Nothing is added to the graph.
-
-        Args:
-            callbacks: as for `train`.
-            monitors: as for `train`.
-
-        Returns:
-            The callbacks and the monitors, as instances.
-
-        Raises:
-            PluginError: if something that is named cannot be used.
-        """
-        check_names(self)
-        self.hooks.autoload()
-        catalog = get_catalog()
-        self.registered_callbacks = [catalog.resolve("callback", callback) for callback in self.registered_callbacks]
-        return (
-            [catalog.resolve("callback", callback) for callback in callbacks or ()],
-            [catalog.resolve("monitor", monitor) for monitor in monitors or ()],
-        )
+        with self.phases.enter("join"):
+            self.strategy.join()
+            self.phases.resources.callback(self.strategy.leave)
+            self.strategy.serve()
+            if self.strategy.rank > 0:
+                with self.graph.as_default():
+                    set_process_index(self.strategy.rank)
+        if self.strategy.is_server:
+            self.phases.resources.close()
 
     def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
-        """Register the strategy, all callbacks and monitors, and let them add to the graph; then it is complete.
-
-        Args:
-            callbacks: as for `train`; those of `register_callback` come before them.
-            monitors: as for `train`.
+        """Register all plugins, and let them add to the graph, which is complete then.
 
         Raises:
             PluginError: if one of them cannot be used.
-            TrainerStateError: if that was done already.
         """
-        self._enter("setup_callbacks")
-        callbacks, monitors = self.resolve_plugins(callbacks, monitors)
-        given = [self.strategy, *self.registered_callbacks, *callbacks, *monitors]
-        here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
-        self.hooks.register_all([self, *here])
-        # In all processes alike: also where only the chief runs those that follow a statistic.
-        followers = statistic_followers(given)
-        followed = [follower.statistic.name for follower in followers]
-        self.monitors = Monitors(self, monitors, is_chief=self.is_chief, followed=followed)
-        for plugin in self.hooks.plugins.values():
-            if isinstance(plugin, Callback):
-                plugin.trainer = self
-        logger.debug("plugins: %s", ", ".join(self.hooks.plugins) or "none")
-        with self.graph.as_default():
+        with self.phases.enter("setup_callbacks"), self.graph.as_default():
+            callbacks, monitors = self.resolve_plugins(callbacks, monitors)
+            self.checkpoints = make_checkpoints(self)
+            self.monitors = Monitors(self, monitors, is_chief=self.is_chief)
+            given = [self.strategy, *self.registered_callbacks, *callbacks, *monitors]
+            here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
+            self.hooks.register_all([self, *here])
+            self.hooks.attach(self)
+            logger.info("plugins: %s", ", ".join(self.hooks.plugins))
             check_steps_per_run(self)
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
-            check_train_ops(self)
-            # Last of all: savers have made themselves known by now, and what others do of a moment comes before.
-            last: list[Callback] = [self.checkpoints]
-            if followers:
-                last.append(StatisticCheck(followers))
-            if self._start_from is not None:
-                self._resumption = Resumption(self._start_from)
-                last.insert(0, self._resumption)
-            self.hooks.register_all(last)
+            # These come last: savers have registered by now, and a checkpoint includes what the others do.
+            last = [] if self._resumption is None else [self._resumption]
+            self.hooks.register_all([*last, self.checkpoints, *checks_of_statistics(given)])
             self.strategy.complete_graph()
-            warn_of_stateful_random_ops(self.train_ops)
-            log_model_overview(self.graph)
+            check_graph(self)
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
         """Finalize the graph, create the session, and give variables their values.
 
-        Args:
-            session_creator: as for `train`; by default a new one, as the strategy wants it.
-            session_init: as for `train`.
-
         Raises:
-            TrainerStateError: before `setup_callbacks`.
             MismatchError: if other processes of the training are about to train something else.
             CheckpointError: if values do not fit.
         """
-        self._enter("initialize", after="setup_callbacks")
-        restores = self._start_from is None and self.is_chief
-        initial = as_session_init(session_init, weights_only=True) if restores else None
-        if self._start_from is not None and session_init is not None:
-            logger.info("session_init is not applied, since the run is resumed")
-        creator = self._adapted(session_creator)
-        with self.graph.as_default():
-            global_step = get_global_step_var()
-            counter = StepCounter(self.train_ops, global_step, step_reads())
+        with self.phases.enter("initialize", after="setup_callbacks"), self.graph.as_default():
+            counter = StepCounter(self.train_ops, get_global_step_var(), step_reads())
             check_agreement(self)
-            self.sess = creator.create_session(self.graph)
-        if creator.owns_session:
-            self._resources.callback(self.sess.close)
-        if initial is not None:
-            initial.run(self.sess)
-        self.strategy.after_restore(self.sess)
-        self._resources.enter_context(running_queues(self.sess, creator.owns_session))
-        self.graph.finalize()
-        self.loop.progress.global_step = int(self.sess.run(global_step))
-        self.step_hooks = self.hooks.compile_step()
-        self.hooked_sess = HookedSession(
-            self.sess,
-            self.step_hooks,
-            self.loop.progress,
-            counter=counter,
-            translate=self.hooks.translate_error,
-            stop=self.loop.stop,
-            xla=self.compiles_loops,
-            # Other processes' answers arrive in a thread that must not be blocked.
-            tries_threads=self.strategy.world_size == 1,
-        )
-        if self._resumption is not None:
-            self._resumption.begin(self)
-        elif self._resume == "auto":
-            self.monitors.start_over()
-        elif self._resume == "keep" and self.run_dir is not None:
-            set_checkpoints_aside(self.run_dir, self.global_step)
+            initial = session_init if self.is_chief and self._resumption is None else None
+            session = self.strategy.open_session(session_creator, self.graph, initial)
+            self.sess = self.phases.resources.enter_context(session)
+            self.graph.finalize()
+            self.loop.progress.global_step = counter.completed(self.sess)
+            self.step_hooks = self.hooks.compile_step()
+            self.hooked_sess = HookedSession(
+                self.sess,
+                self.step_hooks,
+                self.loop.progress,
+                counter,
+                xla=self.loop.is_compiled,
+                # Other processes' answers arrive in a thread that must not be blocked.
+                tries_threads=self.strategy.world_size == 1,
+            )
+            if self._resumption is not None:
+                self._resumption.begin(self)
 
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
-        """Run the loop, and release what the training holds, however it ends.
-
-        Args:
-            steps_per_epoch: how many steps an epoch has.
-            starting_epoch: the number of the first epoch.
-            max_epoch: the number of the last epoch.
+        """Run the loop, and release all resources of the training, however it ends.
 
         Raises:
-            ConfigError: if one of them is no number that it can be.
-            TrainerStateError: before `initialize`, or if this trainer has trained before.
+            ConfigError: if an argument is invalid.
         """
-        self._enter("main_loop", after="initialize")
-        if self._resumption is None:
-            self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
-        logger.info("%s", describe_epoch(self))
-        start = None if self._start_from is None else Path(self._start_from.prefix)
-        with self._resources, self.graph.as_default(), self.sess.as_default(), handling_signals(self.loop.stop):
-            with outcome_logged(self, start):
-                self.loop.run()
+        with self.phases.enter("main_loop", after="initialize"), self.phases.resources:
+            if self._resumption is None:
+                self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
+            with self.graph.as_default(), self.sess.as_default():
+                self.loop.start(None if self._resumption is None else self._resumption.path)
             self.strategy.process_group.barrier("the end of the training")
 
-    @property
-    def serves_others(self) -> bool:
-        """Whether this process only serves the others, as a parameter server does; known after `join`."""
-        return self._serves_others
 
-    def _adapted(self, given: Any) -> SessionCreator:
-        """Return what creates the session, with a config and on a target as the strategy wants them."""
-        creator = as_session_creator(given)
-        if type(creator) is NewSessionCreator and not creator.target:
-            return self.strategy.session_creator(self.strategy.session_config(creator.config))
-        if isinstance(creator, NewSessionCreator):
-            creator.config = self.strategy.session_config(creator.config)
-        elif creator is not given:
-            config = add_logical_devices(default_session_config(), [])
-            if self.strategy.session_config(config) != config:
-                raise ConfigError(
-                    f"session_creator={given!r}: {type(self.strategy).__name__} needs a session with a config of its "
-                    "own. Give session_config=<ConfigProto>, and session_init=<checkpoint>."
-                )
-        return creator
+def default_callbacks(hooks: HookManager, config: Any = None) -> list[Any]:
+    """Return the callbacks that every training has by default, and those that plugins add.
 
-    def _enter(self, phase: str, after: str | None = None) -> None:
-        """Enter a phase: once, and after another one.
-
-        Raises:
-            TrainerStateError: if it has been entered, or the other one has not.
-        """
-        if phase in self._entered:
-            raise TrainerStateError(
-                f"{phase}() was called already on this {type(self).__name__}; a trainer trains once. Make a new one, "
-                "and give it session_init=tpk.SaverRestore(<the checkpoint>) to continue from there."
-            )
-        if after is not None and after not in self._entered:
-            raise TrainerStateError(f"{phase}() comes after {after}().")
-        self._entered.add(phase)
+    Args:
+        hooks: the registry of the trainer.
+        config: the `TrainConfig`, if there is one, for these plugins.
+    """
+    hooks.autoload()
+    added = hooks.hook.tpk_default_callbacks(config=config)
+    return [*DEFAULT_CALLBACKS, *(callback for some in added for callback in some)]

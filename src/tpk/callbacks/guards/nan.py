@@ -414,7 +414,7 @@ def _datapoints_of_run(trainer: TrainerProtocol, fetches: Any) -> range:
     """Return the numbers of the datapoints that the towers took in the last run; empty if the input cannot tell."""
     source = trainer.input_source
     inputs = [[tensor.op for tensor in tower.inputs] for tower in trainer.towers.training()]
-    if source is None or not inputs or (trainer.compiles_loops and trainer.loop.steps_per_run > 1):
+    if source is None or not inputs or (trainer.loop.is_compiled and trainer.loop.steps_per_run > 1):
         return range(0)
     # Towers that run on their own take datapoints at any time, so those of this run are unknown.
     if not all(FetchDependencies(ops).among(fetches) for ops in inputs):

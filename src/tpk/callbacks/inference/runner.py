@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 import tensorflow as tf
 
@@ -453,13 +454,12 @@ class EvaluationData:
         """
         self._hooks.hook.before_train(trainer=trainer)
         model = FailuresOfModel(tower_names)
-        step_hooks = self._hooks.compile_step()
-        self._before_run = step_hooks.before_run
-        self._session = HookedSession(
-            trainer.sess,
-            step_hooks,
-            translate=lambda error: model(error) or self._hooks.translate_error(error),
+        step_hooks = attrs.evolve(
+            self._hooks.compile_step(),
+            translate_error=lambda error: model(error) or self._hooks.translate_error(error),
         )
+        self._before_run = step_hooks.before_run
+        self._session = HookedSession(trainer.sess, step_hooks)
 
     def stop(self, trainer: Any) -> None:
         """Stop the data; called in `after_train`.
@@ -612,7 +612,7 @@ class FailuresOfModel:
     def __init__(self, tower_names: Iterable[str]) -> None:
         self._prefixes = tuple(f"node {name}/" for name in tower_names)
 
-    def __call__(self, error: Exception) -> Exception | None:
+    def __call__(self, error: BaseException) -> BaseException | None:
         """Return what to raise in place of `error`, or None if the model has no part in it."""
         if not isinstance(error, tf.errors.OutOfRangeError):
             return None
@@ -700,9 +700,8 @@ class DataParallelInferenceRunner(InferenceRunner):
     def _start(self, trainer: Any) -> None:
         """Start the data."""
         super()._start(trainer)
-        self._towers_session = HookedSession(
-            trainer.sess, StepHooks(), translate=FailuresOfModel([tower.ns_name for tower in self._towers])
-        )
+        model = FailuresOfModel([tower.ns_name for tower in self._towers])
+        self._towers_session = HookedSession(trainer.sess, StepHooks(translate_error=model))
 
     def _results(self, limit: int | None) -> Iterator[Any]:
         """Make a pass, by rounds of as many batches as there are towers."""

@@ -51,17 +51,13 @@ class DistributedParameterServerStrategy(DistributedStrategy):
     """
 
     is_reproducible = False
+    seconds_between_meetings = 10.0
 
     def __init__(
         self, devices: Any = None, cluster: Any = None, caching_device: str = "/cpu:0", **options: Any
     ) -> None:
         super().__init__(devices, cluster, **options)
         self._caching_device = f"{self.cluster.device}{caching_device}"
-
-    def join(self) -> None:
-        """Meet the other processes. Within an epoch the workers meet less often than those that are in step."""
-        super().join()
-        self.process_group.seconds_between_meetings = 10.0
 
     def build(
         self,

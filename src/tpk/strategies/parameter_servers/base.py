@@ -80,12 +80,15 @@ class DistributedStrategy(ClusterStrategy):
         """Return `config` with the devices of this process."""
         return add_logical_devices(config, self.devices)
 
-    def serve(self) -> bool:
-        """Keep variables until the workers have left, if this process is a parameter server; return whether it is."""
-        if self.cluster.job != PS:
-            return False
-        serve_workers(self.cluster, self.server, self.timeouts)
-        return True
+    @property
+    def is_server(self) -> bool:
+        """Whether this process is a parameter server."""
+        return self.cluster.job == PS
+
+    def serve(self) -> None:
+        """Keep variables until the workers have left, if this process is a parameter server."""
+        if self.is_server:
+            serve_workers(self.cluster, self.server, self.timeouts)
 
     def session_config(self, config: Any) -> Any:
         """Return `config` for a session that sees this worker and the parameter servers only.

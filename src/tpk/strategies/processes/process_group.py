@@ -21,10 +21,6 @@ class ProcessGroup(abc.ABC):
         rank: the number of this process, from 0 on; 0 is the chief.
         world_size: how many there are.
 
-    Attributes:
-        seconds_between_meetings: about how often the processes of a training meet within an epoch, to end or to save
-            together; more for those that otherwise do not wait for each other.
-
     Example:
         ```python
         counts = trainer.strategy.process_group.gather_object("counts of MyCallback", my_count)
@@ -32,8 +28,6 @@ class ProcessGroup(abc.ABC):
             report(sum(counts))
         ```
     """
-
-    seconds_between_meetings: float = 1.0
 
     def __init__(self, rank: int, world_size: int) -> None:
         self.rank = rank

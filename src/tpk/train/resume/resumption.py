@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,11 @@ class Resumption(Callback):
         self._state: Mapping[str, Any] = checkpoint.state
         self._values: Mapping[str, np.ndarray] | None = None
 
+    @property
+    def path(self) -> Path:
+        """The path of the checkpoint."""
+        return Path(self._checkpoint.prefix)
+
     def begin(self, trainer: TrainerProtocol) -> None:
         """Do the first part; called when the session is there.
 
@@ -76,7 +82,7 @@ class Resumption(Callback):
         restore_input(trainer, self._state["input"])
         # Last: what was recorded after the checkpoint is cut off there, which a refusal must not lead to.
         trainer.monitors.load_state_dict(self._state["monitors"])
-        trainer.monitors.muted = True
+        trainer.monitors.pause()
 
     @hookimpl(trylast=True)
     def before_train(self, trainer: TrainerProtocol) -> None:
@@ -104,7 +110,7 @@ class Resumption(Callback):
             trainer.load_state_dict(self._state["trainer"])
         restore_callbacks(trainer, self._state["callbacks"])
         trainer.checkpoints.forget_requests()
-        trainer.monitors.muted = False
+        trainer.monitors.resume()
         restore_random_state(self._state["random"])
 
     def _check_run(self, trainer: TrainerProtocol) -> None:

@@ -23,6 +23,7 @@ from tpk.errors import CheckpointError, Preempted, StopTraining, TpkError, in_on
 from tpk.plugin.callback import Callback
 from tpk.plugin.description import described
 from tpk.train.epoch import steps_of_one_pass
+from tpk.train.resume.resumption import Resumption
 from tpk.train.run.attempts import Attempt, read_attempts
 from tpk.train.run.description import describe_run
 from tpk.train.run.directory import (
@@ -55,12 +56,10 @@ class RunRecord:
         options: how long the training is, and where; callbacks may change them.
         description: further contents of ``config.json``, which the trainer does not know.
         run_file: the text of ``config.toml``; empty for none.
-        is_one_pass: whether an epoch is one pass over the data, whatever the options say.
         clock: returns the seconds since 1970.
 
     Attributes:
         directory: where this process keeps the files of the run; None before `open`, and if it keeps none.
-        start: the checkpoint to start from; None to start from the beginning.
     """
 
     def __init__(
@@ -70,32 +69,34 @@ class RunRecord:
         description: Mapping[str, Any],
         run_file: str = "",
         *,
-        is_one_pass: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._trainer = trainer
         self._options = options
         self._description = description
         self._run_file = run_file
-        self._is_one_pass = is_one_pass
         self._clock = clock
         self._files = ExitStack()
         self._earlier: list[Attempt] = []
         self._attempt: Attempt | None = None
+        self._starts_over = False
         self.directory: Path | None = None
-        self.start: Checkpoint | None = None
+        check_resume(options.resume, options.run_dir)
 
     @property
     def resume(self) -> str:
         """``"auto"``, ``"must"``, ``"never"`` or ``"keep"``; see `Trainer.train`."""
         return self._options.resume
 
-    def open(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> None:
-        """Open the directory and the log, find the checkpoint to start from, and write what the run is.
+    def open(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> Resumption | None:
+        """Open the directory and the log, find the checkpoint to start from, and describe the run in ``config.json``.
 
         Args:
             callbacks: all callbacks of the training; they may change its options first.
             monitors: all monitors of the training.
+
+        Returns:
+            What resumes the training; None if it starts from the beginning.
 
         Raises:
             ConfigError: if an option has an invalid value, or the directory is not a place for this run.
@@ -108,21 +109,32 @@ class RunRecord:
         self._files.enter_context(run_log(self.directory, logging.INFO if is_chief else logging.WARNING))
         if self.directory is not None:
             logger.info("run_dir: %s", self.directory)
+        start = None
         if self.resume in ("auto", "must"):
-            self.start = self._find_common_start()
+            start = self._find_common_start()
+        if start is not None and self._description.get("session_init") is not None:
+            logger.info("session_init is not applied, since the run is resumed")
+        self._starts_over = self.resume == "auto" and start is None
+        resumption = None if start is None else Resumption(start)
         if self.directory is None:
-            return
-        if self.resume == "auto" and self.start is None:
+            return resumption
+        if self._starts_over:
             logger.info("no complete checkpoint is there; starting afresh")
         if self.resume == "keep":
             set_config_aside(self.directory)
         given = {name: described(value) for name, value in self._description.items()}
         write_config(self.directory, {**describe_run(self._trainer, callbacks, monitors), **given})
         write_run_file(self.directory, self._run_file)
-        self._begin(self.directory)
+        self._write_attempt(self.directory, start)
+        return resumption
 
-    def record_directions(self) -> None:
-        """Record for which statistics lower or higher values are better, once all plugins are registered."""
+    def begin(self) -> None:
+        """Record the directions of statistics, and let monitors set aside an attempt that left no checkpoint.
+
+        Called when the training is set up.
+        """
+        if self._starts_over:
+            self._trainer.monitors.start_over()
         if self._attempt is not None:
             directions = {name: "max" if grows else "min" for name, grows in known_directions(self._trainer).items()}
             self._write(attrs.evolve(self._attempt, directions=directions))
@@ -151,7 +163,7 @@ class RunRecord:
     def _configure(self, callbacks: Sequence[Any]) -> None:
         """Let the callbacks change the options, and tell the loop how long it is."""
         options = self._options
-        if self._is_one_pass:
+        if options.steps_per_epoch is None:
             options.steps_per_epoch = steps_of_one_pass(self._trainer)
         for callback in callbacks:
             if isinstance(callback, Callback):
@@ -175,7 +187,7 @@ class RunRecord:
             raise failure or CheckpointError(message)
         return None if fields is None else Checkpoint(**fields)
 
-    def _begin(self, directory: Path) -> None:
+    def _write_attempt(self, directory: Path, start: Checkpoint | None) -> None:
         """Record that the attempt begins; this is on disk from the start."""
         try:
             self._earlier = read_attempts(directory)
@@ -188,7 +200,7 @@ class RunRecord:
                 pid=os.getpid(),
                 cwd=os.getcwd(),
                 argv=list(sys.argv) if os.path.isfile(sys.argv[0]) else None,
-                from_step=None if self.start is None else self.start.step,
+                from_step=None if start is None else start.step,
             )
         )
 

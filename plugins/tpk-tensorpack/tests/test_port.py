@@ -388,7 +388,7 @@ def test_the_log_directory_is_that_of_the_run():
     assert "import shutil\nfrom pathlib import Path\n" in code
     code = training("logger.set_logger_dir(where, action='k')").code
     assert "run_dir = where\n    config = tpk.TrainConfig(" in code
-    assert 'run_dir=run_dir, resume="keep")' in code
+    assert 'run_dir=run_dir, resume="auto")' in code
     asked = training("logger.set_logger_dir('log')")
     assert 'run_dir = "log"'.replace('"', "'") in asked.code
     assert any("an error says if the directory holds a run" in note.text for note in asked.notes)
@@ -397,7 +397,7 @@ def test_the_log_directory_is_that_of_the_run():
 def test_what_is_unlike_tpk_keeps_the_logger_and_tells_the_run():
     code = training("logger.set_logger_dir('log', action=input())").code
     assert "logger.set_logger_dir('log', action=input())" in code
-    assert 'run_dir=logger.get_logger_dir(), resume="keep")' in code
+    assert 'run_dir=logger.get_logger_dir(), resume="auto")' in code
     assert "from tpk_tensorpack import logger\n" in code
 
 

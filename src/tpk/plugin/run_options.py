@@ -22,7 +22,8 @@ class RunOptions:
         starting_epoch: the number of the first epoch.
         max_epoch: the number of the last epoch.
         run_dir: the directory of the run; None for none.
-        resume: ``"auto"``, ``"must"``, ``"never"`` or ``"keep"``.
+        resume: ``"auto"``, ``"must"`` or ``"never"``.
+        may_hold_run: whether a run that is not resumed may start in a directory that holds another one.
         resources: closed at the end of the training, after the log and all other files of the run.
     """
 
@@ -32,3 +33,4 @@ class RunOptions:
     run_dir: StrPath | None
     resume: str
     resources: ExitStack
+    may_hold_run: bool = False

@@ -183,11 +183,8 @@ class TrainConfig:
             process at least. Evaluations have their own data. (With a trainer of your own, make it
             ``tpk.CacheData(tpk.FixedSizeData(flow, k))``.)
         run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
-        resume: ``"auto"`` goes on from the newest complete checkpoint in `run_dir`, and starts afresh if there is
-            none; ``"must"`` makes that an error; ``"never"`` wants a `run_dir` that holds no run; ``"keep"`` starts
-            afresh in one that does, and keeps what is there: log and statistics go on in the same files, events in a
-            file beside the others, the former ``config.json`` becomes ``config-1.json``, and checkpoints of later steps
-            than that at which this training begins are moved to ``kept-1``.
+        resume: ``"auto"`` resumes from the newest complete checkpoint in `run_dir`, and starts from the beginning if
+            there is none; ``"must"`` makes that an error; ``"never"`` requires a `run_dir` without a run.
         seed: the random seed of the graph, of the data where it has none of its own, and of the global generators of
             Python and NumPy; two runs with one seed give the same bits, but for what `tpk.graph.determinism` tells.
             None for a different one in each run. A flow object that was iterated before goes on from there, so give

@@ -48,7 +48,7 @@ if __name__ == "__main__":
         model=Model(),
         dataflow=Points(),
         callbacks=[
-            ModelSaver(max_to_keep=3),
+            ModelSaver(),
             ScheduledHyperParamSetter("learning_rate", [(1, 0.1), (3, 0.05), (5, 0.01)]),
             EstimatedTimeLeft(),
         ],

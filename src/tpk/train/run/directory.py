@@ -5,38 +5,31 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm import tqdm
 
 from tpk.checkpoint.files import Checkpoint, newest_complete
-from tpk.durable_files import free_name, open_no_link, replace_file
+from tpk.durable_files import open_no_link, replace_file
 from tpk.errors import CheckpointError, ConfigError
 from tpk.plugin.description import leaves_of
 from tpk.train.resume.training_state import check_state
 from tpk.train.run.lock import run_lock
 from tpk.train.run.names import CONFIG_NAME, RUN_FILE_NAME
 
-if TYPE_CHECKING:
-    pass
-
 logger = logging.getLogger(__name__)
 
-RESUME: tuple[str, ...] = ("auto", "must", "never", "keep")
+RESUME: tuple[str, ...] = ("auto", "must", "never")
 """The values of the option `resume`."""
 
 _FILE_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 _TERMINAL_FORMAT = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
 _TERMINAL_FORMAT_OF_WARNINGS = logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
-_OF_A_CHECKPOINT = re.compile(
-    r"state-(?P<state>\d+)\.json|[\w.+-]+-(?P<step>\d+)(\.\d+)?\.(index|meta|data-\d+-of-\d+)"
-)
 _TRACES_OF_A_RUN = ("checkpoint", "stats.jsonl", CONFIG_NAME)
 
 
@@ -80,7 +73,7 @@ def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
         )
 
 
-def open_directory(directory: Path, resume: str, resources: ExitStack) -> Path:
+def open_directory(directory: Path, resume: str, resources: ExitStack, *, may_hold_run: bool = False) -> None:
     """Create and lock the directory of a run.
 
     Raises:
@@ -98,13 +91,11 @@ def open_directory(directory: Path, resume: str, resources: ExitStack) -> Path:
         raise ConfigError(f"run_dir {str(directory)!r} cannot be written to. Name another directory.")
     resources.enter_context(run_lock(directory))
     held = [name for name in _TRACES_OF_A_RUN if (directory / name).exists()]
-    if held and resume == "never":
+    if held and resume == "never" and not may_hold_run:
         raise ConfigError(
             f"run_dir {str(directory)!r} holds a run already ({', '.join(held)} is there). Name another directory, "
-            "remove this one, go on with that run: resume='auto', or begin a new one beside what is there: "
-            "resume='keep'."
+            "remove this one, or resume that run: resume='auto'."
         )
-    return directory
 
 
 def find_start(resume: str, path: str | os.PathLike[str]) -> Checkpoint | None:
@@ -124,52 +115,6 @@ def _nothing_to_resume(path: str | os.PathLike[str]) -> CheckpointError:
         f"resume='must', but {os.fspath(path)!r} has no complete checkpoint. Name the directory of a run that "
         "saved one (ModelSaver), or give resume='auto' to start afresh if there is none."
     )
-
-
-def set_checkpoints_aside(directory: Path, step: int) -> None:
-    """Move checkpoints that are there into a folder ``kept-<n>`` beside, if they are of later steps than this one.
-
-    The training that begins at that step would mix them up with its own: overwrite some, and be resumed from others.
-    Those of earlier steps stay, for a training that goes on from one of them. What was moved is complete where it is.
-
-    Args:
-        directory: the directory of the run.
-        step: the global step at which the training begins; if it is 0, all checkpoints are another training's.
-    """
-    names = set(os.listdir(directory))
-    later = sorted(
-        name
-        for name in names
-        if (match := _OF_A_CHECKPOINT.fullmatch(name))
-        and (int(match["state"] or match["step"]) > step or not step)
-        # A graph without values is of no step: what looks like one may be the time.
-        and (not name.endswith(".meta") or name.removesuffix(".meta") + ".index" in names)
-    )
-    if not later:
-        return
-    folder = free_name(directory, "kept")
-    folder.mkdir()
-    prefixes = {name.removesuffix(".index") for name in later if name.endswith(".index")}
-    pointers = [path.name for path in directory.glob("checkpoint*") if path.is_file() and _pointed_to(path) & prefixes]
-    # States first: what is moved in part never passes for complete.
-    for name in sorted(pointers) + sorted(later, key=lambda name: not name.startswith("state-")):
-        os.replace(directory / name, folder / name)
-    logger.info(
-        "resume='keep': this training begins at step %d; the checkpoints of later steps that were there are in %s",
-        step,
-        folder,
-    )
-
-
-def _pointed_to(pointer: Path) -> set[str]:
-    return {os.path.basename(path) for path in re.findall(r'_paths?: "(.*)"', pointer.read_text(errors="replace"))}
-
-
-def set_config_aside(directory: Path) -> None:
-    """Rename the ``config.json`` and ``config.toml`` of an earlier run."""
-    for path in (directory / CONFIG_NAME, directory / RUN_FILE_NAME):
-        if path.is_file() and not path.is_symlink():
-            path.rename(free_name(directory, path.stem, path.suffix))
 
 
 def check_is_there(directory: Path) -> None:

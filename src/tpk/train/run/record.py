@@ -31,7 +31,6 @@ from tpk.train.run.directory import (
     find_start,
     open_directory,
     run_log,
-    set_config_aside,
     write_config,
     write_run_file,
 )
@@ -85,7 +84,7 @@ class RunRecord:
 
     @property
     def resume(self) -> str:
-        """``"auto"``, ``"must"``, ``"never"`` or ``"keep"``; see `Trainer.train`."""
+        """``"auto"``, ``"must"`` or ``"never"``; see `Trainer.train`."""
         return self._options.resume
 
     def open(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> Resumption | None:
@@ -105,7 +104,8 @@ class RunRecord:
         self._configure(callbacks)
         is_chief = self._trainer.is_chief
         if self._options.run_dir is not None and is_chief:
-            self.directory = open_directory(Path(self._options.run_dir), self.resume, self._files)
+            self.directory = Path(self._options.run_dir)
+            open_directory(self.directory, self.resume, self._files, may_hold_run=self._options.may_hold_run)
         self._files.enter_context(run_log(self.directory, logging.INFO if is_chief else logging.WARNING))
         if self.directory is not None:
             logger.info("run_dir: %s", self.directory)
@@ -120,8 +120,6 @@ class RunRecord:
             return resumption
         if self._starts_over:
             logger.info("no complete checkpoint is there; starting afresh")
-        if self.resume == "keep":
-            set_config_aside(self.directory)
         given = {name: described(value) for name, value in self._description.items()}
         write_config(self.directory, {**describe_run(self._trainer, callbacks, monitors), **given})
         write_run_file(self.directory, self._run_file)

@@ -15,6 +15,7 @@ from tpk_tensorpack.port.occurrences import Script, dotted
 
 _SETTERS = {"auto_set_dir": ["action", "name"], "set_logger_dir": ["dirname", "action"]}
 _TRAINING = ("AutoResumeTrainConfig", "TrainConfig", "train_with_defaults")
+_KEPT = 'resume="auto" resumes the run that the directory holds, which action="k" left to the script'
 _ASKED = "an error says if the directory holds a run already, where tensorpack asked what to do"
 
 
@@ -52,9 +53,9 @@ class LogDirectory:
             return {}
         if self.stays:
             logger = dotted(self._setters[0].node).rpartition(".")[0] or "logger"
-            return {"run_dir": f"{logger}.get_logger_dir()", "resume": '"keep"'}
+            return {"run_dir": f"{logger}.get_logger_dir()", "resume": '"auto"'}
         actions = {_action(self._arguments(use)) for use in self._setters}
-        return {"run_dir": self._name, **({"resume": '"keep"'} if "k" in actions else {})}
+        return {"run_dir": self._name, **({"resume": '"auto"'} if "k" in actions else {})}
 
     def convert(self, edits: Edits, imports: Imports) -> None:
         """Have it changed to the directory of a run, and to Python's logging."""
@@ -80,8 +81,9 @@ class LogDirectory:
     def remarks(self) -> Iterator[tuple[cst.CSTNode, str]]:
         """Yield what is different, by the places in the script."""
         for use in self._setters:
-            if _action(self._arguments(use)) is None:
-                yield use.node, f"{use.name}: {_ASKED}"
+            action = _action(self._arguments(use))
+            if action in (None, "k"):
+                yield use.node, f"{use.name}: {_ASKED if action is None else _KEPT}"
 
     def _why_it_stays(self) -> str:
         for use in self.uses:

@@ -12,6 +12,7 @@ from tpk import StopTraining
 from tpk.checkpoint.session_init import as_session_init
 from tpk_tensorpack.train import older
 from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, monitors_in
+from tpk_tensorpack.train.kept_checkpoints import SharedDirectory
 from tpk_tensorpack.utils import logger
 
 __all__ = ["StopTraining", "Trainer"]
@@ -112,10 +113,10 @@ class Trainer(tpk.Trainer):
             older.train(self)
             return
         directory = logger.get_logger_dir()
-        place = {} if directory is None else {"run_dir": directory, "resume": "keep"}
+        place = {} if directory is None else {"run_dir": directory}
         with logged_by_script():
             super().train(
-                callbacks=flat(callbacks or ()),
+                callbacks=[*flat(callbacks or ()), SharedDirectory()],
                 monitors=monitors,
                 session_creator=session_creator,
                 session_init=session_init,

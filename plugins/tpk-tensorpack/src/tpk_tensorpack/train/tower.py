@@ -196,8 +196,9 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
             check_xla()
             get_cost_fn = compiled_by_xla(get_cost_fn)
         signature, source = check_signature(input_signature), check_input_source(input)
+        self.resolve_plugins()
         self.join()
-        if self.serves_others:
+        if self.strategy.is_server:
             return
         optimizers: list[Any] = []
 
@@ -206,7 +207,7 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
                 optimizers.append(get_opt_fn())
             return optimizers[0]
 
-        with self.leaving_if_it_fails(), self.graph.as_default():
+        with self.phases.enter("setup_graph"), self.graph.as_default():
             self.tower_func = tower_func = self.make_tower_func(get_cost_fn, signature)
             source = self.input_source = self._prepare_input(source)
             callbacks = self._setup_input(signature, source)

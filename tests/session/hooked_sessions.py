@@ -21,8 +21,8 @@ class Both:
     second: object
 
 
-def hooked(sess, *callbacks, **options):
-    manager = HookManager(take_stop=lambda stop: None)
+def hooked(sess, *callbacks, take_stop=lambda stop: None, **options):
+    manager = HookManager(take_stop)
     manager.register_all(callbacks)
     return HookedSession(sess, manager.compile_step(), **options)
 

@@ -12,6 +12,7 @@ from hooked_sessions import STRUCTURES, Ask, assert_same, hooked, op, t
 from tpk.errors import SessionError, StopTraining
 from tpk.graph.steps import ReusableFeeds
 from tpk.plugin import Callback, HookManager, Progress
+from tpk.plugin.step import raise_stop
 from tpk.session import HookedSession
 
 v1 = tf.compat.v1
@@ -329,7 +330,7 @@ def test_a_requested_stop_takes_effect_after_the_hooks_of_the_step(sess):
 
     last = Ask(t("seven"))
     with pytest.raises(StopTraining, match="a hook asked for the end"):
-        hooked(sess, Stop(), last).run(op("bump"))
+        hooked(sess, Stop(), last, take_stop=raise_stop).run(op("bump"))
     assert last.got == [7.0]
 
 

@@ -122,6 +122,7 @@ def test_the_learning_rate_rises_and_falls(example, schedule, expected):
 def test_kernels_decay_and_blocks_begin_as_identities(example):
     options = {"batch": 256, "steps_per_epoch": 100, "warm_up": 0, "max_epoch": 1, "schedule": "steps", "rate": 0.1}
     trainer = tpk.SingleCostTrainer("single")
+    trainer.resolve_plugins()
     arguments = argparse.Namespace(image_size=32, depth=50, **options)
     model = example["ResNet"](arguments, classes=4, images=0, strategy=trainer.strategy)
     trainer.setup_graph(

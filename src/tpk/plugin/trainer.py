@@ -11,7 +11,6 @@ from tpk.plugin.progress import Progress, StopRequest
 if TYPE_CHECKING:
     import numpy as np
 
-    from tpk.plugin.manager import HookManager
 
 # TensorFlow has no types for these.
 Graph: TypeAlias = Any
@@ -243,14 +242,11 @@ class TrainerProtocol(Protocol):
     graph: Graph
     train_op: Tensor
     sess: Session
+    hooks: Any
     hooked_sess: Any
     input_source: Any
     checkpoints: Any
     run_dir: Path | None
-
-    @property
-    def hooks(self) -> HookManager:
-        """The registry of the plugins."""
 
     @property
     def loop(self) -> LoopProtocol:

@@ -139,8 +139,8 @@ class Trainer(Plugin):
         """How a step is replicated over devices and processes; if it was named, known after `resolve_plugins`."""
         if not isinstance(self._strategy, Strategy):
             raise TrainerStateError(
-                f"the strategy {self._strategy!r} of this {type(self).__name__} is not resolved yet: train() does that. "
-                "To use it before, call trainer.resolve_plugins()."
+                f"the strategy {self._strategy!r} of this {type(self).__name__} is resolved by train(). To use it "
+                "before, call trainer.resolve_plugins()."
             )
         return self._strategy
 

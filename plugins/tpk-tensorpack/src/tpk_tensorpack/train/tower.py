@@ -14,6 +14,7 @@ from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.signature import check_signature
 from tpk.graph.tower_options import check_xla, compiled_by_xla
 from tpk.input_source.base import ProxyInput, check_has_data
+from tpk.plugin import get_catalog
 from tpk.predict.online import device_for
 from tpk.tf_internals import is_closed, unfinalize
 from tpk.train.tower_trainer import check_input_source
@@ -42,6 +43,8 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
 
     def __init__(self) -> None:
         super().__init__()
+        # tensorpack's trainers know their devices from the beginning.
+        self._strategy = get_catalog().resolve("strategy", self._strategy)
         self._predictors: list[OnlinePredictor] = []
 
     @property

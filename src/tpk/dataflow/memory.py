@@ -37,8 +37,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
         return np.empty(shape, dtype)
     block = np.empty(size + ALIGNMENT, np.uint8)
     start = -block.__array_interface__["data"][0] % ALIGNMENT
-    array: np.ndarray[Any, Any] = block[start : start + size].view(dtype).reshape(shape)
-    return array
+    return np.ndarray(shape, dtype, block, start)
 
 
 def allocate_aligned(arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:

@@ -95,7 +95,7 @@ def test_a_list_and_a_dict_with_the_same_keys_do_not_mix():
 
 
 def test_what_is_no_datapoint_is_named():
-    assert "datapoint 0 is no list, tuple or dict but int" in failure([1, 2])
+    assert "datapoint 0 is not a list, tuple or dict but int" in failure([1, 2])
 
 
 def test_a_masked_array_is_refused_because_its_mask_would_be_lost():
@@ -105,7 +105,7 @@ def test_a_masked_array_is_refused_because_its_mask_would_be_lost():
 
 
 def test_a_ragged_list_is_an_error_and_not_an_array_of_objects():
-    assert "component 0 of datapoint 0 is no array" in failure([[[[1], [1, 2]]], [[[1], [1, 2]]]])
+    assert "component 0 of datapoint 0 is not an array" in failure([[[[1], [1, 2]]], [[[1], [1, 2]]]])
 
 
 def test_an_object_asks_for_lists():
@@ -202,7 +202,7 @@ def test_what_is_wrong_names_component_and_datapoint(datapoint, message):
 
 
 def test_it_has_no_length_and_needs_a_size():
-    with pytest.raises(TypeError, match="not known"):
+    with pytest.raises(TypeError, match="is unknown"):
         len(BatchDataByShape([], 1, 0))
     with pytest.raises(ConfigError, match="BatchDataByShape: batch_size must be an integer, 1 or more, not 0"):
         BatchDataByShape([], 0, 0)

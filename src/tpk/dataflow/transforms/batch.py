@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from tpk.checks import check_at_least
-from tpk.dataflow.base import DataFlow, LookaheadDataFlow, StatefulProxyDataFlow, flow_length, shard
-from tpk.dataflow.memory import UNCHANGING, Allocate, aligned_empty, allocate_aligned, copy_arrays
+from tpk.dataflow.base import DataFlow, LookaheadDataFlow, StatefulProxyDataFlow, flow_length, may_refill, shard
+from tpk.dataflow.memory import Allocate, ArraySpec, aligned_empty, allocate_aligned, copy_arrays
 from tpk.dataflow.position import flows_within
 from tpk.dataflow.transforms.map import describe_components
 from tpk.errors import InputError
 
 
 class BatchData(StatefulProxyDataFlow):
-    """Put each `batch_size` consecutive datapoints together; each component gets a new first dimension.
+    """Join each `batch_size` consecutive datapoints; each component gets a new first dimension.
 
     Datapoints that are lists or tuples become a list, dicts a dict. Within a component, arrays and NumPy
     scalars must all have the same shape and dtype; Python numbers get the dtype that `numpy.asarray` gives
     them, text and bytes become an array of objects. Arrays are laid out so that TensorFlow takes them without
     another copy.
 
-    The workers that share it make the batches that one would: each takes its datapoints in blocks of a batch.
+    Workers that share a `BatchData` make the same batches as a single process: each takes its datapoints in blocks of
+    a batch.
 
     Args:
         flow: any iterable of datapoints.
-        batch_size: how many.
-        remainder: whether the last ones make a smaller batch if they are fewer; otherwise they are dropped.
+        batch_size: number of datapoints in a batch.
+        remainder: whether the last datapoints of a pass make a smaller batch; otherwise they are dropped.
         use_list: whether a component of a batch is the list of the values instead of an array, which takes
             any type and shape.
 
     Raises:
-        ConfigError: the batch size is not 1 or more.
-        InputError: datapoints of one batch do not fit together; it names the component, the shapes or dtypes,
-            and the datapoints, counted from 0 in each iteration.
+        ConfigError: the batch size is less than 1.
+        InputError: datapoints of one batch do not fit together; the error names the component, the shapes or dtypes,
+            and the datapoints, counted from 0 in each pass.
 
     Example:
         ```python
@@ -63,33 +64,30 @@ class BatchData(StatefulProxyDataFlow):
         if self.begin() == "end":
             self.place = None
             return
-        datapoints = iter(self.upstream)
-        for datapoint in datapoints:
-            first = self.upstream.delivered - 1
-            stack = self.begin_batch(datapoint, first)
-            for number, following in enumerate(islice(datapoints, self.batch_size - 1), self.upstream.delivered):
-                stack.add(following, number)
-            # What a batch is made of may be as large as the batch itself; only one of them is kept.
-            datapoint = following = None
-            if len(stack) == self.batch_size:
-                yield stack.take()
-            elif self.remainder:
-                # The flow beneath is at its end already, and there is one batch that does not show in its position.
-                self.place = "end"
-                yield stack.take()
-                self.place = None
+        joiner, size, datapoints = self.joiner(), self.batch_size, iter(self.upstream)
+        refills = may_refill(self.flow)
+        while True:
+            first = self.upstream.delivered
+            following = islice(datapoints, size)
+            held = joiner.copies(following, size) if refills else list(following)
+            if len(held) < size:
+                break
+            batch = joiner.join(held, range(first, first + size))
+            held.clear()  # its memory may serve for the next batch
+            yield batch
+            batch = None
+        if held and self.remainder:
+            # The flow beneath is exhausted already, so its position does not show this batch.
+            self.place = "end"
+            yield joiner.join(held, range(first, first + len(held)))
+            self.place = None
 
-    def begin_batch(self, datapoint: Any, number: int) -> Stack:
-        """Begin a batch; override it where datapoints are put together otherwise.
-
-        Args:
-            datapoint: its first one.
-            number: the number of that in the iteration.
-        """
-        return Stack(type(self).__name__, datapoint, number, self.batch_size, self.use_list, self._allocate)
+    def joiner(self) -> Joiner:
+        """Return what joins the datapoints of a batch."""
+        return Joiner(type(self).__name__, self.use_list, self._allocate)
 
     def allocate_with(self, allocate: Allocate) -> None:
-        """Put the batches together in memory from `allocate`."""
+        """Join the batches in memory from `allocate`."""
         self._allocate = allocate
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
@@ -105,21 +103,21 @@ def left_out(flow: Iterable[Any]) -> int:
 
 
 class BatchDataByShape(LookaheadDataFlow):
-    """Put `batch_size` datapoints together whose component `idx` has the same shape, as soon as there are as many.
+    """Join `batch_size` datapoints whose component `idx` has the same shape, as soon as there are that many.
 
-    Otherwise as `BatchData`. The workers that share it put the datapoints of their shares
-    together, so each of them has a remainder of its own.
+    Otherwise like `BatchData`. Each worker that shares it joins the datapoints of its own share, so each has its own
+    remainder.
 
     Args:
         flow: any iterable of datapoints.
-        batch_size: how many.
-        idx: the index or the key of the component whose shape counts.
-        remainder: whether what is left of each shape at the end of a pass makes smaller batches; otherwise it is
+        batch_size: number of datapoints in a batch.
+        idx: the index or key of the component whose shape counts.
+        remainder: whether the last datapoints of each shape in a pass make smaller batches; otherwise they are
             dropped.
 
     Raises:
-        ConfigError: the batch size is not 1 or more.
-        InputError: a datapoint has no such component, or datapoints of one batch do not fit together elsewhere.
+        ConfigError: the batch size is less than 1.
+        InputError: a datapoint has no such component, or other components of one batch do not fit together.
     """
 
     refills_arrays = False
@@ -133,32 +131,32 @@ class BatchDataByShape(LookaheadDataFlow):
         self._allocate: Allocate = allocate_aligned
 
     def __len__(self) -> int:
-        raise TypeError("how many batches there are of each shape is not known before the data was seen")
+        raise TypeError("the number of batches of each shape is unknown before the data is read")
 
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
         """Deliver a pass, given what the flow beneath delivers."""
-        held: dict[tuple[int, ...], Stack] = {}
+        held: dict[tuple[int, ...], list[tuple[int, Any]]] = {}
+        joiner = self.joiner()
+        if may_refill(self.flow):
+            datapoints = map(copy_arrays, datapoints)
         for number, datapoint in enumerate(datapoints, self.upstream.delivered):
             shape = self._shape(datapoint, number)
-            stack = held.get(shape)
-            if stack is None:
-                stack = held[shape] = self.begin_batch(datapoint, number)
-            else:
-                stack.add(datapoint, number)
-            if len(stack) == self.batch_size:
-                yield held.pop(shape).take()
+            held.setdefault(shape, []).append((number, datapoint))
+            if len(held[shape]) == self.batch_size:
+                numbers, alike = zip(*held.pop(shape), strict=True)
+                yield joiner.join(alike, numbers)
                 if not held:
                     self.caught_up()
-        if self.remainder:
-            for stack in held.values():
-                yield stack.take()
+        for rest in held.values() if self.remainder else ():
+            numbers, alike = zip(*rest, strict=True)
+            yield joiner.join(alike, numbers)
 
-    def begin_batch(self, datapoint: Any, number: int) -> Stack:
-        """Begin the batch of a shape, as `BatchData.begin_batch` does."""
-        return Stack(type(self).__name__, datapoint, number, self.batch_size, use_list=False, allocate=self._allocate)
+    def joiner(self) -> Joiner:
+        """Return what joins the datapoints of a batch."""
+        return Joiner(type(self).__name__, use_list=False, allocate=self._allocate)
 
     def allocate_with(self, allocate: Allocate) -> None:
-        """Put the batches together in memory from `allocate`."""
+        """Join the batches in memory from `allocate`."""
         self._allocate = allocate
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
@@ -179,149 +177,94 @@ class BatchDataByShape(LookaheadDataFlow):
             ) from error
 
 
-class Stack:
-    """Takes datapoints one by one, and makes one datapoint of them.
-
-    An array is copied to its place as it comes, while it is still in the processor's cache.
+class Joiner:
+    """Joins the datapoints of a batch.
 
     Args:
-        owner: who puts the datapoints together, for messages.
-        datapoint: the first one.
-        number: its number in the iteration.
-        capacity: how many datapoints there will be at most.
+        owner: the name of the flow that makes the batch, for messages.
         use_list: whether each component becomes a list instead of an array.
-        allocate: makes the arrays of the components that are copied as they come.
-
-    Raises:
-        InputError: it is no list, tuple or dict.
+        allocate: makes the arrays of a batch.
     """
 
-    def __init__(
-        self,
-        owner: str,
-        datapoint: Any,
-        number: int,
-        capacity: int,
-        use_list: bool,
-        allocate: Allocate = allocate_aligned,
-    ) -> None:
+    def __init__(self, owner: str, use_list: bool, allocate: Allocate = allocate_aligned) -> None:
         self.owner = owner
-        self._numbers: list[int] = []
-        self._is_mapping = isinstance(datapoint, Mapping)
-        self._components = self._components_of(datapoint, number)
-        self._length = len(datapoint)
-        self._keys = set(self._components)
-        values = list(map(datapoint.__getitem__, self._components))
-        rows = [not use_list and _can_be_row(value) for value in values]
-        arrays = iter(
-            allocate([((capacity, *row.shape), row.dtype) for row, is_row in zip(values, rows, strict=True) if is_row])
-        )
-        self._columns: list[_Rows | _Values] = [_Rows(next(arrays)) if is_row else _Values() for is_row in rows]
         self.use_list = use_list
-        self.add(datapoint, number)
+        self._allocate = allocate
+        self._numbers: Sequence[int] = ()
+        self._arrays: dict[Any, np.ndarray[Any, Any]] = {}
 
-    def __len__(self) -> int:
-        return len(self._numbers)
+    def copies(self, datapoints: Iterator[Any], size: int) -> list[Any]:
+        """Return copies of up to `size` datapoints of a flow that may write to their arrays again, for `join`.
 
-    def add(self, datapoint: Any, number: int) -> None:
-        """Take one more.
+        Each array is copied to its row of the batch as it comes, while it is in the processor's cache. In the copy of
+        its datapoint, the whole array of the batch stands for it.
+        """
+        copies: list[Any] = []
+        for datapoint in datapoints:
+            if not copies and isinstance(datapoint, (list, tuple, Mapping)):
+                self._arrays = self._new_arrays(datapoint, size)
+            copies.append(self._copy(datapoint, len(copies)))
+            datapoint = None  # its memory may serve for the next one
+        return copies
+
+    def join(self, datapoints: Sequence[Any], numbers: Sequence[int]) -> Any:
+        """Return several datapoints joined into one.
 
         Args:
-            datapoint: a datapoint with the same components.
-            number: its number in the iteration.
-
-        Raises:
-            InputError: it does not fit those before.
-        """
-        if not self._fits(datapoint):
-            raise InputError(
-                f"{self.owner}: datapoint {number} has the components {self._components_of(datapoint, number)} "
-                f"({type(datapoint).__name__}), but datapoint {self._numbers[0]}, the first of its batch, has "
-                f"{self._components} ({'dict' if self._is_mapping else 'list'})"
-            )
-        place = len(self._numbers)
-        for component, column in zip(self._components, self._columns, strict=True):
-            value = datapoint[component]
-            if isinstance(column, _Values):
-                # An array may be written to before the others are there.
-                column.values.append(value if type(value) in UNCHANGING else copy_arrays(value))
-            elif type(value) is np.ndarray and value.shape == column.shape and value.dtype == column.dtype:
-                column.array[place] = value
-            else:
-                self._misfit(column, component, value, number)
-        self._numbers.append(number)
-
-    def take(self) -> Any:
-        """Return all of them as one; the stack is spent then, and holds nothing of it."""
-        size = len(self._numbers)
-        stacked = [
-            column.array[:size] if isinstance(column, _Rows) else self.combine(component, column.values)
-            for component, column in zip(self._components, self._columns, strict=True)
-        ]
-        self._columns = []
-        return dict(zip(self._components, stacked, strict=True)) if self._is_mapping else stacked
-
-    def combine(self, component: Any, values: list[Any]) -> Any:
-        """Return what stands in the batch of the values of a component that was not copied as it came.
+            datapoints: at least one datapoint.
+            numbers: their numbers in the pass, for messages.
 
         Raises:
             InputError: they do not fit together.
         """
-        if self.use_list:
-            return values
+        self._numbers = numbers
+        columns = self._columns(datapoints)
+        arrays = self._arrays or self._new_arrays(datapoints[0], len(datapoints))
+        self._arrays = {}
+        if isinstance(datapoints[0], (list, tuple)):
+            return [self._join(component, values, arrays.get(component)) for component, values in columns]
+        return {component: self._join(component, values, arrays.get(component)) for component, values in columns}
+
+    def combine(self, component: Any, values: Sequence[Any]) -> Any:
+        """Return the joined values of a component that are not arrays of the same shape and dtype.
+
+        Raises:
+            InputError: they do not fit together.
+        """
         kinds = set(map(type, values))
-        if kinds <= _PYTHON_NUMBERS:
-            return self._array(component, values, f"datapoints {self._numbers[0]} to {self._numbers[-1]}")
+        if kinds <= _PYTHON_NUMBERS or (len(kinds) == 1 and isinstance(values[0], (np.number, np.bool_))):
+            return self.as_array(component, values, f"datapoints {self._numbers[0]} to {self._numbers[-1]}")
         if all(issubclass(kind, (str, bytes)) for kind in kinds):
             # An object array: NumPy's own text types would drop trailing zero bytes.
             return np.array(values, dtype=object)
         arrays = []
         for number, value in zip(self._numbers, values, strict=True):
-            arrays.append(self._array(component, value, f"datapoint {number}"))
+            arrays.append(self.as_array(component, value, f"datapoint {number}"))
             self.check(component, arrays[-1], arrays[0], number)
         dtype = max((array.dtype for array in arrays), key=lambda dtype: dtype.itemsize)  # texts differ in length
         return np.stack(arrays, out=aligned_empty((len(arrays), *arrays[0].shape), dtype))
 
-    def _fits(self, datapoint: Any) -> bool:
-        kind = type(datapoint)
-        if kind is list or kind is tuple:
-            return not self._is_mapping and len(datapoint) == self._length
-        if kind is dict or isinstance(datapoint, Mapping):
-            return self._is_mapping and datapoint.keys() == self._keys
-        return isinstance(datapoint, (list, tuple)) and not self._is_mapping and len(datapoint) == self._length
-
-    def _components_of(self, datapoint: Any, number: int) -> list[Any]:
-        if isinstance(datapoint, Mapping):
-            return list(datapoint)
-        if isinstance(datapoint, (list, tuple)):
-            return list(range(len(datapoint)))
-        raise InputError(
-            f"{self.owner}: datapoint {number} is no list, tuple or dict but {type(datapoint).__name__}. It has a "
-            "component for each input of the model, as [image, label] has; for one input, write [image]."
-        )
-
-    def _misfit(self, column: _Rows, component: Any, value: Any, number: int) -> None:
-        """Take what is an array only once it was made one, or say why it cannot be in the batch."""
-        array = self._array(component, value, f"datapoint {number}")
-        self.check(component, array, column.array[0], number)
-        column.array[len(self._numbers)] = array
-
-    def check(self, component: Any, array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], number: int) -> None:
-        """Make sure that the array of one datapoint can stand beside that of the first.
+    def check(self, component: Any, array: np.ndarray[Any, Any], first: np.ndarray[Any, Any], number: int) -> None:
+        """Check that an array fits the first one of its component.
 
         Raises:
-            InputError: it cannot.
+            InputError: it does not.
         """
         for what in ("shape", "dtype"):
-            met, wanted = getattr(array, what), getattr(expected, what)
-            if met != wanted and not (what == "dtype" and met.kind == wanted.kind and met.kind in "SU"):
+            actual, expected = getattr(array, what), getattr(first, what)
+            if actual != expected and not (what == "dtype" and actual.kind == expected.kind and actual.kind in "SU"):
                 raise InputError(
-                    f"{self.owner}: component {component!r} of datapoint {number} has {what} {met}, but that of "
-                    f"datapoint {self._numbers[0]}, the first of its batch, has {what} {wanted}; "
+                    f"{self.owner}: component {component!r} of datapoint {number} has {what} {actual}, but that of "
+                    f"datapoint {self._numbers[0]}, the first of its batch, has {what} {expected}; "
                     "make them equal before batching, or batch with use_list=True"
                 )
 
-    def _array(self, component: Any, value: Any, whose: str) -> np.ndarray[Any, Any]:
+    def as_array(self, component: Any, value: Any, whose: str) -> np.ndarray[Any, Any]:
+        """Return a value of a component as an array.
+
+        Raises:
+            InputError: it has no array form, or would lose something.
+        """
         if isinstance(value, np.ma.MaskedArray):
             raise InputError(
                 f"{self.owner}: component {component!r} of {whose} is a masked array, whose mask would be lost; fill "
@@ -330,33 +273,90 @@ class Stack:
         try:
             array = np.asarray(value)
         except ValueError as error:  # a ragged list
-            raise InputError(f"{self.owner}: component {component!r} of {whose} is no array: {error}") from error
+            raise InputError(f"{self.owner}: component {component!r} of {whose} is not an array: {error}") from error
         if array.dtype.hasobject and not isinstance(value, np.ndarray):
             raise InputError(
-                f"{self.owner}: component {component!r} of {whose} is no array, number or text but "
+                f"{self.owner}: component {component!r} of {whose} is not an array, number or text but "
                 f"{type(value).__name__}; batch with use_list=True to keep such values in lists"
             )
         return array
 
+    def _columns(self, datapoints: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+        """Return each component with its values."""
+        first = datapoints[0]
+        kinds = set(map(type, datapoints))
+        are_lists = kinds == {list} or all(issubclass(kind, (list, tuple)) for kind in kinds)
+        if are_lists and len(set(map(len, datapoints))) == 1:
+            return enumerate(zip(*datapoints, strict=True))
+        are_mappings = all(issubclass(kind, Mapping) for kind in kinds)
+        if are_mappings and all(datapoint.keys() == first.keys() for datapoint in datapoints):
+            return [(component, [datapoint[component] for datapoint in datapoints]) for component in first]
+        raise self._misfit(datapoints)
 
-class _Rows:
-    """A component that is copied as it comes."""
+    def _new_arrays(self, datapoint: Any, size: int) -> dict[Any, np.ndarray[Any, Any]]:
+        """Return a new array for each component that is an array in the first datapoint of a batch."""
+        if self.use_list:
+            return {}
+        items = enumerate(datapoint) if isinstance(datapoint, (list, tuple)) else datapoint.items()
+        specs: dict[Any, ArraySpec] = {}
+        for component, value in items:
+            # Texts grow with the longest one, which may come last.
+            if type(value) is np.ndarray and value.ndim and value.dtype.kind not in "SUO":
+                specs[component] = ((size, *value.shape), value.dtype)
+        return dict(zip(specs, self._allocate(list(specs.values())), strict=True))
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.shape, self.dtype = array.shape[1:], array.dtype
-        self.array = array
+    def _copy(self, datapoint: Any, row: int) -> Any:
+        if not self._arrays or not isinstance(datapoint, (list, tuple, Mapping)):
+            return copy_arrays(datapoint)
+        copied: Any = list(datapoint) if isinstance(datapoint, (list, tuple)) else dict(datapoint)
+        for component, value in copied.items() if type(copied) is dict else enumerate(copied):
+            array = self._arrays.get(component)
+            if (
+                array is not None
+                and type(value) is np.ndarray
+                and value.shape == array.shape[1:]
+                and value.dtype == array.dtype
+            ):
+                array[row] = value
+                copied[component] = array
+            else:
+                copied[component] = copy_arrays(value)
+        return copied
 
+    def _join(self, component: Any, values: Sequence[Any], array: np.ndarray[Any, Any] | None) -> Any:
+        if array is None:
+            return list(values) if self.use_list else self.combine(component, values)
+        joined = array if len(array) == len(values) else array[: len(values)]
+        if values[0] is array and all(value is array for value in values):  # copied already
+            return joined
+        if set(map(type, values)) == {np.ndarray}:
+            rows = joined.reshape(-1, *array.shape[2:]) if array.size else joined
+            try:
+                if set(map(len, values)) == {array.shape[1]}:
+                    return np.concatenate(values, out=rows, casting="no").reshape(joined.shape)
+            except (TypeError, ValueError):
+                pass  # `combine` finds the value that does not fit
+        return self.combine(component, [array[row] if value is array else value for row, value in enumerate(values)])
 
-class _Values:
-    """A component that is put together when all of it is there."""
+    def _misfit(self, datapoints: Sequence[Any]) -> InputError:
+        """Return the error for datapoints that do not all have the same components."""
+        found = [self._components(*each) for each in zip(datapoints, self._numbers, strict=True)]
+        kind, components = found[0]
+        row = next(row for row, each in enumerate(found) if each[0] != kind or set(each[1]) != set(components))
+        return InputError(
+            f"{self.owner}: datapoint {self._numbers[row]} has the components {found[row][1]} ({found[row][0]}), but "
+            f"datapoint {self._numbers[0]}, the first of its batch, has {components} ({kind})"
+        )
 
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-
-
-def _can_be_row(value: Any) -> bool:
-    # Texts grow with the longest, which comes last perhaps.
-    return type(value) is np.ndarray and value.dtype.kind not in "SU"
+    def _components(self, datapoint: Any, number: int) -> tuple[str, list[Any]]:
+        if isinstance(datapoint, Mapping):
+            return "dict", list(datapoint)
+        if isinstance(datapoint, (list, tuple)):
+            return "list", list(range(len(datapoint)))
+        raise InputError(
+            f"{self.owner}: datapoint {number} is not a list, tuple or dict but {type(datapoint).__name__}. It needs a "
+            "component for each input of the model, as in [image, label]; for one input, write [image]."
+        )
 
 
 _PYTHON_NUMBERS = frozenset({bool, int, float, complex})

@@ -16,7 +16,7 @@ from tpk.checks import check_at_least
 from tpk.dataflow.base import may_refill
 from tpk.dataflow.combine import check_distinct
 from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.transforms.batch import Stack
+from tpk.dataflow.transforms.batch import Joiner
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import (
     DataFlow,
@@ -193,9 +193,9 @@ class BatchData(tpk.dataflow.BatchData, ProxyDataFlow):
     def __init__(self, ds: Iterable[Any], batch_size: int, remainder: bool = False, use_list: bool = False) -> None:
         super().__init__(ds, batch_size, remainder, use_list)
 
-    def begin_batch(self, datapoint: Any, number: int) -> Stack:
-        """Begin a batch."""
-        return _Stack("BatchData", datapoint, number, self.batch_size, self.use_list, self._allocate)
+    def joiner(self) -> Joiner:
+        """Return what joins the datapoints of a batch."""
+        return _Joiner("BatchData", self.use_list, self._allocate)
 
     @staticmethod
     def aggregate_batch(data_holder: Sequence[Any], use_list: bool = False) -> Any:
@@ -208,24 +208,23 @@ class BatchData(tpk.dataflow.BatchData, ProxyDataFlow):
         Raises:
             InputError: they do not fit together.
         """
-        first, *others = data_holder
-        stack = _Stack("aggregate_batch", first, 0, len(data_holder), use_list)
-        for number, datapoint in enumerate(others, 1):
-            stack.add(datapoint, number)
-        return stack.take()
+        return _Joiner("aggregate_batch", use_list).join(data_holder, range(len(data_holder)))
 
 
-class _Stack(Stack):
-    """A batch whose components have the dtypes of their first values."""
+class _Joiner(Joiner):
+    """Makes batches whose components have the dtypes of their first values."""
 
-    def check(self, component: Any, array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], number: int) -> None:
-        if array.shape != expected.shape:
-            super().check(component, array, expected, number)
+    def check(self, component: Any, array: np.ndarray[Any, Any], first: np.ndarray[Any, Any], number: int) -> None:
+        if array.shape != first.shape:
+            super().check(component, array, first, number)
 
-    def combine(self, component: Any, values: list[Any]) -> Any:
+    def combine(self, component: Any, values: Sequence[Any]) -> Any:
         dtype = getattr(values[0], "dtype", _DTYPES.get(type(values[0])))
-        if self.use_list or dtype is None or np.ndim(values[0]):
+        if dtype is None:
             return super().combine(component, values)
+        if np.ndim(values[0]):
+            joined = super().combine(component, values)
+            return joined if dtype.kind in "SUO" else joined.astype(dtype, copy=False)
         try:
             return np.array(values, dtype)
         except (TypeError, ValueError, OverflowError) as error:
@@ -256,9 +255,9 @@ class BatchDataByShape(tpk.dataflow.BatchDataByShape, ProxyDataFlow):
 
     aggregate_batch = staticmethod(BatchData.aggregate_batch)
 
-    def begin_batch(self, datapoint: Any, number: int) -> Stack:
-        """Begin the batch of a shape."""
-        return _Stack("BatchDataByShape", datapoint, number, self.batch_size, False, self._allocate)
+    def joiner(self) -> Joiner:
+        """Return what joins the datapoints of a batch."""
+        return _Joiner("BatchDataByShape", False, self._allocate)
 
 
 class FixedSizeData(tpk.dataflow.FixedSizeData, ProxyDataFlow):

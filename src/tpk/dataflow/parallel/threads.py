@@ -8,8 +8,8 @@ import sys
 import threading
 import traceback
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from tpk.checks import check_positive
@@ -131,12 +131,12 @@ class FlowThread:
         """
         seconds = self._warn_after
         while True:
-            message = self._buffer.take(seconds)
-            if message is None:
+            try:
+                kind, value = self._buffer.take(seconds)
+            except Empty:
                 self._warn("has delivered nothing for", seconds)
                 seconds *= 2
                 continue
-            kind, value = message
             if kind == STATE:
                 self._state, self._items_since = value, 0
             elif kind == ERROR:
@@ -171,17 +171,20 @@ def _run(work: RunFlow, buffer: _Buffer, name: str) -> None:
 
 
 class _Buffer:
-    """What a thread has made and nobody has used yet: datapoints and ends, which count, and states in between."""
+    """The datapoints that a thread has made and nobody has used yet, with ends of passes and states in between.
+
+    States do not count. `SimpleQueue` may be used while the garbage collector runs, which may call `close`.
+    """
 
     allocate = staticmethod(allocate_aligned)
 
     def __init__(self, size: int, copies: bool) -> None:
-        self._size = size
         self._copies = copies
-        self._messages: deque[tuple[int, Any]] = deque()
-        self._items = 0
+        self._messages: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         self._is_closed = False
-        self._changed = threading.Condition()
+        self._room: SimpleQueue[None] = SimpleQueue()  # an item for each place that is free
+        for _ in range(size):
+            self._room.put(None)
 
     def send(self, datapoint: Any) -> None:
         self._put_item(OBJECT, copy_arrays(datapoint) if self._copies else datapoint)
@@ -193,32 +196,21 @@ class _Buffer:
         self.put(STATE, state)
 
     def put(self, kind: int, value: Any) -> None:
-        with self._changed:
-            self._messages.append((kind, value))
-            self._changed.notify_all()
+        self._messages.put((kind, value))
 
     def _put_item(self, kind: int, value: Any) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._items < self._size or self._is_closed)
-            if self._is_closed:
-                raise LinkClosed
-            self._items += 1
-            self._messages.append((kind, value))
-            self._changed.notify_all()
+        self._room.get()
+        if self._is_closed:
+            raise LinkClosed
+        self.put(kind, value)
 
-    def take(self, timeout: float) -> tuple[int, Any] | None:
-        """Return the next message, or None if there is none in so many seconds."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._messages, timeout):
-                return None
-            message = self._messages.popleft()
-            if message[0] in (OBJECT, END):
-                self._items -= 1
-                self._changed.notify_all()
-            return message
+    def take(self, timeout: float) -> tuple[int, Any]:
+        """Return the next message; raise `Empty` if there is none within `timeout` seconds."""
+        message = self._messages.get(timeout=timeout)
+        if message[0] in (OBJECT, END):
+            self._room.put(None)
+        return message
 
     def close(self) -> None:
-        with self._changed:
-            self._is_closed = True
-            self._messages.clear()
-            self._changed.notify_all()
+        self._is_closed = True
+        self._room.put(None)

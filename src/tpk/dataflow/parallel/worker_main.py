@@ -6,7 +6,6 @@ nor TensorFlow, unless the user's functions do.
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import gc
 import logging
@@ -16,7 +15,6 @@ import pkgutil
 import select
 import signal
 import socket
-import struct
 import sys
 import threading
 import traceback
@@ -32,13 +30,6 @@ from tpk.errors import ConfigError, add_note
 
 if sys.platform != "win32":  # where there are no workers, but this module is imported all the same
     import fcntl
-
-LENGTH = struct.Struct("<Q")
-"""Before the pickled job on the socket: its bytes."""
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_KEPT_BYTES, _FROM_SYSTEM_BYTES = 1 << 26, 1 << 25
-"""What glibc keeps of what was freed, and from what size an array comes from the system each time: its largest."""
 
 _GRACE = 2.0
 """Seconds that the user's code has to end by itself when the parent wants no more."""
@@ -67,10 +58,10 @@ def main(
     parent: int,
     worker_init: str | None = None,
 ) -> None:
-    """Do the job that comes over a socket, until it is done or the parent is gone.
+    """Do the job that comes through standard input, until it is done or the parent is gone.
 
     Args:
-        results: descriptor of the socket over which results go, and over which the job comes.
+        results: descriptor of the socket over which results go.
         tasks: of the socket over which tasks come.
         lifeline: of a socket whose other end the parent has as long as it lives and has not waited for this process.
         results_file: of the file for the blocks of results.
@@ -79,7 +70,6 @@ def main(
         parent: the process id of the parent.
         worker_init: ``"module:function"`` of what is called before anything of the user's is unpickled.
     """
-    _keep_freed_memory()
     _prepare_signals(stacks)
     _die_with_parent(lifeline, parent)
     results_socket, tasks_socket = socket.socket(fileno=results), socket.socket(fileno=tasks)
@@ -88,7 +78,7 @@ def main(
     threading.Thread(target=_end_with_parent, args=(results_socket, parent, over), daemon=True).start()
     sender = Sender(results_socket, results_blocks)
     try:
-        pickled = _receive_exactly(results_socket)
+        pickled = pickle.load(sys.stdin.buffer)
         if worker_init is not None:
             _call_worker_init(worker_init)
         job = pickle.loads(pickled)
@@ -104,18 +94,6 @@ def main(
     finally:
         gc.collect()  # Generators of the user close what they opened.
         over.set()
-
-
-def _keep_freed_memory() -> None:
-    """Have glibc keep what a datapoint has freed for the next one.
-
-    Otherwise it goes back to the system each time, and to have it anew, page by page and zeroed, takes about as long as
-    to write it. Once a process has freed a large array, glibc does so by itself.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, _FROM_SYSTEM_BYTES)
 
 
 def _call_worker_init(target: str) -> None:
@@ -165,22 +143,6 @@ def _end_with_parent(connection: socket.socket, parent: int, over: threading.Eve
         pass
     if not over.wait(_GRACE):
         os._exit(1)
-
-
-def _receive_exactly(connection: socket.socket) -> bytes:
-    (length,) = LENGTH.unpack(_read(connection, LENGTH.size))
-    return _read(connection, length)
-
-
-def _read(connection: socket.socket, length: int) -> bytes:
-    data = bytearray(length)
-    view, place = memoryview(data), 0
-    while place < length:
-        received = connection.recv_into(view[place:])
-        if not received:
-            raise LinkClosed("the parent is gone")
-        place += received
-    return bytes(data)
 
 
 def _describe(error: BaseException) -> bytes:

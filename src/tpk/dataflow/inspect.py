@@ -1,4 +1,4 @@
-"""Descriptions of datapoints, for the log."""
+"""Tools for looking into a flow: what its datapoints look like, and how fast each of its stages is."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from tpk.dataflow.combine import CombinedDataFlow
 from tpk.dataflow.memory import Allocate
 from tpk.dataflow.position import close_iterator
 from tpk.errors import ConfigError, InputError
+from tpk.text import text_table
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +38,11 @@ class PrintData(StatefulProxyDataFlow):
 
     Args:
         flow: any iterable of datapoints.
-        num: how many datapoints of the first pass.
+        num: number of datapoints of the first pass to log.
         name: what to call them; by default the type of the flow beneath.
-        max_depth: how many levels of lists and dicts within lists and dicts are shown.
-        max_items: how many items of each of those.
 
     Raises:
-        ConfigError: a number is below 1.
+        ConfigError: `num` is less than 1.
 
     Example:
         ```python
@@ -56,15 +55,11 @@ class PrintData(StatefulProxyDataFlow):
 
     refills_arrays = None
 
-    def __init__(
-        self, flow: Iterable[Any], num: int = 1, name: str | None = None, max_depth: int = 3, max_items: int = 3
-    ) -> None:
+    def __init__(self, flow: Iterable[Any], num: int = 1, name: str | None = None) -> None:
         super().__init__(flow)
-        check_at_least(self, 1, num=num, max_depth=max_depth, max_items=max_items)
+        check_at_least(self, 1, num=num)
         self.num = num
         self.name = name or type(flow).__name__
-        self.max_depth = max_depth
-        self.max_items = max_items
         self._shown = 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -72,8 +67,7 @@ class PrintData(StatefulProxyDataFlow):
         if self._shown < self.num:
             for datapoint in datapoints:
                 number = self.upstream.delivered - 1
-                described = describe(datapoint, self.max_depth, self.max_items)
-                logger.info("%s, datapoint %d: %s", self.name, number, described)
+                logger.info("%s, datapoint %d: %s", self.name, number, describe(datapoint))
                 self._shown += 1
                 yield datapoint
                 if self._shown >= self.num:
@@ -94,25 +88,20 @@ def describe(datapoint: Any, max_depth: int = 3, max_items: int = 3) -> str:
         max_depth: how many levels of lists and dicts are shown.
         max_items: how many items of each.
     """
-    return "\n".join(_lines(datapoint, max_depth, max_items))
-
-
-def _lines(value: Any, max_depth: int, max_items: int) -> list[str]:
-    if isinstance(value, Mapping):
-        items = [(repr(key), item) for key, item in value.items()]
-    elif isinstance(value, (list, tuple)):
-        items = [(str(index), item) for index, item in enumerate(value)]
+    if isinstance(datapoint, Mapping):
+        items = [(repr(key), item) for key, item in datapoint.items()]
+    elif isinstance(datapoint, (list, tuple)):
+        items = [(str(index), item) for index, item in enumerate(datapoint)]
     else:
-        return [_leaf(value)]
-    lines = [f"{type(value).__name__} of {len(items)}"]
+        return _leaf(datapoint)
+    lines = [f"{type(datapoint).__name__} of {len(items)}"]
     if not max_depth:
-        return lines
+        return lines[0]
     for name, item in items[:max_items]:
-        first, *rest = _lines(item, max_depth - 1, max_items)
-        lines += [f"  {name}: {first}", *(f"  {line}" for line in rest)]
+        lines.append(f"{name}: {describe(item, max_depth - 1, max_items)}")
     if len(items) > max_items:
-        lines.append(f"  … {len(items) - max_items} more")
-    return lines
+        lines.append(f"… {len(items) - max_items} more")
+    return "\n".join(lines).replace("\n", "\n  ")
 
 
 def _leaf(value: Any) -> str:
@@ -178,29 +167,18 @@ class SpeedReport:
         return self.megabytes / self.seconds if self.seconds else float("inf")
 
     def __str__(self) -> str:
-        rows = [("stage", "datapoints", "seconds", "share")]
+        rows = []
         for stage in self.stages:
-            seen = stage.datapoints > 0
-            rows.append(
-                (
-                    "  " * stage.depth + stage.name,
-                    str(stage.datapoints) if seen else "elsewhere",
-                    f"{stage.seconds:.3f}" if seen else "",
-                    f"{stage.share:.1%}" if seen else "",
-                )
-            )
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = [
-            "  ".join(
-                [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
-            )
-            for name, *rest in rows
-        ]
+            figures = ["elsewhere", "", ""]
+            if stage.datapoints:
+                figures = [str(stage.datapoints), f"{stage.seconds:.3f}", f"{stage.share:.1%}"]
+            rows.append(["  " * stage.depth + stage.name, *figures])
+        figure_names = ["datapoints", "seconds", "share"]
         total = (
             f"{self.datapoints} datapoints in {self.seconds:.3f} seconds: {self.datapoints_per_second:,.1f} "
             f"datapoints/s, {self.megabytes_per_second:,.1f} MB/s"
         )
-        return "\n".join([total, *(line.rstrip() for line in table)])
+        return "\n".join([total, *text_table(["stage", *figure_names], rows, right=figure_names)])
 
 
 def measure_speed(
@@ -238,13 +216,11 @@ def measure_speed(
         timed.restart()
         begin, elapsed = clock(), 0.0
         count = size_in_bytes = 0
-        while (size is None or count < size) and (seconds is None or elapsed < seconds):
-            for datapoint in islice(datapoints, 1):
-                count += 1
-                elapsed = clock() - begin
-                size_in_bytes += array_bytes(datapoint)
-                break
-            else:
+        for datapoint in islice(datapoints, size):
+            count += 1
+            elapsed = clock() - begin
+            size_in_bytes += array_bytes(datapoint)
+            if seconds is not None and elapsed >= seconds:
                 break
     finally:
         datapoints.close()

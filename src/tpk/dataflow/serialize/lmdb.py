@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
 from tpk.dataflow.base import DataFlow
-from tpk.dataflow.serialize.files import (
-    FileFlow,
-    FileItems,
-    OpenedFile,
-    datapoints_with_progress,
-    written_atomically,
-)
+from tpk.dataflow.serialize.files import datapoints_with_progress, written_atomically
 from tpk.dataflow.serialize.packing import DatapointPacker
+from tpk.dataflow.sources import DataFromList
 from tpk.errors import InputError
 from tpk.plugin.creation import import_optional
 
@@ -88,19 +84,63 @@ class LMDBSerializer:
             PluginImportError: lmdb or msgpack is not installed.
             InputError: the file is missing, empty, truncated or foreign.
         """
-        return FileFlow(_LMDBItems(path, allow_pickle), shuffle, seed)
+        return _LMDBFlow(_LMDBItems(path, allow_pickle), shuffle, seed)
 
 
-class LMDBFile(OpenedFile):
-    """Base of what reads an LMDB, a directory or a single file: opens it, once in each process."""
+class LMDBFile(ABC):
+    """Base of the readers of an LMDB, which is opened once in each process, when it is needed.
 
-    def environment(self) -> Any:
+    Args:
+        path: a directory or a single file.
+        owner: who reads it, for messages.
+
+    Raises:
+        PluginImportError: lmdb is not installed.
+        InputError: the file is missing, empty, truncated or foreign.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], owner: str) -> None:
+        self.path = os.fspath(path)
+        self.owner = owner
+        self._environment: Any = None
+        if not os.path.exists(self.path):
+            raise InputError(f"{owner}: there is no file {self.path}")
+        if os.path.isfile(self.path) and not os.path.getsize(self.path):
+            raise InputError(f"{owner}: the file {self.path} is empty; it was not written to its end, so save it again")
+        self._size = self._length(self._open())
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_environment": None}
+
+    def open(self) -> Any:
         """Return the open environment.
 
         Raises:
-            PluginImportError: lmdb is not installed.
-            InputError: the file is truncated or foreign.
+            InputError: the file is damaged, or its length has changed.
         """
+        if self._environment is None:
+            environment = self._open()
+            length = self._length(environment)
+            if length != self._size:
+                raise InputError(f"{self.owner}: {self.path} has {length} datapoints; it had {self._size}")
+            self._environment = environment
+        return self._environment
+
+    def damaged(self, what: str) -> InputError:
+        """Return the error for a damaged file."""
+        return InputError(
+            f"{self.owner}: {self.path} is damaged, not written to its end, or not of this format: {what}; "
+            "save it again"
+        )
+
+    @abstractmethod
+    def _length(self, environment: Any) -> int:
+        """Return the number of datapoints in the open file."""
+
+    def _open(self) -> Any:
         lmdb = import_optional("lmdb", self.owner, "'tpk[serialize]'")
         subdir = os.path.isdir(self.path)
         file = os.path.join(self.path, "data.mdb") if subdir else self.path
@@ -110,8 +150,10 @@ class LMDBFile(OpenedFile):
         identity = status.st_dev, status.st_ino
         environment = _environments.get(identity)
         if environment is None:
-            with self.errors_of(lmdb.Error):
+            try:
                 environment = lmdb.open(self.path, subdir=subdir, readonly=True, lock=False, readahead=False)
+            except lmdb.Error as error:
+                raise self.damaged(str(error)) from error
             _environments[identity] = environment
         # A page behind the end of the file would not be an error but a signal that kills the process.
         needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
@@ -120,16 +162,21 @@ class LMDBFile(OpenedFile):
         return environment
 
 
-class _LMDBItems(LMDBFile, FileItems):
+class _LMDBItems(LMDBFile):
+    """The datapoints of a file, as a sequence."""
+
     def __init__(self, path: str | os.PathLike[str], allow_pickle: bool) -> None:
-        self.allow_pickle = allow_pickle
         super().__init__(path, "LMDBSerializer")
+        self._packer = DatapointPacker(self.owner, allow_pickle)
 
-    def _open(self) -> Any:
-        return self.environment(), DatapointPacker(self.owner, self.allow_pickle)
+    def __getitem__(self, index: int) -> Any:
+        with self.open().begin(buffers=True) as transaction:
+            data = transaction.get(_key(index))
+            if data is None:
+                raise self.damaged(f"datapoint {index} is not in it")
+            return self._packer.unpack(data, f"{self.owner}: datapoint {index} of {self.path}")
 
-    def _length(self, handle: Any) -> int:
-        environment, _ = handle
+    def _length(self, environment: Any) -> int:
         with environment.begin() as transaction:
             length = transaction.get(_LENGTH_KEY)
             if length is not None and length.isdigit():
@@ -138,13 +185,17 @@ class _LMDBItems(LMDBFile, FileItems):
                 return int(environment.stat()["entries"]) - 1
         raise self.damaged("it does not say how many datapoints it has")
 
-    def _read(self, handle: Any, index: int) -> Any:
-        environment, packer = handle
-        with environment.begin(buffers=True) as transaction:
-            data = transaction.get(_key(index))
-            if data is None:
-                raise self.damaged(f"datapoint {index} is not in it")
-            return packer.unpack(data, f"{self.owner}: datapoint {index} of {self.path}")
+
+class _LMDBFlow(DataFromList):
+    """The flow of a file's datapoints, which is opened in the process that iterates."""
+
+    def __init__(self, items: _LMDBItems, shuffle: bool, seed: int | None) -> None:
+        super().__init__(items, shuffle, seed)  # type: ignore[arg-type]  # it has a length and `[]`
+        self.refills_arrays = False
+
+    def reset_state(self) -> None:
+        """Open the file."""
+        self.items.open()
 
 
 def _key(index: int) -> bytes:

@@ -32,6 +32,9 @@ class DatapointPacker:
         self._owner = owner
         self._allow_pickle = allow_pickle
 
+    def __reduce__(self) -> tuple[type[DatapointPacker], tuple[str, bool]]:
+        return DatapointPacker, (self._owner, self._allow_pickle)  # a module cannot be pickled
+
     def pack(self, datapoint: Any, index: int) -> bytes:
         """Return the bytes.
 

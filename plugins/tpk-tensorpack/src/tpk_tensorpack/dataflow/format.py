@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -124,29 +123,21 @@ class LMDBData(RNGDataFlow):
 class _LMDBPairs(LMDBFile):
     """An open LMDB, as what is under its keys."""
 
-    def __init__(self, path: str | os.PathLike[str], owner: str) -> None:
-        super().__init__(path, owner)
-
     def value(self, key: bytes) -> bytes | None:
         """Return what is under a key; None if there is nothing."""
-        self.open()
-        with self._handle.begin() as transaction:
+        with self.open().begin() as transaction:
             value: bytes | None = transaction.get(key)
         return value
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """Deliver all keys but that of the list of keys, and what is under them, in the order of the file."""
-        self.open()
-        with self._handle.begin() as transaction:
+        with self.open().begin() as transaction:
             for key, value in transaction.cursor():
                 if key != _KEYS:
                     yield key, value
 
-    def _open(self) -> Any:
-        return self.environment()
-
-    def _length(self, handle: Any) -> int:
-        with handle.begin() as transaction:
+    def _length(self, environment: Any) -> int:
+        with environment.begin() as transaction:
             return int(transaction.stat()["entries"]) - (transaction.get(_KEYS) is not None)
 
 

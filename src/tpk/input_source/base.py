@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -103,6 +104,11 @@ class InputSource(RecordsOptions, ABC):
     def position(self) -> Position | None:
         """The position of the dataflow from which the source takes its data, if there is one."""
         return None
+
+    @property
+    def innermost(self) -> InputSource:
+        """The source at the end of a chain of sources that take their data from one another: usually this one."""
+        return self
 
     def shard(self, index: int, count: int) -> None:
         """Deliver only the share of process `index` of `count`: of each `count` datapoints one; before `setup`.
@@ -285,60 +291,6 @@ class FlowInput(InputSource):
         hang_watcher.unwatch(self._stream)
 
 
-class ProxyInput(InputSource):
-    """Base of the sources that take their data from another source: size, end, seeds and positions are that one's.
-
-    Args:
-        source: the other one.
-    """
-
-    def __init__(self, source: InputSource) -> None:
-        self.source = source
-
-    @property
-    def is_fed(self) -> bool:  # type: ignore[override]
-        """Whether the source is."""
-        return self.source.is_fed
-
-    @property
-    def size(self) -> int | None:
-        """The size of the source."""
-        return self.source.size
-
-    def end_after_each_pass(self) -> bool:
-        """Let the source end."""
-        return self.source.end_after_each_pass()
-
-    @property
-    def position(self) -> Position | None:
-        """The position of the source's dataflow."""
-        return self.source.position
-
-    def seed(self, seed: int) -> None:
-        """Seed the source."""
-        self.source.seed(seed)
-
-    def keep_first(self, count: int) -> None:
-        """Let the source keep them."""
-        self.source.keep_first(count)
-
-    def shard(self, index: int, count: int) -> None:
-        """Let the source deliver only a share."""
-        self.source.shard(index, count)
-
-    def datapoints_of(self, takes: range) -> range:
-        """Ask the source, which counts as this one does."""
-        return self.source.datapoints_of(takes)
-
-    def state_after(self, count: int) -> dict[str, Any]:
-        """Return the position of the source."""
-        return self.source.state_after(count)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give the source back its position."""
-        self.source.load_state_dict(state)
-
-
 class InputCallback(Callback):
     """Base of the callbacks of input sources, which run in every process.
 
@@ -394,8 +346,7 @@ def check_has_data(source: InputSource) -> None:
         return
     position = source.position
     flow = () if position is None else position.flow
-    while isinstance(source, ProxyInput):
-        source = source.source
+    source = source.innermost
     reason = why_empty(flow)
     batch_size = getattr(source, "batch_size", None)
     if batch_size is not None and flow_length(flow):
@@ -414,3 +365,52 @@ def is_error_source(op_names: Collection[str], error: BaseException) -> bool:
         return False
     # Only the message tells in every case: the `op` of what a callable raises is None.
     return any(mention in error.message for name in op_names for mention in (f"{{{{node {name}}}}}", f"[[{name}]]"))
+
+
+class ConsumedCounter:
+    """A counter in the graph that goes on whenever a datapoint is consumed, whoever runs the step, and in however many
+    threads.
+
+    It is counted before the datapoint is there; so an attempt that fails, as at the end of the data, is counted, too.
+
+    Args:
+        name: of its variable.
+
+    Attributes:
+        resumed_at: from where it was started.
+    """
+
+    def __init__(self, name: str) -> None:
+        with tf.name_scope(name):
+            # In no collection, so that it is neither saved nor initialized by others: it starts with the data.
+            self._count = tf.compat.v1.Variable(
+                0, dtype=tf.int64, trainable=False, use_resource=True, collections=[], name="count"
+            )
+            self._one = tf.constant(1, tf.int64)
+            self._value = self._count.read_value()
+        self._session: Any = None
+        self._last = 0
+        self.resumed_at = 0
+
+    def count(self, name: str) -> Any:
+        """Return an op that counts one datapoint more; what takes it must depend on that."""
+        return tf.raw_ops.AssignAddVariableOp(resource=self._count.handle, value=self._one, name=name)
+
+    def start(self, session: Any, resumed_at: int) -> None:
+        """Start from `resumed_at`."""
+        self._session = session
+        self.resumed_at = self._last = resumed_at
+        session.run(self._count.initializer)
+
+    def stop(self) -> None:
+        """Keep the count as it is, and let go of the session."""
+        with suppress(RuntimeError, tf.errors.OpError):  # Somebody may have closed the session.
+            self._last = self.value
+        self._session = None
+
+    @property
+    def value(self) -> int:
+        """How many datapoints have been consumed."""
+        if self._session is None:
+            return self._last
+        return self.resumed_at + int(self._session.run(self._value))

@@ -14,10 +14,16 @@ import tensorflow as tf
 
 from tpk.checks import check_at_least
 from tpk.errors import InputError
+<<<<<<< HEAD
 from tpk.graph.steps import FetchDependencies
 from tpk.input_source.base import InputCallback, InputSource, ProxyInput
+=======
+from tpk.graph.step.fetches import FetchDependencies
+from tpk.input_source.base import InputCallback, InputSource
+>>>>>>> 23e5bce (Put each kind of input source in one file)
 from tpk.input_source.hang_watcher import ends_in_time
 from tpk.input_source.meter import StopwatchMeter
+from tpk.input_source.proxy import ProxyInput
 from tpk.plugin import HookManager, hookimpl
 from tpk.plugin.callback import Callback
 from tpk.tf_internals import CallableOptions, make_callable

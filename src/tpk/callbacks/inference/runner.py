@@ -23,9 +23,10 @@ from tpk.dataflow.base import check_iterable, flow_length
 from tpk.dataflow.transforms.batch import left_out
 from tpk.errors import CheckpointError, ConfigError, InputError, PeerError, TowerError, add_note, in_one_line
 from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
-from tpk.input_source.base import FlowInput, InputSource, ProxyInput
-from tpk.input_source.batch_queue import BatchQueueInput
+from tpk.input_source.base import FlowInput, InputSource
 from tpk.input_source.feed import FeedInput
+from tpk.input_source.proxy import ProxyInput
+from tpk.input_source.queue import BatchQueueInput
 from tpk.input_source.tensor import TensorInput
 from tpk.plugin import Callback, HookManager
 from tpk.plugin.creation import also_spelled

@@ -11,7 +11,7 @@ import tpk_zmq
 
 import tpk
 from tpk.callbacks.graph_ops import RunOp
-from tpk.input_source.base import ProxyInput
+from tpk.input_source.proxy import ProxyInput
 from tpk_tensorpack.missing import not_here
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 

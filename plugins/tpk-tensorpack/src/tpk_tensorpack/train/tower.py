@@ -13,7 +13,8 @@ from tpk.graph.gradients import check_cost
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.signature import check_signature
 from tpk.graph.tower_options import check_xla, compiled_by_xla
-from tpk.input_source.base import ProxyInput, check_has_data
+from tpk.input_source.base import check_has_data
+from tpk.input_source.proxy import ProxyInput
 from tpk.plugin import get_catalog
 from tpk.predict.online import device_for
 from tpk.tf_internals import is_closed, unfinalize

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import Any
 
 
 def nearest(name: str, known: Iterable[str], n: int = 3, cutoff: float = 0.5) -> str:
@@ -52,6 +54,14 @@ def shorten(text: str, length: int) -> str:
     """Return `text`, its middle replaced by an ellipsis if it is longer than `length`. Both ends tell names apart."""
     half = (length - 1) // 2
     return text if len(text) <= length else f"{text[: length - 1 - half]}…{text[-half:]}"
+
+
+def describe_value(value: Any) -> str:
+    """Return a short description of a value: its type, and its dtype and shape if it has them, else its repr."""
+    kind = type(value).__name__
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{kind} of dtype {value.dtype} and shape {tuple(value.shape)}"
+    return f"{kind} {reprlib.repr(value)}"
 
 
 def format_count(number: int, noun: str) -> str:

@@ -64,8 +64,8 @@ def test_a_failure_comes_after_the_whole_batches_before_it(drive):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (tf.TensorSpec([], tf.float32, "x"), "'x' of shape .* is no batch of 3"),
-        (tf.TensorSpec(None, tf.float32, "x"), "is no batch of 3"),
+        (tf.TensorSpec([], tf.float32, "x"), "'x' of shape .* is not a batch of 3"),
+        (tf.TensorSpec(None, tf.float32, "x"), "is not a batch of 3"),
         (tf.TensorSpec([4, 2], tf.float32, "x"), "its first dimension must be 3 or None"),
         (tf.TensorSpec([3, None], tf.float32, "x"), r"may differ in shape, \((None|\?),\)"),
     ],
@@ -78,7 +78,7 @@ def test_a_signature_that_is_none_of_batches_is_refused(drive, spec, message):
 def test_a_queue_of_other_shapes_is_refused():
     with tf.Graph().as_default():
         queue = tf.queue.FIFOQueue(5, [tf.float32, tf.int32], [[3], []])
-        with pytest.raises(InputError, match=r"the shapes of one datapoint, \[\[2\], \[\]\]"):
+        with pytest.raises(ValueError, match=r"\(2,\) and \(3,\)"):
             BatchQueueInput(points(5), 3, queue).setup(ANY)
 
 

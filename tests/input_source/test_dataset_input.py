@@ -30,7 +30,7 @@ def test_a_dataset_of_the_same_graph_is_taken(specs):
         (callback,) = source.setup(specs("number"))
         (number,) = source.get_input_tensors()
         with tf.compat.v1.Session() as sess:
-            source.start(sess)
+            source.innermost.start(sess)
             assert [sess.run(number) for _ in range(6)] == [0, 1, 2, 3, 4, 0]
     assert not callback.chief_only
 

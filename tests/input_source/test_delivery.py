@@ -23,7 +23,6 @@ FLOW_SOURCES = {
     "small queue": lambda flow, **options: QueueInput(flow, queue_size=1, **options),
     "dataset of a flow": TFDatasetInput,
     "remapped": lambda flow, **options: remap_input_source(FeedInput(flow, **options), ["number"]),
-    "staged feed": lambda flow, **options: StagingInput(FeedInput(flow, **options)),
     "staged queue": lambda flow, **options: StagingInput(QueueInput(flow, **options), nr_stage=3),
     "staged small queue": lambda flow, **options: StagingInput(QueueInput(flow, queue_size=1, **options)),
 }

@@ -53,7 +53,7 @@ def test_a_pass_that_was_left_is_not_resumed():
     ("flow", "signature", "message"),
     [
         (3, [tf.int32], "takes an iterable of datapoints"),
-        (FLOW, [], "not none at all"),
+        (FLOW, [], "not an empty list"),
         (FLOW, [tf.float32, "nonsense"], "component 1 must be given as a tf.TensorSpec or a dtype, not 'nonsense'"),
     ],
 )

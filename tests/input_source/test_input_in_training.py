@@ -202,11 +202,6 @@ class LeavesWhereItStands(tpk.DataFlow):
         pass
 
 
-class IsNoArray:
-    def __array__(self, *args, **kwargs):
-        sys.exit(0)
-
-
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(
     ("make", "where"),
@@ -231,9 +226,8 @@ def test_data_code_that_ends_the_process_is_an_error_of_the_data(source, make, w
         (lambda: MultiThreadMapData([[0], [1]], 2, leaves_in_the_second), "SystemExit.* in leaves_in_the_second"),
         (lambda: MultiProcessMapData([[0]], 1, lambda datapoint: sys.exit(0)), "worker 1 of 1 .*SystemExit: 0"),
         (lambda: MapData([[0], [1]], leaves_in_the_second), "SystemExit.* in leaves_in_the_second"),
-        (lambda: [[0], [IsNoArray()]], "SystemExit.* in __array__"),
     ],
-    ids=["thread", "interrupt in a thread", "thread map", "process map", "map", "__array__"],
+    ids=["thread", "interrupt in a thread", "thread map", "process map", "map"],
 )
 def test_so_it_is_wherever_the_data_code_runs(make, where, specs):
     with pytest.raises(tpk.InputError, match=where):

@@ -16,7 +16,6 @@ SIGNATURE = [tf.TensorSpec([1000], tf.float32, "x")]
 SOURCES = {
     "feed": FeedInput,
     "queue": QueueInput,
-    "staged feed": lambda flow, **options: StagingInput(FeedInput(flow, **options), devices=["/cpu:0"]),
     "staged queue": lambda flow, **options: StagingInput(QueueInput(flow, **options), devices=["/cpu:0"]),
 }
 

@@ -39,7 +39,6 @@ FLOW_SOURCES = {
     "queue of the user's": lambda flow, **options: OwnQueue(flow, **options),
     "dataset of a flow": TFDatasetInput,
     "remapped": lambda flow, **options: remap_input_source(FeedInput(flow, **options), ["number"]),
-    "staged feed": lambda flow, **options: StagingInput(FeedInput(flow, **options), nr_stage=2),
     "staged queue": lambda flow, **options: StagingInput(QueueInput(flow, **options), nr_stage=3),
     "staged remapped": lambda flow, **options: StagingInput(
         remap_input_source(QueueInput(flow, queue_size=2, **options), ["number"])
@@ -324,10 +323,14 @@ def test_a_source_without_a_position_takes_none_back(specs):
 @pytest.mark.parametrize(
     ("source", "other", "message"),
     [
-        (FeedInput, QueueInput, "QueueInput cannot go on from a position of 'FeedInput'"),
-        (TFDatasetInput, FeedInput, "FeedInput cannot go on from a position of 'TFDatasetInput'"),
-        (FeedInput, lambda flow: seeded_dataset(), "cannot go on from a position of 'FeedInput' over list"),
-        (TFDatasetInput, lambda flow: seeded_dataset(), "cannot go on from a position of 'TFDatasetInput' over list"),
+        (FeedInput, QueueInput, "QueueInput cannot continue from a position of 'FeedInput'"),
+        (TFDatasetInput, FeedInput, "FeedInput cannot continue from a position of 'TFDatasetInput'"),
+        (FeedInput, lambda flow: seeded_dataset(), "cannot continue from a position of 'FeedInput' over list"),
+        (
+            TFDatasetInput,
+            lambda flow: seeded_dataset(),
+            "cannot continue from a position of 'TFDatasetInput' over list",
+        ),
         (FeedInput, lambda flow: FeedInput(flow[1:]), "list, of length 7, but the data is list now, of length 6"),
         (QueueInput, lambda flow: QueueInput(DataFromList(flow)), "but the data is DataFromList now, of length 7"),
     ],
@@ -339,7 +342,7 @@ def test_a_position_in_other_data_is_refused(source, other, message):
 
 
 def test_a_position_in_another_dataset_is_refused(drive, specs):
-    with pytest.raises(InputError, match="elements a pass, but it has 7 now"):
+    with pytest.raises(InputError, match="elements per pass, but it has 7 now"):
         drive(
             seeded_dataset(), specs("number"), 1, {"source": "TFDatasetInput", "datapoints": 3, "size": 6}
         ).__enter__()

@@ -14,7 +14,6 @@ SOURCES = {
     "feed": FeedInput,
     "queue": QueueInput,
     "dataset": TFDatasetInput,
-    "staged feed": lambda flow, **options: StagingInput(FeedInput(flow, **options), nr_stage=3, devices=["/cpu:0"] * 2),
     "staged queue": lambda flow, **options: StagingInput(QueueInput(flow, **options), devices=["/cpu:0"] * 2),
     "staged dataset": lambda flow, **options: StagingInput(TFDatasetInput(flow, **options), devices=["/cpu:0"] * 2),
 }

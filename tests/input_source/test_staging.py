@@ -10,7 +10,7 @@ import tensorflow as tf
 import tpk
 from tpk.dataflow import DataFromGenerator
 from tpk.errors import ConfigError, InputError
-from tpk.input_source import FeedInput, InputSource, QueueInput, StagingInput, TensorInput
+from tpk.input_source import FeedInput, QueueInput, StagingInput, TensorInput, remap_input_source
 
 
 def numbers(count):
@@ -29,20 +29,14 @@ def test_all_that_goes_in_comes_out(drive, specs, nr_stage, count, towers):
                 training.step()
 
 
-def test_the_next_datapoint_is_staged_before_its_step(drive, specs):
-    asked = threading.Event()
-
-    def datapoints():
-        yield from numbers(3)
-        asked.set()
-        yield [3]
-
-    class Feed(FeedInput):
-        """Feeds, so that nothing but the staging reads ahead."""
-
-    with drive(StagingInput(Feed(DataFromGenerator(datapoints)), nr_stage=3), specs("x")) as training:
+def test_the_next_datapoints_are_staged_before_their_steps(drive, specs):
+    source = QueueInput(numbers(4), infinite=False)
+    with drive(StagingInput(source, nr_stage=3), specs("x")) as training:
         training.step()
-        assert asked.wait(60)
+        source._thread.join(60)
+        while source.consumed < 4:
+            pass
+    assert source.consumed == 4
 
 
 def test_text_and_numbers_are_staged_together_with_their_shapes(drive):
@@ -140,25 +134,6 @@ def test_a_failure_ahead_of_the_steps_is_logged_and_not_lost(drive, specs, caplo
     assert "StagingInput: the data failed ahead of what was used" in caplog.text
 
 
-def test_a_source_whose_callbacks_fetch_is_refused(drive, specs):
-    class Fetching(InputSource):
-        def _setup(self):
-            class Fetch(tpk.Callback):
-                def before_run(self, run_context):
-                    return tf.compat.v1.train.SessionRunArgs("x:0")
-
-            return [Fetch()]
-
-        def _get_input_tensors(self):
-            return [tf.constant(1, name="x")]
-
-    with (
-        drive(StagingInput(Fetching()), specs("x")) as training,
-        pytest.raises(InputError, match="cannot stand on Fetching: its callbacks fetch"),
-    ):
-        training.step()
-
-
 def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, specs, caplog):
     asked, go_on = threading.Event(), threading.Event()
 
@@ -167,14 +142,13 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
         asked.set() or go_on.wait(60)  # on one line, since it is shown wherever in it the thread is
         yield [1]
 
-    source = StagingInput(FeedInput(DataFromGenerator(datapoints)), stop_timeout=0.01)
+    source = StagingInput(QueueInput(DataFromGenerator(datapoints), stop_timeout=0.01))
     with drive(source, specs("x")) as training:
         training.step()
         assert asked.wait(60)
-        thread = source._thread
-    messages = [record.message for record in caplog.records]
-    assert "go_on.wait(60)" in messages[0]
-    assert "FeedInput: the data code has not returned; it is left behind" in messages[1]
+        thread = source.source._thread
+    assert "QueueInput: the dataflow has not finished its datapoint within 0.01 s" in caplog.text
+    assert "go_on.wait(60)" in caplog.text
     go_on.set()
     thread.join()
 
@@ -188,8 +162,11 @@ def test_a_step_can_be_taken_only_between_before_train_and_after_train(drive, sp
 
 
 def test_what_it_takes():
-    with pytest.raises(InputError, match="stands on an input source"):
+    with pytest.raises(InputError, match="needs an input source"):
         StagingInput(numbers(3))
+    for source in (FeedInput(numbers(3)), remap_input_source(FeedInput(numbers(3)), ["x"])):
+        with pytest.raises(InputError, match=r"feeds its data\. Write StagingInput"):
+            StagingInput(source)
     with pytest.raises(ConfigError, match="nr_stage must be an integer, 1 or more"):
         StagingInput(QueueInput(numbers(3)), nr_stage=0)
 

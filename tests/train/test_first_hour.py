@@ -156,17 +156,17 @@ def a_dataset_without_batches():
     launch(data=tpk.TFDatasetInput(lambda: tf.data.Dataset.from_tensor_slices((INPUTS, LABELS))))
 
 
-@mistake(tpk.InputError, "'x'", "a batch of batches", "leave out one tpk.BatchData")
+@mistake(tpk.InputError, "'x'", "one batch dimension too many", "remove one tpk.BatchData")
 def data_batched_twice():
     launch(dataflow=tpk.BatchData(batches(), 2))
 
 
-@mistake(tpk.InputError, "'x'", "BatchQueueInput makes the batches itself", "without BatchData")
+@mistake(tpk.InputError, "'x'", "one batch dimension too many", "remove one tpk.BatchData")
 def data_batched_before_the_queue_that_does():
     launch(data=tpk.BatchQueueInput(batches(), 2))
 
 
-@mistake(tpk.InputError, "'x'", "leave out tpk.BatchData", "begin by None")
+@mistake(tpk.InputError, "'x'", "one batch dimension too many", "add None to the front")
 def batches_where_one_datapoint_is_wanted():
     launch_model(
         inputs=lambda self: [tf.TensorSpec([3], tf.float32, "x"), tf.TensorSpec([1], tf.float32, "y")],

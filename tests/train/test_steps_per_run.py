@@ -54,7 +54,6 @@ def drawn():
 INPUTS = {
     "queue": lambda: tpk.QueueInput(BATCHES),
     "staging": lambda: tpk.StagingInput(tpk.QueueInput(BATCHES)),
-    "staged feed": lambda: tpk.StagingInput(tpk.FeedInput(BATCHES)),
     "dataset": lambda: tpk.TFDatasetInput(dataset),
     "tensors": lambda: tpk.TensorInput(drawn),
 }

@@ -1,4 +1,4 @@
-"""Bases of the input sources: of all, of those over a dataflow or over another source, and of their callbacks."""
+"""Base classes of input sources and of their callbacks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from tpk.checks import check_positive
 from tpk.dataflow.base import flow_length, seed_dataflow, why_empty
 from tpk.dataflow.position import Position
+from tpk.dataflow.transforms.batch import left_out
 from tpk.errors import ConfigError, InputError
 from tpk.graph.signature import check_signature
-from tpk.input_source.hang_watcher import check_warn_after, hang_watcher
+from tpk.input_source.hang_watcher import hang_watcher
 from tpk.input_source.meter import InputMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
@@ -21,49 +23,48 @@ from tpk.plugin.description import RecordsOptions
 
 
 class InputSource(RecordsOptions, ABC):
-    """Something that gives a graph the tensors of one datapoint for each tower in each step.
+    """Gives a graph the tensors of one datapoint for each tower in each step.
 
-    In the order in which it is called:
+    The calls, in order:
 
     1. `setup(signature)`, inside the graph, once.
-    2. `get_input_tensors()`, inside the graph, once for each tower: each call gives further tensors, and in a
-       step each tower gets a datapoint of its own.
-    3. The hooks of the callbacks that `setup` returned; `before_train` starts the data from the beginning.
-    4. `reset_state()`, any time between two steps: start again from the beginning.
+    2. `get_input_tensors()`, inside the graph, once for each tower. In each step, every tower gets its own datapoint.
+    3. The hooks of the callbacks that `setup` returned. `before_train` starts the data from the beginning.
+    4. `reset_state()`, between two steps: starts the data again from the beginning.
 
-    Before `before_train`, `seed` and `load_state_dict` may be called; `state_dict` at any time between two steps.
+    `seed` and `load_state_dict` may be called before `before_train`, and `state_dict` between two steps.
 
-    Which tower gets which of a step's datapoints is settled only if each call of `get_input_tensors` stands
-    under `tf.control_dependencies` on the tensors of the towers before; towers that run by themselves must not
-    have that.
+    The towers take the datapoints of a step in a fixed order only if each `get_input_tensors` is called under
+    `tf.control_dependencies` on the tensors of the towers before it. Towers that run independently must not have these
+    dependencies.
 
-    A subclass implements `_setup`, `_get_input_tensors` and, if it can start again, `_reset_state`; it may
-    override `size`, `end_after_each_pass` and `make_meter`; one that knows its position in the data overrides
-    `consumed`, `state_after` and `load_state_dict`. Its callbacks derive from `InputCallback`.
+    A subclass implements `_setup`, `_get_input_tensors` and, if it can start again, `_reset_state`. It may override
+    `size`, `end_after_each_pass` and `make_meter`. If it knows its position in the data, it overrides `consumed`,
+    `state_after` and `load_state_dict`. Its callbacks derive from `InputCallback`.
 
     Attributes:
         signature: the `tf.TensorSpec`s given to `setup`; empty before.
-        max_ahead: how many of the datapoints that have left this source may be waiting to be used. A source
-            that stands on this one sets it before `before_train`.
+        max_ahead: how many datapoints that have left this source may be waiting to be used. A source that takes its
+            data from this one sets it before `before_train`.
+        is_fed: whether the data of a step is fed along with its run, so that a run can make only one step.
     """
 
     signature: tuple[Any, ...] = ()
     max_ahead: int = 0
     is_fed: bool = False
-    """Whether the data of a step is fed along with its run, and so cannot be that of several steps."""
     _is_set_up: bool = False
 
     def setup(self, signature: Sequence[Any]) -> list[Callback]:
         """Build what feeds the graph, in the default graph.
 
         Args:
-            signature: a `tf.TensorSpec` with a name for each input of the model, in their order.
+            signature: a `tf.TensorSpec` with a name for each input of the model, in order.
 
         Returns:
-            The callbacks that a trainer or an `InferenceRunner` must run along.
+            The callbacks that a trainer or an `InferenceRunner` must run.
 
         Raises:
-            InputError: the signature is not of that kind, or the source has been set up before.
+            InputError: the signature is invalid, or the source has been set up before.
         """
         if self._is_set_up:
             raise InputError(
@@ -89,36 +90,41 @@ class InputSource(RecordsOptions, ABC):
 
     @property
     def size(self) -> int | None:
-        """How many datapoints one pass over the data delivers, or None if that is unknown."""
+        """The number of datapoints in one pass over the data, or None if unknown."""
         return None
 
     def end_after_each_pass(self) -> bool:
-        """Repeat nothing: the data ends after a pass, until `reset_state`; before `setup`, for an evaluation.
+        """Make the data end after each pass, until `reset_state`. Called before `setup`, for an evaluation.
 
         Returns:
-            Whether there is such an end. If not, `size` says how much a pass is.
+            Whether the data ends. If not, `size` is the length of a pass.
         """
         return False
 
     @property
     def position(self) -> Position | None:
-        """The position of the dataflow from which the source takes its data, if there is one."""
+        """The position in the dataflow from which the source takes its data, if there is one."""
         return None
 
     @property
     def innermost(self) -> InputSource:
-        """The source at the end of a chain of sources that take their data from one another: usually this one."""
+        """The last source of a chain in which each takes its data from the next; usually this one."""
         return self
 
-    def shard(self, index: int, count: int) -> None:
-        """Deliver only the share of process `index` of `count`: of each `count` datapoints one; before `setup`.
+    @property
+    def left_out(self) -> int:
+        """How many datapoints at the end of each pass are known to be left out, because they make no whole batch."""
+        return 0 if self.position is None else left_out(self.position.flow)
 
-        The shares of all processes together are the data, each datapoint once a pass. A source whose data is different
-        in each process by itself has nothing to do.
+    def shard(self, index: int, count: int) -> None:
+        """Deliver only the share of process `index` of `count`: one of every `count` datapoints. Called before `setup`.
+
+        The shares of all processes together are the data: each datapoint once per pass. A source whose data differs
+        between processes anyway does nothing.
 
         Args:
-            index: from 0 on, less than `count`.
-            count: how many processes there are.
+            index: from 0 to `count` - 1.
+            count: the number of processes.
 
         Raises:
             ConfigError: the source cannot be divided.
@@ -129,10 +135,10 @@ class InputSource(RecordsOptions, ABC):
         )
 
     def keep_first(self, count: int) -> None:
-        """Deliver the first `count` datapoints that there are, again and again, always the same; before `setup`.
+        """Deliver only the first `count` datapoints, over and over. Called before `setup`.
 
         Args:
-            count: how many, at least 1; those of all processes together.
+            count: at least 1; the number for all processes together.
 
         Raises:
             ConfigError: the source cannot do that.
@@ -143,7 +149,7 @@ class InputSource(RecordsOptions, ABC):
         )
 
     def seed(self, seed: int) -> None:
-        """Let the randomness of the data start from `seed`, where the user has chosen nothing else.
+        """Seed the random numbers of the data, except where the user has chosen a seed.
 
         Args:
             seed: a non-negative number, such as the seed of the run.
@@ -151,35 +157,35 @@ class InputSource(RecordsOptions, ABC):
 
     @property
     def consumed(self) -> int:
-        """How many datapoints have left the source since its data began; a resumed run counts on."""
+        """How many datapoints have left the source since its data began. A resumed run continues the count."""
         return 0
 
     def datapoints_of(self, takes: range) -> range:
-        """Return the datapoints that towers consumed in some takes.
+        """Return the numbers of the datapoints that towers took.
 
         Args:
-            takes: as `consumed` counts them, the first one 0.
+            takes: a range of takes, as counted by `consumed`; the first is 0.
 
         Returns:
-            The numbers by which messages call them: from 0 on, over all passes. Empty if the source does not know.
+            The numbers that messages use for the datapoints: from 0 on, over all passes. Empty if unknown.
         """
         return takes if takes.start >= 0 else range(0)
 
     def state_after(self, count: int) -> dict[str, Any]:
-        """Return the position in which `count` datapoints have been used, as plain JSON data.
+        """Return the position after `count` datapoints have been used, as plain JSON data for `load_state_dict`.
 
         Args:
-            count: counted as `consumed` does, and at most `max_ahead` less.
+            count: as counted by `consumed`, and at most `max_ahead` less than it.
 
         Returns:
-            What `load_state_dict` takes; empty if the source keeps no position.
+            The state; empty if the source keeps no position.
         """
         return {}
 
     def state_dict(self, ahead: int = 0) -> dict[str, Any]:
         """Return the position in the data as plain JSON data; empty if the source keeps none.
 
-        It is the position of what the training has used: what was read ahead comes again after a resume.
+        It is the position of the training: data that was only read ahead is delivered again after a resume.
 
         Args:
             ahead: how many of the datapoints that have left this source have not been used yet.
@@ -189,62 +195,66 @@ class InputSource(RecordsOptions, ABC):
             try:
                 return self.state_after(consumed - ahead)
             except InputError:
-                # Towers that do not wait for each other may have taken more since than the source remembers.
+                # Independent towers may have taken more in the meantime than the source remembers.
                 consumed, before = self.consumed, consumed
                 if consumed == before:
                     raise
 
     def interrupt(self) -> None:
-        """Let whoever waits in the graph for a datapoint fail, because the training is over."""
+        """Make runs that wait in the graph for a datapoint fail, because the training is over."""
 
     def make_meter(self) -> InputMeter | None:
-        """Return what measures how long steps wait for this source, or None if they never do.
+        """Return a meter of how long steps wait for this source, or None if they never do.
 
-        Called inside the graph, after the tensors of all towers were asked for and before the graph is finalized.
+        Called inside the graph, after `get_input_tensors` of all towers and before the graph is finalized.
         """
         return None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned, before `before_train`; the data goes on from there.
+        """Restore what `state_dict` returned. Called before `before_train`; the data continues from there.
 
         Raises:
-            InputError: there is a state, and this source keeps none; or it is one of other data.
+            InputError: the state is from other data, or this source keeps no position.
         """
         if state:
             raise InputError(f"{type(self).__name__} keeps no position in its data, so it cannot take one back")
 
     @abstractmethod
     def _setup(self) -> list[Callback]:
-        """Do what `setup` promises; `self.signature` has been checked and set."""
+        """Implement `setup`; `self.signature` has been checked and set."""
 
     @abstractmethod
     def _get_input_tensors(self) -> list[Any]:
-        """Do what `get_input_tensors` promises, after `setup`."""
+        """Implement `get_input_tensors`."""
 
     def _reset_state(self) -> None:
-        """Do what `reset_state` promises, if the data has a beginning."""
+        """Implement `reset_state`, if the data has a beginning."""
 
 
 class FlowInput(InputSource):
-    """Base of the sources of a dataflow's datapoints: their length, seeds and positions.
+    """Base class of the sources that deliver the datapoints of a dataflow.
 
     Args:
         flow: any iterable of datapoints.
-        infinite: whether the flow is started again when it is exhausted.
-        warn_after: seconds in which the data code has to deliver a datapoint; else a warning tells where it is.
+        infinite: whether to start the flow again when it is exhausted.
+        warn_after: seconds without a datapoint until a warning shows where the data code is.
 
     Raises:
         ConfigError: `flow` cannot be iterated, or `warn_after` is not positive.
     """
 
+    _owner = ""
+    """The name of the source in messages and states, if it is not the name of the class."""
+
     def __init__(self, flow: Iterable[Any], infinite: bool, warn_after: float) -> None:
-        self._stream = DatapointStream(flow, infinite=infinite, owner=type(self).__name__)
-        self._stream.may_be_empty = False
-        self._warn_after = check_warn_after(warn_after, type(self).__name__)
+        check_positive(self, warn_after=warn_after)
+        owner = self._owner or type(self).__name__
+        self._stream = DatapointStream(flow, infinite=infinite, owner=owner, may_be_empty=False)
+        self._warn_after = warn_after
 
     @property
     def flow(self) -> Iterable[Any]:
-        """The dataflow, or the share of it that this process has."""
+        """The dataflow, or this process's share of it."""
         return self._stream.flow
 
     @property
@@ -254,24 +264,24 @@ class FlowInput(InputSource):
 
     def end_after_each_pass(self) -> bool:
         """Do not start the flow again when it is exhausted."""
-        self._stream.infinite, self._stream.may_be_empty = False, True
+        self._stream.end_after_this_pass()
         return True
 
     @property
     def position(self) -> Position:
-        """The position of the flow."""
+        """The position in the flow."""
         return self._stream.position
 
     def shard(self, index: int, count: int) -> None:
-        """Take only a share of the flow, as `DataFlow.shard` makes it."""
+        """Take only a share of the flow, as made by `DataFlow.shard`."""
         self._stream.shard(index, count)
 
     def keep_first(self, count: int) -> None:
-        """Keep the first of a pass over the flow in memory."""
+        """Keep the first `count` datapoints in memory."""
         self._stream.keep_first(count)
 
     def seed(self, seed: int) -> None:
-        """Seed every `RNGDataFlow` in the flow whose seed was not chosen."""
+        """Seed every `RNGDataFlow` in the flow that has no seed of the user."""
         seed_dataflow(self.flow, seed)
 
     def state_after(self, count: int) -> dict[str, Any]:
@@ -279,12 +289,12 @@ class FlowInput(InputSource):
         return self._stream.state_after(count)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the data start from there; an empty state is the beginning."""
+        """Continue the data from there; an empty state is the beginning."""
         if state:
             self._stream.load(state)
 
     def _watch(self) -> None:
-        """Have a warning logged when the data code hangs, from now on until `_unwatch`."""
+        """Log a warning whenever the data code hangs, until `_unwatch`."""
         hang_watcher.watch(self._stream, self._warn_after)
 
     def _unwatch(self) -> None:
@@ -292,19 +302,19 @@ class FlowInput(InputSource):
 
 
 class InputCallback(Callback):
-    """Base of the callbacks of input sources, which run in every process.
+    """Base class of the callbacks of input sources, which run in every process.
 
-    In ``translate_error`` it returns a failure of the data, if the error is only how that reached the graph.
+    If an error is only how a failure of the data reached the graph, ``translate_error`` returns that failure.
     """
 
     chief_only = False
 
 
 class InputStartStop(InputCallback):
-    """The callback of a source that is started with the training, and stopped with it.
+    """The callback of a source that starts and stops with the training.
 
     Args:
-        source: has ``start(session)``, ``stop()`` and ``translate_error(error)``.
+        source: the source.
     """
 
     def __init__(self, source: Startable) -> None:
@@ -330,59 +340,27 @@ class Startable(Protocol):
         """Start the data."""
 
     def stop(self) -> None:
-        """Stop the data, however far it is."""
+        """Stop the data, wherever it is."""
 
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return why the data failed, if `error` is how a step noticed."""
-
-
-def check_has_data(source: InputSource) -> None:
-    """Check that a source has data to train on, if it knows its size.
-
-    Raises:
-        InputError: it has none; the message says why.
-    """
-    if source.size != 0:
-        return
-    position = source.position
-    flow = () if position is None else position.flow
-    source = source.innermost
-    reason = why_empty(flow)
-    batch_size = getattr(source, "batch_size", None)
-    if batch_size is not None and flow_length(flow):
-        reason = f"it makes no batch of {batch_size} from {flow_length(flow)} datapoints. Lower batch_size"
-    raise InputError(f"{type(source).__name__}: there is no data: {reason}.")
-
-
-def is_error_source(op_names: Collection[str], error: BaseException) -> bool:
-    """Tell whether one of these ops raised the error.
-
-    Args:
-        op_names: names of ops.
-        error: what a run of the session raised, by way of `Session.run` or of a callable.
-    """
-    if not isinstance(error, tf.errors.OpError):
-        return False
-    # Only the message tells in every case: the `op` of what a callable raises is None.
-    return any(mention in error.message for name in op_names for mention in (f"{{{{node {name}}}}}", f"[[{name}]]"))
+        """Return the failure of the data, if `error` is how a step noticed it."""
 
 
 class ConsumedCounter:
-    """A counter in the graph that goes on whenever a datapoint is consumed, whoever runs the step, and in however many
-    threads.
+    """Counts in the graph how many datapoints steps have consumed, whatever thread runs the steps.
 
-    It is counted before the datapoint is there; so an attempt that fails, as at the end of the data, is counted, too.
+    It counts before the datapoint arrives, so a failed attempt counts too, such as one at the end of the data.
 
     Args:
-        name: of its variable.
+        name: the scope of its variable.
 
     Attributes:
-        resumed_at: from where it was started.
+        resumed_at: the number that it started from.
     """
 
     def __init__(self, name: str) -> None:
         with tf.name_scope(name):
-            # In no collection, so that it is neither saved nor initialized by others: it starts with the data.
+            # In no collection, so that nothing else saves or initializes it: it starts with the data.
             self._count = tf.compat.v1.Variable(
                 0, dtype=tf.int64, trainable=False, use_resource=True, collections=[], name="count"
             )
@@ -393,7 +371,7 @@ class ConsumedCounter:
         self.resumed_at = 0
 
     def count(self, name: str) -> Any:
-        """Return an op that counts one datapoint more; what takes it must depend on that."""
+        """Return an op that counts one more datapoint. The op that takes the datapoint must depend on it."""
         return tf.raw_ops.AssignAddVariableOp(resource=self._count.handle, value=self._one, name=name)
 
     def start(self, session: Any, resumed_at: int) -> None:
@@ -403,8 +381,8 @@ class ConsumedCounter:
         session.run(self._count.initializer)
 
     def stop(self) -> None:
-        """Keep the count as it is, and let go of the session."""
-        with suppress(RuntimeError, tf.errors.OpError):  # Somebody may have closed the session.
+        """Keep the count, and release the session."""
+        with suppress(RuntimeError, tf.errors.OpError):  # The session may have been closed.
             self._last = self.value
         self._session = None
 
@@ -414,3 +392,32 @@ class ConsumedCounter:
         if self._session is None:
             return self._last
         return self.resumed_at + int(self._session.run(self._value))
+
+
+def check_has_data(source: InputSource) -> None:
+    """Check that a source has data to train on, if its size is known.
+
+    Raises:
+        InputError: there is no data; the message says why.
+    """
+    if source.size != 0:
+        return
+    flow = () if source.position is None else source.position.flow
+    reason = why_empty(flow)
+    batch_size = getattr(source.innermost, "batch_size", None)
+    if batch_size is not None and flow_length(flow):
+        reason = f"it makes no batch of {batch_size} from {flow_length(flow)} datapoints. Lower batch_size"
+    raise InputError(f"{type(source.innermost).__name__}: there is no data: {reason}.")
+
+
+def is_error_source(op_names: Collection[str], error: BaseException) -> bool:
+    """Return whether one of these ops raised the error.
+
+    Args:
+        op_names: names of ops.
+        error: an error raised by `Session.run` or by a callable of a session.
+    """
+    if not isinstance(error, tf.errors.OpError):
+        return False
+    # Only the message is reliable: errors of callables have no `op`.
+    return any(mention in error.message for name in op_names for mention in (f"{{{{node {name}}}}}", f"[[{name}]]"))

@@ -1,4 +1,4 @@
-"""Data that is fed to placeholders, along with each step."""
+"""Data that is fed to placeholders in each step."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class FeedInput(FlowInput):
     """Feeds one datapoint for each tower to each run that depends on the input tensors; the run waits for the data.
 
     An array that starts on a multiple of 64 bytes enters the graph without a copy, if the flow is known not to write to
-    it again (see `refills_arrays` of `DataFlow`); else the graph gets a copy.
+    it again (see `refills_arrays` of `DataFlow`); otherwise the graph gets a copy.
 
     Args:
         flow: any iterable of datapoints: lists or tuples by position, or dicts by name.
-        infinite: whether the flow is started again when it is exhausted. Otherwise the training ends then;
-            datapoints that are left over because they do not suffice for all towers are not used.
-        warn_after: seconds in which the data code has to deliver a datapoint; else a warning tells where it is,
-            and again after twice that time.
+        infinite: whether to start the flow again when it is exhausted. Otherwise the training ends then;
+            the last datapoints are not used if there are fewer of them than towers.
+        warn_after: seconds without a datapoint until a warning shows where the data code is, repeated after twice
+            that time.
 
     Raises:
         ConfigError: `flow` cannot be iterated, or is a `tf.data.Dataset`, or `warn_after` is not positive.
@@ -57,7 +57,7 @@ class FeedInput(FlowInput):
         return self._stream.index - self._callback.waiting
 
     def make_meter(self) -> StopwatchMeter:
-        """Return what measures the time in the data code."""
+        """Return a meter of the time in the data code."""
         self._callback.meter = StopwatchMeter()
         return self._callback.meter
 
@@ -67,7 +67,7 @@ class FeedInput(FlowInput):
         self._reset_state()
 
     def stop(self) -> None:
-        """Let go of the data; called in `after_train`."""
+        """Stop the data; called in `after_train`."""
         self._unwatch()
         self._stream.finish()
 
@@ -106,7 +106,7 @@ class _FeedCallback(InputCallback):
 
     @property
     def waiting(self) -> int:
-        """How many datapoints have been taken for a run that has not come yet."""
+        """How many datapoints have been taken for a run that has not started yet."""
         return 0 if self._taken is None else self._towers
 
     def drop(self) -> None:
@@ -116,7 +116,7 @@ class _FeedCallback(InputCallback):
         self._source.start()
 
     def before_run(self, run_context: Any) -> Any:
-        # Before the hooks that say that the run begins: a wait for data, and its end, are not a part of the run.
+        # Before the hooks that note the start of the run: waiting for data, or its end, is not a part of the run.
         is_needed = run_context is not None and self._dependencies.among(run_context.original_args.fetches)
         if is_needed and self._taken is None:
             self._taken = self._take()

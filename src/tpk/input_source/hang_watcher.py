@@ -1,4 +1,4 @@
-"""One thread that notices what does not go on: data code that does not deliver, a training without steps."""
+"""A thread that notices hangs: data code that delivers nothing, a training without steps."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from typing import Any, Protocol
 
 import attrs
 
-from tpk.errors import ConfigError
-
 logger = logging.getLogger(__name__)
 
 _LOOKS_PER_TIMEOUT = 4
 
 
 class DataCode(Protocol):
-    """Data code says what it does by three attributes, so that it costs next to nothing to watch it.
+    """Data code shows its state in three attributes, so that watching it costs next to nothing.
 
     Attributes:
-        owner: the name of its input source, for the message.
+        owner: the name of its input source, for messages.
         index: how many datapoints it has delivered.
-        busy_thread: the identifier of the thread that is in it, or 0.
+        busy_thread: the identifier of the thread that is running it, or 0.
     """
 
     owner: str
@@ -35,13 +33,13 @@ class DataCode(Protocol):
 
 @attrs.define(eq=False)
 class Watch:
-    """Something that is to go on.
+    """Something that should make progress.
 
     Attributes:
-        progress: returns what changes whenever it goes on; None while there is nothing that it should do.
-        timeout: returns for how many seconds it may stay as it is now.
-        shortest_timeout: the shortest of these; it is looked at several times as often.
-        report: is called with the seconds for which it has not gone on, after the timeout, and whenever that time has
+        progress: returns a value that changes with each progress; None while there is nothing to do.
+        timeout: returns for how many seconds the current value may stay the same.
+        shortest_timeout: the shortest of these times; the value is checked several times as often.
+        report: is called with the seconds without progress, after the timeout, and each time that they have
             doubled.
     """
 
@@ -54,7 +52,7 @@ class Watch:
     _report_after: float = 0.0
 
     def look(self, now: float) -> None:
-        """Look once."""
+        """Check once."""
         seen = self.progress()
         if seen is None or seen != self._seen:
             self._seen, self._since, self._report_after = seen, now, self.timeout()
@@ -64,7 +62,7 @@ class Watch:
 
 
 class HangWatcher:
-    """Looks now and then at what is watched. There is a thread only while something is.
+    """Checks what it watches from time to time. It has a thread only while it watches something.
 
     Args:
         clock: returns the time in seconds.
@@ -77,11 +75,11 @@ class HangWatcher:
         self._thread: threading.Thread | None = None
 
     def watch(self, code: DataCode, warn_after: float) -> None:
-        """Begin to watch data code, and log where its thread is when it hangs.
+        """Watch data code, and log where its thread is when it hangs.
 
         Args:
-            code: what is watched; if it is already, it stays so.
-            warn_after: seconds in it, for one datapoint, before the first warning.
+            code: the data code; nothing changes if it is watched already.
+            warn_after: seconds without a datapoint until the first warning.
         """
 
         def progress() -> tuple[int, int] | None:
@@ -100,7 +98,7 @@ class HangWatcher:
         self.add(code, Watch(progress, lambda: warn_after, warn_after, warn))
 
     def add(self, watched: Any, watch: Watch) -> None:
-        """Begin to watch `watched` by `watch`; what is watched already stays so."""
+        """Watch `watched` by `watch`; nothing changes if it is watched already."""
         with self._changed:
             if id(watched) in self._watches:
                 return
@@ -112,7 +110,7 @@ class HangWatcher:
                 self._thread.start()
 
     def unwatch(self, watched: Any) -> None:
-        """Stop to watch: nothing is reported any more. With the last one the thread ends."""
+        """Stop watching: nothing more is reported. The thread ends with the last watch."""
         thread = None
         with self._changed:
             self._watches.pop(id(watched), None)
@@ -123,7 +121,7 @@ class HangWatcher:
             thread.join()
 
     def look(self) -> None:
-        """Look once at all that is watched."""
+        """Check everything that is watched once."""
         with self._changed:
             for watch in self._watches.values():
                 watch.look(self._clock())
@@ -140,7 +138,7 @@ class HangWatcher:
 
 
 def stack_of(thread: int) -> str:
-    """Return the stack of a thread, as a traceback shows it; empty if it has ended.
+    """Return the stack of a thread, formatted as in a traceback; empty if it has ended.
 
     Args:
         thread: its identifier.
@@ -150,29 +148,18 @@ def stack_of(thread: int) -> str:
 
 
 def ends_in_time(thread: threading.Thread, timeout: float, complaint: str) -> bool:
-    """Wait for the end of a thread, and return whether it has come; if not, warn with the stack of the thread.
+    """Wait for the end of a thread and return whether it has ended; if not, log a warning with its stack.
 
     Args:
         thread: a thread that has been told to end.
         timeout: seconds to wait.
-        complaint: what the warning says that it has not done.
+        complaint: the beginning of the warning: what the thread has not done.
     """
     thread.join(timeout)
     if not thread.is_alive():
         return True
     logger.warning("%s within %g s; the thread is at\n%s", complaint, timeout, stack_of(thread.ident or 0))
     return False
-
-
-def check_warn_after(warn_after: float, owner: str) -> float:
-    """Return the time before a warning, checked.
-
-    Raises:
-        ConfigError: it is not positive.
-    """
-    if not warn_after > 0:
-        raise ConfigError(f"{owner}: warn_after must be a positive number of seconds, not {warn_after!r}")
-    return warn_after
 
 
 hang_watcher = HangWatcher()

@@ -1,4 +1,4 @@
-"""Meters of how long steps wait for their data."""
+"""Meters of how long steps wait for data."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Waited = TypeVar("Waited")
 
 @attrs.frozen
 class InputReading:
-    """What was measured since the reading before.
+    """The measurements since the previous reading.
 
     Attributes:
-        waited: the seconds that runs have waited for data, all together.
-        fill: how many datapoints were ready when a run began, as a mean over the runs; None if nothing holds any.
-        capacity: how many there can be.
+        waited: the total time that runs have waited for data, in seconds.
+        fill: how many datapoints were ready when a run began, as a mean over the runs; None if there is no buffer.
+        capacity: the capacity of the buffer.
     """
 
     waited: float
@@ -33,8 +33,8 @@ class InputReading:
 class InputMeter(ABC):
     """Measures how long runs of the session wait for the data of a source."""
 
-    def start(self, session: Any) -> None:  # noqa: B027 - not all need the session
-        """Begin to measure; called in `before_train`."""
+    def start(self, session: Any) -> None:  # noqa: B027 - not every meter needs the session
+        """Start to measure; called in `before_train`."""
 
     def op_for(self, fetches: Any) -> Any:
         """Return the op to run along with a run of `fetches`, or None."""
@@ -42,14 +42,14 @@ class InputMeter(ABC):
 
     @abstractmethod
     def read(self, session: Any) -> InputReading:
-        """Return what was measured since the last time, and begin anew."""
+        """Return the measurements since the last call, and start again."""
 
 
 class StopwatchMeter(InputMeter):
-    """Adds up the times in which Python waits.
+    """Adds up how long Python waits.
 
     Args:
-        inside: measures the source on which this one stands: of that comes the fill.
+        inside: the meter of the source that fills this one, which provides the fill.
         clock: returns the time in seconds.
     """
 
@@ -59,24 +59,24 @@ class StopwatchMeter(InputMeter):
         self._waited = 0.0
 
     def waiting(self, wait: Callable[[], Waited]) -> Waited:
-        """Call `wait`, add the time that it takes, and return what it returns."""
+        """Call `wait`, add the time that it takes, and return its result."""
         began = self._clock()
         result = wait()
         self._waited += self._clock() - began
         return result
 
     def start(self, session: Any) -> None:
-        """Begin to measure."""
+        """Start to measure."""
         self._waited = 0.0
         if self._inside is not None:
             self._inside.start(session)
 
     def op_for(self, fetches: Any) -> Any:
-        """Return the op of the meter inside."""
+        """Return the op of the inner meter."""
         return None if self._inside is None else self._inside.op_for(fetches)
 
     def read(self, session: Any) -> InputReading:
-        """Return the sum of the times, and the fill inside."""
+        """Return the total time, and the fill from the inner meter."""
         waited, self._waited = self._waited, 0.0
         if self._inside is None:
             return InputReading(waited)
@@ -84,14 +84,14 @@ class StopwatchMeter(InputMeter):
 
 
 class GraphMeter(InputMeter):
-    """Has the graph measure from the beginning of a run until the datapoints of its towers have been taken.
+    """Measures in the graph, from the start of a run until the datapoints of its towers have been taken.
 
-    It adds ops beside those of the source, and none among them: without the meter's op a run is what it was.
+    It adds ops without changing those of the source: a run that does not fetch the meter's op is unchanged.
 
     Args:
-        take_ops: for each tower the op that takes its datapoint.
+        take_ops: for each tower, the op that takes its datapoint.
         size: a tensor with the number of datapoints that are ready, or None.
-        capacity: how many there can be.
+        capacity: the capacity of the buffer.
     """
 
     def __init__(self, take_ops: Sequence[Any], size: Any = None, capacity: int | None = None) -> None:
@@ -99,7 +99,7 @@ class GraphMeter(InputMeter):
         self._has_size = size is not None
         self._capacity = capacity
         with tf.device("/cpu:0"), tf.name_scope("InputMeter"):
-            # Seconds waited, the sum of the sizes, and how often they were added. In no collection: nobody's but ours.
+            # Seconds waited, the sum of the sizes, and the number of runs. In no collection: nothing else uses it.
             self._sums = tf.compat.v1.Variable(
                 tf.zeros([3], tf.float64), trainable=False, use_resource=True, collections=[], name="sums"
             )
@@ -110,16 +110,16 @@ class GraphMeter(InputMeter):
             self._value = self._sums.read_value()
 
     def start(self, session: Any) -> None:
-        """Begin to measure."""
+        """Start to measure."""
         session.run(self._sums.initializer)
 
     def op_for(self, fetches: Any) -> Any:
-        """Return the op that measures the last tower whose datapoint the run takes: it waits for those before."""
+        """Return the op that measures the last tower whose datapoint the run takes: it waits for the others."""
         needed = self._dependencies.among(fetches)
         return self._take[needed[-1]] if needed else self._only_size
 
     def read(self, session: Any) -> InputReading:
-        """Return the sums of the graph, and set them back."""
+        """Return the sums in the graph, and reset them."""
         waited, sizes, runs = session.run(self._value)
         session.run(self._sums.initializer)
         fill = float(sizes / max(runs, 1.0)) if self._has_size else None

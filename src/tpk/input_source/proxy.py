@@ -15,19 +15,24 @@ from tpk.plugin.callback import Callback
 
 
 class ProxyInput(InputSource):
-    """Base of the sources that take their data from another source: size, end, seeds and positions are that one's.
+    """Base class of the sources that take their data from another source, and delegate to it.
 
     Args:
-        source: the other one.
+        source: the other source.
     """
 
     def __init__(self, source: InputSource) -> None:
         self.source = source
+        self.is_fed = source.is_fed
 
     @property
-    def is_fed(self) -> bool:  # type: ignore[override]
-        """Whether the source is."""
-        return self.source.is_fed
+    def max_ahead(self) -> int:
+        """How far the source may be ahead."""
+        return self.source.max_ahead
+
+    @max_ahead.setter
+    def max_ahead(self, count: int) -> None:
+        self.source.max_ahead = count
 
     @property
     def size(self) -> int | None:
@@ -35,30 +40,40 @@ class ProxyInput(InputSource):
         return self.source.size
 
     def end_after_each_pass(self) -> bool:
-        """Let the source end."""
+        """Make the source end."""
         return self.source.end_after_each_pass()
 
     @property
     def position(self) -> Position | None:
-        """The position of the source's dataflow."""
+        """The position in the source's dataflow."""
         return self.source.position
 
     @property
     def innermost(self) -> InputSource:
-        """The source at the end of the chain."""
+        """The last source of the chain."""
         return self.source.innermost
+
+    @property
+    def left_out(self) -> int:
+        """How many datapoints the source leaves out."""
+        return self.source.left_out
 
     def seed(self, seed: int) -> None:
         """Seed the source."""
         self.source.seed(seed)
 
     def keep_first(self, count: int) -> None:
-        """Let the source keep them."""
+        """Make the source keep its first datapoints."""
         self.source.keep_first(count)
 
     def shard(self, index: int, count: int) -> None:
-        """Let the source deliver only a share."""
+        """Make the source deliver only a share."""
         self.source.shard(index, count)
+
+    @property
+    def consumed(self) -> int:
+        """How many datapoints have left the source."""
+        return self.source.consumed
 
     def datapoints_of(self, takes: range) -> range:
         """Ask the source, which counts as this one does."""
@@ -69,12 +84,23 @@ class ProxyInput(InputSource):
         return self.source.state_after(count)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give the source back its position."""
+        """Restore the position of the source."""
         self.source.load_state_dict(state)
+
+    def interrupt(self) -> None:
+        """Interrupt the source."""
+        self.source.interrupt()
+
+    def make_meter(self) -> InputMeter | None:
+        """Return the meter of the source."""
+        return self.source.make_meter()
+
+    def _reset_state(self) -> None:
+        self.source.reset_state()
 
 
 class RemapInput(ProxyInput):
-    """Gives the inputs with certain names from a source, and a placeholder for each of the others.
+    """Takes the inputs with certain names from a source, and makes a placeholder for each of the others.
 
     Args:
         source: provides the inputs called `names`, in that order.
@@ -87,32 +113,6 @@ class RemapInput(ProxyInput):
     def __init__(self, source: InputSource, names: Sequence[str]) -> None:
         super().__init__(source)
         self.names = list(names)
-
-    @property
-    def max_ahead(self) -> int:
-        """What the source may be ahead."""
-        return self.source.max_ahead
-
-    @max_ahead.setter
-    def max_ahead(self, count: int) -> None:
-        self.source.max_ahead = count
-
-    @property
-    def consumed(self) -> int:
-        """How many datapoints have left the source."""
-        return self.source.consumed
-
-    def state_dict(self, ahead: int = 0) -> dict[str, Any]:
-        """Return the position of the source."""
-        return self.source.state_dict(ahead)
-
-    def interrupt(self) -> None:
-        """Interrupt the source."""
-        self.source.interrupt()
-
-    def make_meter(self) -> InputMeter | None:
-        """Return the meter of the source."""
-        return self.source.make_meter()
 
     def _setup(self) -> list[Callback]:
         specs = {spec.name: spec for spec in self.signature}
@@ -128,14 +128,11 @@ class RemapInput(ProxyInput):
             for spec in self.signature
         ]
 
-    def _reset_state(self) -> None:
-        self.source.reset_state()
-
 
 def remap_input_source(source: InputSource, names: Sequence[str]) -> RemapInput:
-    """Let a source provide only the inputs called `names`; the other ones become placeholders.
+    """Make a source provide only the inputs called `names`; the others become placeholders.
 
-    Whoever runs the graph feeds those, e.g. a callback's `before_run`.
+    The caller feeds those placeholders, for example in a callback's `before_run`.
 
     Args:
         source: provides one component for each name.

@@ -1,12 +1,11 @@
-"""Stream of the datapoints of a dataflow, as an input source consumes them: pass after pass, checked and counted."""
+"""The datapoints of a dataflow as an input source consumes them: pass after pass, checked and counted."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from functools import wraps
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from threading import get_ident
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, NoReturn
 
 from tpk.dataflow.base import (
     DataFlow,
@@ -25,71 +24,49 @@ from tpk.dataflow.transforms.map import tell_of_undivided
 from tpk.dataflow.transforms.repeat import FixedSizeData
 from tpk.dataflow.transforms.shuffle import CacheData
 from tpk.errors import InputError, add_note
-from tpk.input_source.datapoint import Array, DatapointConverter
+from tpk.graph.signature import Array
+from tpk.input_source.datapoint import DatapointConverter
 from tpk.input_source.hang_watcher import stack_of
 
 logger = logging.getLogger(__name__)
 
 _AT_THE_BEGINNING: dict[str, Any] = {"position": None, "skip": 0, "ended": False}
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-
-def _in_data_code(
-    method: Callable[Concatenate[DatapointStream, Parameters], Result],
-) -> Callable[Concatenate[DatapointStream, Parameters], Result]:
-    """Decorate a method that runs the user's code, which must not end the process."""
-
-    @wraps(method)
-    def guarded(stream: DatapointStream, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        try:
-            return method(stream, *args, **kwargs)
-        except Exception:
-            raise
-        except BaseException as error:
-            failure = error_of_data(error, stream.owner)
-            if failure is error:
-                raise
-            raise failure from error
-
-    return guarded
-
 
 class DatapointStream:
-    """An iterator over the arrays of a flow's datapoints, which can be started again, and knows where it stands.
+    """An iterator over the arrays of a flow's datapoints that can start again and knows its position.
 
-    The arrays stay as they are, whatever the flow does: those of one that may write to them again are copied.
-    TensorFlow takes arrays that start on a multiple of 64 bytes without a copy, and may have them for longer than until
-    the next datapoint is made: in a queue, in a variable, or for another tower.
+    The arrays never change afterwards: those of a flow that may write to its arrays again are copied. TensorFlow uses
+    arrays that start on a multiple of 64 bytes without a copy, and may hold them for longer than it takes to make the
+    next datapoint: in a queue, in a variable, or for another tower.
 
-    To start, `rewind` and then `start` are called; the latter, like `next`, by the thread that iterates.
+    To start, call `rewind` and then `start`; the thread that iterates calls `start`.
 
     Args:
         flow: any iterable of datapoints.
-        infinite: whether another pass over the flow follows when one is over.
+        infinite: whether to start another pass over the flow when it is exhausted.
         owner: the name of the input source, for messages and in the state.
+        may_be_empty: whether a finite flow may have no datapoints, as a process's share of an evaluation may.
 
     Attributes:
-        flow: the dataflow, or the share of it that this process has.
-        position: where it stands.
+        flow: the dataflow, or this process's share of it.
+        position: the position in the flow.
         infinite: as above; it may change before the start, and to False at any time.
-        may_be_empty: whether it is no error if a flow that is not infinite has no datapoint, as a share of an
-            evaluation may have none.
+        may_be_empty: as above.
         owner: the name of the input source.
         resumed_at: how many datapoints had been used before the last start: 0, unless a state was loaded.
-        index: how many datapoints have been delivered; it goes on from `resumed_at`.
+        index: how many datapoints have been delivered, counted from `resumed_at`.
         busy_thread: the identifier of the thread that is in the flow's code, or 0.
 
     Raises:
         ConfigError: `flow` cannot be iterated.
     """
 
-    def __init__(self, flow: Iterable[Any], *, infinite: bool, owner: str) -> None:
+    def __init__(self, flow: Iterable[Any], *, infinite: bool, owner: str, may_be_empty: bool = True) -> None:
         check_iterable(flow, owner)
         self.flow = flow
         self.infinite = infinite
-        self.may_be_empty = True
+        self.may_be_empty = may_be_empty
         self.owner = owner
         self.resumed_at = 0
         self.index = 0
@@ -107,27 +84,30 @@ class DatapointStream:
         self._iterator: Iterator[Any] = _NotStarted(owner)
 
     def shard(self, index: int, count: int) -> None:
-        """Deliver only the share of process `index` of `count`; before anything was delivered."""
+        """Deliver only the share of process `index` of `count`. Called before anything was delivered."""
         self.flow = shard(self.flow, index, count)
         if count > 1:
             tell_of_undivided(self.flow, self.owner, f"the {count} processes", logging.INFO)
         self.position = Position(self.flow)
 
     def keep_first(self, count: int) -> None:
-        """Deliver the first `count` datapoints in every pass; before anything was delivered."""
+        """Deliver the first `count` datapoints in every pass. Called before anything was delivered."""
         self.flow = CacheData(FixedSizeData(self.flow, count))
         self.position = Position(self.flow)
 
+    def end_after_this_pass(self) -> None:
+        """Start no further pass, and allow for a pass without datapoints."""
+        self.infinite, self.may_be_empty = False, True
+
     def bind(self, signature: tuple[Any, ...]) -> None:
-        """Say what the datapoints must fit."""
+        """Set the signature that the datapoints must fit."""
         self._convert = DatapointConverter(signature, self.owner)
 
-    @_in_data_code
     def rewind(self, horizon: int = 0) -> None:
-        """Make ready to start: from the loaded state if there is one, else from the first datapoint of the flow.
+        """Prepare a start from the loaded state if there is one, otherwise from the first datapoint of the flow.
 
         Args:
-            horizon: how many datapoints may be delivered that have not been used yet.
+            horizon: how many of the delivered datapoints may not have been used yet.
         """
         self.close()
         loaded, self._loaded = self._loaded, None
@@ -138,22 +118,21 @@ class DatapointStream:
         self._trail = PositionTrail(self.position, horizon) if horizon else None
         if loaded is None:
             self.position.break_off()
-            # A flow need not know where it stands before it has been made ready.
+            # A flow need not know its position before its `reset_state`.
             position = self.position.state_dict() if self._flow_is_ready else None
             self._start_state = {**_AT_THE_BEGINNING, "position": position}
         else:
             if loaded["position"] is not None:
                 self.position.load_state_dict(loaded["position"])
             self._start_state = {key: loaded[key] for key in _AT_THE_BEGINNING}
-        # Of a pass that is resumed nothing may be left.
+        # A resumed pass may have no datapoints left.
         self._pass_start = self.index if loaded is None else -1
 
-    @_in_data_code
     def start(self) -> None:
         """Start the flow where `rewind` has said.
 
         Raises:
-            InputError: the flow is a one-shot iterator of which something has been taken already.
+            InputError: the flow is a one-shot iterator that has been used already.
         """
         self.busy_thread = get_ident()
         try:
@@ -166,31 +145,25 @@ class DatapointStream:
             if self._has_ended:
                 self._iterator = iter(())
             else:
-                self._go_on(self._start_state["skip"])
-        except Exception as error:
-            self._note(error)
-            raise
+                self._resume(self._start_state["skip"])
+        except BaseException as error:
+            self._raise_failure(error)
         finally:
             self.busy_thread = 0
 
     def __iter__(self) -> DatapointStream:
         return self
 
-    @_in_data_code
     def __next__(self) -> list[Array]:
         self.busy_thread = get_ident()
         try:
-            datapoint = next(self._iterator)
+            datapoint = next(self._iterator, _END)
+            if datapoint is _END:
+                datapoint = self._first_of_next_pass()
         except StopIteration:
-            if not self.infinite:
-                self._has_ended = True
-                if self.index == 0 and not self.may_be_empty:
-                    raise self._is_empty() from None
-                raise
-            datapoint = self._first_of_next_pass()
-        except Exception as error:
-            self._note(error)
             raise
+        except BaseException as error:
+            self._raise_failure(error)
         finally:
             self.busy_thread = 0
         index = self.index
@@ -200,17 +173,15 @@ class DatapointStream:
         arrays = self._convert(datapoint, index)
         return list(map(copy_array, arrays)) if self._copies else arrays
 
-    @_in_data_code
     def close(self) -> None:
-        """Let go of the flow's iterator, and of the files and workers behind it."""
+        """Close the flow's iterator, and the files and workers behind it."""
         iterator, self._iterator = self._iterator, _NotStarted(self.owner)
         if isinstance(iterator, Generator):
             self._was_iterated = self._was_iterated or self.index > self.resumed_at
             iterator.close()
 
-    @_in_data_code
     def finish(self) -> None:
-        """Let go of all that the flow keeps, too, when the training is over; the position stays known."""
+        """Close everything that the flow holds, at the end of the training; the position stays known."""
         busy = self.busy_thread
         if busy and busy != get_ident():
             logger.warning("%s: the data code has not returned; it is left behind at\n%s", self.owner, stack_of(busy))
@@ -223,19 +194,18 @@ class DatapointStream:
             self.close()
             close_dataflow(self.flow)
 
-    @_in_data_code
     def state_after(self, count: int) -> dict[str, Any]:
-        """Return the state in which `count` datapoints have been used, as plain data.
+        """Return the state after `count` datapoints have been used, as plain data.
 
         Args:
-            count: from `resumed_at` on; not more than `horizon` before `index`.
+            count: at least `resumed_at`, and at most `horizon` before `index`.
         """
         facts = {"source": self.owner, "flow": _structure_of(self.flow), "size": flow_length(self.flow)}
         if self._loaded is not None:
             return dict(self._loaded)
         if not self._is_started:
             return {**facts, "datapoints": self.resumed_at, **self._start_state}
-        # Whoever counts them counts too many when the source has ended. What is skipped has been used.
+        # Callers count too many after the end of the source. Skipped datapoints have been used.
         count = min(count, max(self.index, self.resumed_at))
         if self._trail is not None:
             where = self._trail.state_at(count)
@@ -243,32 +213,32 @@ class DatapointStream:
             where = {"position": self.position.state_dict(), "skip": 0}
         else:
             raise InputError(
-                f"{self.owner} does not know any more where datapoint {count} of {self.index} was. Set its max_ahead "
+                f"{self.owner} no longer knows where datapoint {count} of {self.index} was. Set its max_ahead "
                 "before the training starts, if something takes datapoints from it ahead of the steps"
             )
         return {**facts, "datapoints": count, **where, "ended": self._has_ended and count == self.index}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Let the next start go on from there.
+        """Let the next start continue from a state.
 
         Raises:
-            InputError: the state is of another kind of source, or of another flow.
+            InputError: the state is from another kind of source, or from another flow.
         """
         if state.get("source") != self.owner:
             raise InputError(
-                f"{self.owner} cannot go on from a position of {state.get('source', 'something else')!r}: resume with "
-                "the kind of input source that the run began with, or begin a new run"
+                f"{self.owner} cannot continue from a position of {state.get('source', 'something else')!r}: resume "
+                "with the kind of input source that the run began with, or begin a new run"
             )
         flow, size = _structure_of(self.flow), flow_length(self.flow)
         if (state["flow"], state["size"]) != (flow, size):
             raise InputError(
-                f"{self.owner} cannot go on: the position is one in {state['flow']}, {_of_size(state['size'])}, but "
+                f"{self.owner} cannot continue: the position is in {state['flow']}, {_of_size(state['size'])}, but "
                 f"the data is {flow} now, {_of_size(size)}. Resume with the same data, or begin a new run"
             )
         self._loaded = dict(state)
 
-    def _go_on(self, skip: int) -> None:
-        """Begin to iterate at the position, and skip what was used after it."""
+    def _resume(self, skip: int) -> None:
+        """Start to iterate at the position, and skip what was used after it."""
         self.index = self.resumed_at - skip
         if self._trail is not None:
             self._trail.start(self.index)
@@ -279,50 +249,52 @@ class DatapointStream:
 
     def _skip_one(self) -> None:
         """Take a datapoint that has been used already."""
-        try:
-            next(self._iterator)
-        except StopIteration:
+        if next(self._iterator, _END) is _END:
             if not self.infinite:
                 raise InputError(
-                    f"{self.owner} cannot go on after {self.resumed_at} datapoints: the dataflow "
+                    f"{self.owner} cannot continue after {self.resumed_at} datapoints: the dataflow "
                     f"{type(self.flow).__name__} ended after {self.index}. Has the data changed?"
-                ) from None
+                )
             self._first_of_next_pass()
         self.index += 1
         if self._trail is not None:
             self._trail.advance()
 
     def _first_of_next_pass(self) -> Any:
-        if self.index == self._pass_start:
-            raise self._is_empty() from None
+        """Return the first datapoint of another pass; raise StopIteration if there is no other pass."""
+        if not self.infinite:
+            self._has_ended = True
+            if self.index > 0 or self.may_be_empty:
+                raise StopIteration
+        if not self.infinite or self.index == self._pass_start:
+            raise InputError(f"{self.owner}: there is no data: {why_empty(self.flow)}")
         self._pass_start = self.index
-        try:
-            self._iterator = iter(self.position)
-            return next(self._iterator)
-        except StopIteration:
+        self._iterator = iter(self.position)
+        datapoint = next(self._iterator, _END)
+        if datapoint is _END:
             one_shot = f": {self._one_shot()}" if isinstance(self.flow, Iterator) else ""
             raise InputError(
                 f"{self.owner}: the dataflow {type(self.flow).__name__} delivered {self.index} datapoints, "
                 f"and nothing when it was iterated again{one_shot}"
-            ) from None
-        except Exception as error:
-            self._note(error)
-            raise
-
-    def _is_empty(self) -> InputError:
-        return InputError(f"{self.owner}: there is no data: {why_empty(self.flow)}")
+            )
+        return datapoint
 
     def _one_shot(self) -> str:
         return f"{self.flow!r} is a one-shot iterator; give DataFromGenerator the function that makes it, or use a list"
 
-    def _note(self, error: Exception) -> None:
+    def _raise_failure(self, error: BaseException) -> NoReturn:
+        """Raise an error of the data code, or an `InputError` instead of one that would end the process."""
+        failure = error_of_data(error, self.owner)
+        if failure is not error:
+            raise failure from error
         add_note(error, f"raised while {self.owner} took datapoint {self.index} from {type(self.flow).__name__}")
+        raise error
 
 
 def _structure_of(flow: Iterable[Any]) -> str:
-    """Return of which classes a dataflow is composed, such as ``"BatchData(DataFromList)"``.
+    """Return the classes of which a dataflow is composed, such as ``"BatchData(DataFromList)"``.
 
-    Two flows of which that differs cannot have a position in common.
+    Flows with different structures cannot have a position in common.
     """
     kind = type(flow).__name__
     sources = flow.sources if isinstance(flow, DataFlow) else ()
@@ -334,10 +306,13 @@ def _of_size(size: int | None) -> str:
 
 
 class _NotStarted(Iterator[Any]):
-    """What stands in place of the flow's iterator while the stream is not started."""
+    """The iterator of a stream that is not started."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
 
     def __next__(self) -> Any:
         raise InputError(f"{self._owner} was asked for data outside of a training; its before_train starts it")
+
+
+_END = object()

@@ -1,4 +1,4 @@
-"""Tensors of the graph as data, and the check that tensors fit a signature."""
+"""Tensors of the graph as data."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import tensorflow as tf
 
 from tpk.errors import InputError
 from tpk.input_source.base import InputSource
-from tpk.input_source.datapoint import remedy_of_batch
+from tpk.input_source.datapoint import hint_about_batches
 from tpk.plugin.callback import Callback
 
 
 class TensorInput(InputSource):
-    """Takes tensors that a function makes, e.g. from random ops, `tf.io` or someone else's reader.
+    """Takes the tensors that a function returns, for example from random ops, `tf.io` or another library's reader.
 
     Args:
         get_tensor_fn: called inside the graph once for each tower; returns a list or tuple of tensors by
             position, or a dict by name.
-        size: how many datapoints make a pass over the data, if that is known.
+        size: the number of datapoints in a pass over the data, if known.
 
     Raises:
-        InputError: (at `get_input_tensors`) what the function returns does not fit the signature.
+        InputError: (at `get_input_tensors`) the tensors do not fit the signature.
 
     Example:
         ```python
@@ -37,11 +37,11 @@ class TensorInput(InputSource):
 
     @property
     def size(self) -> int | None:
-        """The size that was given."""
+        """The given size."""
         return self._size
 
     def shard(self, index: int, count: int) -> None:
-        """Do nothing: each process makes its own tensors, from random numbers of its own."""
+        """Do nothing: each process makes its own tensors from its own random numbers."""
 
     def _setup(self) -> list[Callback]:
         return []
@@ -51,10 +51,10 @@ class TensorInput(InputSource):
 
 
 class DummyConstantInput(TensorInput):
-    """Gives zeros (empty strings), to measure how fast everything but the data is.
+    """Delivers zeros and empty strings, to measure the speed of everything except the data.
 
     Args:
-        shapes: a fully known shape for each input; by default those of the signature.
+        shapes: a fully known shape for each input; by default the shapes of the signature.
 
     Raises:
         InputError: (at `get_input_tensors`) a shape is missing, not fully known, or does not fit the
@@ -66,7 +66,7 @@ class DummyConstantInput(TensorInput):
         self.shapes = shapes
 
     def keep_first(self, count: int) -> None:
-        """Do nothing: all of its datapoints are the same."""
+        """Do nothing: all datapoints are the same."""
 
     def _constants(self) -> list[Any]:
         shapes = [spec.shape for spec in self.signature] if self.shapes is None else self.shapes
@@ -83,21 +83,21 @@ def _zeros(shape: Any, spec: Any) -> Any:
         raise InputError(
             f"DummyConstantInput needs a fully known shape for {spec.name!r}, not {shape}; give it in `shapes`"
         )
-    # One value in the graph however large the shape, and no op that makes the zeros anew in each step.
+    # One value in the graph, however large the shape, and no op that makes the zeros again in each step.
     zero = "" if spec.dtype == tf.string else np.zeros((), spec.dtype.as_numpy_dtype)
     return tf.constant(zero, spec.dtype, shape, name=spec.name)
 
 
 def match_tensors(values: Any, signature: tuple[Any, ...], owner: str) -> list[Any]:
-    """Return tensors in the order of the signature, each made to have the shape that its spec tells.
+    """Return tensors in the order of the signature, each with the shape of its spec.
 
     Args:
-        values: a list or tuple by position, or a dict by name, of what `tf.convert_to_tensor` takes.
+        values: a list or tuple by position, or a dict by name, of values for `tf.convert_to_tensor`.
         signature: the checked signature.
-        owner: who gives the tensors, for messages.
+        owner: where the tensors come from, for messages.
 
     Raises:
-        InputError: they are not one tensor of the right dtype and of a shape that may fit for each spec.
+        InputError: there is not one tensor with the right dtype and a compatible shape for each spec.
     """
     if isinstance(values, Mapping):
         names = [spec.name for spec in signature]
@@ -122,7 +122,7 @@ def _match_tensor(value: Any, spec: Any, where: str) -> Any:
     if tensor.dtype.base_dtype != spec.dtype:
         raise InputError(f"{where} must be {spec.dtype.name}, but its tensor is {tensor}")
     if not tensor.shape.is_compatible_with(spec.shape):
-        remedy = remedy_of_batch(tensor.shape, spec.shape, "dataset.batch(batch_size)")
-        raise InputError(f"{where} must have the shape {spec.shape}, but its tensor is {tensor}. {remedy}".rstrip(". "))
+        hint = hint_about_batches(tensor.shape, spec.shape, "dataset.batch(batch_size)")
+        raise InputError(f"{where} must have the shape {spec.shape}, but its tensor is {tensor}{hint and f'. {hint}'}")
     tensor.set_shape(spec.shape)
     return tensor

@@ -56,7 +56,6 @@ def test_a_bad_cost_stops_the_training_with_tensor_step_and_checkpoint(tmp_path,
 INPUTS = {
     "feed": tpk.FeedInput,
     "queue": tpk.QueueInput,
-    "staged feed": lambda flow: tpk.StagingInput(tpk.FeedInput(flow)),
     "staged queue": lambda flow: tpk.StagingInput(tpk.QueueInput(flow), nr_stage=2),
     "remapped": lambda flow: tpk.remap_input_source(tpk.QueueInput(flow), ["x"]),
     "flow by tf.data": tpk.TFDatasetInput,

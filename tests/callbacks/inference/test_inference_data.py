@@ -68,7 +68,7 @@ SOURCES = {
     "remapped": lambda: tpk.input_source.remap_input_source(tpk.QueueInput(unknown()), ["x", "y"]),
     "flow through tf.data": lambda: tpk.TFDatasetInput(unknown()),
     "known queue": lambda: tpk.QueueInput(BATCHES),
-    "known staged": lambda: StagingInput(tpk.FeedInput(BATCHES)),
+    "known staged": lambda: StagingInput(tpk.QueueInput(BATCHES, infinite=False)),
 }
 
 

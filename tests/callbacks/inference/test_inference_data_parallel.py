@@ -19,7 +19,7 @@ SOURCES = {
     "of unknown length": lambda data: DataFromGenerator(lambda: iter(data)),
     "queue": tpk.QueueInput,
     "tf.data": tpk.TFDatasetInput,
-    "staged": lambda data: StagingInput(tpk.FeedInput(data)),
+    "staged": lambda data: StagingInput(tpk.QueueInput(data)),
 }
 
 

@@ -52,7 +52,6 @@ SOURCES = {
     "feed": FeedInput,
     "queue": QueueInput,
     "staged queue": lambda flow: StagingInput(QueueInput(flow)),
-    "staged feed": lambda flow: StagingInput(FeedInput(flow)),
     "dataset of a flow": TFDatasetInput,
     "dataset": lambda flow: TFDatasetInput(lambda: tf.data.Dataset.from_tensor_slices((tf.range(7.0),))),
     "remapped": lambda flow: tpk.remap_input_source(QueueInput(flow), ["x"]),

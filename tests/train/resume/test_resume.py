@@ -505,7 +505,7 @@ def test_the_config_says_how_the_run_went_on(tmp_path, caplog):
 def test_a_refused_resume_leaves_the_records_as_they_are(tmp_path):
     run(tmp_path, max_epoch=1, saver={"when": tpk.Every(steps=STEPS - 1)})
     before = (tmp_path / "stats.jsonl").read_bytes()
-    with pytest.raises(tpk.CheckpointError, match="cannot go on"):
+    with pytest.raises(tpk.CheckpointError, match="cannot continue"):
         run(tmp_path, max_epoch=2, make_input=lambda flow: tpk.FeedInput(tpk.RepeatedData(flow, 2)))
     assert (tmp_path / "stats.jsonl").read_bytes() == before
 

@@ -19,14 +19,11 @@ import tensorflow as tf
 from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.triggers import ProxyCallback
 from tpk.checkpoint.encoding import encode
-from tpk.dataflow.base import check_iterable, flow_length
-from tpk.dataflow.transforms.batch import left_out
+from tpk.dataflow.base import check_iterable
 from tpk.errors import CheckpointError, ConfigError, InputError, PeerError, TowerError, add_note, in_one_line
 from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
 from tpk.input_source.base import FlowInput, InputSource
 from tpk.input_source.feed import FeedInput
-from tpk.input_source.proxy import ProxyInput
-from tpk.input_source.queue import BatchQueueInput
 from tpk.input_source.tensor import TensorInput
 from tpk.plugin import Callback, HookManager
 from tpk.plugin.creation import also_spelled
@@ -394,7 +391,6 @@ class EvaluationData:
                     "DataFromGenerator the function that makes it, or a list."
                 )
         self.source = input if isinstance(input, InputSource) else FeedInput(input, infinite=False)
-        self._innermost = _innermost(self.source)
         self._has_end = self.source.end_after_each_pass()
         self._check_size()
         # The callbacks of the data have hooks of their own: they run with the steps of the evaluation.
@@ -421,7 +417,6 @@ class EvaluationData:
             )
         if seed is not None:
             self.source.seed(int(seed) % 2**31)
-        self._warn_of_what_is_left_out(signature)
         if is_shared and shard:
             try:
                 self.source.shard(trainer.strategy.process_group.rank, trainer.strategy.process_group.world_size)
@@ -429,6 +424,13 @@ class EvaluationData:
                 add_note(error, "or give the InferenceRunner shard_data=False: each process evaluates all it is given")
                 raise
         callbacks = self.source.setup(signature)
+        if self.source.left_out:
+            logger.warning(
+                "an evaluation leaves out the last %d datapoints of %s, which make no whole batch. To include them, "
+                "give BatchData remainder=True, or make the first dimension of the inputs of a BatchQueueInput None.",
+                self.source.left_out,
+                self._kind,
+            )
         if not is_shared:  # A share may be empty.
             self._check_size()
         self._hooks.register_all(callbacks)
@@ -579,27 +581,10 @@ class EvaluationData:
                 f"an evaluation needs data, but {self._kind} has length 0. If there are fewer datapoints than make a "
                 "batch, keep them: BatchData(..., remainder=True)."
             )
-        if self.source.size is None and isinstance(self._innermost, TensorInput):
+        if self.source.size is None and isinstance(self.source.innermost, TensorInput):
             raise ConfigError(
-                f"an evaluation would never end: {type(self._innermost).__name__} makes tensors without end. Give it "
-                "a size, how many make a pass: TensorInput(..., size=100)."
-            )
-
-    def _warn_of_what_is_left_out(self, signature: Sequence[Any]) -> None:
-        source, position = self._innermost, self.source.position
-        count = 0 if position is None else left_out(position.flow)
-        remedy = "give BatchData remainder=True"
-        if isinstance(source, BatchQueueInput):
-            if any(tf.compat.dimension_value(spec.shape[0]) is not None for spec in signature):
-                count = (flow_length(source.flow) or 0) % source.batch_size
-            remedy = "let the inputs' first dimension be None"
-        if count:
-            logger.warning(
-                "an evaluation leaves out the last %d datapoints of %s, which make no whole batch; to have them in it, "
-                "%s",
-                count,
-                self._kind,
-                remedy,
+                f"an evaluation would never end: {type(self.source.innermost).__name__} makes tensors without end. "
+                "Give it a size, how many make a pass: TensorInput(..., size=100)."
             )
 
 
@@ -623,12 +608,6 @@ class FailuresOfModel:
             f"an evaluation failed in the model, and not because its data ended: {error.message}. Of the training "
             "tower, the same would end the training."
         )
-
-
-def _innermost(source: InputSource) -> InputSource:
-    while isinstance(source, ProxyInput):
-        source = source.source
-    return source
 
 
 def _needs_replay(position: Any) -> bool:

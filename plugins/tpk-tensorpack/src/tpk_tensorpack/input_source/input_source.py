@@ -11,7 +11,6 @@ import tpk_zmq
 
 import tpk
 from tpk.callbacks.graph_ops import RunOp
-from tpk.input_source.proxy import ProxyInput
 from tpk_tensorpack.missing import not_here
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 
@@ -205,13 +204,3 @@ class StagingInput(tpk.StagingInput, FeedfreeInput):
     def _get_input_tensors(self) -> list[Any]:
         with nullcontext() if self._device is None else tf.device(self._device):
             return super()._get_input_tensors()
-
-    def _setup(self) -> list[Any]:
-        # The source is run apart from the steps, which maintain the average of its size.
-        source = self.source
-        while isinstance(source, ProxyInput):
-            source = source.source
-        if not isinstance(source, QueueInput | BatchQueueInput) or not source._summarizes:
-            return super()._setup()
-        source._summarizes = False
-        return [*super()._setup(), *_queue_size_summary(source)]

@@ -1,51 +1,52 @@
-"""Asynchronous predictor: requests of many threads, computed in batches."""
+"""A predictor that computes the requests of many threads in batches."""
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import attrs
 import numpy as np
 import tensorflow as tf
 
+from tpk.checks import check_at_least
 from tpk.dataflow.memory import aligned_empty
 from tpk.errors import ConfigError, InputError, SessionError
-from tpk.predict.inputs import Array, InputCheck, arguments_of
+from tpk.graph.signature import Array
+from tpk.predict.inputs import InputCheck, arguments_of
 from tpk.predict.online import OnlinePredictor
 
 _GRACE = 5.0
-"""Seconds that the threads have to finish the batches that they are at."""
+"""Seconds that `close` waits for the batches in progress."""
 
 
 class MultiThreadAsyncPredictor:
     """Computes the requests of many threads in batches.
 
-    A request is one datapoint, without the dimension of the batch that the model has; its result comes without that
-    dimension, too. Whenever a predictor is free, it takes all requests that are waiting, up to `max_batch`. So under
-    load batches become as large as they need to be by themselves; `max_wait` only makes the first of a batch wait for
-    others, for models whose calls cost far more than that.
+    A request is one datapoint, without the batch dimension of the model; so is its result. Whenever a predictor is
+    free, it takes all waiting requests, up to `max_batch`. Batches therefore grow with the load. `max_wait` makes the
+    first request of a batch wait for others, for models whose calls cost far more than that.
 
-    Requests whose arrays have different shapes are computed apart. If a batch fails, its requests are computed one by
-    one, so that only those fail which have to. The arrays of a request must not be written to until it is done.
+    Requests whose arrays have different shapes are computed separately. If a batch fails, its requests are computed one
+    by one, so that a bad request does not fail the others. Do not write to the arrays of a request until it is done.
 
-    It is a context manager, at whose end it is closed.
+    It is a context manager that closes itself on exit.
 
     Args:
         predictors: a predictor, or several with the same inputs and outputs, such as those of a
-            `MultiTowerOfflinePredictor` or of `trainer.get_predictors`; each works in a thread of its own. They are
-            not closed with this one.
-        max_batch: how many requests are computed at once at most.
-        max_wait: seconds that a request waits for others at most when a predictor is free.
+            `MultiTowerOfflinePredictor` or of `trainer.get_predictors`. Each runs in its own thread. They stay open
+            when this one is closed.
+        max_batch: the largest number of requests to compute at once.
+        max_wait: how many seconds a request waits for others at most when a predictor is free.
 
     Raises:
-        ConfigError: if an input or output has no batch dimension that may have any size, the predictors differ, or a
-            number is out of range.
+        ConfigError: an input or output has no batch dimension of unknown size, the predictors differ, or a number is
+            out of range.
 
     Example:
         ```python
@@ -60,28 +61,31 @@ class MultiThreadAsyncPredictor:
         self, predictors: OnlinePredictor | Sequence[OnlinePredictor], max_batch: int = 32, max_wait: float = 0.0
     ) -> None:
         predictors = [predictors] if isinstance(predictors, OnlinePredictor) else list(predictors)
-        _check_alike(predictors)
-        if isinstance(max_batch, bool) or not isinstance(max_batch, int) or max_batch < 1:
-            raise ConfigError(f"MultiThreadAsyncPredictor(max_batch={max_batch!r}): expected a positive whole number.")
+        _check_predictors(predictors)
+        check_at_least(self, 1, max_batch=max_batch)
         if not 0 <= max_wait < float("inf"):
-            raise ConfigError(f"MultiThreadAsyncPredictor(max_wait={max_wait!r}): expected seconds, from 0 on.")
+            raise ConfigError(f"MultiThreadAsyncPredictor: max_wait must be a number of seconds, not {max_wait!r}")
         self._check = InputCheck(
-            {spec.name: _of_one(spec) for spec in predictors[0].input_specs},
-            "A request is a single datapoint, without the dimension of the batch.",
+            {spec.name: _without_batch(spec) for spec in predictors[0].input_specs},
+            "A request is a single datapoint, without the batch dimension.",
         )
         _check_outputs(predictors[0])
-        self._line = _Line(max_batch, max_wait)
-        threads = [
-            threading.Thread(target=_serve, args=(self._line, predictor), name=f"predictor-{index}", daemon=True)
+        self._max_batch = max_batch
+        self._max_wait = max_wait
+        # `close` puts a None for each thread.
+        self._requests: SimpleQueue[_Request | None] = SimpleQueue()
+        self._is_closed = False
+        self._closing = threading.Lock()
+        self._gathering = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._serve, args=(predictor,), name=f"predictor-{index}", daemon=True)
             for index, predictor in enumerate(predictors)
         ]
-        for thread in threads:
+        for thread in self._threads:
             thread.start()
-        # The threads know the line only, so that this object may go, and they end with it.
-        self._close = weakref.finalize(self, _close, self._line, threads)
 
     def put_task(self, datapoint: Any) -> Future[Any]:
-        """Ask for the outputs for a datapoint, and do not wait for them.
+        """Request the outputs for a datapoint, without waiting for them.
 
         Args:
             datapoint: a list or tuple with an array for each input, or a dict by name; without a batch dimension.
@@ -90,24 +94,35 @@ class MultiThreadAsyncPredictor:
             The future of a list of arrays, or of a dict, as the predictor returns them; without a batch dimension.
 
         Raises:
-            InputError: if it does not fit; so no other request is affected by it.
-            SessionError: if this has been closed.
+            InputError: the datapoint does not fit. Other requests are not affected.
+            SessionError: this predictor is closed.
         """
         request = _Request(self._check(arguments_of(datapoint)))
-        self._line.put(request)
+        with self._closing:  # `close` must see each request.
+            if self._is_closed:
+                raise SessionError("the MultiThreadAsyncPredictor has been closed. Make a new one.")
+            self._requests.put(request)
         return request.future
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return the outputs for one datapoint; wait for them.
+        """Return the outputs for one datapoint, once they are computed.
 
         Args:
-            inputs: an array for each input, in order; or one dict by name.
+            inputs: an array for each input, in order, or one dict by name.
         """
         return self.put_task(inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs).result()
 
     def close(self) -> None:
-        """End the threads. The batches under way are finished, and requests that were waiting fail with an error."""
-        self._close()
+        """Stop the threads. Batches in progress are finished; waiting requests fail with a `SessionError`."""
+        with self._closing:
+            self._is_closed = True
+        with suppress(Empty):
+            while True:
+                _refuse([self._requests.get_nowait()])
+        for _ in self._threads:
+            self._requests.put(None)
+        for thread in self._threads:
+            thread.join(_GRACE)
 
     def __enter__(self) -> MultiThreadAsyncPredictor:
         return self
@@ -115,102 +130,52 @@ class MultiThreadAsyncPredictor:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _serve(self, predictor: OnlinePredictor) -> None:
+        """Compute batches until this predictor is closed (in the predictor's thread)."""
+        while True:
+            with self._gathering:  # One thread at a time, or several would share what one could take.
+                batch = self._next_batch()
+            if self._is_closed:
+                _refuse(batch)
+                return
+            groups: dict[Any, list[_Request]] = {}
+            for request in batch:
+                if request is not None and request.future.set_running_or_notify_cancel():
+                    groups.setdefault(tuple([array.shape for array in request.arrays]), []).append(request)
+            for requests in groups.values():
+                _compute(predictor, requests)
+
+    def _next_batch(self) -> list[_Request | None]:
+        """Wait for a request; return it with those that follow in time."""
+        request = self._requests.get()
+        batch = [request]
+        deadline = 0.0 if request is None else request.arrived + self._max_wait
+        while batch[-1] is not None and len(batch) < self._max_batch:
+            try:
+                batch.append(self._requests.get(timeout=max(deadline - time.monotonic(), 0)))
+            except Empty:
+                break
+        return batch
+
 
 @attrs.frozen(eq=False)
 class _Request:
-    """A datapoint that somebody waits for the outputs of."""
+    """A datapoint, and the future of its outputs."""
 
     arrays: list[Array]
     future: Future[Any] = attrs.field(factory=Future)
     arrived: float = attrs.field(factory=time.monotonic)
 
-    def refuse(self) -> None:
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_exception(
+
+def _refuse(requests: Sequence[_Request | None]) -> None:
+    for request in requests:
+        if request is not None and request.future.set_running_or_notify_cancel():
+            request.future.set_exception(
                 SessionError(
                     "the MultiThreadAsyncPredictor was closed before this request had its turn. Wait for the results "
                     "of all requests before you close it."
                 )
             )
-
-
-class _Line:
-    """The requests that wait, in the order in which they came."""
-
-    def __init__(self, max_batch: int, max_wait: float) -> None:
-        self._max_batch = max_batch
-        self._max_wait = max_wait
-        # After the end, one None stands in it for ever.
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        # One thread at a time gathers a batch, or several would get parts of what one could take.
-        self._gathering = threading.Lock()
-        self._closing = threading.Lock()
-        self._is_closed = False
-
-    def put(self, request: _Request) -> None:
-        with self._closing:
-            if self._is_closed:
-                raise SessionError("the MultiThreadAsyncPredictor has been closed. Make a new one.")
-            self._requests.put(request)
-
-    def take(self) -> list[_Request]:
-        """Return the next batch, once there is something; nothing at the end."""
-        with self._gathering:
-            batch = list(self._gather())
-        if self._is_closed:
-            for request in batch:
-                request.refuse()
-            return []
-        return batch
-
-    def close(self) -> None:
-        with self._closing:
-            self._is_closed = True
-            self._requests.put(None)
-
-    def refuse_all(self) -> None:
-        while (request := self._requests.get()) is not None:
-            request.refuse()
-        self._requests.put(None)
-
-    def _gather(self) -> Iterator[_Request]:
-        request = self._requests.get()
-        deadline = 0.0 if request is None else request.arrived + self._max_wait
-        for count in range(1, self._max_batch + 1):
-            if request is None:
-                self._requests.put(None)
-                return
-            yield request
-            if count == self._max_batch:
-                return
-            try:
-                request = self._requests.get(timeout=max(deadline - time.monotonic(), 0))
-            except queue.Empty:
-                return
-
-
-def _serve(line: _Line, predictor: OnlinePredictor) -> None:
-    """Be the thread of a predictor."""
-    while batch := line.take():
-        for requests in _by_shapes(batch):
-            _compute(predictor, requests)
-
-
-def _close(line: _Line, threads: Sequence[threading.Thread]) -> None:
-    line.close()
-    line.refuse_all()
-    for thread in threads:
-        # The garbage collector may call this in one of them.
-        if thread is not threading.current_thread():
-            thread.join(_GRACE)
-
-
-def _by_shapes(batch: Sequence[_Request]) -> list[list[_Request]]:
-    groups: dict[Any, list[_Request]] = {}
-    for request in batch:
-        if request.future.set_running_or_notify_cancel():
-            groups.setdefault(tuple([array.shape for array in request.arrays]), []).append(request)
-    return list(groups.values())
 
 
 def _compute(predictor: OnlinePredictor, requests: Sequence[_Request]) -> None:
@@ -230,8 +195,7 @@ def _compute(predictor: OnlinePredictor, requests: Sequence[_Request]) -> None:
 
 
 def _stack(arrays: Sequence[Array]) -> Array:
-    first = arrays[0]
-    batch = aligned_empty((len(arrays), *first.shape), first.dtype)
+    batch = aligned_empty((len(arrays), *arrays[0].shape), arrays[0].dtype)
     for index, array in enumerate(arrays):
         batch[index] = array
     return batch
@@ -250,34 +214,36 @@ def _rows(results: Any, count: int, predictor: OnlinePredictor) -> list[Any]:
     return [list(row) for row in zip(*values, strict=True)]
 
 
-def _check_alike(predictors: Sequence[Any]) -> None:
+def _check_predictors(predictors: Sequence[Any]) -> None:
     if not predictors or not all(isinstance(predictor, OnlinePredictor) for predictor in predictors):
         raise ConfigError(f"MultiThreadAsyncPredictor takes one or more OnlinePredictors, not {predictors!r}.")
-    faces = [(each.input_specs, each.output_names, each.returns_dict) for each in predictors]
-    if any(face != faces[0] for face in faces):
+    kinds = [(each.input_specs, each.output_names, each.returns_dict) for each in predictors]
+    if any(kind != kinds[0] for kind in kinds):
         raise ConfigError(
             f"the predictors of a MultiThreadAsyncPredictor differ in their inputs or outputs: {predictors!r}. Give "
             "predictors of one model."
         )
 
 
-def _of_one(spec: Any) -> Any:
-    if spec.shape.rank is None:
-        return tf.TensorSpec(None, spec.dtype)
-    if spec.shape.rank == 0 or tf.compat.dimension_value(spec.shape[0]) is not None:
-        raise ConfigError(
-            f"requests cannot be batched: the input {spec.name!r} has shape {spec.shape}. The first dimension of each "
-            "input must be that of the batch, of unknown size (None)."
-        )
-    return tf.TensorSpec(spec.shape[1:], spec.dtype)
-
-
 def _check_outputs(predictor: OnlinePredictor) -> None:
     if not predictor.input_specs:
         raise ConfigError(f"requests cannot be batched: {predictor!r} has no inputs.")
     for name, tensor in zip(predictor.output_names, predictor.outputs, strict=True):
-        if tensor.shape.rank == 0 or (tensor.shape.rank and tf.compat.dimension_value(tensor.shape[0]) is not None):
+        if not _has_batches(tensor.shape):
             raise ConfigError(
                 f"requests cannot be batched: the output {name!r} has shape {tensor.shape}, so it does not have one "
                 "row for each datapoint. Name outputs that have."
             )
+
+
+def _without_batch(spec: Any) -> Any:
+    if not _has_batches(spec.shape):
+        raise ConfigError(
+            f"requests cannot be batched: the input {spec.name!r} has shape {spec.shape}. The first dimension of each "
+            "input must be that of the batch, of unknown size (None)."
+        )
+    return tf.TensorSpec(spec.shape[1:] if spec.shape.rank else None, spec.dtype)
+
+
+def _has_batches(shape: Any) -> bool:
+    return shape.rank is None or (shape.rank > 0 and tf.compat.dimension_value(shape[0]) is None)

@@ -379,3 +379,10 @@ print("loaded:", *(name for name in loaded if name.rpartition(".")[2] not in sys
     assert result.returncode == 0, result.stderr
     loaded = result.stdout.partition("loaded:")[2].split()
     assert [name for name in loaded if not name.startswith("tpk.predict")] == []
+
+
+def test_monitors_know_which_statistics_are_followed():
+    trainer = tpk.SingleCostTrainer("single")
+    trainer.setup_graph(SIGNATURE, tpk.FeedInput(data()), get_cost, get_optimizer)
+    trainer.setup_callbacks([tpk.EarlyStopping("error", patience=2)])
+    assert trainer.monitors.followed == ("error",)

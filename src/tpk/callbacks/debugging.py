@@ -69,7 +69,7 @@ class DebugRun(Callback):
         """Make it a short one, in a directory of its own."""
         self._is_configured = True
         run.max_epoch = min(run.max_epoch, run.starting_epoch)
-        run.steps_per_epoch = self._steps if run.steps_per_epoch is None else min(run.steps_per_epoch, self._steps)
+        run.steps_per_epoch = min(run.steps_per_epoch, self._steps)
         run.resume = "never"
         if run.run_dir is not None:
             directory = tempfile.TemporaryDirectory(prefix="tpk-debug-run-", ignore_cleanup_errors=True)

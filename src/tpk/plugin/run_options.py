@@ -18,7 +18,7 @@ class RunOptions:
     """The options of a run, from the arguments of `Trainer.train`; `Callback.configure_run` changes them in place.
 
     Attributes:
-        steps_per_epoch: the number of steps in an epoch; None for one pass over the data, but never for callbacks.
+        steps_per_epoch: the number of steps in an epoch.
         starting_epoch: the number of the first epoch.
         max_epoch: the number of the last epoch.
         run_dir: the directory of the run; None for none.
@@ -27,7 +27,7 @@ class RunOptions:
         resources: closed at the end of the training, after the log and all other files of the run.
     """
 
-    steps_per_epoch: int | None
+    steps_per_epoch: int
     starting_epoch: int
     max_epoch: int
     run_dir: StrPath | None

@@ -53,11 +53,16 @@ def check_steps_per_run(trainer: TrainerProtocol) -> None:
         )
 
 
-def checks_of_statistics(plugins: Sequence[Any]) -> list[StatisticCheck]:
-    """Return a callback that checks that every statistic that one of the plugins follows is reported, if any is.
+def followed_statistics(plugins: Sequence[Any]) -> list[str]:
+    """Return the names of the statistics that some of the plugins follow."""
+    return [follower.statistic.name for follower in statistic_followers(plugins)]
+
+
+def check_statistics(plugins: Sequence[Any]) -> list[StatisticCheck]:
+    """Return the callback that checks that each followed statistic is reported; none if no statistic is followed.
 
     Args:
-        plugins: the plugins of all processes: each process makes the same check, so all of them end together.
+        plugins: the plugins of all processes. Each process makes the same check, so all of them end together.
     """
     followers = statistic_followers(plugins)
     return [StatisticCheck(followers)] if followers else []

@@ -142,15 +142,12 @@ def _check_can_run(trainer: Trainer) -> TowerTrainer:
         ConfigError: if it is not; it says what the trainer needs.
     """
     kind = type(trainer).__name__
-    try:
-        if not isinstance(trainer, TowerTrainer):
-            raise AttributeError("towers")
-        signature = inspect.signature(trainer.setup_graph)
-    except AttributeError as error:
+    if not isinstance(trainer, TowerTrainer) or type(trainer).setup_graph is TowerTrainer.setup_graph:
         raise ConfigError(
             f"a TrainConfig describes a single-cost model, and {kind} builds no towers of one. Get it by "
             "tpk.make_trainer(...), and call its own train()."
-        ) from error
+        )
+    signature = inspect.signature(trainer.setup_graph)
     try:
         signature.bind(input_signature=None, input_source=None, get_cost=None, get_optimizer=None)
     except TypeError as error:

@@ -92,8 +92,10 @@ class TrainLoop:
             resumed_from: the checkpoint from which the training is resumed, if it is.
         """
         logger.info("%s", describe_epoch(self._trainer))
-        with handling_signals(self.stop), outcome_logged(self._trainer, resumed_from):
-            self.run()
+        with handling_signals(self.stop):
+            with outcome_logged(self._trainer, resumed_from):
+                self.run()
+            self._trainer.strategy.process_group.barrier("the end of the training")
 
     def run(self) -> None:
         """Run the loop of a trainer that is set up.

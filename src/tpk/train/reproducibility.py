@@ -19,10 +19,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def reproducible(trainer: TrainerProtocol, seed: int | None, deterministic: bool) -> Iterator[None]:
+def reproducible(
+    trainer: TrainerProtocol, seed: int | None, deterministic: bool, *, is_built: bool = True
+) -> Iterator[None]:
     """Seed a training; within the context, TensorFlow's ops are deterministic if `deterministic` says so.
 
     The graph, the global generators of Python and NumPy, and an input that is set up already are seeded.
+
+    Args:
+        trainer: the trainer, which has met the other processes.
+        seed: the seed; None to leave everything as it is.
+        deterministic: whether ops must be deterministic.
+        is_built: whether the graph is already built, and must have been given the seed before.
 
     Raises:
         ConfigError: if the graph was built without the seed.
@@ -31,7 +39,7 @@ def reproducible(trainer: TrainerProtocol, seed: int | None, deterministic: bool
         raise ConfigError("deterministic=True needs a seed: without one, no two runs are alike.")
     if seed is not None:
         as_count(f"train(seed={seed!r})", seed, 0)
-        if trainer.graph.seed != seed and trainer.graph.get_operations():
+        if is_built and trainer.graph.seed != seed and trainer.graph.get_operations():
             raise ConfigError(
                 f"seed={seed} comes too late for the ops that are in the graph already. Before you build the graph, "
                 f"call tf.compat.v1.set_random_seed({seed}) under `with trainer.graph.as_default():`."

@@ -53,8 +53,6 @@ class TowerTrainer(Trainer):
         ConfigError: if the precision is unknown, this TensorFlow has no XLA, or `steps_per_run` is not positive.
     """
 
-    setup_graph: Callable[..., None]
-
     def __init__(
         self, strategy: Any = "single", precision: str = "float32", xla: bool = False, steps_per_run: int = 1
     ) -> None:
@@ -115,6 +113,10 @@ class TowerTrainer(Trainer):
             func = in_precision(func, self.precision)
             func = compiled_by_xla(func) if self.xla else func
         return TowerFunc(func, input_signature)
+
+    def setup_graph(self, *args: Any, **kwargs: Any) -> None:
+        """Build the training towers and the train op; a subclass defines how, and with which arguments."""
+        raise NotImplementedError(f"{type(self).__name__} has no setup_graph")
 
     def build_towers(
         self,

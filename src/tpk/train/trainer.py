@@ -18,7 +18,7 @@ from tpk.session import HookedSession, as_session_creator
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import check_agreement, make_checkpoints
-from tpk.train.checks import check_graph, check_steps_per_run, checks_of_statistics
+from tpk.train.checks import check_graph, check_statistics, check_steps_per_run, followed_statistics
 from tpk.train.loop import TrainLoop
 from tpk.train.phases import Phases
 from tpk.train.reproducibility import check_determinism, reproducible
@@ -220,8 +220,11 @@ class Trainer(Plugin):
         """
         resources = self.phases.resources
         with self.phases.enter("train"), resources:
-            options = RunOptions(steps_per_epoch, starting_epoch, max_epoch, run_dir, resume, resources)
-            known = {"session_init": session_init, "session_config": session_config, "deterministic": deterministic}
+            # Callbacks never see None: `open` makes it one pass over the data first.
+            is_one_pass, steps = steps_per_epoch is None, 0 if steps_per_epoch is None else steps_per_epoch
+            options = RunOptions(steps, starting_epoch, max_epoch, run_dir, resume, resources)
+            known = {"session_init": session_init, "session_config": session_config}
+            known |= {"seed": seed, "deterministic": deterministic, **(describe or {})}
             self.setup(
                 build=build,
                 callbacks=callbacks,
@@ -230,7 +233,7 @@ class Trainer(Plugin):
                 session_init=session_init,
                 seed=seed,
                 deterministic=deterministic,
-                record=RunRecord(self, options, {**known, "seed": seed, **(describe or {})}, run_file),
+                record=RunRecord(self, options, known, run_file, is_one_pass=is_one_pass),
             )
             if self.strategy.is_server:
                 return
@@ -286,7 +289,7 @@ class Trainer(Plugin):
         self.join()
         if self.strategy.is_server:
             return
-        self.phases.resources.enter_context(reproducible(self, seed, deterministic))
+        self.phases.resources.enter_context(reproducible(self, seed, deterministic, is_built=build is None))
         if build is not None:
             build()
         if deterministic:
@@ -347,18 +350,19 @@ class Trainer(Plugin):
         with self.phases.enter("setup_callbacks"), self.graph.as_default():
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             self.checkpoints = make_checkpoints(self)
-            self.monitors = Monitors(self, monitors, is_chief=self.is_chief)
             given = [self.strategy, *self.registered_callbacks, *callbacks, *monitors]
+            followed = followed_statistics(given)
+            self.monitors = Monitors(self, monitors, is_chief=self.is_chief, followed=followed)
             here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
             self.hooks.register_all([self, *here])
             self.hooks.attach(self)
-            logger.info("plugins: %s", ", ".join(self.hooks.plugins))
+            logger.debug("plugins: %s", ", ".join(self.hooks.plugins))
             check_steps_per_run(self)
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
             # These come last: savers have registered by now, and a checkpoint includes what the others do.
             last = [] if self._resumption is None else [self._resumption]
-            self.hooks.register_all([*last, self.checkpoints, *checks_of_statistics(given)])
+            self.hooks.register_all([*last, self.checkpoints, *check_statistics(given)])
             self.strategy.complete_graph()
             check_graph(self)
 
@@ -401,7 +405,6 @@ class Trainer(Plugin):
                 self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
             with self.graph.as_default(), self.sess.as_default():
                 self.loop.start(None if self._resumption is None else self._resumption.path)
-            self.strategy.process_group.barrier("the end of the training")
 
 
 def default_callbacks(hooks: HookManager, config: Any = None) -> list[Any]:

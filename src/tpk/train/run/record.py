@@ -55,7 +55,11 @@ class RunRecord:
         options: how long the training is, and where; callbacks may change them.
         description: further contents of ``config.json``, which the trainer does not know.
         run_file: the text of ``config.toml``; empty for none.
+        is_one_pass: whether an epoch is one pass over the data, whatever the options say.
         clock: returns the seconds since 1970.
+
+    Raises:
+        ConfigError: if an option is invalid.
 
     Attributes:
         directory: where this process keeps the files of the run; None before `open`, and if it keeps none.
@@ -68,19 +72,21 @@ class RunRecord:
         description: Mapping[str, Any],
         run_file: str = "",
         *,
+        is_one_pass: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._trainer = trainer
         self._options = options
         self._description = description
         self._run_file = run_file
+        self._is_one_pass = is_one_pass
         self._clock = clock
         self._files = ExitStack()
         self._earlier: list[Attempt] = []
         self._attempt: Attempt | None = None
         self._starts_over = False
         self.directory: Path | None = None
-        check_resume(options.resume, options.run_dir)
+        self._check_options()
 
     @property
     def resume(self) -> str:
@@ -159,15 +165,22 @@ class RunRecord:
                 )
 
     def _configure(self, callbacks: Sequence[Any]) -> None:
-        """Let the callbacks change the options, and tell the loop how long it is."""
+        """Let the callbacks change the options."""
         options = self._options
-        if options.steps_per_epoch is None:
+        if self._is_one_pass:
             options.steps_per_epoch = steps_of_one_pass(self._trainer)
         for callback in callbacks:
             if isinstance(callback, Callback):
                 callback.configure_run(options)
+        self._check_options()
+
+    def _check_options(self) -> None:
+        """Check the options, and tell the loop how long the training is."""
+        options, loop = self._options, self._trainer.loop
         check_resume(options.resume, options.run_dir)
-        self._trainer.loop.set_epochs(options.steps_per_epoch, options.starting_epoch, options.max_epoch)
+        loop.set_epochs(options.steps_per_epoch, options.starting_epoch, options.max_epoch)
+        options.steps_per_epoch = loop.steps_per_epoch
+        options.starting_epoch, options.max_epoch = loop.starting_epoch, loop.max_epoch
 
     def _find_common_start(self) -> Checkpoint | None:
         """Return the checkpoint that the chief finds, in all processes."""

@@ -118,6 +118,21 @@ def test_the_step_engine_is_short():
     assert len(lines) <= 340
 
 
+def test_the_trainer_has_one_job():
+    lines, _ = inspect.getsourcelines(tpk.Trainer)
+    assert len(lines) <= 350
+    assert len([name for name in vars(tpk.Trainer) if not name.startswith("__") or name == "__init__"]) <= 24
+    tree = ast.parse(Path(inspect.getfile(tpk.Trainer)).read_text(encoding="utf-8"))
+    assert len([node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]) <= 24
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nothing_asks_a_trainer_what_it_has(path):
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    asked = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) in ("getattr", "hasattr")]
+    assert not {"trainer", "runner", "self.trainer", "self._trainer"} & set(asked)
+
+
 @pytest.mark.parametrize(("room", "budget"), BUDGETS.items())
 def test_a_room_stays_within_its_budget(room, budget):
     texts = [path.read_text(encoding="utf-8") for path in FILES if room_of(path, SOURCE) == room]

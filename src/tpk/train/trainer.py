@@ -170,11 +170,7 @@ class Trainer(Plugin):
         return self.loop.progress.global_step
 
     def register_callback(self, callback: Any) -> None:
-        """Add a callback, or a list of them, before `train`. It is called before those that are given to `train`.
-
-        Raises:
-            TrainerStateError: if callbacks are set up already, or are being set up.
-        """
+        """Add a callback, or a list of them, before `train`; they are called before those that `train` is given."""
         if self.phases.has("setup_callbacks"):
             raise TrainerStateError(
                 f"{callback!r} comes too late: the callbacks of this trainer are set up already, or just being set up. "
@@ -220,9 +216,7 @@ class Trainer(Plugin):
         """
         resources = self.phases.resources
         with self.phases.enter("train"), resources:
-            # Callbacks never see None: `open` makes it one pass over the data first.
-            is_one_pass, steps = steps_per_epoch is None, 0 if steps_per_epoch is None else steps_per_epoch
-            options = RunOptions(steps, starting_epoch, max_epoch, run_dir, resume, resources)
+            options = RunOptions(steps_per_epoch or 0, starting_epoch, max_epoch, run_dir, resume, resources)
             known = {"session_init": session_init, "session_config": session_config}
             known |= {"seed": seed, "deterministic": deterministic, **(describe or {})}
             self.setup(
@@ -233,7 +227,7 @@ class Trainer(Plugin):
                 session_init=session_init,
                 seed=seed,
                 deterministic=deterministic,
-                record=RunRecord(self, options, known, run_file, is_one_pass=is_one_pass),
+                record=RunRecord(self, options, known, run_file, is_one_pass=steps_per_epoch is None),
             )
             if self.strategy.is_server:
                 return
@@ -324,11 +318,7 @@ class Trainer(Plugin):
         ]
 
     def join(self) -> None:
-        """Meet the other processes of the training, once. A process that only serves the others does so here.
-
-        Raises:
-            PeerError: if they do not come in time.
-        """
+        """Meet the other processes of the training, once. A process that only serves the others does so here."""
         if self.phases.has("join"):
             return
         with self.phases.enter("join"):
@@ -395,11 +385,7 @@ class Trainer(Plugin):
                 self._resumption.begin(self)
 
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
-        """Run the loop, and release all resources of the training, however it ends.
-
-        Raises:
-            ConfigError: if an argument is invalid.
-        """
+        """Run the loop, and release all resources of the training, however it ends."""
         with self.phases.enter("main_loop", after="initialize"), self.phases.resources:
             if self._resumption is None:
                 self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)

@@ -339,8 +339,8 @@ def test_operations_that_tensorflow_lite_lacks_are_named(tmp_path):
         ({"f": ["probabilities"]}, ConfigError, r"the signature 'f' is \['probabilities'\]; expected a Signature\("),
         ({"": Signature(["cost"])}, ConfigError, "no signature can be called ''"),
         ({"__saved_model_init_op": Signature(["cost"])}, ConfigError, "no signature can be called '__saved"),
-        ({"f": Signature(["probabilites"])}, TowerError, "no tensor 'probabilites'. Nearest: probabilities"),
-        ({"f": Signature(["cost"], ["imag"])}, TowerError, "no tensor 'imag'. Nearest: image"),
+        ({"f": Signature(["probabilites"])}, TowerError, "no tensor 'probabilites'. Nearest: 'probabilities'"),
+        ({"f": Signature(["cost"], ["imag"])}, TowerError, "no tensor 'imag'. Nearest: 'image'"),
         ({"f": Signature(["cost"], ["image"])}, InputError, "depend on 'label', which is not among the inputs"),
     ],
 )

@@ -108,7 +108,7 @@ def test_what_cannot_be_had_is_an_error_at_once(model):
     source = tpk.TensorInput(lambda: [tf.ones([4, 3]), tf.zeros([4, 2])])
     trainer.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
     for arguments, error, message in [
-        ((["x"], ["predictoin"]), TowerError, r"'predictoin'.*Nearest: prediction"),
+        ((["x"], ["predictoin"]), TowerError, r"'predictoin'.*Nearest: 'prediction'"),
         ((["xx"], ["prediction"]), TowerError, "no tensor 'xx'"),
         ((["x"], ["cost"]), InputError, "depend on 'PredictTower/label'"),
         ((["x"], "prediction"), ConfigError, "output_names='prediction': expected a list"),

@@ -68,9 +68,9 @@ def test_inputs_may_be_tensors_in_the_middle_of_the_model(config_of):
 
 
 def test_an_unknown_name_gets_the_near_ones(config_of):
-    with pytest.raises(TowerError, match=r"no tensor 'predictoin'.*Nearest: prediction"):
+    with pytest.raises(TowerError, match=r"no tensor 'predictoin'.*Nearest: 'prediction'"):
         config_of(output_names=["predictoin"]).build_graph()
-    with pytest.raises(TowerError, match=r"no tensor 'lable'.*Nearest: label"):
+    with pytest.raises(TowerError, match=r"no tensor 'lable'.*Nearest: 'label'"):
         config_of(input_names=["x", "lable"]).build_graph()
     with pytest.raises(InputError, match="named twice"):
         config_of(input_names=["x", "x:0"]).build_graph()

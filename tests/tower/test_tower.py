@@ -134,9 +134,9 @@ def test_a_handle_finds_things_by_their_names_inside_the_tower():
     assert handle.get_variable("w") is handle.get_variables(["w:0"])[0]
     assert handle["w"].name == "w:0"
     assert handle.inputs == [fed]
-    with pytest.raises(TowerError, match=r"no tensor 'yy'.*Nearest: y"):
+    with pytest.raises(TowerError, match=r"no tensor 'yy'.*Nearest: 'y'"):
         handle.get_tensor("yy")
-    with pytest.raises(TowerError, match=r"no variable 'ww'.*Nearest: w"):
+    with pytest.raises(TowerError, match=r"no variable 'ww'.*Nearest: 'w'"):
         handle.get_variable("ww")
     with pytest.raises(TowerError, match="no tower 'other'; towers built so far: '', 'predict'"):
         tower.towers["other"]

@@ -1,8 +1,7 @@
-"""Handles of towers that were built: what is in them is found by the names that it has inside the tower."""
+"""Handles of towers: they find tensors and variables by their names inside the tower."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from tpk.errors import TowerError
 from tpk.graph.variables import variable_name
+from tpk.text import nearest
 from tpk.tower.context import TowerContext
 
 
@@ -22,7 +22,7 @@ class TowerHandle:
         context: the context in which it was built.
         inputs: its input tensors.
         input_names: the name of each input in the signature.
-        output: what the tower function returned.
+        output: the return value of the tower function.
     """
 
     def __init__(self, context: TowerContext, inputs: Sequence[Any], input_names: Sequence[str], output: Any) -> None:
@@ -48,12 +48,12 @@ class TowerHandle:
 
     @property
     def index(self) -> int:
-        """Which of the towers of its kind this is."""
+        """The index among the towers of its kind."""
         return self._context.index
 
     @property
     def is_training(self) -> bool:
-        """Whether this tower is trained."""
+        """Whether this is a training tower."""
         return self._context.is_training
 
     @property
@@ -63,7 +63,7 @@ class TowerHandle:
 
     @property
     def output(self) -> Any:
-        """What the tower function returned; for a single-cost training, the cost."""
+        """The return value of the tower function; for a single-cost trainer, the cost."""
         return self._output
 
     def get_collection(self, key: str) -> list[Any]:
@@ -80,13 +80,14 @@ class TowerHandle:
             TowerError: if the tower has no such tensor; the message lists the nearest names.
         """
         plain = name.removesuffix(":0")
-        if plain in self._input_names:
-            return self._inputs[self._input_names.index(plain)]
-        full = f"{self.ns_name}/{plain}" if self.ns_name else plain
-        try:
-            return self._graph.get_tensor_by_name(full if ":" in full else full + ":0")
-        except KeyError:
-            raise TowerError(f"the model has no tensor {name!r}.{self._nearest(plain)}") from None
+        tensor = self._find_tensor(plain)
+        if tensor is None:
+            prefix = f"{self.ns_name}/" if self.ns_name else ""
+            operations = [op.name for op in self._graph.get_operations() if op.outputs and op.name.startswith(prefix)]
+            known = [*(each.removeprefix(prefix) for each in operations), *self._input_names]
+            hint = nearest(plain, known) or " Give it a name with tf.identity(…, name=…)."
+            raise TowerError(f"the model has no tensor {name!r}.{hint}")
+        return tensor
 
     def get_tensors(self, names: Sequence[str]) -> list[Any]:
         """Return the tensors with these names inside the tower."""
@@ -100,19 +101,14 @@ class TowerHandle:
         """
         plain = name.removesuffix(":0")
         full = f"{self.vs_name}/{plain}" if self.vs_name else plain
-        variables = {
-            variable_name(variable): variable
-            for key in (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.LOCAL_VARIABLES)
-            for variable in self._graph.get_collection(key)
-        }
+        variables = self._variables()
         if self.ns_name and f"{self.ns_name}/{plain}" in variables:
-            full = f"{self.ns_name}/{plain}"  # Towers that share variables have those of a metric, say, all the same.
+            # Local variables, such as those of a metric, are separate even in towers that share variables.
+            full = f"{self.ns_name}/{plain}"
         elif full not in variables and plain in variables and not variables[plain].trainable:
-            full = plain  # Towers with a scope of their own may all the same share what is not trained.
+            full = plain  # Towers with a separate scope may still share variables that are not trained.
         if full not in variables:
-            near = difflib.get_close_matches(full, list(variables), n=3, cutoff=0.5)
-            hint = f" Nearest: {', '.join(near)}." if near else ""
-            raise TowerError(f"the model has no variable {name!r}.{hint}")
+            raise TowerError(f"the model has no variable {name!r}.{nearest(full, variables)}")
         return variables[full]
 
     def get_variables(self, names: Sequence[str]) -> list[Any]:
@@ -121,24 +117,25 @@ class TowerHandle:
 
     def __getitem__(self, name: str) -> Any:
         """Return the tensor with this name inside the tower, or else the variable."""
-        try:
-            return self.get_tensor(name)
-        except TowerError:
+        if self._find_tensor(name.removesuffix(":0")) is None:
             try:
                 return self.get_variable(name)
             except TowerError:
-                pass
-            raise
+                pass  # The message about tensors helps more.
+        return self.get_tensor(name)
 
-    def _nearest(self, name: str) -> str:
-        prefix = f"{self.ns_name}/" if self.ns_name else ""
-        names = [
-            op.name.removeprefix(prefix)
-            for op in self._graph.get_operations()
-            if op.outputs and op.name.startswith(prefix)
-        ]
-        near = difflib.get_close_matches(name, [*names, *self._input_names], n=3, cutoff=0.5)
-        return f" Nearest: {', '.join(near)}." if near else " Give it a name with tf.identity(…, name=…)."
+    def _find_tensor(self, name: str) -> Any:
+        if name in self._input_names:
+            return self._inputs[self._input_names.index(name)]
+        full = f"{self.ns_name}/{name}" if self.ns_name else name
+        try:
+            return self._graph.get_tensor_by_name(full if ":" in full else full + ":0")
+        except KeyError:
+            return None
+
+    def _variables(self) -> dict[str, Any]:
+        keys = (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.LOCAL_VARIABLES)
+        return {variable_name(each): each for key in keys for each in self._graph.get_collection(key)}
 
 
 class TowerHandles(Sequence[TowerHandle]):
@@ -170,11 +167,11 @@ class TowerHandles(Sequence[TowerHandle]):
             if handle.ns_name == key:
                 return handle
         names = ", ".join(repr(handle.ns_name) for handle in self._handles) or "none"
-        raise TowerError(f"there is no tower {key!r}; towers built so far: {names}.")
+        raise TowerError(f"no tower {key!r}; towers built so far: {names}.")
 
     @property
     def main(self) -> TowerHandle | None:
-        """The first training tower; None if there is none."""
+        """The first training tower, or None."""
         return next((handle for handle in self._handles if handle.is_training), None)
 
     def training(self) -> TowerHandles:

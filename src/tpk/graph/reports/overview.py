@@ -1,4 +1,4 @@
-"""Overview of a model: a table of its variables, and what they add up to, in the log before a training."""
+"""The overview of a model that is logged before training: a table of its variables, and their totals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tpk.graph.gradients import recorded_costs, warn_of_untrained_variables
 from tpk.graph.random import COUNTERS
 from tpk.graph.steps import ops_computing
 from tpk.graph.variables import variable_name
-from tpk.text import format_count, human_size, shorten
+from tpk.text import format_count, human_size, shorten, text_table
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,6 @@ GraphKeys = tf.compat.v1.GraphKeys
 
 _HEADER = ("name", "shape", "elements", "size", "device", "trainable")
 _TO_THE_RIGHT = ("elements", "size")
-_GAP = "  "
 _MAX_WIDTH = 120
 _MAX_SHAPE = 20
 _MAX_DEVICE = 22
@@ -32,11 +31,11 @@ class ModelVariable:
     """A variable of a model.
 
     Attributes:
-        name: its name, as checkpoints know it.
-        shape: its shape; None if the rank is unknown, and None for a dimension that is.
+        name: its name in checkpoints.
+        shape: its shape; None if the rank is unknown. An unknown dimension is None.
         dtype: the name of its type.
         bytes_per_element: the size of an element.
-        device: where it was asked to be; empty if TensorFlow chooses.
+        device: the requested device; empty if TensorFlow chooses.
         trainable: whether optimizers may update it.
     """
 
@@ -49,12 +48,12 @@ class ModelVariable:
 
     @property
     def elements(self) -> int | None:
-        """How many elements it has; None if the shape is not fully known."""
+        """The number of elements; None if the shape is not fully known."""
         return tf.TensorShape(self.shape).num_elements()  # type: ignore[no-any-return]
 
     @property
     def bytes(self) -> int | None:
-        """The size of all elements; None if the shape is not fully known."""
+        """The size in bytes; None if the shape is not fully known."""
         return None if self.elements is None else self.elements * self.bytes_per_element
 
 
@@ -63,8 +62,8 @@ class ModelOverview:
     """The variables of a graph; as a string it is a table, at most 120 columns wide.
 
     Attributes:
-        variables: those of the model, in the order of their creation.
-        others: the other global ones: slots of optimizers, counters, averages.
+        variables: the variables of the model, in the order of their creation.
+        others: the other global variables: optimizer slots, counters, averages.
     """
 
     variables: tuple[ModelVariable, ...]
@@ -81,7 +80,7 @@ class ModelOverview:
         return tuple(each for each in self.variables if not each.trainable)
 
     def __str__(self) -> str:
-        table = _align([_HEADER, *map(_cells, self.variables)]) if self.variables else []
+        table = _table(self.variables) if self.variables else []
         sums = [
             f"trainable: {_sum_up(self.trainable)}",
             f"not trainable: {_sum_up(self.non_trainable)}",
@@ -91,21 +90,20 @@ class ModelOverview:
 
 
 def log_model_overview(graph: Any) -> None:
-    """Write the variables of the model to the log, and warn of those that nothing trains.
+    """Log the variables of the model, and warn about trainable variables that are not trained.
 
     Args:
-        graph: a `tf.Graph` that is complete but for its session.
+        graph: a complete `tf.Graph`.
     """
     logger.info("the variables of the model:\n%s", model_overview(graph))
     warn_of_untrained_variables(graph)
 
 
 def model_overview(graph: Any) -> ModelOverview:
-    """Return what the model in a graph consists of.
+    """Return the variables of the model in a graph.
 
-    To the model belong the trainable variables, those in the collection ``MODEL_VARIABLES``, and those that a cost or
-    an op in ``UPDATE_OPS`` reads or writes. What replicates of the model have of their own are local variables; they
-    are left out.
+    The model consists of the trainable variables, the collection ``MODEL_VARIABLES``, and the variables that a cost or
+    an op in ``UPDATE_OPS`` reads or writes. Local variables, such as the copies in other replicas, are ignored.
 
     Args:
         graph: a `tf.Graph`.
@@ -153,6 +151,14 @@ def _sum_up(variables: Sequence[ModelVariable]) -> str:
     return f"{text}, and {unknown:,} of unknown shape" if unknown else text
 
 
+def _table(variables: Sequence[ModelVariable]) -> list[str]:
+    rows = list(map(_cells, variables))
+    # Names get the width that the other columns leave.
+    others = text_table(_HEADER[1:], [cells for _, *cells in rows], _TO_THE_RIGHT)
+    width = _MAX_WIDTH - len(others[0]) - 2
+    return text_table(_HEADER, [(shorten(name, width), *cells) for name, *cells in rows], _TO_THE_RIGHT)
+
+
 def _cells(variable: ModelVariable) -> tuple[str, ...]:
     return (
         variable.name,
@@ -173,18 +179,3 @@ def _shape_text(shape: Sequence[int | None] | None) -> str:
     if shape is None:
         return "unknown"
     return f"({', '.join('?' if size is None else str(size) for size in shape)})"
-
-
-def _align(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    # Names get what the other columns leave.
-    widths[0] = min(widths[0], _MAX_WIDTH - sum(widths[1:]) - len(_GAP) * (len(widths) - 1))
-    rows = [(shorten(name, widths[0]), *others) for name, *others in rows]
-    to_the_right = [name in _TO_THE_RIGHT for name in _HEADER]
-    return [
-        _GAP.join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, to_the_right, strict=True)
-        ).rstrip()
-        for row in rows
-    ]

@@ -12,7 +12,7 @@ import attrs
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import AccumGradOptimizer
-from tpk.graph.optimizers.proxy import ProxyOptimizer
+from tpk.graph.optimizers.proxy import unwrapped
 from tpk.input_source.base import InputSource
 from tpk.plugin.creation import also_spelled
 from tpk.train.tower_trainer import SETUP_SPELLINGS, TowerTrainer
@@ -184,15 +184,13 @@ def _not_accumulating(objective: Objective) -> Objective:
     """The objective, whose optimizer must not accumulate gradients."""
 
     def get_optimizer() -> Any:
-        optimizer = inner = objective.get_optimizer()
-        while isinstance(inner, ProxyOptimizer):
-            if isinstance(inner, AccumGradOptimizer):
-                raise ConfigError(
-                    "an AccumGradOptimizer cannot be part of several train ops, because each would accumulate by "
-                    "itself; but update='together' makes one for each set of objectives that are due in a step. Let "
-                    "all objectives have every=1, or use update='in_turn'."
-                )
-            inner = inner._opt
+        optimizer = objective.get_optimizer()
+        if any(isinstance(each, AccumGradOptimizer) for each in unwrapped(optimizer)):
+            raise ConfigError(
+                "an AccumGradOptimizer cannot be part of several train ops, because each would accumulate by "
+                "itself; but update='together' makes one for each set of objectives that are due in a step. Let "
+                "all objectives have every=1, or use update='in_turn'."
+            )
         return optimizer
 
     return attrs.evolve(objective, get_optimizer=get_optimizer)

@@ -12,15 +12,13 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
-from tpk.graph.optimizers.non_finite import masked
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.reports.summaries import add_tensor_summary
 from tpk.graph.scopes import check_can_be_collected
@@ -34,10 +32,6 @@ GradsAndVars = list[tuple[Any, Any]]
 class GradientProcessor(abc.ABC):
     """The base of gradient processors: override `_process`.
 
-    Attributes:
-        keeps_zeros: whether it does nothing but compute gradients from gradients, and makes zeros of zeros. Then an
-            optimizer that skips updates, around it, can let it run in any case (`tpk.graph.optimizers.non_finite`).
-
     Example:
         ```python
         class AddNoise(GradientProcessor):
@@ -45,8 +39,6 @@ class GradientProcessor(abc.ABC):
                 return [(grad + tf.random.normal(grad.shape, stddev=1e-3), var) for grad, var in grads_and_vars]
         ```
     """
-
-    keeps_zeros: ClassVar[bool] = False
 
     def process(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> GradsAndVars:
         """Return the gradients that the optimizer is to take in place of these.
@@ -92,8 +84,6 @@ class FilterNoneGrad(GradientProcessor):
         verbose: name them in a warning.
     """
 
-    keeps_zeros = True
-
     def __init__(self, verbose: bool = True) -> None:
         self._verbose = verbose
 
@@ -118,8 +108,6 @@ class GlobalNormClip(GradientProcessor):
     Raises:
         ConfigError: if it is not positive.
     """
-
-    keeps_zeros = True
 
     def __init__(self, global_norm: float) -> None:
         if not global_norm > 0:
@@ -219,8 +207,6 @@ class CheckGradient(MapGradient):
         regex: a regular expression that matches the whole name of a variable inside its tower.
     """
 
-    keeps_zeros = True
-
     def __init__(self, regex: str = ".*") -> None:
         super().__init__(_check_numerics, regex)
 
@@ -244,8 +230,6 @@ class PrintGradient(MapGradient):
         tpk.apply_grad_processors(optimizer, [tpk.PrintGradient("logits/.*"), tpk.GlobalNormClip(1.0)])
         ```
     """
-
-    keeps_zeros = True
 
     def __init__(self, regex: str = ".*") -> None:
         super().__init__(self._print, regex)
@@ -289,8 +273,6 @@ class ScaleGradient(GradientProcessor):
         ScaleGradient([("layer0/.*", 0.0), (".*/bias", 2.0)])
         ```
     """
-
-    keeps_zeros = True
 
     def __init__(self, multipliers: tuple[str, float] | Sequence[tuple[str, float]], verbose: bool = True) -> None:
         is_list = isinstance(multipliers, Sequence) and not _is_multiplier(multipliers)
@@ -349,9 +331,6 @@ class _GradientProcessingOptimizer(ProxyOptimizer):
     def __init__(self, opt: Any, processors: Sequence[GradientProcessor]) -> None:
         super().__init__(opt, "ProcessGradients")
         self._processors = tuple(processors)
-
-    def masked(self, condition: Any) -> AbstractContextManager[None] | None:
-        return masked(self._opt, condition) if all(each.keeps_zeros for each in self._processors) else None
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None

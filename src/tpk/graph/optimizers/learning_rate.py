@@ -7,8 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.graph.optimizers.proxy import unwrapped
 from tpk.graph.steps import ops_run_for
-from tpk.tf_internals import learning_rates_of, wrapped_optimizer
+from tpk.tf_internals import learning_rates_of
 
 
 def learning_rate_of(optimizer: Any) -> Any:
@@ -21,18 +22,14 @@ def learning_rate_of(optimizer: Any) -> Any:
         A float, if it is constant; a scalar tensor of the default graph that can be fetched by itself; or None if the
         optimizer has no learning rate, or none that can be told.
     """
-    for rate in learning_rates_of(_innermost(optimizer)):
+    *_, innermost = unwrapped(optimizer)
+    for rate in learning_rates_of(innermost):
         if isinstance(rate, Real):
             return float(rate)
         tensor = _fetchable(rate)
         if tensor is not None:
             return tensor
     return None
-
-
-def _innermost(optimizer: Any) -> Any:
-    inner = wrapped_optimizer(optimizer)
-    return optimizer if inner is None else _innermost(inner)
 
 
 def _fetchable(rate: Any) -> Any:

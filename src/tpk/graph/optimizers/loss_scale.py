@@ -12,7 +12,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables, multiply, update_if
-from tpk.graph.optimizers.proxy import ProxyOptimizer
+from tpk.graph.optimizers.proxy import ProxyOptimizer, unwrapped
 from tpk.graph.reports.summaries import add_tensor_summary
 
 _LARGEST_SCALE = 2.0**126
@@ -37,8 +37,8 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
     `AccumGradOptimizer` accumulates. Processors that are to see the gradients of each step, skipped or not, such as
     `SummaryGradient`, belong around it.
 
-    With optimizers that can be `masked`, such as Momentum and Adam, clipped and averaged, too, the host does not wait
-    for the gradients: a skipped update runs, without an effect.
+    If `opt` is itself a GradientDescent, Momentum, Adam, Adagrad or Adadelta optimizer, the host does not wait for the
+    gradients: a skipped update runs without effect. Otherwise the update is in a `tf.cond`.
 
     Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
     they decide alike. They share the scale.
@@ -53,8 +53,8 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
 
     Raises:
         ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, if a number is out of range, or if there is a loss
-            scale of this name already; and, when gradients are applied, if a variable is a reference variable and `opt`
-            cannot be masked.
+            scale of this name already; and, when gradients are applied, if a variable is a reference variable and the
+            update is in a `tf.cond`.
 
     Example:
         ```python
@@ -89,8 +89,6 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
             },
         )
         self._updates_scale = True
-        # Of each gradient that was unscaled the scaled one and the inverse of the scale.
-        self._products: dict[Any, tuple[Any, Any]] = {}
         add_tensor_summary(self._scale, ["scalar"], name=f"{name}/scale")
         tf.compat.v1.add_to_collection(GATES_KEY, self)
 
@@ -132,7 +130,6 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         values = values_of(grad)
         with tf.device(values.device):
             unscaled = multiply(values, inverse)
-        self._products[unscaled.ref()] = (values, inverse)
         is_sparse = isinstance(grad, tf.IndexedSlices)
         return tf.IndexedSlices(unscaled, grad.indices, grad.dense_shape) if is_sparse else unscaled
 
@@ -140,12 +137,9 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         return [self._scale, self._good_steps, self._skipped_in_a_row]
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
-        each_unscaled = [values_of(grad) for grad, _ in grads_and_vars]
-        # Of gradients that nothing has changed since they were unscaled, only the factors are computed in the step.
-        products = [self._products.get(values.ref(), (values, None)) for values in each_unscaled]
-        # The inverse of a scale is a normal number, at most 1: what is finite stays finite, and what is not stays so.
-        finite = all_finite([values for values, _ in products])
-        update = update_if(finite, self._opt, grads_and_vars, type(self).__name__, products)
+        # The inverse of the scale is a normal number, at most 1: a gradient is finite if and only if the scaled one is.
+        finite = all_finite([grad for grad, _ in grads_and_vars])
+        update = update_if(finite, self._opt, grads_and_vars, type(self).__name__)
         return tf.group(update, self._update_scale(finite)) if self._updates_scale else update
 
     def _update_scale(self, finite: Any) -> Any:
@@ -173,12 +167,8 @@ def with_loss_scale(optimizer: Any, name: str = "LossScale") -> Any:
         optimizer: a `tf.compat.v1.train.Optimizer`.
         name: of the scale.
     """
-    each = optimizer
-    while isinstance(each, ProxyOptimizer):
-        if isinstance(each, DynamicLossScaleOptimizer):
-            return optimizer
-        each = each._opt
-    return DynamicLossScaleOptimizer(optimizer, name=name)
+    has_scale = any(isinstance(each, DynamicLossScaleOptimizer) for each in unwrapped(optimizer))
+    return optimizer if has_scale else DynamicLossScaleOptimizer(optimizer, name=name)
 
 
 def _check(what: str, value: Any, kind: Any, is_right: Callable[[Any], bool], expected: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
@@ -42,22 +41,13 @@ def all_finite(tensors: Sequence[Any]) -> Any:
         A scalar ``bool`` tensor, on the device of the first tensor: what waits for it there need not involve the host.
     """
     by_device: dict[str, list[Any]] = {}
-    for tensor in map(_before_cast, map(values_of, tensors)):
+    for tensor in map(values_of, tensors):
         by_device.setdefault(tensor.device, []).append(tensor)
     verdicts = [_all_finite_on(device, those) for device, those in by_device.items()]
     if len(verdicts) == 1:
         return verdicts[0]
     with tf.device(next(iter(by_device))):
         return tf.reduce_all(verdicts)
-
-
-def _before_cast(tensor: Any) -> Any:
-    """What `tensor` is cast from, if that is ``float16``: it is finite if and only if that is, which is smaller.
-
-    Grappler would reshape in ``float16`` what is reshaped here, and cast it once more.
-    """
-    is_cast = tensor.op.type == "Cast" and tensor.op.inputs[0].dtype == tf.float16 and tensor.dtype.is_floating
-    return tensor.op.inputs[0] if is_cast and tensor.dtype.size > 2 else tensor
 
 
 def _all_finite_on(device: str, tensors: Sequence[Any]) -> Any:
@@ -190,8 +180,8 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
     Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
     they decide alike. They share the counts.
 
-    With optimizers that can be `masked`, such as Momentum and Adam, clipped and averaged, too, the host does not wait
-    for the gradients: a skipped update runs, without an effect.
+    If `opt` is itself a GradientDescent, Momentum, Adam, Adagrad or Adadelta optimizer, the host does not wait for the
+    gradients: a skipped update runs without effect. Otherwise the update is in a `tf.cond`.
 
     How many updates were skipped is summarized as ``<name>/skipped``. To be told, and to end a training in which all
     updates are skipped, use the callback `NanGuard(on_nan="skip")`.
@@ -203,7 +193,7 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
 
     Raises:
         ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, or if there is an optimizer of this name already;
-            and, when gradients are applied, if a variable is a reference variable and `opt` cannot be masked.
+            and, when gradients are applied, if a variable is a reference variable and the update is in a `tf.cond`.
 
     Example:
         ```python
@@ -309,10 +299,9 @@ def _report(names: Sequence[str], table: Any) -> Any:
     return tf.strings.reduce_join(lines, separator="; ")
 
 
-# For each optimizer, the tensors that it makes of its hyperparameters, and with which values of them a gradient of zero
-# changes no variable and no slot: x + 0 · y and 1 · x are x, to the bit, as long as y is finite (but -0 may become 0).
-# With what others compute there are no such values: RMSProp moves variables by all of its momentum, and Ftrl and
-# AdagradDA compute them anew. Neither are there for subclasses, of which nothing is known.
+# The values of its hyperparameters with which an optimizer changes neither variable nor slot if the gradient is zero:
+# x + 0 * y and 1 * x are x, to the bit, as long as y is finite (but -0 may become 0). RMSProp, Ftrl and AdagradDA have
+# no such values, and subclasses may do anything.
 _NEUTRAL: dict[type[Any], dict[str, float]] = {
     tf.compat.v1.train.GradientDescentOptimizer: {"learning_rate": 0},
     tf.compat.v1.train.MomentumOptimizer: {"learning_rate": 0, "momentum": 1},
@@ -323,73 +312,44 @@ _NEUTRAL: dict[type[Any], dict[str, float]] = {
 }
 
 
-def update_if(
-    condition: Any,
-    optimizer: Any,
-    grads_and_vars: Sequence[tuple[Any, Any]],
-    owner: str,
-    products: Sequence[tuple[Any, Any]] | None = None,
-) -> Any:
-    """Return the op by which `optimizer` applies gradients if `condition` holds, and which changes nothing if not.
+def update_if(condition: Any, optimizer: Any, grads_and_vars: Sequence[tuple[Any, Any]], owner: str) -> Any:
+    """Return an op that applies gradients if `condition` holds, and otherwise changes nothing.
 
-    Optimizers that cannot be masked (see `masked`) apply them in a `tf.cond`; the results are the same.
+    With the optimizers in `_NEUTRAL`, the update always runs, but masked: with gradients of zero and hyperparameters
+    that change nothing. The host need not wait for the condition, as it does with a `tf.cond`. All others are applied
+    in a `tf.cond`; the results are the same.
 
     Args:
         condition: a scalar ``bool`` tensor, which is True only if all gradients are finite.
         optimizer: a `tf.compat.v1.train.Optimizer`.
-        grads_and_vars: pairs of a gradient (dense or sparse, no None) and its variable.
-        owner: the class of who asks, for messages.
-        products: for each gradient two factors, a tensor and a scalar ``float32`` tensor (or None for 1), whose product
-            it is: masking multiplies anyway, so that gradients that were scaled cost no multiplication of their own.
+        grads_and_vars: pairs of a gradient (dense or sparse, not None) and its variable.
+        owner: the class of the calling optimizer, for messages.
 
     Raises:
-        ConfigError: if it takes a `tf.cond`, and a variable is a reference variable; it names the first.
+        ConfigError: if a `tf.cond` is needed and a variable is a reference variable; the message names the first.
     """
-    context = masked(optimizer, condition)
-    if context is None:
-        check_no_reference(owner, grads_and_vars)
-        return tf.cond(condition, lambda: optimizer.apply_gradients(grads_and_vars), tf.no_op)
-    if products is None:
-        products = [(values_of(grad), None) for grad, _ in grads_and_vars]
-    masks: dict[Any, Any] = {}
-    pairs = []
-    for (values, factor), (grad, var) in zip(products, grads_and_vars, strict=True):
-        key = None if factor is None else factor.ref()
-        if key not in masks:
-            masks[key] = tf.where(condition, 1.0 if factor is None else factor, 0.0)
-        with tf.device(values.device):
-            values = multiply(values, masks[key])
-        sparse = isinstance(grad, tf.IndexedSlices)
-        pairs.append((tf.IndexedSlices(values, grad.indices, grad.dense_shape) if sparse else values, var))
-    with context:
-        return optimizer.apply_gradients(pairs)
-
-
-def masked(optimizer: Any, condition: Any) -> AbstractContextManager[None] | None:
-    """Return a context in which `optimizer.apply_gradients` builds an update that is masked, or None if it cannot.
-
-    Such an update changes nothing unless `condition` holds; gradients must be zero then, and all state finite. These
-    optimizers can be masked: GradientDescent, Momentum, Adam, Adagrad and Adadelta (themselves, no subclasses), and a
-    `ProxyOptimizer` around one that says how, by its `masked`.
-
-    Args:
-        optimizer: a `tf.compat.v1.train.Optimizer`.
-        condition: a scalar ``bool`` tensor.
-    """
-    if isinstance(optimizer, ProxyOptimizer):
-        return optimizer.masked(condition)
     neutral = _NEUTRAL.get(type(optimizer))
     if neutral is None:
-        return None
+        check_no_reference(owner, grads_and_vars)
+        return tf.cond(condition, lambda: optimizer.apply_gradients(grads_and_vars), tf.no_op)
 
     def replace(name: str, given: Any) -> Any:
         return tf.where(condition, given, tf.constant(neutral[name], given.dtype))
 
-    return replaced_hyperparameters(optimizer, replace)
+    mask = tf.where(condition, 1.0, 0.0)
+    pairs = []
+    for grad, var in grads_and_vars:
+        values = values_of(grad)
+        with tf.device(values.device):
+            values = multiply(values, mask)
+        sparse = isinstance(grad, tf.IndexedSlices)
+        pairs.append((tf.IndexedSlices(values, grad.indices, grad.dense_shape) if sparse else values, var))
+    with replaced_hyperparameters(optimizer, replace):
+        return optimizer.apply_gradients(pairs)
 
 
 def multiply(values: Any, factor: Any) -> Any:
-    """Return `values` times `factor`, a scalar ``float32`` tensor; zero where that is zero, whatever the values are."""
-    # To 16 bits a factor may be infinite, or zero.
+    """Return `values` times `factor`, a ``float32`` scalar; zero if `factor` is zero, even for infinite values."""
+    # In 16 bits the factor could become infinite, or zero.
     wide = tf.cast(values, tf.float32) if values.dtype.size < 4 else values
     return tf.cast(tf.math.multiply_no_nan(wide, tf.cast(factor, wide.dtype)), values.dtype)

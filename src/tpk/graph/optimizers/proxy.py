@@ -7,7 +7,7 @@ outermost to the innermost, which updates.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -17,7 +17,7 @@ from tpk.errors import ConfigError
 from tpk.graph.gradients import check_optimizer
 from tpk.graph.scopes import freeze_collection
 from tpk.graph.variables import variable_name
-from tpk.tf_internals import create_slots, read_anew
+from tpk.tf_internals import create_slots, read_anew, wrapped_optimizer
 
 
 class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
@@ -78,17 +78,6 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         Slots are not shared, but what an optimizer has created before it applies gradients is.
         """
 
-    def masked(self, condition: Any) -> AbstractContextManager[None] | None:
-        """Return a context in which `apply_gradients` builds a masked update, or None, the default, if it cannot.
-
-        A subclass overrides it if all that it does can be told apart from the condition; see
-        `tpk.graph.optimizers.non_finite.masked`.
-
-        Args:
-            condition: a scalar ``bool`` tensor: unless it is True, nothing may change. Gradients are zero then.
-        """
-        return None
-
     def get_slot(self, var: Any, name: str) -> Any:
         """Return the slot of this name that belongs to `var`, or None."""
         return self._opt.get_slot(var, name)
@@ -113,6 +102,13 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         """Return the op that updates; there is a gradient in each pair."""
         return self._opt.apply_gradients(grads_and_vars)
+
+
+def unwrapped(optimizer: Any) -> Iterator[Any]:
+    """Yield an optimizer and those inside it, from the outermost to the innermost."""
+    while optimizer is not None:
+        yield optimizer
+        optimizer = wrapped_optimizer(optimizer)
 
 
 def check_no_reference(owner: str, grads_and_vars: Iterable[tuple[Any, Any]]) -> None:

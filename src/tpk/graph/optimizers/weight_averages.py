@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError, SessionError
-from tpk.graph.optimizers.non_finite import masked
 from tpk.graph.optimizers.proxy import ProxyOptimizer, colocate_with, create_slot, sum_dtype
 from tpk.graph.variables import variable_name
 
@@ -84,21 +83,6 @@ class MovingAverageOptimizer(ProxyOptimizer):
             raise ConfigError(f"MovingAverageOptimizer(decay={decay!r}): expected at least 0 and less than 1.")
         self._decay = decay
         self._averages: list[WeightAverages] = []
-        self._condition: Any = None
-
-    def masked(self, condition: Any) -> AbstractContextManager[None] | None:
-        """Return a context in which averages, too, change only if `condition` holds."""
-        inner = masked(self._opt, condition)
-        return None if inner is None else self._masked_with(inner, condition)
-
-    @contextmanager
-    def _masked_with(self, inner: AbstractContextManager[None], condition: Any) -> Iterator[None]:
-        self._condition = condition
-        try:
-            with inner:
-                yield
-        finally:
-            self._condition = None
 
     def get_slot(self, var: Any, name: str) -> Any:
         """Return the slot of this name that belongs to `var`: ``"average"`` is its average."""
@@ -127,11 +111,7 @@ class MovingAverageOptimizer(ProxyOptimizer):
         updated = [var for _, var in grads_and_vars]
         with tf.control_dependencies([update]):
             return tf.group(
-                *(
-                    each.update(self._condition)
-                    for each in self._averages
-                    if any(each.average(var) is not None for var in updated)
-                )
+                *(each.update() for each in self._averages if any(each.average(var) is not None for var in updated))
             )
 
 
@@ -177,19 +157,13 @@ class WeightAverages:
         """Return the average of `variable`, or None if there is none."""
         return self._by_variable.get(variable.ref())
 
-    def update(self, condition: Any = None) -> Any:
-        """Return a new op that updates all averages.
-
-        Args:
-            condition: a scalar ``bool`` tensor: unless it is True, the op changes nothing. None for True.
-        """
-        condition = tf.constant(True) if condition is None else condition
+    def update(self) -> Any:
+        """Return a new op that updates all averages."""
         with colocate_with(self.num_updates):
             n = self.num_updates.read_value()
             weight = 1 - tf.minimum(tf.cast(self._decay, tf.float32), tf.cast(n / (9 + n), tf.float32))
             with tf.control_dependencies([n]):
-                updates = [self.num_updates.assign_add(tf.cast(condition, tf.int64), read_value=False)]
-        weight = tf.where(condition, weight, 0.0)
+                updates = [self.num_updates.assign_add(1, read_value=False)]
         for variable, average in zip(self.variables, self.averages, strict=True):
             with colocate_with(average):
                 difference = average.read_value() - _cast(variable.read_value(), average)

@@ -261,10 +261,3 @@ def test_a_training_leaves_frozen_layers_as_they_were(strategy):
     (backbone, head), (backbone_after, head_after) = values
     np.testing.assert_array_equal(backbone, backbone_after)
     assert not np.array_equal(head, head_after)
-
-
-def test_what_is_no_function_is_an_error():
-    with pytest.raises(ConfigError, match=r"custom_getter_scope takes a function .* got 3"), tpk.custom_getter_scope(3):
-        pass
-    with pytest.raises(ConfigError, match="remap_variables takes a function of a variable, got 3"):
-        tpk.remap_variables(3)

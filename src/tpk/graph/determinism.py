@@ -28,6 +28,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.steps import ops_run_for
+from tpk.text import some
 from tpk.tf_internals import disable_op_determinism, is_op_determinism_enabled
 
 logger = logging.getLogger(__name__)
@@ -36,22 +37,14 @@ logger = logging.getLogger(__name__)
 # draws for dropout only. The last two are not even declared stateful.
 STATEFUL_RANDOM_OPS = frozenset(
     {
-        *(
-            "RandomUniform",
-            "RandomUniformInt",
-            "RandomStandardNormal",
-            "TruncatedNormal",
-            "ParameterizedTruncatedNormal",
-        ),
-        *("RandomGamma", "RandomPoisson", "RandomPoissonV2", "Multinomial", "RandomShuffle", "RandomCrop"),
+        *("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomGamma"),
+        *("ParameterizedTruncatedNormal", "RandomPoisson", "RandomPoissonV2", "Multinomial", "RandomShuffle"),
         *("RandomCrop", "SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", "RecordInput"),
         *("RandomShuffleQueue", "RandomShuffleQueueV2", "UniformCandidateSampler", "LogUniformCandidateSampler"),
         *("LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler", "FixedUnigramCandidateSampler"),
         *("FractionalMaxPool", "FractionalAvgPool"),
     }
 )
-
-_NAMED_IN_WARNINGS = 5
 
 
 def warn_of_stateful_random_ops(train_ops: Any) -> None:
@@ -67,7 +60,7 @@ def warn_of_stateful_random_ops(train_ops: Any) -> None:
             "training that is resumed draws other numbers from them; but for that it goes on exactly. Those of "
             "tpk.graph.random and tpk.layers draw the same.",
             len(names),
-            _first(names),
+            some(names),
         )
 
 
@@ -114,7 +107,7 @@ def check_updates_are_ordered(train_ops: Any) -> None:
     names = unordered_updates(train_ops)
     if names:
         raise ConfigError(
-            f"the training is to be deterministic, but {_first(names)}: updated while something else in the same run "
+            f"the training is to be deterministic, but {some(names)}: updated while something else in the same run "
             "uses or updates the same variable, in no order. Let one wait for the other by tf.control_dependencies; if "
             "it is a batch normalization that is applied twice, let only one of the two update the moving averages."
         )
@@ -214,8 +207,3 @@ def _random_nodes(nodes: Iterable[Any], bodies: dict[str, list[Any]], called: se
                 called.add(name)
                 yield from (inner.name for inner in bodies[name] if inner.op in STATEFUL_RANDOM_OPS)
                 yield from _random_nodes(bodies[name], bodies, called)
-
-
-def _first(names: list[str]) -> str:
-    more = len(names) - _NAMED_IN_WARNINGS
-    return ", ".join(names[:_NAMED_IN_WARNINGS]) + (f", and {more} more" if more > 0 else "")

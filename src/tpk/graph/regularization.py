@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.checks import check_not_negative
 from tpk.errors import ConfigError
 from tpk.graph.variables import NamePattern, name_in_tower, tower_of, variable_name
 
@@ -26,14 +27,14 @@ def l2_regularizer(scale: float) -> Regularizer:
         scale: not negative.
 
     Raises:
-        ConfigError: if it is negative, or no number.
+        ConfigError: if it is negative or not a number.
 
     Example:
         ```python
         tpk.layers.dense(x, 10, kernel_regularizer=tpk.l2_regularizer(1e-4))
         ```
     """
-    scale = _scale("l2_regularizer", scale)
+    check_not_negative("l2_regularizer", scale=scale)
 
     def l2(tensor: Any) -> Any:
         return tf.multiply(tf.cast(scale, tensor.dtype.base_dtype), tf.nn.l2_loss(tensor), name="l2_regularizer")
@@ -48,14 +49,14 @@ def l1_regularizer(scale: float) -> Regularizer:
         scale: not negative.
 
     Raises:
-        ConfigError: if it is negative, or no number.
+        ConfigError: if it is negative or not a number.
 
     Example:
         ```python
         cost += tpk.regularize_cost(".*/kernel", tpk.l1_regularizer(1e-5))
         ```
     """
-    scale = _scale("l1_regularizer", scale)
+    check_not_negative("l1_regularizer", scale=scale)
 
     def l1(tensor: Any) -> Any:
         return tf.multiply(
@@ -147,13 +148,3 @@ def _penalty(func: Regularizer, variable: Any) -> Any:
             "a scalar tensor. Sum it up, as tpk.l2_regularizer(1e-4) does."
         )
     return penalty
-
-
-def _scale(what: str, scale: Any) -> float:
-    try:
-        number = float(scale)
-    except (TypeError, ValueError):
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise ConfigError(f"{what}({scale!r}): expected a number that is not negative.")
-    return number

@@ -77,15 +77,7 @@ def under_name_scope(name: str | None = None) -> _Decorator[_Arguments, _Result]
     """
     _check_name("under_name_scope", name)
 
-    def decorate(func: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-        @functools.wraps(func)
-        def scoped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-            with tf.name_scope(name or func.__name__):
-                return func(*args, **kwargs)
-
-        return scoped
-
-    return decorate
+    return _under(tf.name_scope, name)
 
 
 def under_variable_scope(name: str | None = None) -> _Decorator[_Arguments, _Result]:
@@ -109,10 +101,14 @@ def under_variable_scope(name: str | None = None) -> _Decorator[_Arguments, _Res
     """
     _check_name("under_variable_scope", name)
 
+    return _under(tf.compat.v1.variable_scope, name)
+
+
+def _under(scope: Callable[[str], AbstractContextManager[Any]], name: str | None) -> _Decorator[_Arguments, _Result]:
     def decorate(func: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
         @functools.wraps(func)
         def scoped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-            with tf.compat.v1.variable_scope(name or func.__name__):
+            with scope(name or func.__name__):
                 return func(*args, **kwargs)
 
         return scoped
@@ -204,10 +200,10 @@ def backup_collection(keys: Iterable[str] | None = None) -> dict[str, tuple[Any,
     """Return what collections of the default graph hold now, for `restore_collection`.
 
     Args:
-        keys: names of collections; by default all that there are.
+        keys: the names of the collections; by default all.
 
     Raises:
-        ConfigError: if `keys` is one name, and no list.
+        ConfigError: if `keys` is a string.
 
     Example:
         ```python
@@ -229,13 +225,8 @@ def restore_collection(backup: Mapping[str, Sequence[Any]]) -> None:
     Collections that are not in the backup stay as they are.
 
     Args:
-        backup: what `backup_collection` returned.
-
-    Raises:
-        ConfigError: if it is something else.
+        backup: the return value of `backup_collection`.
     """
-    if not isinstance(backup, Mapping):
-        raise ConfigError(f"restore_collection takes what backup_collection returned, got {backup!r}.")
     graph = tf.compat.v1.get_default_graph()
     for key, items in backup.items():
         graph.get_collection_ref(key)[:] = items
@@ -305,9 +296,6 @@ def custom_getter_scope(custom_getter: Callable[..., Any]) -> Iterator[None]:
             ``name`` of the variable, and the other arguments of `get_variable`, all by these names, and returns the
             variable, or a tensor.
 
-    Raises:
-        ConfigError: if it cannot be called.
-
     Example:
         ```python
         def without_biases(getter, name, *args, **kwargs):
@@ -318,8 +306,6 @@ def custom_getter_scope(custom_getter: Callable[..., Any]) -> Iterator[None]:
             logits = network(image)
         ```
     """
-    if not callable(custom_getter):
-        raise ConfigError(f"custom_getter_scope takes a function getter(getter, name, ...), got {custom_getter!r}.")
     scope = tf.compat.v1.get_variable_scope()
     with tf.compat.v1.variable_scope(scope, custom_getter=custom_getter, auxiliary_name_scope=False):
         yield
@@ -336,9 +322,6 @@ def remap_variables(func: Callable[[Any], Any]) -> AbstractContextManager[None]:
     Returns:
         The context.
 
-    Raises:
-        ConfigError: if `func` cannot be called.
-
     Example:
         Weights of one bit, whose gradients pass through (DoReFa-Net, https://arxiv.org/abs/1606.06160):
 
@@ -351,8 +334,6 @@ def remap_variables(func: Callable[[Any], Any]) -> AbstractContextManager[None]:
             logits = network(image)
         ```
     """
-    if not callable(func):
-        raise ConfigError(f"remap_variables takes a function of a variable, got {func!r}.")
 
     def get_remapped(getter: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return func(getter(*args, **options))

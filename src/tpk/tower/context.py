@@ -1,4 +1,4 @@
-"""Tower context: in which tower a piece of graph is being built, of which kind, under which scopes."""
+"""Tower contexts: the tower that is being built, its kind and its scopes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tpk.graph.variables import variable_name
 GraphKeys = tf.compat.v1.GraphKeys
 
 _OF_A_VARIABLE = re.compile(r"(?:^|/)Regularizer(?:_\d+)?/")
-"""The scope in which a loss is made that comes with a variable, by `get_variable` as well as by layers of all kinds."""
+"""The scope in which `get_variable` and layers of all kinds create the regularization loss of a variable."""
 
 _KERAS_PACKAGES = ("keras", "tf_keras")
 
@@ -39,13 +39,13 @@ def get_current_tower_context() -> TowerContext | Any:
             rate = 0.5 if training else 0.0
         ```
     """
-    # `Any` rather than None: type checkers would have each tower function ask whether it is one.
+    # `Any` instead of None, so that type checkers do not require each tower function to test for None.
     return current_tower.get()
 
 
 def _is_scope_name(instance: object, attribute: attrs.Attribute[Any], value: str) -> None:
     if value and not re.fullmatch(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*", value):
-        raise TowerError(f"{attribute.name}={value!r} is no name of a TensorFlow scope.")
+        raise TowerError(f"{attribute.name}={value!r} is not a valid name of a TensorFlow scope.")
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -55,9 +55,9 @@ class TowerContext(abc.ABC):
     Attributes:
         ns_name: the name scope of the tower; empty for the root scope.
         vs_name: the variable scope of the tower; empty if it shares the variables of the scope around it.
-        index: which of the towers of its kind this is, from 0 on.
-        total: how many towers of its kind there are.
-        inline_keras: names of variables that Keras created by itself, which breaks a rule of tower functions.
+        index: the index among the towers of its kind, from 0.
+        total: the number of towers of its kind.
+        inline_keras: the names of variables that Keras created by itself, against the rules of tower functions.
     """
 
     ns_name: str = attrs.field(default="", validator=_is_scope_name)
@@ -87,7 +87,7 @@ class TowerContext(abc.ABC):
     @property
     @abc.abstractmethod
     def has_own_variables(self) -> bool:
-        """Whether the tower creates variables, because it is the first or has a variable scope of its own."""
+        """Whether the tower creates variables, because it is the first or has a separate variable scope."""
 
     @property
     def is_main_tower(self) -> bool:
@@ -131,17 +131,17 @@ class TowerContext(abc.ABC):
         if not self.is_main_training_tower:
             truncate(_MAIN_TOWER_ONLY, self._sizes)
         if not (self.is_training and self.has_own_variables):
-            # What updates shared variables runs once, in the training tower that created them.
+            # Updates of shared variables run once, in the training tower that created the variables.
             truncate([GraphKeys.UPDATE_OPS, GraphKeys.TRAIN_OP, GraphKeys.REGULARIZATION_LOSSES], self._sizes)
         for key, items in self._hidden.items():
             tf.compat.v1.get_collection_ref(key)[:] = items
         self._scopes.close()
 
     def _hide_losses(self) -> None:
-        """Let a tower that asks for the losses in the graph get its own, and not those of the towers before.
+        """Hide the losses of earlier towers, so that a tower that asks for the losses in the graph gets its own.
 
-        The losses that came with variables are collected where these are created, and not again where they are shared;
-        so a tower that shares them keeps those.
+        The regularization loss of a variable is collected only in the tower that creates the variable, so it stays
+        visible in towers that share the variable.
         """
         if self.is_main_training_tower:
             return
@@ -167,7 +167,7 @@ class TowerContext(abc.ABC):
         else:
             around = tf.compat.v1.get_variable_scope()
             yield tf.compat.v1.variable_scope(around, reuse=reuse, auxiliary_name_scope=False)
-        # With the slash the scope is re-entered rather than made unique, and whatever scope is around is left.
+        # With the slash, the scope is absolute and entered again instead of made unique.
         yield tf.name_scope(self.ns_name + "/" if self.ns_name else "")
 
 
@@ -175,7 +175,7 @@ class TowerContext(abc.ABC):
 class TrainTowerContext(TowerContext):
     """The context of a training tower.
 
-    The first tower creates the variables. Another one shares them, unless it has a variable scope of its own.
+    The first tower creates the variables. The others share them, unless they have a separate variable scope.
 
     Example:
         ```python
@@ -191,16 +191,16 @@ class TrainTowerContext(TowerContext):
 
     @property
     def has_own_variables(self) -> bool:
-        """Whether this is the first tower, or one with a variable scope of its own."""
+        """Whether this is the first tower or has a separate variable scope."""
         return self.index == 0 or bool(self.vs_name)
 
 
 @attrs.define(kw_only=True, eq=False)
 class PredictTowerContext(TowerContext):
-    """The context of an inference tower: it shares the variables of `vs_name`, and adds nothing to the training.
+    """The context of an inference tower: it shares the variables of `vs_name` and does not affect training.
 
     Attributes:
-        creates_variables: true for a tower in a graph without a training, which creates its variables itself.
+        creates_variables: True for a tower in a graph without training, which creates its own variables.
     """
 
     creates_variables: bool = False
@@ -212,13 +212,13 @@ class PredictTowerContext(TowerContext):
 
     @property
     def has_own_variables(self) -> bool:
-        """Whether this tower creates its variables itself."""
+        """Whether this tower creates its own variables."""
         return self.creates_variables
 
 
 @contextmanager
 def record_inline_keras() -> Iterator[list[str]]:
-    """Within the context, the names of variables that Keras creates by itself are added to the list that it gives."""
+    """Yield a list to which the names of variables that Keras creates by itself are added within the context."""
     names: list[str] = []
 
     def creator(next_creator: Any, **options: Any) -> Any:
@@ -232,8 +232,8 @@ def record_inline_keras() -> Iterator[list[str]]:
 
 
 def is_called_by_keras(frame: FrameType | None) -> bool:
-    """Whether it is Keras, and not somebody whom it has called, that makes a variable in this frame."""
-    # Where there are both, the inner one has made it.
+    """Whether Keras itself, and not user code that it called, creates a variable in this frame."""
+    # The innermost of the two created it.
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module == "tensorflow.python.ops.variable_scope" and frame.f_code.co_name == "get_variable":

@@ -1,11 +1,11 @@
-"""The rules of tower functions, checked each time that one was called.
+"""The rules of tower functions, checked after each call.
 
-1. A tower function may be called several times, so what it creates beyond the first call must share or be scoped:
-   variables come from `tf.compat.v1.get_variable` (or `tpk.layers`), not from `tf.Variable`.
+1. A tower function may be called several times, so further calls must share variables or create them in a separate
+   scope: variables come from `tf.compat.v1.get_variable` (or `tpk.layers`), not from `tf.Variable`.
 2. The names of trainable variables start with the variable scope in which the function was called.
-3. A Keras model or layer is called by a `KerasModel`.
+3. Keras models and layers are called through a `KerasModel`.
 4. No scope inside it is called ``tower…``: those names belong to the towers themselves.
-5. It returns the cost, and does not minimize it: the trainer does.
+5. It returns the cost and does not minimize it: the trainer does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UPDATE_BY_OPTIMIZER = re.compile(r"^(Resource)?(Sparse)?Apply")
 
 
 def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) -> None:
-    """Check what a call of a tower function created.
+    """Check the ops and variables that a call of a tower function created.
 
     Args:
         context: the context of the call.
@@ -37,7 +37,13 @@ def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) 
         TowerError: if a rule is broken; the message names the variable or op, and the rule.
     """
     if context.inline_keras:
-        raise TowerError(broken_rule(context.inline_keras, _describe(context)))
+        names = ", ".join(context.inline_keras)
+        raise TowerError(
+            f"Keras created variables by itself in {_describe(context)}: {names}. Towers could not share them, their "
+            "names would depend on what else has been built, and updates by their layers would be lost. Rule: Keras "
+            "models and layers are called through a KerasModel. Make net = tpk.KerasModel(build) once, outside of the "
+            "tower function, where build() returns the Keras model or layer, and call net(inputs) in it."
+        )
     _check_does_not_train(context, new_ops)
     _check_variables_are_shared(context)
     _check_names_start_with_scope(context, scope_name)
@@ -95,18 +101,3 @@ def _describe(context: TowerContext) -> str:
     kind = "training" if context.is_training else "inference"
     where = f" {context.ns_name!r}" if context.ns_name else ""
     return f"{kind} tower {context.index}{where}"
-
-
-_REMEDY = (
-    "Make net = tpk.KerasModel(build) once, outside of the tower function, where build() returns the Keras model or "
-    "layer, and call net(inputs) in it."
-)
-
-
-def broken_rule(names: list[str], tower: str) -> str:
-    """Return what is wrong with variables of these names, and what to do about it."""
-    return (
-        f"Keras created variables by itself in {tower}: {', '.join(names)}. Towers could not share them, their names "
-        "would depend on what else has been built, and what their layers update would be lost. Rule: Keras models and "
-        f"layers are called by a KerasModel. {_REMEDY}"
-    )

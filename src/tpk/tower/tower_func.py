@@ -1,4 +1,4 @@
-"""A tower function: takes input tensors, adds one replicate of the model to the graph."""
+"""A tower function: takes input tensors and adds one replica of the model to the graph."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _HINTS = {
         "tf.maximum and tf.map_fn, or tf.numpy_function for Python code; or fetch the tensor in a callback."
     ),
     "EagerTensor without building a function": (
-        "A tensor or variable was made outside of the tower function. Make it inside, variables by "
+        "A tensor or variable was created outside the tower function. Create it inside: variables by "
         "tf.compat.v1.get_variable or tpk.layers, and a Keras model by tpk.KerasModel(build)."
     ),
     "Failed to convert elements of": (
-        "A size that is None, such as that of the batch, is not known while the graph is built. Use "
+        "A size that is None, such as the batch size, is not known while the graph is built. Use "
         "tf.shape(tensor)[0], or -1 in a tf.reshape."
     ),
     "was not created with tf.get_variable()": (
-        "This tower shares the variables of the first training tower, which has none of that name. What is named after "
-        "a tensor of a tower, such as its average by tf.train.ExponentialMovingAverage, cannot be shared. Create it "
+        "This tower shares the variables of the first training tower, which has none of that name. A variable named "
+        "after a tensor of a tower, as by tf.train.ExponentialMovingAverage, cannot be shared. Create it "
         "only if tpk.get_current_tower_context().is_main_training_tower, or use tpk.add_moving_summary."
     ),
 }
-"""What to write instead, by a part of TensorFlow's message."""
+"""Hints by a part of TensorFlow's message."""
 
 
 class TowerFunc:
@@ -82,7 +82,7 @@ class TowerFunc:
         """Build a tower under the current `TowerContext`, and return what the function returns.
 
         Raises:
-            TowerError: if there is no context, the inputs do not fit the signature, or a rule is broken.
+            TowerError: outside a tower context, if the inputs do not fit the signature, or if a rule is broken.
         """
         context = get_current_tower_context()
         if context is None:
@@ -109,12 +109,12 @@ class TowerFunc:
         return output
 
     def make_handle(self, context: TowerContext, inputs: Sequence[Any], output: Any) -> TowerHandle:
-        """Return the handle of a tower that was built; a subclass may have handles of its own.
+        """Return the handle of a tower; subclasses may return their own kind.
 
         Args:
             context: the context in which it was built.
             inputs: its input tensors.
-            output: what the function returned.
+            output: the return value of the function.
         """
         return TowerHandle(context, inputs, self.input_names, output)
 
@@ -128,7 +128,7 @@ class TowerFunc:
         except TypeError:
             name = getattr(self._func, "__qualname__", repr(self._func)).rpartition("<locals>.")[2]
             raise TowerError(
-                f"{name}{signature} does not take what the input signature has: {', '.join(self.input_names)}. Give it "
+                f"{name}{signature} does not take the inputs in the signature: {', '.join(self.input_names)}. Give it "
                 "one argument for each tf.TensorSpec, in that order."
             ) from None
 

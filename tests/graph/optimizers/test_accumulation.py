@@ -239,9 +239,9 @@ def test_with_a_smaller_number_a_resumed_accumulation_is_applied_at_once():
         assert sess.run(w) == -2.0
 
 
-@pytest.mark.parametrize("niter", [0, -1, 1.5, True, None])
-def test_a_number_of_steps_that_is_none_is_an_error(niter):
-    with pytest.raises(ConfigError, match=r"AccumGradOptimizer\(niter="):
+@pytest.mark.parametrize("niter", [0, -1, 1.5, True])
+def test_an_invalid_number_of_steps_is_an_error(niter):
+    with pytest.raises(ConfigError, match="AccumGradOptimizer: niter must be an integer"):
         AccumGradOptimizer(OPTIMIZERS["sgd"](), niter)
 
 

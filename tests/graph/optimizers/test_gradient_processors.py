@@ -122,7 +122,7 @@ def test_where_there_is_no_gradient_there_is_nothing_to_clip():
 
 @pytest.mark.parametrize("norm", [0, -1.0, float("nan")])
 def test_a_norm_that_is_not_positive_is_an_error(norm):
-    with pytest.raises(ConfigError, match="expected a positive norm"):
+    with pytest.raises(ConfigError, match="GlobalNormClip: global_norm must be positive"):
         GlobalNormClip(norm)
 
 

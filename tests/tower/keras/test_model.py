@@ -253,7 +253,7 @@ def test_what_cannot_be_saved_or_read_is_told(keras, session, tmp_path):
 
     dense = KerasModel(lambda: keras.layers.Dense(2), keras=keras.__name__)
     graph, _, _ = in_graph(dense)
-    with pytest.raises(ConfigError, match="a layer and no model"):
+    with pytest.raises(ConfigError, match="a layer, not a model"):
         dense.save(tmp_path / "model.keras", values_of(graph, session(graph)), graph)
 
 
@@ -265,7 +265,7 @@ def test_in_a_branch_a_model_cannot_train(keras, training):
         net = KerasModel(lambda: sequential(keras), keras=keras.__name__)
         return tf.cond(tf.reduce_sum(x) > 0, lambda: net(x, training=training), lambda: tf.zeros([6, 4]))
 
-    message = r"KerasModel.*: what its layers update, or add to the cost, is made inside of a tf\.cond.*training=False"
+    message = r"KerasModel.*: an update or a loss of its layers is made inside of a tf\.cond.*training=False"
     with pytest.raises(ConfigError, match=message):
         in_graph(build)
 

@@ -63,7 +63,7 @@ def test_what_keras_2_assigns_to_is_a_variable(keras2, x):
         with tpk.freeze_variables():
             return net(x)
 
-    with pytest.raises(TowerError, match=r"for '.*kernel' a getter around it.* gave a tensor. Call the model outside"):
+    with pytest.raises(TowerError, match=r"for '.*kernel' a custom getter.* returned a tensor. Call the model outside"):
         call_in_tower(tower, x)
 
 

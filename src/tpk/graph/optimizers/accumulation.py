@@ -5,12 +5,11 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from numbers import Integral
 from typing import Any
 
 import tensorflow as tf
 
-from tpk.errors import ConfigError
+from tpk.checks import check_at_least
 from tpk.graph.gradients import Gradients
 from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference, colocate_with, create_slot, sum_dtype
 from tpk.graph.scopes import freeze_collection
@@ -62,8 +61,7 @@ class AccumGradOptimizer(ProxyOptimizer):
 
     def __init__(self, opt: Any, niter: int) -> None:
         super().__init__(opt, "AccumGrad")
-        if isinstance(niter, bool) or not isinstance(niter, int | Integral) or niter < 1:
-            raise ConfigError(f"AccumGradOptimizer(niter={niter!r}): expected a positive whole number.")
+        check_at_least(self, 1, niter=niter)
         self._niter = int(niter)
         self._accumulators: dict[Any, list[_Accumulator]] = {}
         self._counters: list[Any] = []

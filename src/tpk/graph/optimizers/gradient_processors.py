@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.checks import check_positive
 from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.proxy import ProxyOptimizer
@@ -110,8 +111,7 @@ class GlobalNormClip(GradientProcessor):
     """
 
     def __init__(self, global_norm: float) -> None:
-        if not global_norm > 0:
-            raise ConfigError(f"GlobalNormClip({global_norm!r}): expected a positive norm.")
+        check_positive(self, global_norm=global_norm)
         self._global_norm = float(global_norm)
 
     def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any
 
 import tensorflow as tf
 
+from tpk.checks import check_at_least, check_positive
 from tpk.errors import ConfigError
 from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables, multiply, update_if
@@ -73,9 +72,12 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         name: str = "LossScale",
     ) -> None:
         super().__init__(opt, name)
-        _check("initial_scale", initial_scale, Real, lambda value: 1 <= value <= _LARGEST_SCALE, "from 1 to 2**126")
-        _check("growth_interval", growth_interval, Integral, lambda value: value >= 1, "a positive whole number")
-        _check("factor", factor, Real, lambda value: 1 < value < math.inf, "more than 1")
+        check_at_least(self, 1, growth_interval=growth_interval)
+        check_positive(self, initial_scale=initial_scale, factor=factor)
+        if not 1 <= initial_scale <= _LARGEST_SCALE:
+            raise ConfigError(f"DynamicLossScaleOptimizer: initial_scale must be 1 to 2**126, not {initial_scale!r}")
+        if not 1 < factor < math.inf:
+            raise ConfigError(f"DynamicLossScaleOptimizer: factor must be greater than 1, not {factor!r}")
         self._growth_interval = int(growth_interval)
         self._factor = float(factor)
         # Not among the slots: gradients need the scale, and towers share it as they share a learning rate.
@@ -169,8 +171,3 @@ def with_loss_scale(optimizer: Any, name: str = "LossScale") -> Any:
     """
     has_scale = any(isinstance(each, DynamicLossScaleOptimizer) for each in unwrapped(optimizer))
     return optimizer if has_scale else DynamicLossScaleOptimizer(optimizer, name=name)
-
-
-def _check(what: str, value: Any, kind: Any, is_right: Callable[[Any], bool], expected: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind) or not is_right(value):
-        raise ConfigError(f"DynamicLossScaleOptimizer({what}={value!r}): expected {expected}.")

@@ -1,4 +1,4 @@
-"""Calls of Keras models in towers: what all versions of Keras have in common."""
+"""Calls of Keras models in towers: the part that all versions of Keras share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class KerasCall(abc.ABC):
-    """A model in a tower, and what its calls there made besides outputs.
+    """A model in a tower, and the losses of its calls there.
 
     Args:
         model: the model.
@@ -40,7 +40,7 @@ class KerasCall(abc.ABC):
     @property
     @abc.abstractmethod
     def weights(self) -> list[Any]:
-        """The variables of the graph, in the order of the weights of the model."""
+        """The graph's variables, in the order of the model's weights."""
 
     @abc.abstractmethod
     def call(self, inputs: Sequence[Any], arguments: dict[str, Any], training: bool) -> Any:
@@ -48,10 +48,10 @@ class KerasCall(abc.ABC):
 
     @abc.abstractmethod
     def losses_of_weights(self) -> Iterable[Any]:
-        """Return the losses that come with the weights, whatever the model is called with."""
+        """Return the losses of the weights, which do not depend on the inputs."""
 
     def add_losses(self, losses: Iterable[Any]) -> None:
-        """Collect the losses of a call, and, once, those that come with the weights."""
+        """Collect the losses of a call and, once, the losses of the weights."""
         of_weights = [] if self._has_losses_of_weights else self.losses_of_weights()
         self._has_losses_of_weights = True
         scalars, regularization = [[_scalar(loss) for loss in some] for some in (losses, of_weights)]
@@ -60,25 +60,25 @@ class KerasCall(abc.ABC):
         for loss in scalars:
             graph.add_to_collection(GraphKeys.LOSSES, loss)
         context = get_current_tower_context()
-        # Who shares variables shares their regularization.
+        # Towers that share variables share their regularization.
         if context is None or context.has_own_variables:
-            with tf.name_scope("Regularizer"):  # by which other towers know that it came with the weights
+            with tf.name_scope("Regularizer"):  # tells other towers that the loss belongs to weights
                 for loss in regularization:
                     graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, tf.identity(loss))
 
 
 def name_scope(name: str) -> Any:
-    """Return the context of the name scope of a model, which there is even for one whose variables have none."""
+    """Return the context of the name scope of a model, even if its variables have no scope."""
     return tf.name_scope(name or "model")
 
 
 def variable_scope(name: str) -> Any:
-    """Return the context of the variable scope `name`; of that around it, if the name is empty."""
+    """Return the context of the variable scope `name`, or of the current scope if the name is empty."""
     return tf.compat.v1.variable_scope(name, auxiliary_name_scope=False) if name else nullcontext()
 
 
 def check_model(model: Any, keras: Any) -> Any:
-    """Return what a user's function has built, after checking that it is of the Keras that is expected.
+    """Return `model` after checking that it is a model or layer of the expected Keras package.
 
     Raises:
         ConfigError: if it is something else.
@@ -93,10 +93,10 @@ def check_model(model: Any, keras: Any) -> Any:
 
 
 def check_synchronized(layers: Iterable[Any]) -> None:
-    """Check that no layer wants to exchange statistics with other towers, which it would take for alone.
+    """Check that no layer synchronizes statistics by `tf.distribute`, which would not see the other towers.
 
     Raises:
-        TowerError: if one does.
+        TowerError: if a layer does.
     """
     context = get_current_tower_context()
     for layer in layers:
@@ -111,7 +111,7 @@ def get_variable(name: str, **options: Any) -> Any:
     """Return the variable `name` in the current variable scope, as `tf.compat.v1.get_variable` does.
 
     Raises:
-        TowerError: if there is one, and the scope does not share it.
+        TowerError: if it exists already, and the scope does not share it.
     """
     try:
         return tf.compat.v1.get_variable(name, use_resource=True, **options)
@@ -120,30 +120,30 @@ def get_variable(name: str, **options: Any) -> Any:
             raise
         full_name = f"{tf.compat.v1.get_variable_scope().name}/{name}".removeprefix("/")
         raise TowerError(
-            f"there is a variable {full_name!r} in this tower already. Give each KerasModel in a tower function a name "
-            "of its own: KerasModel(build, name='generator')."
+            f"there is a variable {full_name!r} in this tower already. Give each KerasModel in a tower function a "
+            "different name: KerasModel(build, name='generator')."
         ) from error
 
 
 def draw_seed(name: str) -> Any:
-    """Return a seed for ops of this step, ``int64`` of shape [2]; from one to the next, both numbers look random.
+    """Return a seed for ops of this step: ``int64`` of shape [2]. Both numbers look random from step to step.
 
-    So layers may count up from it, and still draw nothing that they have drawn in another step.
+    So layers that count up from it do not repeat numbers of other steps.
     """
     with tf.init_scope(), tf.name_scope(name), tf.xla.experimental.jit_scope(compile_ops=False):
         return tf.random.stateless_uniform([2], step_seed("step_seed"), minval=None, maxval=None, dtype=tf.int64)
 
 
 def unique_names(names: Iterable[str], taken: set[str]) -> list[str]:
-    """Return `names` as TensorFlow allows them, numbered where one is among `taken`; they are added to those."""
+    """Return `names` as valid names in TensorFlow, numbered if they are in `taken`, and add them to `taken`."""
     return [unique_name(re.sub(r"[^A-Za-z0-9_.\-/]", "_", name), taken) for name in names]
 
 
 def in_fresh_thread(func: Callable[[], Result]) -> Result:
-    """Return what `func` returns in a thread of its own.
+    """Return the result of `func` in a new thread.
 
-    The state in which Keras counts names is that of a thread, and so is the default graph: in a new one there is none
-    of the user's, and nothing that is done there stays.
+    The counters of Keras for names and the default graph are thread-local, so the user's state is neither seen nor
+    changed.
     """
     context = contextvars.copy_context()
     with ThreadPoolExecutor(1, thread_name_prefix="tpk-keras") as executor:

@@ -1,7 +1,7 @@
-"""Keras 2 in a tower, be it `tf.keras` of TensorFlow 2.15 or the package ``tf_keras``.
+"""Keras 2 in a tower: `tf.keras` of TensorFlow 2.15, or the package ``tf_keras``.
 
-In a graph it has a mode of its own for TensorFlow 1: layers keep the losses and the updates of their calls. Their
-variables are made one by one, under name scopes that say where in the model they belong.
+In a graph, Keras 2 works as with TensorFlow 1: layers keep the losses and updates of their calls. Their variables are
+created one by one, under name scopes that tell their place in the model.
 """
 
 from __future__ import annotations
@@ -52,10 +52,7 @@ def outside(
     weights: Sequence[np.ndarray[Any, Any]] | None,
     use: Callable[[Any], None],
 ) -> list[np.ndarray[Any, Any] | None]:
-    """Build a model apart from all graphs, give it weights, let `use` have it, and return its weights then.
-
-    Keras 2 reads and writes its files where TensorFlow executes eagerly. It does so on the CPU.
-    """
+    """See `tpk.tower.keras.model.Flavour`. Keras 2 reads and writes its files only in eager mode; here, on the CPU."""
 
     def build_and_use() -> list[np.ndarray[Any, Any] | None]:
         if not tf.executing_eagerly():
@@ -84,8 +81,8 @@ def _zeros(value: Any) -> Any:
 
 @contextmanager
 def _names_from_the_beginning(keras: Any, graph: Any) -> Iterator[None]:
-    """Count the names of layers anew, whatever else has been built in this graph."""
-    # Keras has no public way to this that leaves other graphs alone.
+    """Number the names of layers from the beginning, whatever else is in this graph."""
+    # Keras has no public function for this that does not affect other graphs.
     counts = sys.modules[f"{keras.__name__}.src.backend"].PER_GRAPH_OBJECT_NAME_UIDS
     before = counts.pop(graph, None)
     try:
@@ -97,11 +94,11 @@ def _names_from_the_beginning(keras: Any, graph: Any) -> Iterator[None]:
 
 
 class _Variables:
-    """Makes the variables of a model in place of Keras.
+    """Creates the variables of a model instead of Keras.
 
     Args:
         name: their scope.
-        scope: the name scope of the model, in which each layer has one of its own.
+        scope: the name scope of the model, which contains one for each layer.
     """
 
     def __init__(self, name: str, scope: str) -> None:
@@ -147,9 +144,9 @@ class _Variables:
             self._is_making = False
         if not hasattr(made, "initializer"):
             raise TowerError(
-                f"a model of Keras 2 assigns to its variables, and for {own_name!r} a getter around it, such as "
-                "freeze_variables or remap_variables, gave a tensor. Call the model outside of it; to freeze a model, "
-                "take freeze_variables(stop_gradient=False, skip_collection=True)."
+                f"a model of Keras 2 assigns to its variables, but for {own_name!r} a custom getter, such as that of "
+                "freeze_variables or remap_variables, returned a tensor. Call the model outside of it; to freeze a "
+                "model, use freeze_variables(stop_gradient=False, skip_collection=True)."
             )
         self.made.append(made)
         return made
@@ -160,7 +157,7 @@ class _Keras2Call(KerasCall):
 
     Args:
         model: the model.
-        variables: what makes its variables.
+        variables: creates its variables.
     """
 
     def __init__(self, model: Any, variables: _Variables) -> None:
@@ -179,7 +176,7 @@ class _Keras2Call(KerasCall):
         with tf.name_scope(self._variables.scope), self._variables.made_here():
             outputs = self.model(*inputs, **arguments)
             check_synchronized(self.model._flatten_layers())
-            # The model has been called on other inputs, too: its own, when it was built.
+            # Keras also called the model on its own inputs when it built the model; leave that call out.
             given = [value for value in tf.nest.flatten((inputs, arguments)) if tf.is_tensor(value)]
             updates = [*self.model.get_updates_for(given), *self.model.get_updates_for(None)]
             self.add_losses(self._new(self.model.get_losses_for(given)))
@@ -197,7 +194,7 @@ class _Keras2Call(KerasCall):
 
 
 def _draw_by_steps(model: Any) -> None:
-    """Let the layers draw by seeds of the step, where they would draw by ops whose state no checkpoint has."""
+    """Give layers seeds of the step, instead of random ops whose state is not in checkpoints."""
     for layer in model._flatten_layers():
         generator = getattr(layer, "_random_generator", None)
         if generator is not None and "make_seed_for_stateless_op" not in vars(generator):
@@ -211,10 +208,10 @@ def _takes_training(layer: Any) -> bool:
 
 
 def _check_training_is_handed_on(model: Any) -> None:
-    """Check that layers get to know whether they train.
+    """Check that the model passes `training` on to its layers.
 
     Raises:
-        TowerError: if `call` of the model does not say.
+        TowerError: if `call` of the model has no such argument, but a layer has.
     """
     deaf = [layer.name for layer in model._flatten_layers(include_self=False) if _takes_training(layer)]
     if deaf and not _takes_training(model):
@@ -225,7 +222,7 @@ def _check_training_is_handed_on(model: Any) -> None:
 
 
 def _check_nothing_is_assigned(model: Any, variables: Sequence[Any], ops: Sequence[Any]) -> None:
-    """Check that building the model did not give values to its variables; in a graph they would be lost.
+    """Check that building the model did not assign values to its variables; in a graph they would be lost.
 
     Raises:
         ConfigError: if it did.

@@ -1,7 +1,7 @@
 """Keras 3 in a tower.
 
-Its models are built with stand-ins in place of variables; when all are known by their paths, the variables are made. A
-call happens in a `keras.StatelessScope`, where an assignment changes no variable: it tells the new value.
+Models are built with stand-ins instead of variables; once the paths of all variables are known, the variables are
+created. Calls happen in a `keras.StatelessScope`, which records the values that are assigned and changes no variable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any)
     with name_scope(name) as scope:
 
         def build_there() -> Any:
-            # In a name scope of its own, so that those of the call have the names that layers have.
+            # In a separate name scope, so that the scopes of the call have the names of the layers.
             with graph.as_default(), tf.name_scope(scope), tf.name_scope("build"):
                 return _build(keras, build, inputs)
 
@@ -52,11 +52,7 @@ def outside(
     weights: Sequence[np.ndarray[Any, Any]] | None,
     use: Callable[[Any], None],
 ) -> list[np.ndarray[Any, Any] | None]:
-    """Build a model apart from all graphs, give it weights, let `use` have it, and return its weights then.
-
-    A weight that nobody has given a value is None. No device is touched: there are no variables, but what stands for
-    them.
-    """
+    """See `tpk.tower.keras.model.Flavour`. Weights without a value are None. Uses no device: there are no variables."""
 
     def build_and_use() -> list[np.ndarray[Any, Any] | None]:
         with tf.Graph().as_default(), tf.device("/cpu:0"):
@@ -71,11 +67,11 @@ def outside(
 
 
 def _in_fresh_thread(keras: Any, func: Callable[[], Result]) -> Result:
-    """Return what `func` returns in a thread in which Keras counts names from the beginning."""
+    """Return the result of `func` in a thread in which Keras numbers names from the beginning."""
     policy = keras.config.dtype_policy()
 
     def with_policy() -> Result:
-        # Of what the user may have set, this is the part that is a thread's own.
+        # The only setting of the user that is thread-local.
         keras.config.set_dtype_policy(policy)
         return func()
 
@@ -107,12 +103,12 @@ def _symbolic(keras: Any, value: Any) -> Any:
     if not (tf.is_tensor(value) or isinstance(value, tf.TensorSpec)):
         return value
     if value.shape.rank is None:
-        raise TowerError(f"a Keras model cannot be built for {value!r}, whose rank is not known. Set its shape.")
+        raise TowerError(f"a Keras model cannot be built for {value!r}, whose rank is unknown. Set its shape.")
     return keras.KerasTensor(tuple(value.shape.as_list()), dtype=value.dtype.name)
 
 
 def _make_variables(model: Any, name: str) -> None:
-    """Make the variables for which there are stand-ins; those of random states are none, as seeds come from steps."""
+    """Create variables for the stand-ins. Random states get none, because their seeds come from the step."""
     variables = [*model.weights, *model.metrics_variables]
     names = unique_names((variable.path.removeprefix(f"{model.name}/") for variable in variables), set())
     with variable_scope(name):
@@ -125,7 +121,7 @@ def _make_variables(model: Any, name: str) -> None:
                 trainable=variable.trainable,
                 constraint=variable.constraint,
             )
-            # Keras has no public way to this, but has called it so in all of its versions.
+            # Not public, but all versions of Keras 3 have this attribute.
             variable._value = made
 
 
@@ -176,7 +172,7 @@ class _Keras3Call(KerasCall):
             if value is None or (before is not None and before[0] is value):
                 continue
             if before is not None:
-                # Another call in this tower went on from what the one before it had assigned.
+                # Another call in this tower continued from the value that the previous call assigned.
                 collection[:] = [op for op in collection if op is not before[1]]
             with (
                 tf.name_scope("update"),
@@ -190,7 +186,7 @@ class _Keras3Call(KerasCall):
 
 @functools.cache
 def _tower_scope_class(keras: Any) -> Any:
-    """Return a `keras.StatelessScope` that has the state of a model in a tower; one serves all calls there."""
+    """Return the class of a `keras.StatelessScope` with the state of a model in a tower, for all calls there."""
 
     class TowerScope(keras.StatelessScope):  # type: ignore[misc]
         def __init__(self, model: Any) -> None:
@@ -216,7 +212,7 @@ def _tower_scope_class(keras: Any) -> Any:
             if key in self._trained:
                 return None
             if key not in self._read:
-                # Each is read once, at the beginning, so that it does not depend on chance what an update changes.
+                # Each is read once, at the beginning, so that updates do not depend on the order of execution.
                 if key in self._seeds:
                     self._read[key] = draw_seed(variable.path)
                 elif key in self._state:
@@ -224,9 +220,9 @@ def _tower_scope_class(keras: Any) -> Any:
                         self._read[key] = variable._value.read_value()
                 else:
                     raise TowerError(
-                        f"a layer uses the variable {variable.path!r}, which is no part of the Keras model in the "
-                        "tower. Make it by add_weight; and give what draws random numbers, such as "
-                        "keras.random.normal, a keras.random.SeedGenerator that the layer keeps."
+                        f"a layer uses the variable {variable.path!r}, which is not part of the Keras model in the "
+                        "tower. Create it by add_weight; and pass functions such as keras.random.normal a "
+                        "keras.random.SeedGenerator that is an attribute of the layer."
                     )
             return self._read[key]
 
@@ -234,7 +230,7 @@ def _tower_scope_class(keras: Any) -> Any:
 
 
 class _StandIn:
-    """Stands for a variable while a model is built, and knows what the variable is to begin with."""
+    """Represents a variable, with its initial value, while a model is built."""
 
     def __init__(self, initial_value: Any, dtype: Any = None, **options: Any) -> None:
         self.is_assigned = False
@@ -267,7 +263,7 @@ class _StandIn:
             raise ConfigError("a Keras variable has no value outside of a session, only an initializer.")
         return np.asarray(value, dtype)
 
-    # Of the operators, Keras applies this one; for the others it takes attributes.
+    # The only operator that Keras applies; everything else it reads as attributes.
     def __mul__(self, other: Any) -> Any:
         return tf.convert_to_tensor(self) * other
 

@@ -30,32 +30,32 @@ _SCOPE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-]*")
 class KerasModel:
     """A Keras model or layer that is part of a tower function.
 
-    Keras makes its variables by itself, and changes some of them when a layer is called. Here they become variables
-    like all others: `tf.compat.v1.get_variable` makes them, in the variable scope of the tower, so that towers share
-    them or have their own as the strategy says. They are called by the name that is given here and by the names in
-    the model, such as ``model/conv2d/kernel``, whatever else the process has built before.
+    Keras usually creates variables by itself and changes some of them when a layer is called. Here,
+    `tf.compat.v1.get_variable` creates them, in the variable scope of the tower, so towers share or replicate them as
+    the strategy requires. Their names consist of `name` and the names in the model, such as ``model/conv2d/kernel``,
+    whatever else the process has built before.
 
-    - A call trains if the tower does, unless it is told otherwise by `training`.
-    - What the call changes, such as the averages of a batch normalization, becomes an update op, in the collection
-      ``UPDATE_OPS``.
-    - Its losses are in `losses`, from where the cost takes them: the regularizers of weights, those of activities, and
-      what layers add by ``add_loss``. They are in the collections ``REGULARIZATION_LOSSES`` and ``LOSSES``, too.
-    - What layers draw, such as the units that a dropout drops, depends on the seed of the graph, the tower and the
-      global step; so a training that is resumed draws the same. See `tpk.graph.random`.
-    - The dtype policy of the model says what it computes in; the `precision` of a trainer does not reach into it.
+    - The model is called in training mode in training towers, unless `training` says otherwise.
+    - Changes of state in a call, such as the moving averages of a batch normalization, become update ops in the
+      collection ``UPDATE_OPS``.
+    - `losses` holds the losses, for the cost: regularizers of weights and activities, and losses from ``add_loss``.
+      They are also in the collections ``REGULARIZATION_LOSSES`` and ``LOSSES``.
+    - Random layers, such as dropout, depend on the seed of the graph, the tower and the global step, so a resumed
+      training draws the same numbers. See `tpk.graph.random`.
+    - The dtype policy of the model sets its precision; the `precision` of a trainer does not affect it.
 
-    The model is built anew in each tower. So give a function that builds it, at the top level of a module if the model
-    is to travel to other processes. It may load weights, with Keras 3: these become the initial values, and constants
-    of the graph. `KerasRestore` does so without that, and with every version of Keras.
+    The model is built in each tower, so pass a function that builds it, at the top level of a module if the model is
+    sent to other processes. With Keras 3 the function may load weights: they become the initial values, and constants
+    of the graph. `KerasRestore` avoids these constants and works with every version of Keras.
 
     Args:
-        build: returns a new model or layer, each time it is called.
-        name: the scope of the variables. Two models in one tower function need different ones. ``""`` is the scope of
-            the tower itself: the variables are called as they are in the model.
-        keras: the package that the model is made of: ``"keras"`` or ``"tf_keras"``; by default that of `tf.keras`.
+        build: returns a new model or layer each time it is called.
+        name: the scope of the variables. Two models in one tower function need different names. ``""`` is the scope of
+            the tower itself: the variables have the same names as in the model.
+        keras: the package of the model: ``"keras"`` or ``"tf_keras"``; by default the package of `tf.keras`.
 
     Raises:
-        ConfigError: if `build` is no function, or the name no name of a scope.
+        ConfigError: if `build` is not a function, or `name` is not a valid scope.
 
     Example:
         ```python
@@ -88,7 +88,7 @@ class KerasModel:
         return f"KerasModel({getattr(self._build, '__qualname__', self._build)}, name={self._name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is in graphs stays with them."""
+        """Leave out the state in graphs."""
         return {"build": self._build, "name": self._name, "keras": self._package}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -100,14 +100,14 @@ class KerasModel:
         Several calls in one tower share the variables.
 
         Args:
-            inputs: what the model takes: tensors, or structures of them.
-            training: whether it trains; by default whether the tower does, and False outside of a tower.
+            inputs: tensors, or structures of tensors.
+            training: whether to call it in training mode; by default True in training towers only.
             arguments: other arguments of the model's `call`.
 
         Raises:
-            ConfigError: if `build` returned no model or layer of the Keras that was named; and in training, inside of a
+            ConfigError: if `build` did not return a model or layer of the Keras package; and in training mode, inside a
                 `tf.cond`, a `tf.while_loop` or a `tf.function`.
-            TowerError: if there is another model of the name, or the model does what cannot be done in a tower.
+            TowerError: if another model has the same name, or the model does something that towers do not support.
         """
         if tf.compat.v1.executing_eagerly_outside_functions():
             raise TowerError(
@@ -118,9 +118,9 @@ class KerasModel:
         if training is None:
             training = context is not None and context.is_training
         if training:
-            # Keras does not tell beforehand whether there is any, and Keras 2 not even afterwards.
+            # Keras does not tell in advance whether the model has updates or losses.
             remedy = "Call the model outside, and let the tf.cond choose among outputs; or call it with training=False."
-            check_can_be_collected(f"{self!r}: what its layers update, or add to the cost,", remedy)
+            check_can_be_collected(f"{self!r}: an update or a loss of its layers", remedy)
         call = self._in_tower(context, (inputs, arguments))
         outputs = call.call(inputs, arguments, training)
         graph = tf.compat.v1.get_default_graph()
@@ -144,7 +144,7 @@ class KerasModel:
 
     @property
     def keras_model(self) -> Any:
-        """The Keras model of the tower that is being built, whose variables are those of the tower.
+        """The Keras model of the tower that is being built; its weights are the variables of the tower.
 
         Raises:
             TowerError: if the model was not called in this tower.
@@ -160,16 +160,16 @@ class KerasModel:
         return list(self._bound_in(graph).names)
 
     def save(self, path: str | os.PathLike[str], values: Mapping[str, Any], graph: Any) -> None:
-        """Write the model with these weights, as plain Keras reads it.
+        """Write the model with these weights to a file that plain Keras can read.
 
         Args:
-            path: a file ``….keras`` for the whole model, or ``….weights.h5``. It is replaced at once, when complete.
+            path: a file ``….keras`` for the whole model, or ``….weights.h5``. It is replaced atomically.
             values: an array for each variable, by name, such as a `CheckpointReader`.
             graph: a graph that has the model in a tower.
 
         Raises:
-            ConfigError: if the file has another suffix, or a layer that is no model is to be written.
-            CheckpointError: if there is no value for a variable.
+            ConfigError: if the suffix is invalid, or `build` returns a layer that is not a model.
+            CheckpointError: if a variable has no value.
             TowerError: if the graph has no tower with this model.
         """
         target = Path(path)
@@ -177,28 +177,28 @@ class KerasModel:
         bound = self._bound_in(graph)
         missing = [name for name in bound.names if name not in values]
         if missing:
-            raise CheckpointError(f"there are no values to save for variables of {self!r}: {', '.join(missing)}.")
+            raise CheckpointError(f"missing values for variables of {self!r}: {', '.join(missing)}.")
         arrays = [np.asarray(values[name]) for name in bound.names]
 
         def write(model: Any, to: str) -> None:
             method = "save" if suffix == ".keras" else "save_weights"
             if not hasattr(model, method):
                 raise ConfigError(
-                    f"{self!r} builds a {type(model).__name__}, a layer and no model, which Keras does not write to a "
-                    "file. Put it into a keras.Sequential."
+                    f"{self!r} builds a {type(model).__name__}, a layer, not a model; Keras does not write layers to "
+                    "files. Put it into a keras.Sequential."
                 )
             getattr(model, method)(to)
 
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as directory:
-            # Keras tells the format by the suffix.
+            # Keras chooses the format by the suffix.
             written = os.path.join(directory, f"model{suffix}")
             inputs = (bound.inputs, bound.arguments)
             self._flavour().outside(self._keras(), self._build, inputs, arrays, lambda model: write(model, written))
             os.replace(written, target)
 
     def read_weights(self, path: str | os.PathLike[str], graph: Any) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the weights in a file that Keras has written, by the names of the variables in `graph`.
+        """Return the weights in a file written by Keras, by the names of the variables in `graph`.
 
         Args:
             path: a file ``….keras`` or ``….weights.h5``, of this model.
@@ -239,7 +239,7 @@ class KerasModel:
 
     def _bound_in(self, graph: Any) -> _Bound:
         if graph not in self._bound:
-            raise TowerError(f"the graph has no tower in which {self!r} was called, so its variables are not known.")
+            raise TowerError(f"the graph has no tower in which {self!r} was called, so its variables are unknown.")
         return self._bound[graph]
 
     def _keras(self) -> Any:
@@ -254,7 +254,7 @@ class KerasModel:
 
 
 class Flavour(Protocol):
-    """A major version of Keras: what is different from one to the next."""
+    """The functions that differ between major versions of Keras."""
 
     def build_in_tower(self, keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
         """Build a model in the default graph, with variables in the current variable scope.
@@ -274,9 +274,9 @@ class Flavour(Protocol):
         weights: Sequence[np.ndarray[Any, Any]] | None,
         use: Callable[[Any], None],
     ) -> list[np.ndarray[Any, Any] | None]:
-        """Build the model apart from all graphs, give it weights, let `use` have it, and return its weights then.
+        """Build the model outside all graphs, set its weights, call `use` with it, and return its weights afterwards.
 
-        Where that can be known, a weight that nobody has given a value is None.
+        If the version can tell, a weight that was never given a value is None.
         """
 
 
@@ -299,12 +299,12 @@ class _Tower:
 
 @attrs.frozen(eq=False)
 class _Bound:
-    """What is to be known of a model in a graph; it does not keep the graph alive.
+    """The variables and inputs of a model in a graph. It does not keep the graph alive.
 
     Attributes:
         names: the names of the variables, in the order of the weights.
-        inputs: what the model was called with, a `tf.TensorSpec` for each tensor.
-        arguments: likewise.
+        inputs: the positional arguments of the call, with a `tf.TensorSpec` for each tensor.
+        arguments: the keyword arguments, likewise.
     """
 
     names: list[str]
@@ -316,13 +316,13 @@ def check_weight_file(path: str | os.PathLike[str]) -> str:
     """Return the suffix of a file that Keras writes or reads.
 
     Raises:
-        ConfigError: if it has none of `WEIGHT_FILES`.
+        ConfigError: if it is not one of `WEIGHT_FILES`.
     """
     for suffix in WEIGHT_FILES:
         if os.fspath(path).endswith(suffix):
             return suffix
     raise ConfigError(
-        f"{os.fspath(path)!r} is no file that Keras keeps weights in by its name. Give it the suffix "
+        f"{os.fspath(path)!r} does not have the name of a file with Keras weights. Give it the suffix "
         f"{' or '.join(WEIGHT_FILES)}."
     )
 

@@ -106,8 +106,8 @@ def test_one_warning_names_them(caplog):
         warn_of_stateful_random_ops([tf.add_n([tf.random.normal([2], name=f"noise{index}") for index in range(7)])])
     (record,) = caplog.records
     names = ", ".join(f"noise{index}/RandomStandardNormal" for index in range(5))
-    assert record.getMessage().startswith("7 random ops count by themselves")
-    assert f"no checkpoint holds their counts: {names}, and 2 more. A training that is resumed" in record.getMessage()
+    assert record.getMessage().startswith("7 stateful random ops")
+    assert f"not in checkpoints: {names} and 2 more. A resumed training" in record.getMessage()
 
 
 @pytest.mark.parametrize("optimizer", [v1.train.AdamOptimizer(), v1.train.RMSPropOptimizer(0.1, momentum=0.5)])

@@ -247,7 +247,7 @@ def test_gradients_inside_of_a_tower_are_fine():
         (lambda x: float(tf.reduce_mean(x)), "fetch the tensor in a callback"),
         (lambda x: np.mean(x), "tf.numpy_function for Python code"),
         (lambda x: tf.reshape(x, [3, x.shape[0]]), r"Use tf.shape\(tensor\)\[0\]"),
-        (lambda x: x * EAGER, "made outside of the tower function"),
+        (lambda x: x * EAGER, "created outside the tower function"),
     ],
 )
 def test_an_error_of_tensorflow_has_a_note_on_what_to_write(build, hint):

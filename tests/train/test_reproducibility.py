@@ -109,7 +109,7 @@ def test_towers_that_do_not_wait_for_each_other_are_refused(tmp_path):
 
 
 def test_updates_in_no_order_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"is to be deterministic, but .*count"):
+    with pytest.raises(ConfigError, match=r"deterministic training was requested, but .*count"):
         train(3, tmp_path, model=CountsTwice(), deterministic=True)
 
 

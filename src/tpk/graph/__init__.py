@@ -1,4 +1,4 @@
-"""TensorFlow helpers that know nothing of training: variables, collections, gradients, optimizers, summaries."""
+"""TensorFlow helpers that do not depend on training: variables, collections, gradients, optimizers, summaries."""
 
 import lazy_loader
 

@@ -1,17 +1,17 @@
-"""Determinism: what lets two runs differ, where it can be found, and what can be done about it.
+"""Determinism: why two runs can differ, how to find the cause, and how to avoid it.
 
-With a seed, tpk's own random ops draw the same in each run, also in one that is resumed; see `tpk.graph.random`. The
-initial values of variables are the same, too. What is left:
+With a seed, tpk's own random ops draw the same numbers in each run, including resumed runs; see `tpk.graph.random`.
+Initial values of variables are also the same. The remaining causes are:
 
-- TensorFlow's stateful random ops: with a seed they draw the same in each run, but not in one that is resumed, because
-  no checkpoint holds their counts. `warn_of_stateful_random_ops` names them.
-- Ops whose kernels add up in whatever order their threads finish: on GPUs, e.g. the gradients of `tf.gather` and of
+- TensorFlow's stateful random ops: with a seed they draw the same numbers in each run, except in resumed runs, because
+  checkpoints do not contain their counters. `warn_of_stateful_random_ops` names them.
+- Ops whose kernels add numbers in the order in which threads finish: on GPUs, e.g. the gradients of `tf.gather` and
   `tf.image.crop_and_resize`, and convolutions whose algorithm is chosen by timing. Within `deterministic_ops`,
-  TensorFlow takes other kernels, or raises an error if there is none. On CPUs the common kernels give the same bits
-  anyway, with any number of threads.
-- Updates of one variable that nothing orders, on which `deterministic_ops` has no influence: which is first can differ
-  from step to step, and even where one thread runs everything, from session to session. `unordered_updates` finds them.
-- Towers and processes that do not wait for each other, as those of the strategy ``async``: no two runs are alike.
+  TensorFlow uses other kernels, or raises an error if it has no deterministic kernel. On CPUs the common kernels give
+  the same bits with any number of threads.
+- Unordered updates of one variable, which `deterministic_ops` does not prevent: the first one can differ from step to
+  step, and with a single thread still from session to session. `unordered_updates` finds them.
+- Towers and processes that do not wait for each other, as in the strategy ``async``: no two runs are alike.
 - Another version of TensorFlow, another kind of device, or another value of ``TF_ENABLE_ONEDNN_OPTS``.
 """
 
@@ -33,8 +33,8 @@ from tpk.tf_internals import disable_op_determinism, is_op_determinism_enabled
 
 logger = logging.getLogger(__name__)
 
-# What is stateful and has a seed as an attribute, but for AllCandidateSampler, which draws nothing, and CudnnRNN, which
-# draws for dropout only. The last two are not even declared stateful.
+# All stateful ops with a seed attribute, except AllCandidateSampler, which is not random, and CudnnRNN, which is random
+# only for dropout. The last two ops here are not even declared stateful.
 STATEFUL_RANDOM_OPS = frozenset(
     {
         *("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomGamma"),
@@ -56,25 +56,24 @@ def warn_of_stateful_random_ops(train_ops: Any) -> None:
     names = stateful_random_ops(train_ops)
     if names:
         logger.warning(
-            "%d random ops count by themselves what they have drawn, and no checkpoint holds their counts: %s. A "
-            "training that is resumed draws other numbers from them; but for that it goes on exactly. Those of "
-            "tpk.graph.random and tpk.layers draw the same.",
+            "%d stateful random ops, whose state is not in checkpoints: %s. A resumed training draws other numbers "
+            "from them, and is exact otherwise. The ops of tpk.graph.random and tpk.layers draw the same numbers.",
             len(names),
             some(names),
         )
 
 
 def stateful_random_ops(fetches: Any) -> list[str]:
-    """Return the names of the random ops that a run of `fetches` runs and whose counts no checkpoint holds.
+    """Return the names of the stateful random ops that a run of `fetches` runs, whose state is not in checkpoints.
 
-    Initializers of variables are not run along, so theirs do not belong to it. Neither do those of a
-    `tf.data.Dataset`: where that stands is the business of its input source.
+    Initializers of variables do not run with it, so their ops are not included. Neither are the ops of a
+    `tf.data.Dataset`, because its input source restores its position.
 
     Args:
         fetches: operations, tensors and variables of one graph, in any structure.
 
     Returns:
-        The names in order; that of an op in a branch, a loop or a function after the name of the op that runs it.
+        The sorted names. An op in a branch, loop or function is prefixed with the name of the op that runs it.
 
     Example:
         ```python
@@ -96,29 +95,29 @@ def stateful_random_ops(fetches: Any) -> list[str]:
 
 
 def check_updates_are_ordered(train_ops: Any) -> None:
-    """Check that no variable depends on chance because its updates by `train_ops` are in no order.
+    """Check that `train_ops` update each variable in a defined order.
 
     Args:
         train_ops: what the runs of a training run: operations, tensors and variables in any structure.
 
     Raises:
-        ConfigError: if one does; it names the first of them.
+        ConfigError: if they do not; the message names the first variables.
     """
     names = unordered_updates(train_ops)
     if names:
         raise ConfigError(
-            f"the training is to be deterministic, but {some(names)}: updated while something else in the same run "
-            "uses or updates the same variable, in no order. Let one wait for the other by tf.control_dependencies; if "
-            "it is a batch normalization that is applied twice, let only one of the two update the moving averages."
+            f"deterministic training was requested, but {some(names)}: updated while something else in the same run "
+            "uses or updates the same variable, in no order. Add tf.control_dependencies between the two; for a batch "
+            "normalization that is applied twice, let only one of the two update the moving averages."
         )
 
 
 def unordered_updates(fetches: Any) -> list[str]:
     """Return the names of the variables that a run of `fetches` changes while it may use or change them elsewhere.
 
-    If neither of two ops that use a variable waits for the other, and one of them changes it, chance decides which of
-    them is first. That is so when, for example, a batch normalization that is applied twice updates its moving averages
-    twice. Ops in branches, loops and functions are not looked at.
+    If two ops use a variable, one of them changes it, and neither waits for the other, their order is undefined. For
+    example, a batch normalization that is applied twice may update its moving averages twice. Ops in branches, loops
+    and functions are not checked.
 
     Args:
         fetches: operations, tensors and variables of one graph, in any structure.
@@ -149,11 +148,11 @@ def unordered_updates(fetches: Any) -> list[str]:
 
 @contextmanager
 def deterministic_ops() -> Iterator[None]:
-    """Within the context, TensorFlow's ops are deterministic, or errors.
+    """Within the context, TensorFlow's ops are deterministic or raise an error.
 
-    It sets the flag of `tf.config.experimental.enable_op_determinism`, which holds for sessions, too, and for the whole
-    process, and sets it back. Build the graph, create the session and run it within the context. Random ops then need a
-    seed, that of the graph or one of their own; without, it is an error to build them.
+    It sets the flag of `tf.config.experimental.enable_op_determinism`, which also applies to sessions and to the whole
+    process, and resets it at the end. Build the graph, create the session and run it within the context. Random ops
+    then need the seed of the graph or an op-level seed; building them without a seed is an error.
 
     Example:
         ```python
@@ -184,7 +183,7 @@ def sum_in_order(tensors: Sequence[Any]) -> Any:
 
 
 def _changes(op: Any) -> bool:
-    """Whether `op` changes the variable that it has as an input."""
+    """Whether `op` changes its input variable."""
     of_resource = op.type.startswith(("Resource", "Assign")) and op.type not in ("ResourceGather", "ResourceGatherNd")
     return of_resource or op.type.startswith(("Apply", "SparseApply", "Scatter"))
 
@@ -196,7 +195,7 @@ def _function_bodies(graph: Any) -> dict[str, list[Any]]:
 
 
 def _random_nodes(nodes: Iterable[Any], bodies: dict[str, list[Any]], called: set[str]) -> Iterator[str]:
-    """Yield the names of the random ops in the functions that `nodes` call, and in those that these call."""
+    """Yield the names of the random ops in the functions that `nodes` call, directly or indirectly."""
     for node in nodes:
         if node.op.endswith("Dataset") or "Iterator" in node.op:
             continue

@@ -34,7 +34,7 @@ def resolve_devices(devices: Devices) -> list[str]:
     """Return the devices as strings such as ``"/gpu:1"``.
 
     Args:
-        devices: a count, indices, or device strings; None for all GPUs, or one CPU device if there is no GPU. A count
+        devices: a count, indices, or device strings; None for all GPUs, or one CPU device without a GPU. A count
             or indices mean GPUs (logical ones where a GPU is split) if there are any, otherwise logical CPU devices,
             with one warning in the log.
 
@@ -82,7 +82,7 @@ def physical_of_logical_gpus() -> list[int]:
 
 
 def parts_of_one_gpu(devices: Sequence[str]) -> list[str]:
-    """Return those of `devices`, device strings of this process, that are logical parts of a split GPU."""
+    """Return the device strings among `devices` that are logical parts of a split GPU of this process."""
     physical = physical_of_logical_gpus()
     parts = {f"/gpu:{index}" for index, gpu in enumerate(physical) if physical.count(gpu) > 1}
     return [device for device in devices if _canonical(device) in parts]
@@ -135,7 +135,7 @@ def _check(name: str, gpus: int) -> None:
     if match[1].lower() == "gpu" and int(match[2]) >= gpus and not is_of_another_process:
         existing = ", ".join(f"/gpu:{index}" for index in range(gpus)) or "none"
         raise ConfigError(
-            f"there is no device {name!r}. GPUs: {existing}. CPU devices are logical, so there are as many as you "
+            f"unknown device {name!r}. GPUs: {existing}. CPU devices are logical, so there are as many as you "
             "name: '/cpu:0', '/cpu:1', …. To split a GPU into logical ones, call "
             "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=MB), "
             "…]) before anything runs."

@@ -1,9 +1,9 @@
-"""Loops in the graph: ops that are there already, run many times within one run of a session.
+"""Loops in the graph: existing ops, run many times within one session run.
 
-A loop is made of copies: of all that the ops need, what may change from one iteration to the next is built once more,
-inside a `tf.while_loop`. What stays the same during a run, such as constants, placeholders, and the handles of
-variables, queues and iterators, is shared with the original. So the loop works on the same variables and data, and the
-original ops, which can be run and fetched as ever, know nothing of it.
+A loop contains copies. Ops whose results can change from one iteration to the next are copied into a `tf.while_loop`.
+Ops whose results stay the same during a run, such as constants, placeholders, and handles of variables, queues and
+iterators, are shared with the original. So the loop uses the same variables and data, and the original ops do not
+change: they can still be run and fetched.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from tpk.tf_internals import (
 _CONTROL_FLOW_OPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "Ref")
 _BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})
 _HANDLE_DTYPES = (tf.resource,)
-# What makes these is no handle of something that lasts, but part of what a step computes.
+# The handles of these ops belong to one step, not to an object that outlives it.
 _HANDLES_OF_A_STEP = ("TensorArray", "Stack", "TemporaryVariable")
 _SCOPE = "steps"
 _COPY = re.compile(rf"\b{_SCOPE}(_\d+)?/step/")
 
 
 def repeat(ops: Sequence[Any], times: Any, feeds: Sequence[Any] = (), count: Any = None) -> Any:
-    """Add a loop to the default graph that runs `ops` again and again.
+    """Add a loop to the default graph that runs `ops` repeatedly.
 
-    An iteration begins when all ops of the one before are done. In each, the ops, and what they need, are in the order
-    that they have in a run of their own. What ops with a state of their own draw, such as `tf.random.normal`, is one
-    sequence in the loop, and another one in the original.
+    An iteration begins when all ops of the previous one are done. In each iteration the order of the ops is the same as
+    in a separate run. Stateful random ops, such as `tf.random.normal`, draw another sequence in the loop than the
+    original ops.
 
     Args:
         ops: operations of the default graph.
-        times: how often they are run; an ``int32`` scalar.
-        feeds: tensors that are fed along with a run of the loop: they have their values in all iterations.
-        count: another operation, which comes when all others of the iteration are done, so that it tells how many
-            iterations were if one fails.
+        times: the number of iterations; an ``int32`` scalar.
+        feeds: tensors that are fed when the loop is run; they have the same value in all iterations.
+        count: an operation that runs when all others of the iteration are done, so that it counts the complete
+            iterations even if one fails.
 
     Returns:
         The operation that runs the loop.
@@ -82,8 +82,8 @@ def loop(step: Callable[[Any], Sequence[Any]], times: Any) -> Any:
     """Add a loop to the default graph; see `repeat`.
 
     Args:
-        step: given the number of the iteration, ``int32`` from 0 on, builds what is done in it, and returns the ops.
-        times: how many iterations there are; an ``int32`` scalar.
+        step: takes the number of the iteration, ``int32`` from 0, builds the iteration, and returns its ops.
+        times: the number of iterations; an ``int32`` scalar.
 
     Returns:
         The operation that runs the loop.
@@ -96,23 +96,23 @@ def loop(step: Callable[[Any], Sequence[Any]], times: Any) -> Any:
             return iteration + 1
 
     with tf.device("/cpu:0"), tf.name_scope(_SCOPE):
-        # Of the two kinds of loops in TensorFlow, the one that takes reference variables, too.
+        # The kind of loop in TensorFlow that also supports reference variables.
         end = build_loop(lambda iteration: iteration < times, body, tf.constant(0))
     return end.op
 
 
 def as_of_originals(error: tf.errors.OpError) -> tf.errors.OpError:
-    """Return an error of the runtime as it would be if an original op had raised it, and not its copy in a loop."""
+    """Return an error of the runtime with the names of the original ops, not of their copies in a loop."""
     message = _COPY.sub("", error.message)
     return error if message == error.message else type(error)(error.node_def, error.op, message)
 
 
 def ops_in_order(ops: Iterable[Any], feeds: Iterable[Any] = ()) -> list[Any]:
-    """Return what a run of `ops` runs; each after what it needs, but for what goes back to the beginning of a loop.
+    """Return the ops that a run of `ops` runs, each after its inputs, except for back edges of loops.
 
     Args:
         ops: operations.
-        feeds: tensors that are fed: what they are made of is not needed.
+        feeds: tensors that are fed, so the ops that compute them do not run.
     """
     fed = {tensor.name for tensor in feeds}
     found: dict[Any, None] = {}
@@ -131,7 +131,7 @@ def ops_in_order(ops: Iterable[Any], feeds: Iterable[Any] = ()) -> list[Any]:
 
 
 def fixed_ops(ordered: Sequence[Any], feeds: Iterable[Any] = ()) -> set[Any]:
-    """Return those ops whose outputs are the same whenever they run within one run of the session.
+    """Return the ops whose outputs are constant within one session run.
 
     Args:
         ordered: ops, as `ops_in_order` returns them.
@@ -151,23 +151,23 @@ def fixed_ops(ordered: Sequence[Any], feeds: Iterable[Any] = ()) -> set[Any]:
 
 
 def makes_handle(op: Any) -> bool:
-    """Whether an op only says where something is that lasts: a variable, a queue, an iterator, a table."""
+    """Whether an op only returns the handle of a lasting object: a variable, a queue, an iterator, a table."""
     is_handle = op.outputs and all(each.dtype in _HANDLE_DTYPES or is_reference(each) for each in op.outputs)
     takes_ref = any(map(is_reference, op.inputs))
     return is_handle and not takes_ref and not op.type.startswith(_HANDLES_OF_A_STEP)
 
 
 def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: bool = True) -> dict[Any, Any]:
-    """Build ops once more, where the default graph is at, with the names that they have below the scope there.
+    """Copy ops into the current scope of the default graph, under their original names.
 
     Args:
-        ordered: the ops; see `ops_in_order`. What they take from others is shared.
-        given: tensors to take in place of those of these names.
-        is_placed: whether the copies are where the originals are. Where they are not, they have nothing either of what
-            says how to compile the originals.
+        ordered: the ops; see `ops_in_order`. Inputs from other ops are shared.
+        given: tensors that replace the tensors of these names.
+        is_placed: whether the copies keep the devices of the originals. If not, they also lose the attributes that
+            control how the originals are compiled.
 
     Returns:
-        The copy of each.
+        The copy of each op.
     """
     graph = tf.compat.v1.get_default_graph()
     copies: dict[Any, Any] = {}
@@ -185,11 +185,11 @@ def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: boo
                     inputs.append(source.outputs[tensor.value_index])
                 elif tensor.op not in inside:
                     inputs.append(_of_iteration(graph, op, tensor) if is_placed else tensor)
-                else:  # The way back to the beginning of a loop: it is led there when its end has been built.
+                else:  # A back edge of a loop: its source is not copied yet, so the input is replaced below.
                     inputs.append(inputs[0])
                     back_edges.append((op, index, tensor))
             controls = [copies[control] for control in op.control_inputs if control in copies]
-            # What enters the loop for it does so where it is.
+            # Inputs from outside enter the loop on the device of the op.
             with graph.control_dependencies(controls), graph.device(op.device):
                 copies[op] = _copy(graph, op, inputs, _attributes(op, names, is_placed))
             names[op.name.encode()] = copies[op].name.encode()
@@ -201,10 +201,10 @@ def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: boo
 
 
 def _of_iteration(graph: Any, op: Any, shared: Any) -> Any:
-    """Return what `op` takes in place of a tensor from outside of the loop.
+    """Return the tensor that `op` uses instead of a tensor from outside the loop.
 
-    That is there even after the last iteration, in which nothing else is. A loop within the loop must not begin then:
-    on several devices, one would wait for the others for good.
+    A tensor from outside is available even after the last iteration, when nothing else is. An inner loop must not begin
+    then: on several devices, one would wait for the others forever.
     """
     is_loop = op.type == "Enter" or any(value.HasField("func") for value in op.node_def.attr.values())
     if not is_loop or shared.dtype == tf.resource or is_reference(shared):
@@ -221,7 +221,7 @@ def _copy(graph: Any, op: Any, inputs: list[Any], attributes: dict[str, Any]) ->
 
 
 def _attributes(op: Any, names: Mapping[bytes, bytes], is_placed: bool) -> dict[str, Any]:
-    """Return the attributes of the copy of an op, given what the copies so far are called."""
+    """Return the attributes of the copy of an op, given the names of the copies so far."""
     attributes = dict(op.node_def.attr)
     if not is_placed:
         return {name: value for name, value in attributes.items() if not name.startswith(("_class", "_Xla", "_lower"))}
@@ -231,27 +231,27 @@ def _attributes(op: Any, names: Mapping[bytes, bytes], is_placed: bool) -> dict[
     return attributes
 
 
-# XLA leaves out what these tell, or has others of the name.
+# XLA drops the messages of these ops, or has different ops of the same name.
 _NOT_AS_THEY_ARE = ("Assert", "CheckNumerics", "Print")
 _RANDOM_OPS = tuple(
     f"{prefix}{kind}"
     for kind in ("Random", "Multinomial", "TruncatedNormal", "Parameterized", "Shuffle")
     for prefix in ("", "Stateless")
 )
-# Of integers, XLA draws the same.
+# XLA draws the same integers.
 _SAME_DRAWS = ("StatelessRandomUniformFullIntV2", "StatelessRandomUniformIntV2")
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"})
 
 
 @attrs.frozen
 class CompiledLoop:
-    """A loop in the graph, and what it needs.
+    """A compiled loop in the graph.
 
     Attributes:
-        op: runs it.
-        gathered: an ``int32`` scalar that is fed: for how many steps to gather data before. It differs from the number
-            of steps only where data is there of a run that failed.
-        waiting: how many steps there is data for; None if nothing is gathered.
+        op: runs the loop.
+        gathered: an ``int32`` scalar to feed: the number of steps to gather data for first. It differs from the number
+            of steps only if a failed run left data behind.
+        waiting: the number of steps for which data is waiting; None if the loop gathers no data.
     """
 
     op: Any
@@ -260,16 +260,16 @@ class CompiledLoop:
 
 
 def repeat_compiled(ops: Sequence[Any], times: Any, feeds: Iterable[Any] = ()) -> CompiledLoop:
-    """Add a loop to the default graph that runs `ops` again and again, compiled by XLA; see `repeat` of `step_loop`.
+    """Add a loop to the default graph that runs `ops` repeatedly, compiled by XLA; see `repeat`.
 
     Args:
         ops: operations of the default graph.
-        times: how often they are run; an ``int32`` scalar.
-        feeds: tensors that are fed along with a run of the loop: they have their values in all iterations.
+        times: the number of iterations; an ``int32`` scalar.
+        feeds: tensors that are fed when the loop is run; they have the same value in all iterations.
 
     Raises:
-        ConfigError: if XLA must not compile an op on which what the steps change depends, which it names; or the global
-            step is used other than by reading it and adding 1 to it, or is a reference variable.
+        ConfigError: if an update depends on an op that XLA must not compile (the message names it), or if the global
+            step is a reference variable or is used other than by reading it and adding 1 to it.
     """
     parts = _Parts(ops, list(feeds))
     gathered = tf.compat.v1.placeholder(tf.int32, [], name="steps_to_gather")
@@ -281,7 +281,7 @@ def repeat_compiled(ops: Sequence[Any], times: Any, feeds: Iterable[Any] = ()) -
 
 
 def _run(parts: _Parts, times: Any, stacked: Sequence[Any]) -> Any:
-    """Return the op that makes `times` steps with the data that is stacked."""
+    """Return the op that runs `times` steps on the stacked data."""
     start = parts.global_step.read_value()
     compute = tf.function(lambda *values: _compute(parts, *values), jit_compile=True, autograph=False)
     end, *kept = compute(times, start, *stacked)
@@ -295,18 +295,18 @@ def _run(parts: _Parts, times: Any, stacked: Sequence[Any]) -> Any:
 
 
 class _Parts:
-    """What is done in a step: what XLA compiles, and what is gathered before.
+    """The ops of a step, split into those that run before, inside and after the compiled loop.
 
     Attributes:
-        ops: what the steps are.
-        given: the tensors that are fed, by their names.
-        global_step: the variable that counts the steps. It is a number in the loop, and no variable.
-        inside: the ops that are compiled, in order, with all that they need and that is not gathered.
-        outside: the ops that make what is gathered before, in order.
-        after: the ops that XLA does not compile either and no step waits for, such as checks: they run when all steps
+        ops: the ops of a step.
+        given: the tensors that are fed, by name.
+        global_step: the variable that counts the steps. Inside the loop it is a number instead of a variable.
+        inside: the compiled ops, in order, including their inputs that are not gathered.
+        outside: the ops that compute the gathered data, in order.
+        after: other ops that XLA does not compile, and that no step depends on, such as checks. They run when all steps
             are done.
-        boundary: the tensors that those outside make for the others.
-        kept: the tensors that those inside make for those after.
+        boundary: the outputs of `outside` that the others use.
+        kept: the outputs of `inside` that `after` uses.
     """
 
     def __init__(self, ops: Sequence[Any], feeds: Sequence[Any]) -> None:
@@ -338,14 +338,14 @@ class _Parts:
         self._split(moving, [op for op in moving if _obstacle(op)], feeds)
         self.boundary = self._made_in(self.outside, [*self.inside, *self.after])
         self.kept = self._made_in(self.inside, self.after)
-        # XLA wants to see constants, and shapes that it can compute.
+        # XLA needs to see constants, and ops that compute shapes.
         compiled = set(self.inside) | {
             op for op in fixed if not makes_handle(op) and not op.type.startswith(("Placeholder", *_RANDOM_OPS))
         }
         self.inside = [op for op in ordered if op in compiled]
 
     def _split(self, moving: Sequence[Any], uncompiled: Sequence[Any], feeds: Sequence[Any]) -> None:
-        """Divide the ops that are not the same in all steps into those before, in and after the compiled loop."""
+        """Split the ops that can change from step to step into those before, inside and after the compiled loop."""
         drawn = _drawn_before(moving, feeds)
         before = list(uncompiled)
         while True:
@@ -372,21 +372,21 @@ class _Parts:
                 )
 
     def _made_in(self, makers: Sequence[Any], takers: Sequence[Any]) -> list[Any]:
-        """Return the tensors that some ops make for others."""
+        """Return the outputs of `makers` that `takers` use."""
         made = set(makers)
         taken = {tensor.name: tensor for op in takers for tensor in op.inputs if tensor.op in made}
         return [tensor for name, tensor in taken.items() if name not in self.given]
 
     def done(self, copies: dict[Any, Any]) -> list[Any]:
-        """Return the copies of those ops that the steps are."""
+        """Return the copies of the ops of a step."""
         return [copies[op] for op in self.ops if op in copies]
 
     def at(self, step: Any) -> dict[str, Any]:
-        """Return what is given in the step with this number."""
+        """Return the given tensors in the step with this number, by name."""
         return {**self.given, **{read.name: tf.cast(step, read.dtype) for read in self.reads_of_step}}
 
     def row(self, start: Any, iteration: Any, tensors: Sequence[Any], stacked: Sequence[Any]) -> dict[str, Any]:
-        """Return what is given in an iteration, with its row of each of the stacked tensors."""
+        """Return the given tensors of an iteration, with its row of each stacked tensor, by name."""
         rows = {tensor.name: stack[iteration] for tensor, stack in zip(tensors, stacked, strict=True)}
         return {**self.at(start + tf.cast(iteration, start.dtype)), **rows}
 
@@ -398,19 +398,18 @@ class _Parts:
             if amount != 1:
                 raise ConfigError(
                     f"xla=True with steps_per_run: {op.name!r} ({op.type}) changes the global step other than by "
-                    "adding 1 to it, or reads it within control flow, which a compiled loop does not. Read it before, "
-                    "leave counting to the trainer, or leave one of the two options out."
+                    "adding 1 to it, or reads it within control flow, which a compiled loop does not support. Read it "
+                    "before, leave counting to the trainer, or leave one of the two options out."
                 )
 
 
 def _gather(parts: _Parts, gathered: Any, times: Any) -> tuple[Any, list[Any], list[Any]]:
-    """Run what is outside for some steps, and stack what it makes for `times` steps.
+    """Run the outside ops for some steps, and stack their outputs for `times` steps.
 
-    It goes by way of a queue, so that nothing is lost if the data ends meanwhile, or shapes differ.
+    The outputs pass through a queue, so that none are lost if the data ends in between, or shapes differ.
 
     Returns:
-        For how many steps there is something in the queue; the stacked tensors; and the ops that have to be done before
-        anything else.
+        The number of steps in the queue; the stacked tensors; and the ops that must run before anything else.
     """
     start = parts.global_step.read_value()
     with tf.device("/cpu:0"):
@@ -451,7 +450,7 @@ def _write(arrays: Sequence[Any], index: Any, values: Any) -> list[Any]:
 
 
 def _compute(parts: _Parts, times: Any, start: Any, *stacked: Any) -> list[Any]:
-    """The loop that is compiled; it returns the number of steps, and what is kept of each."""
+    """The compiled loop; it returns the number of steps, and the kept tensors of each step."""
 
     def body(iteration: Any, *arrays: Any) -> Any:
         copies = copy_ops(parts.inside, parts.row(start, iteration, parts.boundary, stacked), is_placed=False)
@@ -465,7 +464,7 @@ def _compute(parts: _Parts, times: Any, start: Any, *stacked: Any) -> list[Any]:
 
 
 def _obstacle(op: Any) -> tuple[Any, str] | None:
-    """Return the op that XLA must not compile, with the reason: `op`, or one in a function that it calls."""
+    """Return the op that XLA must not compile, with the reason: `op`, or an op in a function that it calls."""
     random = op.type.startswith(_RANDOM_OPS)
     seeds = [op.get_attr(name) for name in ("seed", "seed2") if name in op.node_def.attr]
     marked = op.node_def.attr.get("_XlaCompile")
@@ -473,7 +472,7 @@ def _obstacle(op: Any) -> tuple[Any, str] | None:
         return op, "XLA does not compile control flow of TensorFlow 1: call tf.compat.v1.enable_control_flow_v2() first"
     if random and (any(seeds) or (marked is not None and not marked.b)) and op.type not in _SAME_DRAWS:
         return op, "XLA would draw other numbers: use tpk.graph.random.dropout, or give the batch a fixed size"
-    if op.type == "FakeParam" and not op.outputs[0].shape.num_elements():  # TensorFlow writes 0 for what is unknown.
+    if op.type == "FakeParam" and not op.outputs[0].shape.num_elements():  # TensorFlow writes 0 for unknown dimensions.
         return op, "XLA compiles the gradient of tf.cond only for known shapes: give the batch a fixed size"
     is_text = any(tensor.dtype == tf.string for tensor in (*op.inputs, *op.outputs))
     if is_text or not _has_kernel(op.type) or (marked is not None and not marked.b and not random):
@@ -490,7 +489,7 @@ def _has_kernel(op_type: str) -> bool:
 
 
 def _drawn_before(ops: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
-    """Return the random ops that depend on nothing that the steps change."""
+    """Return the random ops that do not depend on variables that the steps change."""
     changed = _changed_by(ops)
     return [
         op
@@ -501,14 +500,14 @@ def _drawn_before(ops: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
 
 @functools.cache
 def _load_kernels() -> None:
-    """Let TensorFlow know of what XLA compiles: it registers that when something is compiled for the first time."""
+    """Compile something, because TensorFlow registers the kernels of XLA when it compiles for the first time."""
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as sess:
         sess.run(tf.function(lambda: tf.constant(1.0) + 1.0, jit_compile=True, autograph=False)())
 
 
 def _handles(op: Any) -> set[Any]:
-    """Return the ops that say which variables an op uses; what leads to them through control flow is among these."""
+    """Return the ops that hold the handles of variables that an op uses, including control flow on the way."""
     of_resources = [tensor.op for tensor in op.inputs if tensor.dtype == tf.resource]
     return set(ops_from(of_resources, lambda op: [each.op for each in op.inputs if each.dtype == tf.resource]))
 

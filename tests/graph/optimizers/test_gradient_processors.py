@@ -205,7 +205,9 @@ def test_a_function_that_cannot_be_called_is_an_error(func):
 @pytest.mark.parametrize("func", [tf.reduce_sum, lambda grad: 3.0, lambda grad: tf.cast(grad, tf.float64)])
 def test_a_result_that_does_not_fit_the_variable_is_an_error(func):
     (a,) = variables("a")
-    with pytest.raises(ConfigError, match=r"MapGradient made .* of the gradient of 'a'; expected a tensor of shape"):
+    with pytest.raises(
+        ConfigError, match=r"MapGradient returned .* for the gradient of 'a'; expected a tensor of shape"
+    ):
         MapGradient(lambda grad: func(grad)).process([(dense(*GRAD), a)])
 
 

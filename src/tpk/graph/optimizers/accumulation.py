@@ -23,33 +23,32 @@ Reduce = Callable[[list[list[Any]]], list[list[Any]]]
 
 
 class AccumGradOptimizer(ProxyOptimizer):
-    """Accumulates gradients, and applies their mean in every `niter`-th step.
+    """Accumulates gradients and applies their mean in every `niter`-th step.
 
-    With a cost that is a mean over the batch, this trains as a batch that is `niter` times as large does, in the memory
-    of one batch. The wrapped optimizer takes part in every `niter`-th step only: all that it counts and averages, it
-    counts and averages in updates. A learning-rate schedule, which reads the global step, still counts steps.
+    If the cost is a mean over the batch, this is equivalent to a batch that is `niter` times as large, in the memory of
+    one batch. The wrapped optimizer runs only in every `niter`-th step, so its counters and averages refer to updates.
+    Learning-rate schedules, which read the global step, still count steps.
 
-    What is accumulated, and how much of it, is in variables that are saved in checkpoints; so a training goes on in the
-    middle of an accumulation. Sparse gradients are applied as sparse ones: rows that none of the steps touched are not
-    touched.
+    The accumulated gradients and their number are variables that are saved in checkpoints, so training resumes in the
+    middle of an accumulation. Sparse gradients stay sparse: rows without a gradient in any of the steps do not change.
 
-    With the strategies ``replicated``, ``collective`` and ``horovod`` each tower accumulates its own gradients, and
-    towers and processes all-reduce their means once per update, not in every step; so, too, if the processors are
-    inside. It takes that this is the outermost optimizer: what is around it is to see the gradients of all towers in
-    each step, which then are all-reduced in each step, and accumulated by all alike. That is so for the loss scale of
-    ``precision="float16"``, too. What each tower has accumulated is part of a checkpoint: of the other towers of a
-    process always, of other processes if it was taken in the middle of an accumulation. If the next training has
-    another number of towers, all go on from what the first one had accumulated.
+    With the strategies ``replicated``, ``collective`` and ``horovod``, each tower accumulates its own gradients, and
+    towers and processes all-reduce the means once per update instead of in every step. This requires that
+    `AccumGradOptimizer` is the outermost optimizer; gradient processors may be inside. A wrapper around it must see the
+    gradients of all towers in each step, so gradients are then all-reduced in each step and accumulated identically.
+    This applies also to the loss scale of ``precision="float16"``. Checkpoints contain the accumulated gradients of all
+    towers of the process, and of other processes if taken in the middle of an accumulation. If the resumed training has
+    a different number of towers, all continue with the accumulated gradients of the first tower.
 
-    Processors that are to see the mean, such as `GlobalNormClip`, belong inside; those that are to see the gradient of
-    each step, such as `SummaryGradient`, belong around it.
+    Processors for the mean, such as `GlobalNormClip`, belong inside; processors for the gradient of each step, such as
+    `SummaryGradient`, belong around it.
 
     Args:
         opt: the optimizer that updates.
-        niter: of how many steps the gradients are accumulated. With 1, `opt` does as it would alone.
+        niter: the number of steps to accumulate. With 1, the result is the same as with `opt` alone.
 
     Raises:
-        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, or `niter` is not a positive whole number.
+        ConfigError: if `opt` is not a `tf.compat.v1.train.Optimizer`, or `niter` is not a positive integer.
 
     Example:
         ```python
@@ -89,7 +88,7 @@ class AccumGradOptimizer(ProxyOptimizer):
         return super().get_slot(var, name)
 
     def get_slot_names(self) -> list[str]:
-        """Return the names of all slots, those of the wrapped optimizer included."""
+        """Return the names of all slots, including the wrapped optimizer's."""
         own = [_SLOT] if self._accumulators else []
         return sorted({*own, *super().get_slot_names()})
 
@@ -107,7 +106,7 @@ class AccumGradOptimizer(ProxyOptimizer):
         return [self._create_accumulator(grad, var) for grad, var in grads_and_vars]
 
     def _create_counter(self, grads_and_vars: Gradients) -> Any:
-        # Wherever in the graph and in whatever order the variables are trained, it is that of the same one.
+        # The same variable, wherever in the graph and in whatever order the variables are trained.
         first = min((var for _, var in grads_and_vars), key=variable_name)
         counter = create_slot(first, f"{self.get_name()}/counter", lambda: tf.zeros([], tf.int64), on_cpu=True)
         self._counters.append(counter)
@@ -121,7 +120,7 @@ class AccumGradOptimizer(ProxyOptimizer):
 
 
 def is_accumulating(optimizer: Any) -> bool:
-    """Whether an optimizer accumulates the gradients of several steps, before anything else is done to them."""
+    """Whether the outermost optimizer accumulates the gradients of several steps."""
     return isinstance(optimizer, AccumGradOptimizer) and optimizer.niter > 1
 
 
@@ -132,17 +131,18 @@ def apply_in_towers(
     reduce: Reduce,
     name: str,
 ) -> Any:
-    """Return the op by which each tower accumulates its gradients, and which reduces and applies them when it is time.
+    """Return an op that accumulates the gradients of each tower, and reduces and applies them when due.
 
-    All towers count together. Where several processes do so, all of them take the same branch, as they have made as
-    many steps: so what `reduce` adds may wait for the others.
+    All towers share one count. All processes are at the same step, so they take the same branch, and the ops of
+    `reduce` may wait for other processes.
 
     Args:
-        optimizers: that of each tower.
-        gradients: those of each tower, with its variables.
-        in_tower: given the index of a tower, returns the context in which its ops and variables are created.
-        reduce: given what each tower has accumulated, as tensors or `tf.IndexedSlices`, returns what each applies.
-        name: of the op.
+        optimizers: the optimizer of each tower.
+        gradients: the gradients and variables of each tower.
+        in_tower: takes the index of a tower and returns the context in which its ops and variables are created.
+        reduce: takes the accumulated gradients of each tower, tensors or `tf.IndexedSlices`, and returns the gradients
+            that each tower applies.
+        name: the name of the op.
     """
     for index, (optimizer, pairs) in enumerate(zip(optimizers, gradients, strict=True)):
         with in_tower(index), tf.init_scope():
@@ -185,7 +185,7 @@ def _build_of_towers(
         with tf.control_dependencies(done), colocate_with(counter):
             return tf.group(counter.assign(0, read_value=False))
 
-    # Not less, rather than equal: a training may be resumed with a smaller `niter`.
+    # Not `==`, because training may be resumed with a smaller `niter`.
     return tf.cond(count >= optimizers[0].niter, apply, tf.no_op).op
 
 
@@ -211,7 +211,7 @@ class _Accumulator(abc.ABC):
             return self._mean(lambda values: tf.cast(values / tf.cast(count, values.dtype), self._dtype))
 
     def clear(self) -> Any:
-        """Return the op that forgets the gradients."""
+        """Return the op that resets the sum."""
         with colocate_with(self.sum):
             return tf.group(*(each.assign(tf.zeros_like(each), read_value=False) for each in self.variables))
 
@@ -231,7 +231,7 @@ class _DenseAccumulator(_Accumulator):
 
 
 class _SparseAccumulator(_Accumulator):
-    """Remembers which rows have a gradient: to an optimizer, no gradient is not the same as a gradient of zero."""
+    """Records which rows have a gradient, because optimizers treat a missing gradient differently from zero."""
 
     def __init__(self, var: Any, name: str) -> None:
         super().__init__(var, name)

@@ -42,7 +42,7 @@ class GradientProcessor(abc.ABC):
     """
 
     def process(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> GradsAndVars:
-        """Return the gradients that the optimizer is to take in place of these.
+        """Return the gradients for the optimizer.
 
         Args:
             grads_and_vars: pairs of a gradient (a tensor, a `tf.IndexedSlices`, or None) and its variable.
@@ -51,7 +51,7 @@ class GradientProcessor(abc.ABC):
             Such pairs. The variable of a pair that is left out is not updated.
 
         Raises:
-            ConfigError: if what became of a gradient is none, or does not fit its variable.
+            ConfigError: if a processed gradient is not a gradient or does not fit its variable.
         """
         pairs = list(grads_and_vars)
         with tf.name_scope(type(self).__name__.lstrip("_")):
@@ -73,8 +73,8 @@ class GradientProcessor(abc.ABC):
             or grad.dtype != var.dtype.base_dtype
         ):
             raise ConfigError(
-                f"{type(self).__name__} made {grad!r} of the gradient of {variable_name(var)!r}; expected a tensor of "
-                f"shape {var.shape} and type {var.dtype.base_dtype.name}, a tf.IndexedSlices, or None."
+                f"{type(self).__name__} returned {grad!r} for the gradient of {variable_name(var)!r}; expected a "
+                f"tensor of shape {var.shape} and type {var.dtype.base_dtype.name}, a tf.IndexedSlices, or None."
             )
 
 
@@ -98,16 +98,16 @@ class FilterNoneGrad(GradientProcessor):
 class GlobalNormClip(GradientProcessor):
     """Scales all gradients down together if their global norm is too large, as `tf.clip_by_global_norm` does.
 
-    The global norm is the root of the sum of the squares of the elements of *all* gradients. A sparse gradient may name
-    a row more than once, as it does when a word occurs twice in a batch; such rows are added first, unlike by
-    TensorFlow, which takes them for different ones. So the norm is that of the dense gradient. That of gradients of 16
-    bits is computed in ``float32``.
+    The global norm is the root of the sum of the squares of the elements of *all* gradients. A sparse gradient may have
+    the same row more than once, e.g. when a word occurs twice in a batch. Such rows are added first, so the norm equals
+    the norm of the dense gradient; TensorFlow treats them as different rows. The norm of 16-bit gradients is computed
+    in ``float32``.
 
     Args:
-        global_norm: the largest norm that is left alone.
+        global_norm: the largest norm that is not clipped.
 
     Raises:
-        ConfigError: if it is not positive.
+        ConfigError: if `global_norm` is not positive.
     """
 
     def __init__(self, global_norm: float) -> None:
@@ -163,8 +163,8 @@ class MapGradient(GradientProcessor):
 class SummaryGradient(MapGradient):
     """Summarizes gradients, as ``SummaryGradient/<variable>-grad-histogram`` and ``…-rms``.
 
-    It shows those of the main training tower, once for each variable. They cost nothing in steps in which the summaries
-    are not evaluated. Of a sparse gradient the rows are summarized that it has.
+    It summarizes gradients of the main training tower, once for each variable. They cost nothing in steps in which the
+    summaries are not evaluated. For a sparse gradient, only existing rows are summarized.
 
     Args:
         regex: a regular expression that matches the whole name of a variable.
@@ -212,12 +212,12 @@ class CheckGradient(MapGradient):
 
 
 class PrintGradient(MapGradient):
-    """Prints, in each step, how large gradients are: shape, mean, root mean square, and greatest magnitude.
+    """Prints the size of gradients in each step: shape, mean, root mean square, and greatest magnitude.
 
-    It is for looking at a few steps: each gradient is summed up several times, and printed to the standard error, by
-    TensorFlow itself, in each step. It prints those of the main training tower, once for each variable, on any
-    strategy, and for each step of a run that makes several. XLA compiles no printing: leave it out with ``xla=True``.
-    Of a sparse gradient it prints the rows that it has.
+    It is meant for a few steps of debugging: in each step, TensorFlow computes several sums of each gradient and prints
+    to the standard error. It prints gradients of the main training tower, once for each variable, with any strategy and
+    in each step of a run of several steps. XLA does not compile printing: leave it out with ``xla=True``. For a sparse
+    gradient, only existing rows are used.
 
     Args:
         regex: a regular expression that matches the whole name of a variable inside its tower.
@@ -253,19 +253,18 @@ class PrintGradient(MapGradient):
 
 
 class ScaleGradient(GradientProcessor):
-    """Multiplies gradients, to give some variables a learning rate of their own, or to freeze them.
+    """Multiplies gradients, to give some variables a different learning rate, or to freeze them.
 
-    Each variable is scaled by the multiplier of the *first* regular expression that matches its name. With 0 it is left
-    out: it is not updated at all, not even by what momentum is left. An expression that matches no name is named in a
-    warning.
+    The multiplier of the *first* regular expression that matches the name of a variable applies. With 0, the variable
+    is not updated at all, not even by remaining momentum. A warning names expressions without a match.
 
     Args:
         multipliers: pairs of a regular expression, which matches whole names of variables inside their tower, and a
             number; or one such pair.
-        verbose: log what is scaled.
+        verbose: log the multipliers of variables.
 
     Raises:
-        ConfigError: if there is something else in `multipliers`.
+        ConfigError: if `multipliers` has an invalid element.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""Learning rate of an optimizer: what it is in a step, whatever it was given as."""
+"""The learning rate of an optimizer in a step, whether it is a number, a tensor or a variable."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def learning_rate_of(optimizer: Any) -> Any:
         optimizer: a `tf.compat.v1.train.Optimizer`.
 
     Returns:
-        A float, if it is constant; a scalar tensor of the default graph that can be fetched by itself; or None if the
-        optimizer has no learning rate, or none that can be told.
+        A float if it is constant; a scalar tensor of the default graph that can be fetched alone; or None if the
+        optimizer has no learning rate, or an unknown one.
     """
     *_, innermost = unwrapped(optimizer)
     for rate in learning_rates_of(innermost):
@@ -33,7 +33,7 @@ def learning_rate_of(optimizer: Any) -> Any:
 
 
 def _fetchable(rate: Any) -> Any:
-    """Return `rate` as a scalar tensor if it can be fetched by itself: not what a branch computes, nor from data."""
+    """Return `rate` as a scalar tensor if it can be fetched alone: outside branches, and independent of data."""
     graph = tf.compat.v1.get_default_graph()
     if not tf.is_tensor(rate) or rate.shape.rank != 0 or getattr(rate, "graph", None) is not graph:
         return None

@@ -15,44 +15,44 @@ from tpk.graph.optimizers.proxy import ProxyOptimizer, unwrapped
 from tpk.graph.reports.summaries import add_tensor_summary
 
 _LARGEST_SCALE = 2.0**126
-"""The inverse of a larger one is no normal number of ``float32``."""
+"""The inverse of a larger scale is not a normal number in ``float32``."""
 
 
 class DynamicLossScaleOptimizer(ProxyOptimizer):
     """Multiplies the cost by a scale, and gradients by its inverse.
 
-    Without that, many gradients of a ``float16`` model are zero, because they are too small for the type. A step whose
-    gradients are not finite is skipped: nothing is updated, and the scale is divided by `factor`, but not below 1.
-    After `growth_interval` updates in a row the scale is multiplied by `factor`. It is the method of NVIDIA's guide,
-    "Train With Mixed Precision", section "Choosing A Scaling Factor"
+    Without scaling, many gradients of a ``float16`` model are zero, because they are too small for the type. A step
+    whose gradients are not finite is skipped: nothing is updated, and the scale is divided by `factor`, but not below
+    1. After `growth_interval` updates in a row the scale is multiplied by `factor`. This is the method of NVIDIA's
+    guide, "Train With Mixed Precision", section "Choosing A Scaling Factor"
     (https://docs.nvidia.com/deeplearning/performance/mixed-precision-training/), and of Micikevicius et al., 2018
     (https://arxiv.org/abs/1710.03740).
 
-    The scale is summarized as ``<name>/scale``. If it stays at 1, it is not the scaling that makes gradients infinite.
-    The gradient of a cost of ``float16`` is the scale itself, which then is never more than 32,768 for long; so compute
-    the last mean or sum in ``float32``.
+    The scale is summarized as ``<name>/scale``. If it stays at 1, gradients are infinite for another reason than
+    scaling. The gradient of a ``float16`` cost is the scale itself, which then cannot stay above 32,768; so compute the
+    last mean or sum in ``float32``.
 
-    A skipped step does not count for what is wrapped: neither for the averages of Adam, nor for the steps that an
-    `AccumGradOptimizer` accumulates. Processors that are to see the gradients of each step, skipped or not, such as
-    `SummaryGradient`, belong around it.
+    The wrapped optimizer does not see skipped steps: they affect neither the averages of Adam nor the steps that an
+    `AccumGradOptimizer` accumulates. Processors that should see the gradients of all steps, such as `SummaryGradient`,
+    belong around it.
 
     If `opt` is itself a GradientDescent, Momentum, Adam, Adagrad or Adadelta optimizer, the host does not wait for the
     gradients: a skipped update runs without effect. Otherwise the update is in a `tf.cond`.
 
-    Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
-    they decide alike. They share the scale.
+    If several towers apply the same gradients to replicas, each checks the reduced gradients, so all make the same
+    decision. They share the scale.
 
     Args:
         opt: the optimizer that updates.
         initial_scale: the first scale, from 1 to 2**126. A power of 2 costs no precision.
-        growth_interval: after how many updates without overflow the scale grows.
-        factor: by how much it grows and shrinks.
+        growth_interval: the number of updates without overflow after which the scale grows.
+        factor: the factor by which it grows and shrinks.
         name: the variable scope of its variables, ``scale``, ``good_steps`` and ``skipped_in_a_row``. They are saved in
             checkpoints.
 
     Raises:
-        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, if a number is out of range, or if there is a loss
-            scale of this name already; and, when gradients are applied, if a variable is a reference variable and the
+        ConfigError: if `opt` is not a `tf.compat.v1.train.Optimizer`, if a number is out of range, or if a loss scale
+            of this name exists already; and, when gradients are applied, if a variable is a reference variable and the
             update is in a `tf.cond`.
 
     Example:
@@ -95,7 +95,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         tf.compat.v1.add_to_collection(GATES_KEY, self)
 
     def leave_shared_variables(self) -> None:
-        """Leave it to the optimizer of the first tower to update the scale."""
+        """Let only the optimizer of the first tower update the scale."""
         self._updates_scale = False
 
     @property
@@ -105,19 +105,19 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
 
     @property
     def skipped_in_a_row(self) -> Any:
-        """How many steps in a row were skipped though the scale was 1 already, a scalar ``int64`` variable.
+        """The number of steps in a row that were skipped at a scale of 1, a scalar ``int64`` variable.
 
-        In them it was not the scaling that made gradients infinite.
+        In these steps, gradients were infinite for another reason than scaling.
         """
         return self._skipped_in_a_row
 
     def compute_gradients(self, loss: Any, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """Return the gradients of `loss`, computed from the scaled one, and scaled back.
+        """Return the gradients of `loss`, computed from the scaled loss and scaled back.
 
-        The arguments are those of `tf.compat.v1.train.Optimizer.compute_gradients`.
+        See `tf.compat.v1.train.Optimizer.compute_gradients` for the arguments.
         """
         with tf.name_scope(self.get_name()):
-            # Read once: another tower may change it before the gradients are there.
+            # Read once, because another tower may change it before the gradients are computed.
             scale = self._scale.read_value()
             scaled = tf.cast(loss, tf.float32) * scale
             with tf.device("/cpu:0"):
@@ -154,7 +154,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
             good_steps = tf.where(finite & ~grows, good_steps, tf.zeros_like(good_steps))
             skipped = self._skipped_in_a_row.read_value()
             skipped = tf.where(finite, tf.zeros_like(skipped), skipped + tf.cast(scale <= 1, tf.int64))
-            # What is assigned depends on `finite`, so on all gradients: they are computed from the old scale.
+            # The assigned values depend on `finite`, so on all gradients, which thus use the old scale.
             return tf.group(
                 self._scale.assign(tf.where(finite, larger, smaller), read_value=False),
                 self._good_steps.assign(good_steps, read_value=False),

@@ -1,7 +1,7 @@
-"""NaNs and infinities: noticed within a step, on the device, and kept out of variables.
+"""NaNs and infinities: detected within a step, on the device, and kept out of variables.
 
-A check is an op that runs along with a step, and makes the run fail. While all is well, nothing is copied from the
-device but one truth value for each tensor.
+A check is an op that runs with a step and makes the run fail. As long as all values are finite, only a bool for each
+tensor is copied from the device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GATES_KEY = "TPK_NON_FINITE_GATES"
 """The collection of the optimizers that skip updates. Each has a variable `skipped_in_a_row`."""
 
 _MAX_REPORTED = 10
-# Copying that many bytes together takes a GPU less time than starting two kernels for them alone.
+# On a GPU, concatenating tensors up to this size is faster than launching two kernels for each.
 _SMALL_BYTES = 256 * 1024
 _ADDING = ("AssignAddVariableOp", "AssignSubVariableOp", "AssignAdd", "AssignSub")
 _ASSIGNING = ("AssignVariableOp", "Assign")
@@ -35,10 +35,10 @@ def all_finite(tensors: Sequence[Any]) -> Any:
     """Return whether all elements of all tensors are finite.
 
     Args:
-        tensors: floating-point tensors, or `tf.IndexedSlices`. Each is looked at on its own device.
+        tensors: floating-point tensors, or `tf.IndexedSlices`. Each is checked on its own device.
 
     Returns:
-        A scalar ``bool`` tensor, on the device of the first tensor: what waits for it there need not involve the host.
+        A scalar ``bool`` tensor on the device of the first tensor, so that ops there do not wait for the host.
     """
     by_device: dict[str, list[Any]] = {}
     for tensor in map(values_of, tensors):
@@ -51,7 +51,7 @@ def all_finite(tensors: Sequence[Any]) -> Any:
 
 
 def _all_finite_on(device: str, tensors: Sequence[Any]) -> Any:
-    """Whether all elements of tensors of one device are finite; small ones are looked at together."""
+    """Return whether all elements of the tensors on a device are finite. Small tensors are checked together."""
     vectors = []
     small: dict[Any, list[Any]] = {}
     with tf.device(device):
@@ -70,23 +70,23 @@ def _all_finite_on(device: str, tensors: Sequence[Any]) -> Any:
 def check_all_finite(tensors: Sequence[tuple[str, Any]], sender: str, after: Iterable[Any] = ()) -> Any:
     """Return an op that fails if a tensor has a NaN or an infinity.
 
-    It waits for all of the tensors, so that all of them are computed whether one of them is bad or not.
+    It waits for all tensors, so all of them are computed even if one is not finite.
 
     Args:
-        tensors: pairs of what to call a tensor in the message (ASCII), and the tensor.
-        sender: who checks; `read_failure` finds the failures of a sender.
+        tensors: pairs of a name for messages (ASCII) and a tensor.
+        sender: the name of the check; `read_failure` finds the failures of a sender.
         after: ops that must have run before it fails.
     """
     return fail_unless(all_finite([tensor for _, tensor in tensors]), tensors, sender, after)
 
 
 def fail_unless(condition: Any, tensors: Sequence[tuple[str, Any]], sender: str, after: Iterable[Any] = ()) -> Any:
-    """Return an op that fails unless `condition`; its message tells which of `tensors` have what.
+    """Return an op that fails unless `condition` holds; its message reports the tensors that are not finite.
 
     Args:
         condition: a scalar ``bool`` tensor.
         tensors: as in `check_all_finite`.
-        sender: who checks.
+        sender: the name of the check.
         after: ops that must have run before it fails.
     """
 
@@ -95,9 +95,9 @@ def fail_unless(condition: Any, tensors: Sequence[tuple[str, Any]], sender: str,
 
 
 def check_each_finite(tensors: Sequence[tuple[str, Any]], sender: str, after: Iterable[Any] = ()) -> Any:
-    """Return an op that does as `check_all_finite`, for very many tensors: it adds one op to the graph for each.
+    """Return an op like that of `check_all_finite`, for very many tensors: it adds only one op for each.
 
-    So the graph is built in a fraction of the time; but all that is told when it fails is counted in each run.
+    The graph is built in a fraction of the time, but each run computes all numbers of the message.
 
     Args:
         tensors: as in `check_all_finite`.
@@ -128,14 +128,14 @@ def _fail_with(report: Callable[[], Any], condition: Any, sender: str, after: It
 
 
 def read_failure(error: BaseException, sender: str) -> dict[str, str] | None:
-    """Return what a check of `sender` has found, if that is why a run failed; else None.
+    """Return the result of a check of `sender`, or None if the run failed for another reason.
 
     Args:
-        error: what the run raised.
-        sender: who checked.
+        error: the error of the run.
+        sender: the name of the check.
 
     Returns:
-        For each tensor that is not finite, at most ten of them, what it has, such as ``"2 NaN, 0 Inf of 10"``.
+        The counts for each tensor that is not finite, at most ten, such as ``"2 NaN, 0 Inf of 10"``.
     """
     message = getattr(error, "message", None)
     found = re.search(f"<{re.escape(sender)}: (.*?)>", message, re.DOTALL) if isinstance(message, str) else None
@@ -146,19 +146,19 @@ def read_failure(error: BaseException, sender: str) -> dict[str, str] | None:
 
 
 def skip_non_finite(update_ops: Iterable[Any]) -> None:
-    """Make ops that update variables leave them alone when what they would write is not finite.
+    """Make ops that update variables keep the old values when the new ones are not finite.
 
-    The ops are changed in place, so whatever runs them or waits for them stays as it is. Such are the updates of
-    moving averages, which would never be finite again.
+    The ops are changed in place, so ops that depend on them do not change. Use it for moving averages, which would
+    otherwise never be finite again.
 
     Args:
-        update_ops: ops that assign to a variable, add to it or subtract from it, or what assigning has returned. Others
-            are left as they are.
+        update_ops: ops that assign to, add to or subtract from a variable, or the return values of such calls. Others
+            are ignored.
     """
     for update in update_ops:
         op = getattr(update, "op", update)
         if op.type not in (*_ADDING, *_ASSIGNING) or not op.inputs[1].dtype.is_floating:
-            logger.info("%s is no plain update of a variable, so it is not skipped when it is not finite", op.name)
+            logger.info("%s is not a plain update of a variable, so it is not skipped when it is not finite", op.name)
             continue
         variable, value = op.inputs[0], op.inputs[1]
         with tf.name_scope("skip_non_finite"), tf.device(op.device):
@@ -172,19 +172,19 @@ def skip_non_finite(update_ops: Iterable[Any]) -> None:
 
 
 class SkipNonFiniteOptimizer(ProxyOptimizer):
-    """Skips an update if a gradient has a NaN or an infinity: nothing is updated, and the training goes on.
+    """Skips an update if a gradient has a NaN or an infinity: nothing is updated, and training continues.
 
-    A skipped update does not count for what is wrapped: neither for the averages of Adam, nor for the steps that an
-    `AccumGradOptimizer` accumulates. Inside an `AccumGradOptimizer` it skips what was accumulated, all of it.
+    The wrapped optimizer does not see skipped updates: they affect neither the averages of Adam nor the steps that an
+    `AccumGradOptimizer` accumulates. Inside an `AccumGradOptimizer`, all accumulated gradients are skipped together.
 
-    Where several towers apply the same gradients to replicates, each looks for itself at what all of them have got; so
-    they decide alike. They share the counts.
+    If several towers apply the same gradients to replicas, each checks the reduced gradients, so all make the same
+    decision. They share the counts.
 
     If `opt` is itself a GradientDescent, Momentum, Adam, Adagrad or Adadelta optimizer, the host does not wait for the
     gradients: a skipped update runs without effect. Otherwise the update is in a `tf.cond`.
 
-    How many updates were skipped is summarized as ``<name>/skipped``. To be told, and to end a training in which all
-    updates are skipped, use the callback `NanGuard(on_nan="skip")`.
+    The number of skipped updates is summarized as ``<name>/skipped``. The callback `NanGuard(on_nan="skip")` logs
+    skipped updates, and ends a training in which all updates are skipped.
 
     Args:
         opt: the optimizer that updates.
@@ -192,7 +192,7 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
             checkpoints.
 
     Raises:
-        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, or if there is an optimizer of this name already;
+        ConfigError: if `opt` is not a `tf.compat.v1.train.Optimizer`, or an optimizer of this name exists already;
             and, when gradients are applied, if a variable is a reference variable and the update is in a `tf.cond`.
 
     Example:
@@ -212,17 +212,17 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
         tf.compat.v1.add_to_collection(GATES_KEY, self)
 
     def leave_shared_variables(self) -> None:
-        """Leave it to the optimizer of the first tower to count."""
+        """Let only the optimizer of the first tower count."""
         self._counts = False
 
     @property
     def skipped(self) -> Any:
-        """How many updates were skipped, a scalar ``int64`` variable."""
+        """The number of skipped updates, a scalar ``int64`` variable."""
         return self._skipped
 
     @property
     def skipped_in_a_row(self) -> Any:
-        """How many updates were skipped since the last one that was not, a scalar ``int64`` variable."""
+        """The number of updates skipped since the last one that was not, a scalar ``int64`` variable."""
         return self._skipped_in_a_row
 
     def _own_variables(self) -> list[Any]:
@@ -251,7 +251,7 @@ def get_shared_variables(owner: str, scope: str, variables: Mapping[str, tuple[A
         variables: type and initial value of each.
 
     Raises:
-        ConfigError: if they are there already, or there is no graph.
+        ConfigError: if they exist already, or TensorFlow executes eagerly.
     """
     if tf.executing_eagerly():
         raise ConfigError(
@@ -279,7 +279,7 @@ def get_shared_variables(owner: str, scope: str, variables: Mapping[str, tuple[A
 
 
 def _count(tensors: Sequence[Any]) -> Any:
-    """Return of each of `tensors` how many NaNs, infinities, and elements it has."""
+    """Return the number of NaNs, infinities and elements of each tensor."""
     counts = []
     for tensor in tensors:
         with tf.device(tensor.device):
@@ -290,7 +290,7 @@ def _count(tensors: Sequence[Any]) -> Any:
 
 
 def _report(names: Sequence[str], table: Any) -> Any:
-    """Return a string tensor that tells which tensors are not finite, given what `_count` returns of them."""
+    """Return a string tensor that reports the tensors that are not finite, given the result of `_count`."""
     chosen = tf.where(tf.reduce_any(table[:, :2] > 0, axis=1))[:_MAX_REPORTED, 0]
     nans, infinities, sizes = tf.unstack(tf.strings.as_string(tf.gather(table, chosen)), num=3, axis=1)
     lines = tf.strings.join(

@@ -21,17 +21,17 @@ from tpk.tf_internals import create_slots, read_anew, wrapped_optimizer
 
 
 class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
-    """The base of optimizers around an optimizer: it hands everything on to the one that it wraps.
+    """The base of optimizers around an optimizer: it delegates everything to the wrapped one.
 
-    A subclass either overrides `apply_gradients`, or overrides `_build_update` to add to what the wrapped one does. Its
-    own variables it creates in `_create_slots`, so that they stand outside of scopes and control flow.
+    A subclass overrides either `apply_gradients`, or `_build_update` to add to the update. It creates its variables in
+    `_create_slots`, which runs outside scopes and control flow.
 
     Args:
-        opt: the optimizer that is wrapped.
-        name: what to call the ops of the wrapper.
+        opt: the wrapped optimizer.
+        name: the name of the wrapper's ops.
 
     Raises:
-        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`.
+        ConfigError: if `opt` is not a `tf.compat.v1.train.Optimizer`.
     """
 
     def __init__(self, opt: Any, name: str = "ProxyOptimizer") -> None:
@@ -54,7 +54,7 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
             name: of the op.
 
         Raises:
-            ConfigError: if there is no gradient.
+            ConfigError: if all gradients are None.
         """
         pairs = [(grad, var) for grad, var in grads_and_vars if grad is not None]
         if not pairs:
@@ -73,9 +73,9 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         return train_op
 
     def leave_shared_variables(self) -> None:
-        """Leave it to the optimizer of the first tower to update what all towers share; called of each other's copy.
+        """Let only the optimizer of the first tower update shared variables; called on the copies for other towers.
 
-        Slots are not shared, but what an optimizer has created before it applies gradients is.
+        Slots are not shared, but variables that an optimizer creates before it applies gradients are.
         """
 
     def get_slot(self, var: Any, name: str) -> Any:
@@ -83,7 +83,7 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         return self._opt.get_slot(var, name)
 
     def get_slot_names(self) -> list[str]:
-        """Return the names of all slots, those of the wrapped optimizer included."""
+        """Return the names of all slots, including the wrapped optimizer's."""
         names: list[str] = self._opt.get_slot_names()
         return names
 
@@ -134,16 +134,16 @@ def check_no_reference(owner: str, grads_and_vars: Iterable[tuple[Any, Any]]) ->
 def create_slot(variable: Any, name: str, initial_value: Callable[[], Any], *, on_cpu: bool = False) -> Any:
     """Create a non-trainable variable that belongs to `variable`.
 
-    It is called ``<variable>/<name>``, with a suffix if there is one already, wherever in the graph it is created: so a
-    variable of one tower and its counterpart in another have slots that are named alike, and a checkpoint finds them.
+    Its name is ``<variable>/<name>``, with a suffix if that exists already, wherever in the graph it is created. So the
+    slots of a variable have matching names in all towers, and checkpoints find them.
 
     Args:
         variable: a variable of the default graph.
-        name: what to call it.
+        name: the last part of its name.
         initial_value: returns its initial value.
         on_cpu: place it on the CPU, where control flow reads it; by default it is where `variable` is.
     """
-    # Out of scopes, control dependencies and branches of control flow: a variable is part of none.
+    # Outside scopes, control dependencies and branches of control flow.
     with tf.init_scope(), tf.name_scope(""), tf.device("/cpu:0") if on_cpu else colocate_with(variable):
         return tf.compat.v1.Variable(
             initial_value,
@@ -160,16 +160,16 @@ def colocate_with(variable: Any) -> AbstractContextManager[None]:
 
 
 def sum_dtype(variable: Any) -> Any:
-    """Return the type for sums and averages of values of `variable`: its own, but ``float32`` if it has 16 bits.
+    """Return the type for sums and averages of values of `variable`: its own, or ``float32`` if it has 16 bits.
 
-    Summing many values, or adding a small change to an average, takes more digits than the values have.
+    Summing many values, or adding a small change to an average, needs more precision than the values have.
     """
     dtype = variable.dtype.base_dtype
     return tf.float32 if dtype.size < 4 else dtype
 
 
 class PostProcessOptimizer(ProxyOptimizer):
-    """Does something with each variable after its update, such as clipping or quantizing it.
+    """Processes each variable after its update, e.g. clips or quantizes it.
 
     Args:
         opt: the optimizer that updates.
@@ -177,8 +177,8 @@ class PostProcessOptimizer(ProxyOptimizer):
         colocate: place what `func` builds on the device of the variable.
 
     Raises:
-        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`; and, when gradients are applied, if `func` returned
-            something else.
+        ConfigError: if `opt` is not a `tf.compat.v1.train.Optimizer`; and, when gradients are applied, if `func`
+            returns something else.
 
     Example:
         ```python
@@ -233,10 +233,10 @@ class VariableAssignmentOptimizer(PostProcessOptimizer):
 
 
 def copies_of_optimizers(optimizers: Sequence[Any]) -> list[Any]:
-    """Return a copy of each optimizer, for another replicate of the model.
+    """Return a copy of each optimizer, for another replica of the model.
 
-    A copy has slots of its own. It shares tensors and variables that the optimizer was made with, such as a learning
-    rate. An optimizer inside of another one is copied, too; one that occurs several times, once.
+    A copy has separate slots. It shares the tensors and variables that the optimizer was created with, such as a
+    learning rate. Wrapped optimizers are copied too; an optimizer that occurs several times is copied once.
 
     Args:
         optimizers: `tf.compat.v1.train.Optimizer`s that have not applied gradients yet.
@@ -246,11 +246,11 @@ def copies_of_optimizers(optimizers: Sequence[Any]) -> list[Any]:
 
 
 def _copied(value: Any, copies: dict[int, Any]) -> Any:
-    """The copy of an optimizer, or of a container with what is in it; all else is shared.
+    """Return a copy of an optimizer or of a container with its elements; everything else is shared.
 
     Args:
-        value: what an attribute of an optimizer is.
-        copies: the copies made so far, by the `id` of what they are of.
+        value: the value of an attribute of an optimizer.
+        copies: the copies so far, by the `id` of the original.
     """
     kind = type(value)
     if isinstance(value, tf.compat.v1.train.Optimizer):

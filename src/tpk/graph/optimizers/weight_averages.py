@@ -1,4 +1,4 @@
-"""Moving averages of the weights of a model, which often do better in an evaluation than the weights themselves."""
+"""Moving averages of the weights of a model, which often evaluate better than the weights themselves."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SLOT = "average"
 
 @contextmanager
 def averaged_weights(sess: Any) -> Iterator[None]:
-    """Within the context, all variables of which there are averages have the values of these.
+    """Within the context, all averaged variables have the values of their averages.
 
-    Afterwards they have their own values again, bit by bit. Nothing may train in between.
+    Afterwards they have their own values again, bit for bit. Do not train within the context.
 
     Args:
         sess: the raw session.
@@ -59,7 +59,7 @@ class MovingAverageOptimizer(ProxyOptimizer):
     saved in checkpoints, where TensorFlow's own `tf.train.ExponentialMovingAverage.variables_to_restore` finds it.
     To use the averages, see `averaged_weights`, and the callback `WithAveragedWeights`.
 
-    Other variables, such as the statistics of batch normalization, are left alone.
+    Other variables, such as the statistics of batch normalization, are not averaged.
 
     Inside an `AccumGradOptimizer` it averages over updates; around one, over steps.
 
@@ -68,7 +68,7 @@ class MovingAverageOptimizer(ProxyOptimizer):
         decay: see `WeightAverages`.
 
     Raises:
-        ConfigError: if `opt` is no `tf.compat.v1.train.Optimizer`, or `decay` is out of range.
+        ConfigError: if `opt` is not a `tf.compat.v1.train.Optimizer`, or `decay` is out of range.
 
     Example:
         ```python
@@ -93,7 +93,7 @@ class MovingAverageOptimizer(ProxyOptimizer):
         return super().get_slot(var, name)
 
     def get_slot_names(self) -> list[str]:
-        """Return the names of all slots, those of the wrapped optimizer included."""
+        """Return the names of all slots, including the wrapped optimizer's."""
         own = [_SLOT] if self._averages else []
         return sorted({*own, *super().get_slot_names()})
 
@@ -116,12 +116,12 @@ class MovingAverageOptimizer(ProxyOptimizer):
 
 
 class WeightAverages:
-    """Exponential moving averages of variables, and what it takes to put them in the variables' place.
+    """Exponential moving averages of variables, which can be swapped with the variables.
 
-    In the update number n (from 0 on), ``average -= (1 - d) · (average - variable)`` with
+    In update n (from 0), ``average -= (1 - d) · (average - variable)`` with
     ``d = min(decay, n / (9 + n))``. So the first average is the variable itself, and the averages follow about the last
-    tenth of all updates until `decay` takes over. It is the rule of `tf.train.ExponentialMovingAverage` (see
-    ``num_updates`` there) for ``num_updates = n - 1``, which is free of the initial values.
+    tenth of all updates until `decay` takes over. This is the rule of `tf.train.ExponentialMovingAverage` (see
+    ``num_updates`` there) for ``num_updates = n - 1``, which does not depend on initial values.
 
     Variables of 16 bits have averages of ``float32``: in their own type, small changes would be lost.
 
@@ -144,7 +144,7 @@ class WeightAverages:
         self.num_updates = create_slot(
             first, f"{AVERAGE_NAME}/num_updates", lambda: tf.zeros([], tf.int64), on_cpu=True
         )
-        # Sessions in which the averages are in the variables' place.
+        # The sessions in which variables have the values of their averages.
         self._swapped: list[Any] = []
         with tf.init_scope(), tf.name_scope("swap_weights"):
             swaps = [_build_swap(var, average) for var, average in zip(self.variables, self.averages, strict=True)]
@@ -154,7 +154,7 @@ class WeightAverages:
         self.variables[0].graph.add_to_collection(WEIGHT_AVERAGES_KEY, self)
 
     def average(self, variable: Any) -> Any:
-        """Return the average of `variable`, or None if there is none."""
+        """Return the average of `variable`, or None."""
         return self._by_variable.get(variable.ref())
 
     def update(self) -> Any:
@@ -172,7 +172,7 @@ class WeightAverages:
 
     @contextmanager
     def swapped_in(self, sess: Any) -> Iterator[None]:
-        """Within the context, the variables have the values of their averages, if there was an update yet.
+        """Within the context, the variables have the values of their averages, unless there was no update yet.
 
         Args:
             sess: the raw session.
@@ -198,10 +198,10 @@ class WeightAverages:
 
 
 def _build_swap(variable: Any, average: Any) -> tuple[Any, Any]:
-    """Return the ops that put `average` in place of `variable`, and the variable's own value back.
+    """Return the ops that assign `average` to `variable`, and that restore the variable's own value.
 
-    Resource variables share what they are assigned until one of them changes. So nothing is copied, and the variable
-    that keeps the own value in the meantime, and is empty otherwise, needs no memory of its own.
+    Resource variables share the memory of an assigned value until one of them changes. So nothing is copied, and the
+    variable that holds the own value in between, and is empty otherwise, needs no additional memory.
     """
     with colocate_with(variable):
         own = tf.compat.v1.Variable(

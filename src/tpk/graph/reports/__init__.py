@@ -1,1 +1,1 @@
-"""What is told of a graph: summaries of its tensors, tables of its parts, what a step of it computes."""
+"""Reports about a graph: summaries of tensors, and an overview of the model."""

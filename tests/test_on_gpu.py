@@ -46,13 +46,13 @@ def test_what_the_gpus_do_not_suffice_for_takes_cpus(devices):
 
 
 def test_more_gpus_than_there_are_remain_an_error_by_name():
-    with pytest.raises(tpk.ConfigError, match="unknown device '/gpu:2'"):
+    with pytest.raises(tpk.ConfigError, match="no device '/gpu:2'"):
         tpk.ReplicatedStrategy(["/gpu:2"])
 
 
 def test_pretended_gpus_are_not_meddled_with(pretend_gpus):
     pretend_gpus(1)
-    with pytest.raises(tpk.ConfigError, match="unknown device '/gpu:1'"):
+    with pytest.raises(tpk.ConfigError, match="no device '/gpu:1'"):
         tpk.ReplicatedStrategy(2)
 """
 

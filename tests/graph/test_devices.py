@@ -69,7 +69,7 @@ def test_an_index_that_cannot_be_is_an_error(gpus):
 @pytest.mark.parametrize("devices", [3, [0, 2], "/gpu:2", "/device:GPU:7"])
 def test_more_gpus_than_there_are_is_an_error_that_lists_them(gpus, devices):
     gpus(2)
-    with pytest.raises(ConfigError, match=r"unknown device '.*'\. GPUs: /gpu:0, /gpu:1\. CPU"):
+    with pytest.raises(ConfigError, match=r"no device '.*'\. GPUs: /gpu:0, /gpu:1\. CPU"):
         resolve_devices(devices)
 
 

@@ -119,7 +119,7 @@ def test_stateful_random_ops_are_named_before_the_training(tmp_path, caplog):
             return super().build_graph(x + tf.random.normal([3], name="jitter"), y)
 
     train(3, tmp_path, model=Stateful())
-    assert "1 random ops" in caplog.text
+    assert "1 stateful random ops" in caplog.text
     assert "jitter" in caplog.text
 
 

@@ -135,7 +135,7 @@ def _check(name: str, gpus: int) -> None:
     if match[1].lower() == "gpu" and int(match[2]) >= gpus and not is_of_another_process:
         existing = ", ".join(f"/gpu:{index}" for index in range(gpus)) or "none"
         raise ConfigError(
-            f"unknown device {name!r}. GPUs: {existing}. CPU devices are logical, so there are as many as you "
+            f"no device {name!r}. GPUs: {existing}. CPU devices are logical, so there are as many as you "
             "name: '/cpu:0', '/cpu:1', …. To split a GPU into logical ones, call "
             "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=MB), "
             "…]) before anything runs."

@@ -1,4 +1,4 @@
-"""Objective of a training: a cost that an optimizer minimizes over some of the variables."""
+"""An objective: a cost that an optimizer minimizes over some of the variables."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Objective:
     Attributes:
         get_optimizer: returns a `tf.compat.v1.train.Optimizer`.
         name: which of the costs that the tower function returns; empty if it returns a single one.
-        variables: a regular expression that the names of the variables to train match from their beginning, such as
-            ``"discriminator/"``. Names are those inside the tower.
-        every: it is minimized in each step whose number is a multiple of that. Strategies leave that to the trainer.
+        variables: a regular expression that matches the beginning of the names, inside the tower, of the variables to
+            train, such as ``"discriminator/"``.
+        every: minimize it in steps whose number is a multiple of this. The trainer does this, not the strategy.
 
     Raises:
-        ConfigError: if `get_optimizer` is no function, `variables` is no regular expression, or `every` is not a
-            positive whole number.
+        ConfigError: if `get_optimizer` is not callable, `variables` is not a valid regular expression, or `every` is
+            not a positive integer.
     """
 
     get_optimizer: Callable[[], Any] = attrs.field()
@@ -69,14 +69,14 @@ class Objective:
         return check_cost(output[self.name])
 
     def select(self, variables: Sequence[Any], vs_name: str = "") -> list[Any]:
-        """Return those of the `variables` of a tower that the objective trains.
+        """Return the variables of a tower that the objective trains.
 
         Args:
             variables: trainable variables.
             vs_name: the variable scope of the tower.
 
         Raises:
-            TowerError: if it is none of them.
+            TowerError: if it trains none of them.
         """
         prefix = f"{vs_name}/" if vs_name else ""
         pattern = re.compile(self.variables)

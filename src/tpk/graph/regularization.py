@@ -1,4 +1,4 @@
-"""Regularization: penalties of weights, found by name or collected by layers, as a part of the cost."""
+"""Regularization: penalties on weights, selected by name or collected by layers, as part of the cost."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Regularizer = Callable[[Any], Any]
 
 
 def l2_regularizer(scale: float) -> Regularizer:
-    """Return a function that makes of a tensor the penalty ``scale * sum(x ** 2) / 2``.
+    """Return a function that computes the penalty ``scale * sum(x ** 2) / 2`` of a tensor.
 
-    With that half, of `tf.nn.l2_loss`, its gradient is ``scale * x``: so `scale` is the factor of weight decay that
-    papers state. (It is what ``tf.contrib.layers`` had; Keras's `L2` leaves out the half.)
+    Because of the half, as in `tf.nn.l2_loss`, the gradient is ``scale * x``: `scale` is the factor of weight decay in
+    papers. ``tf.contrib.layers`` had the same definition; Keras's `L2` leaves out the half.
 
     Args:
         scale: not negative.
@@ -43,7 +43,7 @@ def l2_regularizer(scale: float) -> Regularizer:
 
 
 def l1_regularizer(scale: float) -> Regularizer:
-    """Return a function that makes of a tensor the penalty ``scale * sum(abs(x))``.
+    """Return a function that computes the penalty ``scale * sum(abs(x))`` of a tensor.
 
     Args:
         scale: not negative.
@@ -69,9 +69,9 @@ def l1_regularizer(scale: float) -> Regularizer:
 def regularize_cost(regex: str, func: Regularizer, name: str = "regularize_cost") -> Any:
     """Return the sum of the penalties of the trainable variables whose names match, to be added to the cost.
 
-    It takes the variables that are there when it is called, so call it at the end of the tower function; in a training
-    with a replicate of the model on each device, those of this tower. In an inference tower it costs nothing, unless
-    it is asked for.
+    It uses the variables that exist when it is called, so call it at the end of the tower function. If each device
+    has a replica of the model, it uses the variables of the current tower. In an inference tower it costs nothing
+    unless it is fetched.
 
     Args:
         regex: a regular expression that matches the whole name of a variable inside its tower, such as ``.*/kernel``.
@@ -79,10 +79,10 @@ def regularize_cost(regex: str, func: Regularizer, name: str = "regularize_cost"
         name: the name of the result.
 
     Returns:
-        A scalar tensor; a zero, and a warning, if no name matches.
+        A scalar tensor. It is zero, with a warning, if no name matches.
 
     Raises:
-        ConfigError: if `regex` is invalid, `func` cannot be called, or what it returns is no scalar.
+        ConfigError: if `regex` is invalid, `func` is not callable, or its result is not a scalar.
 
     Example:
         ```python
@@ -103,21 +103,21 @@ def regularize_cost(regex: str, func: Regularizer, name: str = "regularize_cost"
     if chosen and not tower:
         logger.info("regularize_cost: %s", ", ".join(map(variable_name, chosen)))
     with tf.name_scope(name) as scope:
-        # With its slash, the name of a scope becomes that of an op.
+        # A name with a slash at the end, such as that of a scope, is used for the op as it is.
         return _sum([_penalty(func, variable) for variable in chosen], scope)
 
 
 def regularize_cost_from_collection(name: str = "regularize_cost") -> Any:
     """Return the sum of the penalties that layers with a regularizer have collected, to be added to the cost.
 
-    They are those in ``REGULARIZATION_LOSSES``: of `kernel_regularizer` and the like of `tpk.layers`, and of the
-    `regularizer` of a variable scope. A tower sees its own there.
+    It uses the collection ``REGULARIZATION_LOSSES``, which holds penalties of regularizers in `tpk.layers` and of the
+    `regularizer` of a variable scope. A tower sees only its own.
 
     Args:
         name: the name of the result.
 
     Returns:
-        A scalar tensor; a zero, and a warning, if there are none.
+        A scalar tensor. It is zero, with a warning, if the collection is empty.
 
     Example:
         ```python

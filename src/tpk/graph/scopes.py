@@ -1,4 +1,4 @@
-"""Scopes: of variables and of names around functions (shared at the second call, or named after it), and of towers."""
+"""Variable scopes and name scopes of functions, collections and their scopes, and custom getters."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ current_tower: ContextVar[Any] = ContextVar("tpk_current_tower", default=None)
 def auto_reuse_variable_scope(func: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Decorate a function that creates variables, so that each further call in the same variable scope shares them.
 
-    The first call in a variable scope of a graph creates them; a later one that would create others is TensorFlow's
-    error, as with ``reuse=True``. (``reuse=tf.compat.v1.AUTO_REUSE`` would create them.) In a model with several
-    towers, the first call of each has the reuse that the tower has.
+    The first call in a variable scope of a graph creates the variables. A later call that would create others is an
+    error of TensorFlow, as with ``reuse=True``; with ``reuse=tf.compat.v1.AUTO_REUSE`` it would create them. In a model
+    with several towers, the first call in each tower has the reuse mode of the tower.
 
     Args:
         func: any function.
@@ -60,13 +60,13 @@ def auto_reuse_variable_scope(func: Callable[_Arguments, _Result]) -> Callable[_
 
 
 def under_name_scope(name: str | None = None) -> _Decorator[_Arguments, _Result]:
-    """Decorate a function so that each call is in a name scope, which changes no names of variables by `get_variable`.
+    """Decorate a function so that each call is in a name scope, which does not affect names of `get_variable`.
 
     Args:
-        name: that of the scope; by default that of the function. As always, a second one of the name gets a number.
+        name: the name of the scope; by default the name of the function. Repeated names are numbered, as always.
 
     Raises:
-        ConfigError: if `name` is no name of a scope: write ``@under_name_scope()``, with parentheses.
+        ConfigError: if `name` is not a valid scope name: write ``@under_name_scope()``, with parentheses.
 
     Example:
         ```python
@@ -83,14 +83,14 @@ def under_name_scope(name: str | None = None) -> _Decorator[_Arguments, _Result]
 def under_variable_scope(name: str | None = None) -> _Decorator[_Arguments, _Result]:
     """Decorate a function so that each call is in a variable scope, and so in a name scope.
 
-    A second call creates variables of the same names, which is TensorFlow's error unless they are to be shared: see
+    A second call creates variables with the same names, which is an error of TensorFlow unless they are shared; see
     `auto_reuse_variable_scope`.
 
     Args:
-        name: that of the scope; by default that of the function.
+        name: the name of the scope; by default the name of the function.
 
     Raises:
-        ConfigError: if `name` is no name of a scope: write ``@under_variable_scope()``, with parentheses.
+        ConfigError: if `name` is not a valid scope name: write ``@under_variable_scope()``, with parentheses.
 
     Example:
         ```python
@@ -119,14 +119,14 @@ def _under(scope: Callable[[str], AbstractContextManager[Any]], name: str | None
 def cached_name_scope(name: str, top_level: bool = True) -> AbstractContextManager[Any]:
     """Return a context that is the same name scope each time, where `tf.name_scope` would give it a number.
 
-    So what belongs together, such as the summaries of many layers, is together in a picture of the graph.
+    It keeps related ops, such as the summaries of many layers, together in a picture of the graph.
 
     Args:
-        name: that of the scope.
-        top_level: the scope is none inside of the scope around, such as that of a tower.
+        name: the name of the scope.
+        top_level: ignore the current scope, such as the scope of a tower.
 
     Raises:
-        ConfigError: if `name` is no name of a scope.
+        ConfigError: if `name` is not a valid scope name.
 
     Example:
         ```python
@@ -162,14 +162,14 @@ def collection_sizes() -> dict[str, int]:
 
 
 def added_since(sizes: dict[str, int]) -> dict[str, list[Any]]:
-    """Return what each collection of the default graph gained since `collection_sizes` returned `sizes`."""
+    """Return the items that each collection of the default graph gained since it had these `sizes`."""
     graph = tf.compat.v1.get_default_graph()
     gained = {key: graph.get_collection(key)[sizes.get(key, 0) :] for key in graph.get_all_collection_keys()}
     return {key: items for key, items in gained.items() if items}
 
 
 def truncate(keys: Iterable[str], sizes: dict[str, int]) -> None:
-    """Take from the collections `keys` of the default graph what they gained since they had these `sizes`."""
+    """Remove the items that the collections `keys` of the default graph gained since they had these `sizes`."""
     graph = tf.compat.v1.get_default_graph()
     for key in keys:
         del graph.get_collection_ref(key)[sizes.get(key, 0) :]
@@ -177,7 +177,7 @@ def truncate(keys: Iterable[str], sizes: dict[str, int]) -> None:
 
 @contextmanager
 def freeze_collection(keys: Iterable[str]) -> Iterator[None]:
-    """Within the context, additions to the collections `keys` of the default graph do not last.
+    """Discard additions to the collections `keys` of the default graph at the end of the context.
 
     Args:
         keys: names of collections, e.g. ``[tf.compat.v1.GraphKeys.UPDATE_OPS]``.
@@ -197,7 +197,7 @@ def freeze_collection(keys: Iterable[str]) -> Iterator[None]:
 
 
 def backup_collection(keys: Iterable[str] | None = None) -> dict[str, tuple[Any, ...]]:
-    """Return what collections of the default graph hold now, for `restore_collection`.
+    """Return the current items of collections of the default graph, for `restore_collection`.
 
     Args:
         keys: the names of the collections; by default all.
@@ -220,7 +220,7 @@ def backup_collection(keys: Iterable[str] | None = None) -> dict[str, tuple[Any,
 
 
 def restore_collection(backup: Mapping[str, Sequence[Any]]) -> None:
-    """Let collections of the default graph hold what they held at the time of a `backup_collection`, and nothing else.
+    """Restore collections of the default graph to the items of a `backup_collection`.
 
     Collections that are not in the backup stay as they are.
 
@@ -233,7 +233,7 @@ def restore_collection(backup: Mapping[str, Sequence[Any]]) -> None:
 
 
 def graph_records(graph: Any, name: str) -> list[Any]:
-    """Return the list that `graph` keeps under a name, to read or to append to; nothing else knows of it.
+    """Return the private list of `graph` with this name, to read or to append to.
 
     It is a collection whose key is not a string, so exported meta graphs leave it out.
     """
@@ -242,17 +242,17 @@ def graph_records(graph: Any, name: str) -> list[Any]:
 
 
 def check_can_be_collected(what: str, remedy: str) -> None:
-    """Check that what is made in the default graph can be taken out of it by a collection.
+    """Check that tensors and ops created in the default graph can be passed on in a collection.
 
-    What is made inside of a `tf.cond`, a `tf.while_loop` (so `tf.map_fn`) or a `tf.function` is no part of the graph
-    around. Who takes it from a collection, takes it for one, and fails much later, or never finds it there.
+    Tensors and ops inside a `tf.cond`, a `tf.while_loop` (also `tf.map_fn`) or a `tf.function` are not part of the
+    surrounding graph. Code that takes them from a collection would fail much later, or never find them.
 
     Args:
-        what: what is to be collected, and who collects it: the beginning of the message.
+        what: the beginning of the message: the caller and the object to collect.
         remedy: the end of the message.
 
     Raises:
-        ConfigError: if it cannot.
+        ConfigError: inside a branch, a loop or a function.
 
     Example:
         ```python
@@ -268,9 +268,9 @@ def check_can_be_collected(what: str, remedy: str) -> None:
 
 
 def control_flow_around() -> str | None:
-    """Return what hides what is made now from the graph around, such as ``"a tf.cond"``; None if nothing does.
+    """Return the construct that separates new ops from the surrounding graph, such as ``"a tf.cond"``, or None.
 
-    A function that is called eagerly has no graph around: its collections are its own.
+    A function that is called eagerly has no surrounding graph, only its own collections.
     """
     graph = tf.compat.v1.get_default_graph()
     context = control_flow_context(graph)
@@ -287,9 +287,9 @@ def control_flow_around() -> str | None:
 
 @contextmanager
 def custom_getter_scope(custom_getter: Callable[..., Any]) -> Iterator[None]:
-    """Within the context, `tf.compat.v1.get_variable`, and so every layer, asks a function for its variables.
+    """Use a function as getter for `tf.compat.v1.get_variable`, and so for all layers, within the context.
 
-    Names stay what they are, of variables and of ops. Of several such contexts, the innermost is asked first.
+    Names of variables and ops do not change. With several such contexts, the innermost getter is called first.
 
     Args:
         custom_getter: as in `tf.compat.v1.variable_scope`: it is called with what to hand on to (``getter``), the
@@ -312,7 +312,7 @@ def custom_getter_scope(custom_getter: Callable[..., Any]) -> Iterator[None]:
 
 
 def remap_variables(func: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Return a context within which a piece of graph gets, for each variable, what a function makes of it.
+    """Return a context in which a part of the graph gets the result of a function instead of each variable.
 
     Args:
         func: takes a variable, and returns what is to be used in its place: a tensor of its shape and type, or the
@@ -342,7 +342,7 @@ def remap_variables(func: Callable[[Any], Any]) -> AbstractContextManager[None]:
 
 
 def freeze_variables(stop_gradient: bool = True, skip_collection: bool = False) -> AbstractContextManager[None]:
-    """Return a context within which a piece of graph gets variables that are not trained through it.
+    """Return a context in which a part of the graph gets variables that are not trained through it.
 
     With both arguments false it does nothing. A model of Keras 2 takes variables only: freeze it by
     ``stop_gradient=False, skip_collection=True``.
@@ -351,8 +351,8 @@ def freeze_variables(stop_gradient: bool = True, skip_collection: bool = False) 
         stop_gradient: what it gets of a trainable variable is `tf.stop_gradient` of it. The variable itself stays
             trainable: another piece of graph that shares it may train it, and weight decay that takes it from a
             collection still reaches it.
-        skip_collection: variables that are created here are in ``MODEL_VARIABLES`` in place of
-            ``TRAINABLE_VARIABLES``, so that nobody trains them, and nothing that goes by that collection sees them.
+        skip_collection: add variables that are created here to ``MODEL_VARIABLES`` instead of
+            ``TRAINABLE_VARIABLES``, so that they are not trained, and users of that collection do not see them.
 
     Returns:
         The context.

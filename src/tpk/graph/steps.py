@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.tf_internals import control_outputs, function_graph, handle_of
 
-# Whoever fetches something new in each run would fill the memory otherwise.
+# Limits the memory if something new is fetched in each run.
 _MAX_KNOWN = 256
 
 
@@ -30,21 +30,21 @@ def structure_key(request: Any) -> Any:
 
 
 def leaves(request: Any) -> list[Any]:
-    """Return the single things of a structure of fetches, in the order in which `Session.run` finds them."""
+    """Return the leaves of a structure of fetches, in the order of `Session.run`."""
     parts = _parts(request)
     return [request] if parts is None else [leaf for _, part in parts for leaf in leaves(part)]
 
 
 def names_in(request: Any) -> list[Any]:
-    """Return the keys of all dicts in a structure of fetches, which stand by their ids in its `structure_key`."""
+    """Return the keys of all dicts in a structure of fetches; its `structure_key` contains their ids."""
     parts = _parts(request)
     return [] if parts is None else [each for name, part in parts for each in (name, *names_in(part))]
 
 
 def rebuild(structure: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Return a structure of fetches or results anew, with ``leaf(part)`` for each single thing in it.
+    """Return a new structure of fetches or results, with ``leaf(part)`` for each leaf.
 
-    The containers are of the types that the results of `Session.run` have, and are changed by nobody else.
+    The containers are new, and have the types of results of `Session.run`.
     """
     parts = _parts(structure)
     if parts is None:
@@ -62,7 +62,7 @@ def rebuild(structure: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def ops_run_for(fetches: Any) -> list[Any]:
-    """Return the ops that run when `fetches` are fetched, by data or by control; each after those that it waits for.
+    """Return the ops that run when `fetches` are fetched, each after its inputs and control inputs.
 
     Args:
         fetches: operations, tensors and variables of one graph, in any structure.
@@ -71,7 +71,7 @@ def ops_run_for(fetches: Any) -> list[Any]:
 
 
 def ops_computing(fetches: Any) -> list[Any]:
-    """Return the ops from whose outputs `fetches` are computed; each after those whose outputs it takes.
+    """Return the ops that compute `fetches`, without control inputs, each after its inputs.
 
     Args:
         fetches: as for `ops_run_for`.
@@ -80,11 +80,11 @@ def ops_computing(fetches: Any) -> list[Any]:
 
 
 def ops_from(fetches: Any, sources: Callable[[Any], list[Any]]) -> list[Any]:
-    """Return the ops of `fetches`, and what `sources` leads to from them; each after its sources, unless in a circle.
+    """Return the ops of `fetches` and, recursively, their `sources`; each after its sources, unless in a cycle.
 
     Args:
         fetches: as for `ops_run_for`.
-        sources: returns the ops that one needs.
+        sources: returns the ops that an op needs.
     """
     ordered: list[Any] = []
     seen: set[Any] = set()
@@ -101,10 +101,9 @@ def ops_from(fetches: Any, sources: Callable[[Any], list[Any]]) -> list[Any]:
 
 
 class FetchDependencies:
-    """Tells which of some ops run along when something is fetched, because it depends on them.
+    """Tells which of some ops run when something is fetched, because it depends on them.
 
-    A run that does not need a source's datapoint, such as one of an objective that makes its inputs itself, takes
-    none.
+    For example, a run that does not depend on an input source must not take a datapoint from it.
 
     Args:
         ops: the ops in question.
@@ -116,7 +115,7 @@ class FetchDependencies:
         self._known: dict[Any, tuple[list[Any], list[int]]] = {}
 
     def among(self, fetches: Any) -> list[int]:
-        """Return the positions of those that run along.
+        """Return the positions of the ops that run.
 
         Args:
             fetches: as for `tf.compat.v1.Session.run`.
@@ -138,7 +137,7 @@ class FetchDependencies:
 
 
 def _parts(structure: Any) -> Sequence[tuple[Any, Any]] | None:
-    """The parts of a structure that `Session.run` looks into, by name; None if it is a single thing."""
+    """The parts of a structure of `Session.run`, by name; None for a leaf."""
     if isinstance(structure, list | tuple):
         return list(enumerate(structure))
     if isinstance(structure, Mapping):
@@ -149,7 +148,7 @@ def _parts(structure: Any) -> Sequence[tuple[Any, Any]] | None:
 
 
 def _key_of_name(name: Any) -> Any:
-    # Of equal keys, such as 1 and True, each is to come back as it is; what is mutable is only itself.
+    # Equal keys of different types, such as 1 and True, must stay different; other keys are compared by identity.
     return (type(name), name) if isinstance(name, str | int) else id(name)
 
 
@@ -163,10 +162,10 @@ _PASS_ON_OPS = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter"})
 
 
 def get_global_step_var() -> Any:
-    """Return the default graph's global step variable (scalar ``int64``), created on the CPU if there is none.
+    """Return the default graph's global step variable (scalar ``int64``), created on the CPU if missing.
 
-    It is the very variable of `tf.compat.v1.train.get_global_step`, so learning-rate schedules and TensorFlow's
-    own session hooks read the same number.
+    It is the variable of `tf.compat.v1.train.get_global_step`, which learning-rate schedules and TensorFlow's session
+    hooks read.
     """
     variable = tf.compat.v1.train.get_global_step()
     if variable is not None:
@@ -195,11 +194,11 @@ def _find_further_runs() -> Any | None:
 
 
 class StepCounter:
-    """The ops that count one step, run as targets along with the first of its runs.
+    """The ops that count one step; they are targets of the first run of the step.
 
-    A learning-rate schedule reads the global step in the same run that increments it. So that it reads the same
-    value in every run, the increment that goes with a train op starts only when that is done. Other fetches get an
-    increment without that order, and what increments the global step by itself gets none.
+    A learning-rate schedule reads the global step in the run that increments it. So that it always reads the old value,
+    the increment for a train op starts when the train op is done. Other fetches use an increment without that order.
+    Train ops that increment the global step themselves are not counted again.
 
     Args:
         train_ops: what the runs of a step run, each in any structure; empty if steps run something else.
@@ -218,7 +217,7 @@ class StepCounter:
         with tf.control_dependencies(list(reads)):
             for ops in leaves:
                 if self._count.isdisjoint(ops):
-                    # Each op of a train op, along with all that cannot run without it.
+                    # Each op of a train op, and all ops that depend on it.
                     runners = [_what_runs({op}) for op in ops]
                     with tf.control_dependencies(ops):
                         self._after.append((runners, _increment(variable, "tpk_global_step_after_train_op")))
@@ -233,7 +232,7 @@ class StepCounter:
         return int(sess.run(self.variable))
 
     def op_for(self, ops: Sequence[Any], counts_step: bool) -> Any | None:
-        """Return the op that counts a run of `ops`, or None if there is nothing to count, or the run counts itself.
+        """Return the op that counts a run of `ops`, or None if the run is not counted or counts itself.
 
         Args:
             ops: what is run.
@@ -261,7 +260,7 @@ def _increment(variable: Any, name: str) -> Any:
 
 
 def _increments(handle: Any, initializer: Any) -> set[Any]:
-    """Return the ops that give the variable behind `handle` a value, in functions and branches, too."""
+    """Return the ops that assign to the variable of `handle`, including those in functions and branches."""
     found = set()
     for op in handle.consumers():
         if op is initializer:
@@ -275,7 +274,7 @@ def _increments(handle: Any, initializer: Any) -> set[Any]:
 
 
 def _functions_of(op: Any) -> Iterator[Any]:
-    """The graphs of the functions that `op` calls: branches, bodies, and what a `tf.function` has."""
+    """The graphs of the functions that `op` calls: branches, loop bodies, and functions."""
     for attribute in op.node_def.attr.values():
         for function in (attribute.func, *attribute.list.func):
             if function.name:
@@ -285,14 +284,14 @@ def _functions_of(op: Any) -> Iterator[Any]:
 
 
 def _input_of(function: Any, op: Any, handle: Any) -> Any | None:
-    """What `handle` is called inside of a function that `op` calls; None if it is not given to that."""
-    # Before what it hands on, an op may take inputs of its own: the predicate of an If, say.
+    """The tensor inside a function that `op` calls which receives `handle`, or None."""
+    # An op may have other inputs before the arguments of the function, e.g. the predicate of an If.
     arguments = list(op.inputs)[-len(function.inputs) :] if function.inputs else []
     return next((inner for outer, inner in zip(arguments, function.inputs, strict=False) if outer is handle), None)
 
 
 def _what_runs(ops: set[Any]) -> set[Any]:
-    """Return `ops` and all ops that cannot run without one of them, also by way of a queue."""
+    """Return `ops` and all ops that depend on one of them, including through a queue."""
     pending, found = list(ops), set()
     while pending:
         current = pending.pop()
@@ -308,13 +307,13 @@ def _what_runs(ops: set[Any]) -> set[Any]:
 
 @attrs.frozen(eq=False)
 class ReusableFeeds:
-    """Feeds that stay one object, and whose values are taken just before each run that depends on a fed tensor.
+    """Feeds that are one reusable object; their values are taken just before each run that depends on a fed tensor.
 
-    A hook that returns the same request with them in each step costs the session next to nothing: the merged run is
-    found by the identity of the requests, and no tensor is hashed.
+    A hook that returns the same request in each step costs the session almost nothing: the session finds the merged run
+    by the identity of the requests, and hashes no tensors.
 
     Attributes:
-        tensors: what is fed.
+        tensors: the tensors to feed.
         take: returns the values for one run, in the order of the tensors; each must have the dtype of its tensor and
             a shape that fits, which is not checked again.
     """

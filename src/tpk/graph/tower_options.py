@@ -1,16 +1,16 @@
 """Mixed precision: a tower computes in 16 bits, while its variables keep 32.
 
-Inside a tower that is built so:
+In such a tower:
 
-- Floating-point inputs are cast to the type to compute in, and so is what `get_variable` gives for a variable of that
-  type, or of none in particular. The variable itself is ``float32``, has the name that it always has, and is what an
-  optimizer updates and a checkpoint holds; gradients reach it as ``float32``. What is cast is a tensor.
-- A variable that asks for ``dtype=tf.float32`` is left alone. That is for what the model assigns to, or sums up over
-  many steps; the batch normalization of `tpk.layers` keeps all of its variables so.
-- The cost that it returns is cast to ``float32``.
+- Floating-point inputs are cast to the 16-bit type. For a variable of that type, or without an explicit type,
+  `get_variable` returns a tensor of the 16-bit type, cast from a ``float32`` variable. The variable keeps its name;
+  optimizers update it with ``float32`` gradients, and checkpoints contain it.
+- A variable with an explicit ``dtype=tf.float32`` is not cast. Use this for variables that the model assigns to, or
+  that accumulate over many steps; the batch normalization of `tpk.layers` does so for all of its variables.
+- The cost is cast to ``float32``.
 
-Micikevicius et al., "Mixed Precision Training", 2018 (https://arxiv.org/abs/1710.03740), section 3.1, has the reasons
-for the ``float32`` copy. With ``float16``, gradients are too small for the type unless the cost is scaled: see
+Micikevicius et al., "Mixed Precision Training", 2018 (https://arxiv.org/abs/1710.03740), section 3.1, explains the need
+for a ``float32`` copy. With ``float16``, gradients are too small for the type unless the cost is scaled: see
 `tpk.graph.optimizers.loss_scale`.
 """
 
@@ -41,7 +41,7 @@ def check_precision(precision: str) -> str:
 
 
 def in_precision(func: Callable[..., Any], precision: str) -> Callable[..., Any]:
-    """Return the tower function `func` as one that computes in `precision`.
+    """Return a tower function that computes `func` in `precision`.
 
     Args:
         func: takes input tensors, and returns a cost or a mapping of costs.
@@ -64,7 +64,7 @@ def in_precision(func: Callable[..., Any], precision: str) -> Callable[..., Any]
         with tf.name_scope("mixed_precision"):
             inputs = tuple(tf.cast(each, dtype) if each.dtype.is_floating else each for each in inputs)
         scope = tf.compat.v1.get_variable_scope()
-        # The scope's type is that of variables which ask for none.
+        # The type of the scope applies to variables without an explicit type.
         with tf.compat.v1.variable_scope(scope, dtype=dtype, custom_getter=_get_cast, auxiliary_name_scope=False):
             try:
                 output = func(*inputs)
@@ -85,7 +85,7 @@ def in_precision(func: Callable[..., Any], precision: str) -> Callable[..., Any]
 
 
 def _get_cast(getter: Callable[..., Any], name: str, *args: Any, dtype: Any = None, **options: Any) -> Any:
-    """Get a variable, as a custom getter; in place of one of 16 bits, what is cast from one of ``float32``."""
+    """Get a variable, as a custom getter; for a 16-bit type, return a cast ``float32`` variable."""
     wanted = tf.as_dtype(dtype)
     if wanted not in _HALVES:
         return getter(name, *args, dtype=dtype, **options)
@@ -93,7 +93,7 @@ def _get_cast(getter: Callable[..., Any], name: str, *args: Any, dtype: Any = No
     if initializer is not None and not callable(initializer) and getattr(initializer, "dtype", None) in _HALVES:
         options["initializer"] = tf.cast(initializer, tf.float32)
     variable = getter(name, *args, dtype=tf.float32, **options)
-    # An initial value that is no floating-point number makes a variable of its own type.
+    # With an integer or boolean initial value, the variable has the type of that value.
     return tf.cast(variable, wanted, name=f"{name}/{wanted.name}") if variable.dtype.is_floating else variable
 
 
@@ -106,7 +106,7 @@ def check_xla() -> None:
     """Check that this TensorFlow has XLA.
 
     Raises:
-        ConfigError: if it has not.
+        ConfigError: if XLA is missing.
     """
     if not tf.test.is_built_with_xla():
         raise ConfigError(
@@ -116,10 +116,10 @@ def check_xla() -> None:
 
 
 def compiled_by_xla(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the tower function `func` as one whose tower and gradients are compiled by XLA.
+    """Return a tower function like `func`, whose tower and gradients are compiled by XLA.
 
     Args:
-        func: takes input tensors, and adds ops to the default graph, which must be no eager one.
+        func: takes input tensors, and adds ops to the default graph, which must not be eager.
 
     Raises:
         ConfigError: if this TensorFlow has no XLA.

@@ -1,4 +1,4 @@
-"""Variables of a graph: their names, which are created, which are saved, and values for them without new ops."""
+"""Variables of a graph: their names, recording and saving them, and assigning values without new ops."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ logger = logging.getLogger(__name__)
 
 GraphKeys = tf.compat.v1.GraphKeys
 
-# What a run costs grows with the graph, whatever it assigns, so one run takes many values; but with the number of its
-# feeds it grows faster than that.
+# Each run has a cost that grows with the graph, so one run assigns many values. But its cost grows faster than linearly
+# with the number of feeds.
 _VALUES_PER_RUN = 1000
 _BYTES_PER_RUN = 2**28
 
 
 def variable_name(variable: Any) -> str:
-    """Return the name of `variable` as checkpoints know it: without the ``:0``."""
+    """Return the name of `variable` in checkpoints: without the ``:0``."""
     return str(variable.name).rsplit(":", 1)[0]
 
 
 def name_in_tower(name: str) -> str:
-    """Return the name of a variable or tensor without that of the tower whose own it is."""
-    # No scope of a model is called so; see the rules of tower functions.
+    """Return the name of a variable or tensor without the prefix of its tower."""
+    # Scopes of a model must not have such names; see the rules of tower functions.
     return re.sub(r"^tower\d+/", "", name)
 
 
 def tower_of(name: str) -> str:
-    """Return that of the tower whose own a variable of this name is, with the slash; empty if there is none."""
+    """Return the prefix of the tower in the name of a variable, with the slash, or an empty string."""
     return name.removesuffix(name_in_tower(name))
 
 
@@ -58,11 +58,11 @@ class NamePattern:
             raise ConfigError(f"{user}: {regex!r} is no regular expression: {error}.") from error
 
     def matches(self, variable: Any) -> bool:
-        """Whether the name of `variable` matches."""
+        """Return whether the name of `variable` matches."""
         return self._regex.fullmatch(name_in_tower(variable_name(variable))) is not None
 
     def warn_unless_any(self, variables: Iterable[Any]) -> None:
-        """Warn if none of `variables` matches; it names them."""
+        """Log a warning that names `variables`, if none of them matches."""
         candidates = list(variables)
         if not any(map(self.matches, candidates)):
             names = ", ".join(name_in_tower(variable_name(each)) for each in candidates)
@@ -85,7 +85,7 @@ def unique_name(name: str, taken: set[str]) -> str:
 
 
 def saveable_variables(graph: Any) -> list[Any]:
-    """Return the variables of `graph` that a checkpoint holds: the global and the saveable ones, each once."""
+    """Return the variables of `graph` that checkpoints contain: the global and the saveable ones, each once."""
     found = {}
     for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.SAVEABLE_OBJECTS):
         for variable in graph.get_collection(key):
@@ -129,15 +129,15 @@ def assign_values(sess: Any, values: Iterable[tuple[Any, np.ndarray]]) -> None:
 
 
 def by_name(variables: Iterable[Any]) -> Mapping[str, Any]:
-    """Return `variables` by the name that checkpoints know."""
+    """Return `variables` by their names in checkpoints."""
     return {variable_name(variable): variable for variable in variables}
 
 
 @contextmanager
 def record_variables() -> Iterator[list[Any]]:
-    """Within the context, each variable that is created is added to the list that the context gives, in order.
+    """Yield a list to which each variable created within the context is added, in order.
 
-    It sees those of `get_variable`, of `tf.Variable`, and the slots of optimizers.
+    This includes variables of `get_variable` and `tf.Variable`, and optimizer slots.
     """
     created: list[Any] = []
 
@@ -151,7 +151,7 @@ def record_variables() -> Iterator[list[Any]]:
 
 
 def make_local(variables: Sequence[Any]) -> None:
-    """Make `variables` local ones: initialized with the others, but not saved, and trained by nobody else."""
+    """Make `variables` local: initialized like others, but not saved, and not in the collections that are trained."""
     graph = tf.compat.v1.get_default_graph()
     names = {variable.name for variable in variables}
     for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES, GraphKeys.MODEL_VARIABLES):

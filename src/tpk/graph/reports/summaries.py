@@ -1,7 +1,7 @@
 """Summaries of tensors: moving averages of scalars, distributions and norms of parameters and activations.
 
-They show the main training tower only: towers are built so that what others add to the collections of
-summaries does not last, and `without_summaries` keeps them from building it at all.
+Only the main training tower has summaries: other towers are built in `without_summaries`, and their additions to the
+collections of summaries are removed.
 """
 
 from __future__ import annotations
@@ -134,14 +134,14 @@ def add_tensor_summary(
         collections: the collections to add the summaries to; `GraphKeys.SUMMARIES` by default.
 
     Raises:
-        ConfigError: if a type is unknown, or ``"scalar"`` is asked for a tensor that is none; and inside of a
+        ConfigError: if a type is unknown, or the type is ``"scalar"`` and the tensor is not a scalar; and inside a
             `tf.cond`, a `tf.while_loop` or a `tf.function`.
     """
     wanted = list(dict.fromkeys(types))
     unknown = [kind for kind in wanted if kind not in _SUMMARY_TYPES]
     if unknown:
         raise ConfigError(
-            f"add_tensor_summary: {', '.join(map(repr, unknown))} is no type of summary; there are "
+            f"add_tensor_summary: {', '.join(map(repr, unknown))} is not a type of summary; types are "
             f"{', '.join(_SUMMARY_TYPES)}."
         )
     if "scalar" in wanted:
@@ -246,7 +246,7 @@ def _summary_keys(collections: Sequence[str] | None) -> Sequence[str]:
 
 
 def _name_of(tensor: Any) -> str:
-    """Return the name of `tensor` without that of the main tower."""
+    """Return the name of `tensor` without the scope of the main tower."""
     return _MAIN_TOWER.sub("", tensor.op.name)
 
 

@@ -195,8 +195,8 @@ def release(session):
         session.run("python", "-m", "build", "--installer", "uv", "--outdir", str(directory), str(package), silent=True)
     session.run("twine", "check", "--strict", *map(str, sorted(directory.iterdir())))
     for kind in ("*.whl", "*.tar.gz"):
-        (built,) = (path for path in directory.glob(kind) if path.name.startswith("tpk-"))
-        session.install("--reinstall-package", "tpk", str(built))
+        (built,) = (path for path in directory.glob(kind) if path.name.startswith("tpk_train-"))
+        session.install("--reinstall-package", "tpk-train", str(built))
         session.run("tpk", "--version")
         session.run("pytest", "tests/release", env={"TPK_DISTRIBUTIONS": str(directory)})
         with session.chdir(directory):

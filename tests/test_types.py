@@ -27,7 +27,7 @@ follow_imports = skip
 
 def is_installed():
     try:
-        importlib.metadata.distribution("tpk")
+        importlib.metadata.distribution("tpk-train")
     except importlib.metadata.PackageNotFoundError:
         return False
     return True

@@ -48,8 +48,16 @@ LAUNCH = Box(
             "every name is resolved here",
             parts=[
                 Box("resolve_plugins", "every name becomes an instance, or an error; no op is built yet"),
-                strategy("join", "the other processes are met"),
-                strategy("serve", "a parameter server stays here until the others are done, and trains nothing"),
+                Box(
+                    "join",
+                    "the other processes",
+                    parts=[
+                        strategy("join", "the other processes are met"),
+                        strategy(
+                            "serve", "a parameter server stays here until the others are done, and trains nothing"
+                        ),
+                    ],
+                ),
                 Box(
                     "setup_graph",
                     "the towers",
@@ -71,6 +79,7 @@ LAUNCH = Box(
                     "initialize",
                     "the graph is finalized, and nothing can be added",
                     parts=[
+                        strategy("open_session"),
                         strategy("session_config"),
                         strategy("session_creator", "the session is created; variables are initialized, or restored"),
                         strategy("after_restore", "replicates get the values of the first one"),

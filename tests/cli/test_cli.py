@@ -78,7 +78,7 @@ def test_the_list_has_everything_and_its_origin(installed, capsys):
     for row in (
         ("callback", "greeter", "tpk-greeter", "2.1", "greeter_module:Greeter", "available"),
         ("plugin", "broken", "tpk-greeter", "2.1", "no_such_module", "available"),
-        ("callback", "ModelSaver", "tpk", tpk.__version__, "tpk.callbacks:ModelSaver", "available"),
+        ("callback", "ModelSaver", "tpk-train", tpk.__version__, "tpk.callbacks:ModelSaver", "available"),
     ):
         assert row in rows_of(table)
 
@@ -242,10 +242,11 @@ def test_checking_tells_who_asks_for_another_version_of_tpk(isolated_catalog, fa
     fake_distribution("tpk-future", modules={"future": "def plugin(): ..."})
     (site,) = isolated_catalog.path
     with open(f"{site}/tpk_future-1.0.dist-info/METADATA", "a") as metadata:
-        metadata.write("Requires-Dist: tpk>=99\n")
+        metadata.write("Requires-Dist: tpk-train>=99\n")
     (problem,) = check_imports([CatalogEntry("callback", "future", "future:plugin", "tpk-future", "1.0")])
     assert problem == (
-        f"callback 'future' (future:plugin, from tpk-future 1.0) requires tpk>=99, but this is tpk {tpk.__version__}"
+        "callback 'future' (future:plugin, from tpk-future 1.0) requires tpk-train>=99, but this is tpk "
+        f"{tpk.__version__}"
     )
 
 

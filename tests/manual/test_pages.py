@@ -28,7 +28,13 @@ def test_what_is_not_run_is_an_exception():
 
 @pytest.mark.parametrize(
     "command",
-    ['pip install "tpk[examples]"', "python -m pip install x", "uv pip install x", "sudo ls", "apt-get install x"],
+    [
+        'pip install "tpk-train[examples]"',
+        "python -m pip install x",
+        "uv pip install x",
+        "sudo ls",
+        "apt-get install x",
+    ],
 )
 def test_a_page_that_would_install_something_is_refused(command, tmp_path):
     page = tmp_path / "page.md"

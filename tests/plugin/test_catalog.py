@@ -205,9 +205,9 @@ def test_a_missing_attribute_is_an_import_error(hello):
 def test_a_plugin_that_requires_another_version_of_tpk_is_refused(hello):
     (site,) = hello.path
     with open(f"{site}/tpk_hello-1.2.dist-info/METADATA", "a") as metadata:
-        metadata.write("Requires-Dist: tpk<0.1\n")
+        metadata.write("Requires-Dist: tpk-train<0.1\n")
     with pytest.raises(
-        tpk.PluginError, match=rf"tpk-hello 1\.2\) requires tpk<0\.1, but this is tpk {tpk.__version__}"
+        tpk.PluginError, match=rf"tpk-hello 1\.2\) requires tpk-train<0\.1, but this is tpk {tpk.__version__}"
     ):
         tpk.Trainer().resolve_plugins(["hello"])
 

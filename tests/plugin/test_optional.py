@@ -14,8 +14,8 @@ def test_a_package_that_is_there_is_imported():
 
 def test_one_that_is_missing_is_an_error_that_says_how_to_install_it():
     with pytest.raises(PluginImportError) as caught:
-        import_optional("no_such_package.part", "Thing", "'tpk[such]'", "Or do without.")
+        import_optional("no_such_package.part", "Thing", "'tpk-train[such]'", "Or do without.")
     assert str(caught.value) == (
-        "Thing needs no_such_package, which cannot be imported: pip install 'tpk[such]'. Or do without."
+        "Thing needs no_such_package, which cannot be imported: pip install 'tpk-train[such]'. Or do without."
     )
     assert isinstance(caught.value.__cause__, ImportError)

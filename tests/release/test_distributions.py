@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import tarfile
 import zipfile
 from email.parser import Parser
@@ -16,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = os.environ.get("TPK_DISTRIBUTIONS")
-PACKAGES = {path.parent.name: path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml")} | {"tpk": ROOT}
+PACKAGES = {path.parent.name: path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml")} | {"tpk-train": ROOT}
 
 pytestmark = pytest.mark.skipif(DISTRIBUTIONS is None, reason="`nox -s release` builds what is looked at here")
 
@@ -54,6 +56,13 @@ def test_a_wheel_says_what_it_is_and_under_which_licence(wheel, metadata):
     assert metadata["Summary"].endswith(".")
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert metadata["Requires-Python"] == ">=3.10"
+    assert metadata["Author"] == "The tpk authors"
+
+
+def test_the_description_has_no_dead_links(metadata):
+    text = metadata.get_payload()
+    assert len(text) > 500
+    assert not re.findall(r"\]\((?!https?:)[^)]*\)", text)
 
 
 def test_it_is_found_by_what_it_is_for_and_runs_on(metadata):
@@ -69,9 +78,9 @@ def test_all_are_of_one_version_that_the_changelog_describes(package, metadata):
 
     assert metadata["Version"] == tpk.__version__
     assert re.search(rf"^## {re.escape(tpk.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    asked_for = [each for each in metadata.get_all("Requires-Dist", []) if re.match(r"tpk\b(?!-)[^\[]*$", each)]
-    if package != "tpk":
-        assert asked_for == [f"tpk>={tpk.__version__}"]
+    asked_for = [each for each in metadata.get_all("Requires-Dist", []) if re.match(r"tpk-train\b[^\[]*$", each)]
+    if package != "tpk-train":
+        assert asked_for == [f"tpk-train>={tpk.__version__}"]
 
 
 def test_a_source_archive_has_the_tests_too(package):
@@ -80,4 +89,12 @@ def test_a_source_archive_has_the_tests_too(package):
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
     assert any(name.startswith("tests/") for name in names)
+    assert not any(name.startswith("plugins/") for name in names)
     assert not [name for name in names if "__pycache__" in name or name.startswith(("runs/", ".nox/", "dist/"))]
+
+
+def test_the_readmes_example_trains_with_the_installed_distribution(tmp_path):
+    (code,) = re.findall(r"```python\n(import numpy.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert run.returncode == 0, run.stderr
+    assert list(tmp_path.glob("runs/*/*/model-160.index"))

@@ -94,7 +94,7 @@ def test_modules_of_a_fake_distribution_are_forgotten(fake_distribution, value):
 
 def test_the_isolated_catalog_has_the_builtins_only(isolated_catalog):
     assert get_catalog() is isolated_catalog
-    assert {entry.distribution for entry in isolated_catalog.entries()} == {"tpk"}
+    assert {entry.distribution for entry in isolated_catalog.entries()} == {"tpk-train"}
 
 
 @pytest.fixture

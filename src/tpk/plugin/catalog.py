@@ -33,6 +33,9 @@ GROUPS = {
 }
 """The entry-point group of each kind of plugin."""
 
+DISTRIBUTION = "tpk-train"
+"""The name of tpk's own distribution."""
+
 _LISTS = {"callback": "callbacks", "monitor": "monitors", "strategy": "strategy of a trainer"}
 
 
@@ -205,7 +208,7 @@ class Catalog:
         if self._installed is None:
             self._installed = _installed_entries(self.path)
         builtin = [
-            CatalogEntry(each, name, target, "tpk", __version__)
+            CatalogEntry(each, name, target, DISTRIBUTION, __version__)
             for each, targets in BUILTINS.items()
             for name, target in targets.items()
         ]
@@ -301,7 +304,7 @@ def _installed_entries(path: Sequence[str] | None = None) -> list[CatalogEntry]:
 
 def _check_version(entry: CatalogEntry) -> None:
     """Raise a `PluginError` if the distribution of a plugin requires another version of tpk."""
-    if entry.distribution in ("", "tpk"):
+    if entry.distribution in ("", DISTRIBUTION):
         return
     from importlib import metadata
 
@@ -312,7 +315,7 @@ def _check_version(entry: CatalogEntry) -> None:
     except metadata.PackageNotFoundError:
         return
     for requirement in map(Requirement, requirements or ()):
-        if requirement.name == "tpk" and not requirement.specifier.contains(__version__, prereleases=True):
+        if requirement.name == DISTRIBUTION and not requirement.specifier.contains(__version__, prereleases=True):
             raise PluginError(f"{entry} requires {requirement}, but this is tpk {__version__}")
 
 

@@ -82,6 +82,7 @@ class TrainerConformance(Conformance[Trainer]):
         trainer = self.make()
         if isinstance(trainer, SingleCostTrainer) and trainer.train_op is None and trainer.input_source is None:
             model, data = TinyModel(), batches(8 * STEPS * EPOCHS)
+            trainer.resolve_plugins()
             # Towers that do not wait for each other take their data from the graph.
             source = FeedInput(data) if trainer.strategy.is_reproducible else QueueInput(data)
             trainer.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)

@@ -60,7 +60,7 @@ def look_at_installation(installed: Distributions, python: str = platform.python
     yield from _numpy(installed)
     yield from _keras(installed)
     tensorflow = [name for name in TENSORFLOWS if name in installed][:1]
-    for name in ["tpk", *tensorflow]:
+    for name in ["tpk-train", *tensorflow]:
         if name in installed:
             yield from _requirements(installed[name], installed)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tpk.cli.doctor.finding import Finding
 from tpk.cli.plugins.check import check_imports
 from tpk.errors import PluginError
-from tpk.plugin.catalog import Catalog, get_catalog
+from tpk.plugin.catalog import DISTRIBUTION, Catalog, get_catalog
 
 
 def look_at_plugins(catalog: Catalog | None = None) -> Iterator[Finding]:
@@ -21,7 +21,7 @@ def look_at_plugins(catalog: Catalog | None = None) -> Iterator[Finding]:
     except PluginError as error:
         yield Finding("failed", "plugins", "cannot be listed", " ".join(str(error).split()))
         return
-    others = [each for each in entries if each.distribution != "tpk"]
+    others = [each for each in entries if each.distribution != DISTRIBUTION]
     if not others:
         yield Finding("ok", "plugins", "those that come with tpk")
     unblocked = [each for each in others if each.status != "blocked"]

@@ -24,7 +24,7 @@ _environments: weakref.WeakValueDictionary[tuple[int, int], Any] = weakref.WeakV
 
 
 class LMDBSerializer:
-    """Datapoints of any structure in one LMDB file, under their number. Needs ``tpk[serialize]``.
+    """Datapoints of any structure in one LMDB file, under their number. Needs ``tpk-train[serialize]``.
 
     The format has no checksums: a flipped bit within an array is read as data.
 
@@ -49,7 +49,7 @@ class LMDBSerializer:
             InputError: a datapoint holds something that cannot be stored.
         """
         owner = "LMDBSerializer"
-        lmdb = import_optional("lmdb", owner, "'tpk[serialize]'")
+        lmdb = import_optional("lmdb", owner, "'tpk-train[serialize]'")
         packer = DatapointPacker(owner)
         path = os.fspath(path)
         with (
@@ -141,7 +141,7 @@ class LMDBFile(ABC):
         """Return the number of datapoints in the open file."""
 
     def _open(self) -> Any:
-        lmdb = import_optional("lmdb", self.owner, "'tpk[serialize]'")
+        lmdb = import_optional("lmdb", self.owner, "'tpk-train[serialize]'")
         subdir = os.path.isdir(self.path)
         file = os.path.join(self.path, "data.mdb") if subdir else self.path
         if not os.path.exists(file):

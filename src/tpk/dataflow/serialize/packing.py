@@ -28,7 +28,7 @@ class DatapointPacker:
     """
 
     def __init__(self, owner: str, allow_pickle: bool = False) -> None:
-        self._msgpack = import_optional("msgpack", owner, "'tpk[serialize]'")
+        self._msgpack = import_optional("msgpack", owner, "'tpk-train[serialize]'")
         self._owner = owner
         self._allow_pickle = allow_pickle
 

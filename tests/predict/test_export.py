@@ -14,8 +14,7 @@ import tpk
 from tpk import layers
 from tpk.errors import CheckpointError, ConfigError, InputError, TowerError
 from tpk.predict import PredictConfig
-from tpk.predict.export.exporter import ModelExporter
-from tpk.predict.export.signature import Signature
+from tpk.predict.export import ModelExporter, Signature
 from tpk.predict.offline import OfflinePredictor
 
 v1 = tf.compat.v1

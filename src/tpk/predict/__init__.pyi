@@ -5,8 +5,7 @@ from .dataset import (
     MultiProcessDatasetPredictor as MultiProcessDatasetPredictor,
     SimpleDatasetPredictor as SimpleDatasetPredictor,
 )
-from .export.exporter import ModelExporter as ModelExporter
-from .export.signature import ExportedSignature as ExportedSignature
+from .export import ExportedSignature as ExportedSignature, ModelExporter as ModelExporter
 from .feedfree import FeedfreePredictor as FeedfreePredictor
 from .offline import (
     MultiTowerOfflinePredictor as MultiTowerOfflinePredictor,

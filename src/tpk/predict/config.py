@@ -1,4 +1,4 @@
-"""Description of a model for inference: its graph, where its weights are, what goes in and what comes out."""
+"""The configuration of a model for inference: its graph, weights, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -25,67 +25,30 @@ from tpk.tower.tower_func import TowerFunc
 GetInputs = Callable[[], Sequence[Any]]
 
 
-def _is_model(config: PredictConfig, attribute: attrs.Attribute[Any], model: Any) -> None:
-    if isinstance(model, type):
-        raise ConfigError(f"PredictConfig(model={model.__name__}): expected an instance. Write {model.__name__}().")
-    if model is not None and not all(hasattr(model, name) for name in ("get_input_signature", "build_graph")):
-        raise ConfigError(
-            f"PredictConfig(model={model!r}): expected a tpk.ModelDesc, or another object with get_input_signature() "
-            "and build_graph(*tensors). Give a function as tower_func, with its input_signature."
-        )
-
-
-def _is_function(config: PredictConfig, attribute: attrs.Attribute[Any], function: Any) -> None:
-    if function is not None and not callable(function):
-        raise ConfigError(f"PredictConfig(tower_func={function!r}): expected a function of the input tensors.")
-
-
-def _are_names(config: PredictConfig, attribute: attrs.Attribute[Any], names: Any) -> None:
-    check_names(f"PredictConfig: {attribute.name}", names)
-
-
-def _is_creator(config: PredictConfig, attribute: attrs.Attribute[Any], creator: Any) -> None:
-    as_session_creator(creator)
-
-
-def _is_device(config: PredictConfig, attribute: attrs.Attribute[Any], device: Any) -> None:
-    if device is not None:
-        if not isinstance(device, str):
-            raise ConfigError(f"PredictConfig(device={device!r}): expected a device string, such as '/gpu:0'.")
-        resolve_devices(device)
-
-
-def _is_precision(config: PredictConfig, attribute: attrs.Attribute[Any], precision: Any) -> None:
-    check_precision(precision)
-
-
 @also_spelled({"inputs_desc": "input_signature"})
 @attrs.frozen(kw_only=True, eq=False)
 class PredictConfig:
-    """How a model predicts, once it is trained.
+    """How to predict with a trained model.
 
-    The model is built anew, as an inference tower, in a graph of its own. Weights that any strategy has saved fit.
+    The model is built as an inference tower in its own graph. The weights may come from a run with any strategy.
 
     Attributes:
-        model: a `tpk.ModelDesc`, or whatever else has ``get_input_signature()`` and ``build_graph(*tensors)``.
-        tower_func: in place of a model, a function of the input tensors that builds it.
+        model: a `tpk.ModelDesc`, or another object with ``get_input_signature()`` and ``build_graph(*tensors)``.
+        tower_func: instead of a model, a function of the input tensors that builds it.
         input_signature: a `tf.TensorSpec` for each argument of `tower_func`.
-        session_init: where the weights are: the directory of a run, whose newest complete checkpoint is taken; in it
-            a step, or the name of a saver of the best, such as ``"runs/cats/min-validation_cost"``; the path of a
-            checkpoint or of an ``.npz`` file; a mapping of names to arrays; a `SessionInit`, such as
-            `AveragedWeights`; or a list of those. What is stored for the training only is left out; a variable of the
-            model for which there is nothing is an error.
-        input_names: what is fed: names of inputs in the signature, or of other tensors in the tower. None for those
-            inputs of the signature that the outputs depend on; so one need not feed labels to get a prediction.
-        output_names: names of tensors in the tower; or a mapping of keys to such names, if results shall be a dict
-            with these keys.
-        session_creator: where the session comes from: a `SessionCreator`, or anything with a ``create_session()``;
-            None for a new one.
+        session_init: the weights: a run directory, for its newest complete checkpoint; a step in it, or the name of a
+            saver of the best, such as ``"runs/cats/min-validation_cost"``; the path of a checkpoint or an ``.npz``
+            file; a mapping of names to arrays; a `SessionInit`, such as `AveragedWeights`; or a list of these. Values
+            that only the training needs are ignored; a variable of the model without a value is an error.
+        input_names: names of inputs in the signature, or of other tensors in the tower, to feed. None for the inputs
+            of the signature that the outputs depend on, so that a prediction needs no labels.
+        output_names: names of tensors in the tower; or a mapping of keys to such names, for results that are dicts.
+        session_creator: a `SessionCreator`, or another object with a ``create_session()``; None for a new session.
         device: a device string; by default TensorFlow places the ops.
-        precision: what the tower computes in, as in the training; see `tpk.graph.tower_options`.
+        precision: the precision of the tower, as in the training; see `tpk.graph.tower_options`.
 
     Raises:
-        ConfigError: if a value is not of the kind that it should be. It names the option.
+        ConfigError: an option is invalid; the message names it.
 
     Example:
         ```python
@@ -95,17 +58,42 @@ class PredictConfig:
         ```
     """
 
-    model: Any = attrs.field(default=None, validator=_is_model)
-    tower_func: Callable[..., Any] | None = attrs.field(default=None, validator=_is_function)
+    model: Any = None
+    tower_func: Callable[..., Any] | None = None
     input_signature: Sequence[Any] | None = None
     session_init: Any = None
-    input_names: Sequence[str] | None = attrs.field(default=None, validator=attrs.validators.optional(_are_names))
-    output_names: Sequence[str] | Mapping[str, str] = attrs.field(validator=_are_names)
-    session_creator: Any = attrs.field(default=None, validator=_is_creator)
-    device: str | None = attrs.field(default=None, validator=_is_device)
-    precision: str = attrs.field(default="float32", validator=_is_precision)
+    input_names: Sequence[str] | None = None
+    output_names: Sequence[str] | Mapping[str, str]
+    session_creator: Any = None
+    device: str | None = None
+    precision: str = "float32"
 
     def __attrs_post_init__(self) -> None:
+        self._check_model()
+        check_names("PredictConfig: output_names", self.output_names)
+        if self.input_names is not None:
+            check_names("PredictConfig: input_names", self.input_names)
+        as_session_creator(self.session_creator)
+        check_precision(self.precision)
+        if self.device is not None and not isinstance(self.device, str):
+            raise ConfigError(f"PredictConfig(device={self.device!r}): expected a device string, such as '/gpu:0'.")
+        if self.device is not None:
+            resolve_devices(self.device)
+
+    def _check_model(self) -> None:
+        model = self.model
+        if isinstance(model, type):
+            raise ConfigError(f"PredictConfig(model={model.__name__}): expected an instance. Write {model.__name__}().")
+        if model is not None and not all(hasattr(model, name) for name in ("get_input_signature", "build_graph")):
+            raise ConfigError(
+                f"PredictConfig(model={model!r}): expected a tpk.ModelDesc, or another object with "
+                "get_input_signature() and build_graph(*tensors). Give a function as tower_func, with its "
+                "input_signature."
+            )
+        if self.tower_func is not None and not callable(self.tower_func):
+            raise ConfigError(
+                f"PredictConfig(tower_func={self.tower_func!r}): expected a function of the input tensors."
+            )
         if (self.model is None) == (self.tower_func is None):
             raise ConfigError(
                 "PredictConfig needs either a model or a tower_func with its input_signature, and not both; got "
@@ -120,7 +108,7 @@ class PredictConfig:
             check_signature(self.input_signature)
 
     def make_graph(self) -> Any:
-        """Return the graph in which the model is to be built: a new one. A subclass may have another."""
+        """Return the graph to build the model in: a new one, unless a subclass has another."""
         return tf.Graph()
 
     def make_tower_func(self) -> TowerFunc:
@@ -134,12 +122,12 @@ class PredictConfig:
         """Build the model in a new graph, with placeholders for its inputs.
 
         Args:
-            devices: a device string for each tower; by default there is one tower, on `device`. All of them share
-                their variables. In the first, tensors are called what the model calls them.
+            devices: a device string for each tower; by default there is one tower, on `device`. All towers share
+                their variables. Tensors in the first tower have the names that the model gives them.
 
         Raises:
-            TowerError: if the model breaks a rule of tower functions, or has no tensor of a name.
-            InputError: if the outputs depend on an input that is not among the input names.
+            TowerError: the model breaks a rule of tower functions, or has no tensor with a given name.
+            InputError: the outputs depend on an input that is not in `input_names`.
         """
         graph = PredictGraph(self)
         for device in [self.device] if devices is None else devices:
@@ -147,14 +135,14 @@ class PredictConfig:
         return graph
 
     def create_session(self, graph: Any, devices: Sequence[str] = ()) -> Any:
-        """Return a session of `graph`, which holds the model, with all variables restored.
+        """Return a session of `graph`, which contains the model, with all variables restored.
 
         Args:
             graph: a `tf.Graph` that is not finalized.
             devices: the devices that the session needs.
 
         Raises:
-            CheckpointError: if the weights do not fit, or a variable is left without a value; it names them.
+            CheckpointError: the weights do not fit, or a variable has no value; the message names them.
         """
         creator = self._creator(devices)
         with graph.as_default(), _without_global_variables(graph):
@@ -175,14 +163,14 @@ class PredictConfig:
 
 @attrs.frozen(eq=False)
 class PredictTower:
-    """An inference tower, with what is fed to it and fetched from it.
+    """An inference tower, with its inputs and outputs.
 
     Attributes:
         handle: the tower.
-        inputs: the tensors that are fed, by the names in `PredictConfig.input_names`, in their order.
-        outputs: the tensors that are fetched, by the keys of `PredictConfig.output_names` if that is a mapping, else
-            by the names.
-        fetches: the same in the structure of results: a dict, or a list.
+        inputs: the tensors to feed, by the names in `PredictConfig.input_names`, in order.
+        outputs: the tensors to fetch, by the keys of `PredictConfig.output_names` if that is a mapping, otherwise by
+            the names.
+        fetches: the outputs in the structure of the results: a dict or a list.
     """
 
     handle: TowerHandle
@@ -192,7 +180,7 @@ class PredictTower:
 
 
 class PredictGraph:
-    """A graph that holds a model for inference; see `PredictConfig.build_graph`.
+    """A graph that contains a model for inference; see `PredictConfig.build_graph`.
 
     Args:
         config: the model.
@@ -221,20 +209,20 @@ class PredictGraph:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The tensors that are fed to the first tower, by name."""
+        """The tensors to feed to the first tower, by name."""
         return self.towers[0].inputs
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The tensors that are fetched from the first tower, by name or key."""
+        """The tensors to fetch from the first tower, by name or key."""
         return self.towers[0].outputs
 
     def add_tower(self, device: str | None, get_inputs: GetInputs | None = None) -> PredictTower:
-        """Build one more tower, which shares the variables of the first.
+        """Build another tower, which shares the variables of the first.
 
         Args:
             device: a device string, or None.
-            get_inputs: returns its input tensors, if it is not to be fed; called in the graph.
+            get_inputs: called in the graph; returns the input tensors of a tower that is not fed.
 
         Raises:
             TowerError: see `PredictConfig.build_graph`.
@@ -275,7 +263,7 @@ class PredictGraph:
 
 @contextmanager
 def _without_global_variables(graph: Any) -> Iterator[None]:
-    """Keep whoever creates the session from initializing weights: what has no value later has been forgotten."""
+    """Keep the session creator from initializing weights, so that those without a stored value are found later."""
     collection = graph.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
     variables = list(collection)
     collection.clear()

@@ -1,8 +1,7 @@
-"""Weights of a graph that only predicts: from a run, a file or arrays; random ones only if asked for."""
+"""Weights of a graph for inference: from a run, a file or arrays; random ones only on request."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -18,21 +17,21 @@ from tpk.errors import CheckpointError
 from tpk.graph.optimizers.weight_averages import AVERAGE_NAME
 from tpk.graph.random import COUNTERS
 from tpk.graph.variables import by_name, saveable_variables, variable_name
+from tpk.text import format_count, nearest, some
 
 
 class AveragedWeights(RestoreByName):
-    """Takes the moving averages of weights in place of the weights, where they are stored.
+    """Restores the moving averages of weights instead of the weights, where they are stored.
 
-    The averages are those of a `MovingAverageOptimizer`, or of TensorFlow's `tf.train.ExponentialMovingAverage`. What
-    has none, such as the statistics of batch normalization, is taken as it is.
+    The averages are those of a `MovingAverageOptimizer`, or of TensorFlow's `tf.train.ExponentialMovingAverage`.
+    Variables without an average, such as the statistics of batch normalization, get their own values.
 
     Args:
         weights: the directory of a run, the path of a checkpoint or of an ``.npz`` file, a mapping of names to arrays,
-            or a `SessionInit` that takes values by name.
+            or a `SessionInit` that restores values by name.
 
     Raises:
-        CheckpointError: if it is nothing of that kind; and, when it is restored, if it holds no averages, or such that
-            were never updated.
+        CheckpointError: `weights` is invalid; (when it is restored) it has no averages, or they were never updated.
 
     Example:
         ```python
@@ -57,20 +56,20 @@ class AveragedWeights(RestoreByName):
             yield _Averages(values)
 
     def match(self, graph: Any, values: StoredValues) -> Match:
-        """Return which of `values` go to which variables of `graph`, as the wrapped one says."""
+        """Return which of `values` go to which variables of `graph`."""
         return self._init.match(graph, values)
 
 
 class InitialValues(SessionInit):
-    """Gives variables what their initializers make, which is random for most weights.
+    """Gives variables their initial values, which are random for most weights.
 
-    For tests and benchmarks; or by names, for what a model has besides the weights that are stored, such as tables.
+    For tests and benchmarks; or, with names, for variables that are not stored.
 
     Args:
         names: names of variables; None for all.
 
     Raises:
-        CheckpointError: (when it is run) if there is no such variable.
+        CheckpointError: (when it is run) there is no such variable.
 
     Example:
         ```python
@@ -92,36 +91,34 @@ class InitialValues(SessionInit):
         names = list(variables) if self._names is None else self._names
         for name in names:
             if name not in variables:
-                near = difflib.get_close_matches(name, list(variables), n=3, cutoff=0.5)
-                hint = f" Nearest: {', '.join(near)}." if near else ""
-                raise CheckpointError(f"InitialValues: the model has no variable {name!r}.{hint}")
+                raise CheckpointError(f"InitialValues: the model has no variable {name!r}.{nearest(name, variables)}")
         sess.run([variables[name].initializer for name in names])
 
 
 def restore_weights(sess: Any, weights: Any) -> None:
-    """Give the variables of a session in which none has a value theirs.
+    """Restore the variables of a session in which none has a value yet.
 
     Args:
         sess: the raw session; its graph is not finalized.
-        weights: what `tpk.checkpoint.session_init.as_session_init` takes.
+        weights: see `PredictConfig.session_init`.
 
     Raises:
-        CheckpointError: if a value does not fit, or a variable is left without one; it names them.
+        CheckpointError: a value does not fit, or a variable has none; the message names them.
     """
     init = as_session_init(weights)
     if init is not None:
         inits = [_ForInference(each) if isinstance(each, RestoreByName) else each for each in _parts(init)]
         ChainInit(inits).run(sess)
     missing = _without_value(sess)
-    # A model may read these; where nothing is trained, they mean nothing.
+    # A model may read the counters of a training; here they have no meaning.
     sess.run([variable.initializer for variable in missing if variable_name(variable) in COUNTERS])
     names = [name for name in map(variable_name, missing) if name not in COUNTERS]
     if names:
-        raise CheckpointError(_nothing_for(names, init, by_name(saveable_variables(sess.graph))))
+        raise CheckpointError(_missing_values(names, init, by_name(saveable_variables(sess.graph))))
 
 
 class _ForInference(RestoreByName):
-    """Restores what `init` has for the graph. What only one of the two has is no news: what is missing is an error."""
+    """Restores `init`, without the log of names that only one side has: `restore_weights` checks these itself."""
 
     def __init__(self, init: RestoreByName) -> None:
         super().__init__()
@@ -136,7 +133,7 @@ class _ForInference(RestoreByName):
 
 
 class _Averages(StoredValues):
-    """Stored values, in which the name of a variable means its average, if there is one."""
+    """Stored values in which the name of a variable stands for its average, if there is one."""
 
     def __init__(self, values: StoredValues) -> None:
         super().__init__(f"the averages in {values.source}")
@@ -182,14 +179,12 @@ def _without_value(sess: Any) -> list[Any]:
     return [variable for variable, has in zip(variables, has_value, strict=True) if not has]
 
 
-def _nothing_for(names: Sequence[str], init: SessionInit | None, known: Collection[str]) -> str:
-    shown = names[:8]
-    count = f"{len(names)} variables" if len(names) > 1 else "a variable"
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+def _missing_values(names: Sequence[str], init: SessionInit | None, known: Collection[str]) -> str:
+    count = format_count(len(names), "variable")
     if init is None:
         return (
-            f"there are no weights: session_init is None, and the model has {count}: {', '.join(shown)}{more}. Name a "
-            "run directory or a checkpoint, or say session_init=tpk.predict.InitialValues()."
+            f"there are no weights: session_init is None, and the model has {count}: {some(names, 8)}. Name a run "
+            "directory or a checkpoint, or write session_init=tpk.predict.InitialValues()."
         )
     sources: list[str] = []
     stored: set[str] = set()
@@ -198,14 +193,10 @@ def _nothing_for(names: Sequence[str], init: SessionInit | None, known: Collecti
             with each.open() as values:
                 sources.append(values.source)
                 stored.update(name for name in values if name not in known)
-    described = ", ".join(f"{name}{_nearest(name, stored)}" for name in shown)
+    hints = dict.fromkeys(nearest(name, sorted(stored), n=1, cutoff=0.6) for name in names[:8])
     return (
-        f"{' and '.join(sources) or type(init).__name__} has no value for {count} of the model: {described}{more}. Is "
-        "it the checkpoint of this model? What is missing can be given besides, as in session_init=[path, {name: "
-        "value}], or left as initialized: session_init=[path, tpk.predict.InitialValues([name])]."
+        f"{' and '.join(sources) or type(init).__name__} has no value for {count} of the model: {some(names, 8)}."
+        f"{''.join(hints)} Is it the checkpoint of this model? You can also give the missing values, as in "
+        "session_init=[path, {name: value}], or keep initial values: session_init=[path, "
+        "tpk.predict.InitialValues([name])]."
     )
-
-
-def _nearest(name: str, stored: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(stored), n=1, cutoff=0.6)
-    return f" (nearest there: {near[0]})" if near else ""

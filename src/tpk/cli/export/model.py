@@ -14,8 +14,7 @@ from tpk.cli.table import print_table
 from tpk.cli.target import find_object
 from tpk.errors import CheckpointError, ConfigError
 from tpk.predict.config import PredictConfig
-from tpk.predict.export.exporter import ModelExporter
-from tpk.predict.export.signature import ExportedSignature
+from tpk.predict.export import ExportedSignature, ModelExporter
 from tpk.predict.weights import AveragedWeights
 from tpk.text import human_size
 

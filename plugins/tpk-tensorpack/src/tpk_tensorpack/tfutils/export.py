@@ -9,7 +9,7 @@ from pathlib import Path
 import tensorflow as tf
 
 import tpk.predict
-from tpk.predict.export.exporter import without_deprecations
+from tpk.predict.export import without_deprecations
 from tpk_tensorpack.predict.config import PredictConfig
 
 __all__ = ["ModelExporter"]

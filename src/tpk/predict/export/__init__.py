@@ -1,1 +1,0 @@
-"""Exports of trained models, for programs without tpk."""

@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.strategies.asynchronous import AsyncStrategy
-from tpk.strategies.workers import Workers
+from tpk.strategies.asynchronous import AsyncStrategy, Workers
 
 v1 = tf.compat.v1
 
@@ -118,7 +117,7 @@ def test_a_failure_in_a_worker_ends_the_training_with_its_traceback():
 
     with pytest.raises(tf.errors.UnknownError, match="in the worker") as raised:
         train(AsyncStrategy(2), model=Explosive(), steps=10_000_000)
-    assert "workers.py" in "".join(traceback.format_tb(raised.value.__traceback__))
+    assert "asynchronous.py" in "".join(traceback.format_tb(raised.value.__traceback__))
 
 
 def test_a_failure_of_the_data_arrives_as_itself():

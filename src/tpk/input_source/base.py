@@ -148,6 +148,9 @@ class InputSource(RecordsOptions, ABC):
             "such data, or overfit on a dataflow or a tf.data.Dataset."
         )
 
+    def place_on(self, devices: Sequence[str]) -> None:
+        """Copy the data to these devices, one for each tower. Called before `setup`."""
+
     def seed(self, seed: int) -> None:
         """Seed the random numbers of the data, except where the user has chosen a seed.
 

@@ -58,6 +58,10 @@ class ProxyInput(InputSource):
         """How many datapoints the source leaves out."""
         return self.source.left_out
 
+    def place_on(self, devices: Sequence[str]) -> None:
+        """Tell the source about the devices."""
+        self.source.place_on(devices)
+
     def seed(self, seed: int) -> None:
         """Seed the source."""
         self.source.seed(seed)

@@ -19,7 +19,6 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import is_gpu, parts_of_one_gpu
-from tpk.strategies.packs import pack, unpack
 from tpk.tf_internals import nccl_sum
 
 Column = list[Any]
@@ -89,7 +88,7 @@ def all_reduce(
             reduced[index] = _reduced_slices(column, average)
         else:
             dense.append(index)
-    packs = _plan_packs([columns[index][0] for index in dense], pack_bytes)
+    packs = plan_packs([columns[index][0] for index in dense], pack_bytes)
     for turn, together in enumerate(packs):
         members = [dense[position] for position in together]
         rows = zip(*(columns[member] for member in members), strict=True)
@@ -158,18 +157,39 @@ def _all_slices(tensor: Any) -> Any:
     return tf.IndexedSlices(tensor, tf.range(tf.shape(tensor, tf.int64)[0]), tf.shape(tensor, tf.int64))
 
 
-def _plan_packs(tensors: Sequence[Any], pack_bytes: int) -> list[list[int]]:
-    """Return which tensors travel together, by their positions: neighbours of one dtype, up to `pack_bytes`."""
+def plan_packs(tensors: Sequence[Any], pack_bytes: int) -> list[list[int]]:
+    """Return which tensors travel together, by their positions: of one dtype, up to `pack_bytes` in total.
+
+    Args:
+        tensors: the tensors, in the order in which they become available.
+        pack_bytes: the size in bytes; a larger tensor, or one of unknown shape, travels alone.
+    """
     packs: list[list[int]] = []
-    room = 0
+    open_packs: dict[Any, tuple[list[int], float]] = {}
     for position, tensor in enumerate(tensors):
-        size = tensor.shape.num_elements()
-        needed = math.inf if size is None else size * tensor.dtype.size
-        joins = bool(packs) and 0 < room >= needed and tensors[packs[-1][0]].dtype == tensor.dtype
-        if joins:
-            packs[-1].append(position)
-            room -= int(needed)
+        count = tensor.shape.num_elements()
+        size = math.inf if count is None else count * tensor.dtype.size
+        pack, room = open_packs.get(tensor.dtype, (None, 0.0))
+        if pack is not None and size <= room:
+            pack.append(position)
+            open_packs[tensor.dtype] = (pack, room - size)
         else:
             packs.append([position])
-            room = pack_bytes - int(needed) if needed < pack_bytes else 0
+            if size < pack_bytes:
+                open_packs[tensor.dtype] = (packs[-1], pack_bytes - size)
     return packs
+
+
+def pack(tensors: Sequence[Any]) -> Any:
+    """Return a vector of the elements of tensors of one dtype, on the current device; a single tensor unchanged."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+
+
+def unpack(packed: Any, likes: Sequence[Any]) -> list[Any]:
+    """Return the tensors in a pack, with the shapes of `likes`, on the current device."""
+    if len(likes) == 1:
+        return [packed]
+    parts = tf.split(packed, [like.shape.num_elements() for like in likes])
+    return [tf.reshape(part, like.shape) for part, like in zip(parts, likes, strict=True)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +23,12 @@ from tpk.strategies.base import DEVICE_SPELLINGS, SCALE_GRADIENT, GetInputs, Str
 from tpk.strategies.parameter_server import SharedVariables
 from tpk.strategies.towers import Tower, gradients_of_towers
 from tpk.strategies.update_order import after_reads
-from tpk.strategies.workers import Workers
 from tpk.tower.tower_func import TowerFunc
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
+
+logger = logging.getLogger(__name__)
 
 
 @also_spelled(DEVICE_SPELLINGS, average=SCALE_GRADIENT)
@@ -198,3 +201,92 @@ class _AsyncWorkers(Callback):
     def after_train(self, trainer: TrainerProtocol) -> None:
         if self._workers is not None:
             self._workers.stop()
+
+
+class Workers:
+    """A thread for each function, which calls it repeatedly between `resume` and `pause`.
+
+    Args:
+        functions: the function of each thread.
+        ends: the errors that end a thread without a failure.
+        timeout: how many seconds `stop` waits for a call that does not return.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[Callable[[], object]],
+        ends: tuple[type[Exception], ...] = (),
+        timeout: float = 10.0,
+    ) -> None:
+        self.counts = [0] * len(functions)
+        self._ends = ends
+        self._timeout = timeout
+        self._failure: BaseException | None = None
+        self._state = threading.Condition()
+        self._may_run = False
+        self._is_stopped = False
+        self._busy = 0
+        self._threads = [
+            threading.Thread(target=self._work, args=(index, function), name=f"tpk-worker-{index + 1}", daemon=True)
+            for index, function in enumerate(functions)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def resume(self) -> None:
+        """Let the threads continue."""
+        with self._state:
+            self._may_run = True
+            self._state.notify_all()
+
+    def pause(self) -> None:
+        """Wait until the threads have finished their calls, and begin no new ones."""
+        with self._state:
+            self._may_run = False
+            self._state.wait_for(lambda: self._busy == 0)
+
+    def stop(self) -> None:
+        """End the threads."""
+        with self._state:
+            self._may_run, self._is_stopped = False, True
+            self._state.notify_all()
+        for thread in self._threads:
+            thread.join(self._timeout)
+            if thread.is_alive():
+                logger.warning(
+                    "%s is still in its call after %g seconds; it is left behind", thread.name, self._timeout
+                )
+
+    def raise_failure(self) -> None:
+        """Raise the first failure of a thread, if there is one, with its traceback."""
+        failure = self._failure
+        if failure is not None:
+            self._failure = None
+            raise failure
+
+    def _work(self, index: int, function: Callable[[], object]) -> None:
+        while self._begin_call():
+            try:
+                function()
+                self.counts[index] += 1
+            except self._ends:
+                return
+            except BaseException as failure:
+                self._failure = self._failure or failure
+                return
+            finally:
+                self._end_call()
+
+    def _begin_call(self) -> bool:
+        """Wait until a call may begin; return whether one may."""
+        with self._state:
+            self._state.wait_for(lambda: self._may_run or self._is_stopped)
+            if self._is_stopped:
+                return False
+            self._busy += 1
+            return True
+
+    def _end_call(self) -> None:
+        with self._state:
+            self._busy -= 1
+            self._state.notify_all()

@@ -70,7 +70,7 @@ class Strategy(Callback, abc.ABC):
     @property
     def num_replicas(self) -> int:
         """How many towers this process trains."""
-        return 1
+        return max(len(self.devices), 1)
 
     @property
     def world_size(self) -> int:
@@ -120,8 +120,8 @@ class Strategy(Callback, abc.ABC):
         """Part from the other processes; called once the session is closed, however the training ended."""
 
     def session_config(self, config: Any) -> Any:
-        """Return the `tf.compat.v1.ConfigProto` of the session, given the one that it would have had."""
-        return config
+        """Return the `tf.compat.v1.ConfigProto` of the session: `config` with the logical devices of the towers."""
+        return add_logical_devices(config, self.devices)
 
     def session_creator(self, config: Any) -> SessionCreator:
         """Return what creates the session.
@@ -175,10 +175,9 @@ class Strategy(Callback, abc.ABC):
         return creator
 
     def prepare_input(self, source: InputSource) -> InputSource:
-        """Return the input source that delivers the data of `source` to the devices and processes.
-
-        A strategy with towers on several devices tells a `StagingInput` of them by its `place_on`.
-        """
+        """Return the input source that delivers the data of `source` to the devices and processes."""
+        if self.devices:
+            source.place_on(self.devices)
         return source
 
     @abc.abstractmethod

@@ -8,11 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.devices import Devices, add_logical_devices, is_gpu, resolve_devices
+from tpk.graph.devices import Devices, is_gpu, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
-from tpk.input_source.base import InputSource
-from tpk.input_source.staging import StagingInput
 from tpk.plugin.creation import also_spelled
 from tpk.strategies.all_reduce import reduce_column
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs, Strategy
@@ -80,21 +78,6 @@ class ParameterServerStrategy(Strategy):
     def describe(self) -> dict[str, Any]:
         """Return how gradients become one."""
         return {**super().describe(), "average": self.average}
-
-    @property
-    def num_replicas(self) -> int:
-        """The number of devices."""
-        return len(self.devices)
-
-    def session_config(self, config: Any) -> Any:
-        """Return `config` with the logical devices that are needed."""
-        return add_logical_devices(config, self.devices)
-
-    def prepare_input(self, source: InputSource) -> InputSource:
-        """Return `source`; one that stages its datapoints does so on the devices of the towers."""
-        if isinstance(source, StagingInput):
-            source.place_on(self.devices)
-        return source
 
     def build(
         self,

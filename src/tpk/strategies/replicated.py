@@ -11,14 +11,12 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.determinism import sum_in_order
-from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
+from tpk.graph.devices import Devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import apply_in_towers, is_accumulating
 from tpk.graph.optimizers.proxy import copies_of_optimizers
 from tpk.graph.variables import make_local, record_variables
-from tpk.input_source.base import InputSource
-from tpk.input_source.staging import StagingInput
 from tpk.plugin.creation import also_spelled
 from tpk.strategies.all_reduce import all_reduce, choose_mode
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, USE_NCCL, GetInputs, Strategy
@@ -128,24 +126,9 @@ class ReplicatedStrategy(Strategy):
         self._make_alike: Any = None
         self.main_variables: list[Any] = []
 
-    @property
-    def num_replicas(self) -> int:
-        """The number of devices."""
-        return len(self.devices)
-
     def describe(self) -> dict[str, Any]:
         """Return how gradients and other variables of the towers become one."""
         return {**super().describe(), "average": self.average, "sync_variables": self._sync_variables}
-
-    def session_config(self, config: Any) -> Any:
-        """Return `config` with the logical devices that are needed."""
-        return add_logical_devices(config, self.devices)
-
-    def prepare_input(self, source: InputSource) -> InputSource:
-        """Return `source`; one that stages its datapoints does so on the devices of the towers."""
-        if isinstance(source, StagingInput):
-            source.place_on(self.devices)
-        return source
 
     def build(
         self,

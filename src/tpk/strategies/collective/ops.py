@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.strategies.all_reduce import pack, plan_packs, unpack
 from tpk.strategies.collective.shared_memory import SharedMemory, reduce_in_shared_memory
-from tpk.strategies.packs import pack, plan_packs, unpack
 
 _INSTANCES_BITS = 14
 

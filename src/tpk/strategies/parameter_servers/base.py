@@ -18,9 +18,8 @@ from tpk.graph.objective import Objective
 from tpk.graph.steps import get_global_step_var
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source.base import InputSource
-from tpk.input_source.staging import StagingInput
 from tpk.strategies.all_reduce import reduce_column
-from tpk.strategies.parameter_servers.placement import ServerPlacement, is_on_server, place_on_worker
+from tpk.strategies.device_setter import ServerPlacement, is_on_server, place_on_worker
 from tpk.strategies.parameter_servers.serving import serve_workers
 from tpk.strategies.processes.cluster_strategy import ClusterStrategy
 from tpk.strategies.towers import Tower, check_gradients_alike, gradients_of_towers
@@ -71,11 +70,6 @@ class DistributedStrategy(ClusterStrategy):
         """Return how gradients become one, and whether the data is divided."""
         return {**super().describe(), "average": self.average, "shard_data": self._shard_data}
 
-    @property
-    def num_replicas(self) -> int:
-        """The number of devices of this worker."""
-        return len(self.devices)
-
     def server_config(self, config: Any) -> Any:
         """Return `config` with the devices of this process."""
         return add_logical_devices(config, self.devices)
@@ -104,9 +98,7 @@ class DistributedStrategy(ClusterStrategy):
         """Return `source`, which delivers only the share of this worker if that is wanted."""
         if self._shard_data and self.world_size > 1:
             source.shard(self.rank, self.world_size)
-        if isinstance(source, StagingInput):
-            source.place_on(self.devices)
-        return source
+        return super().prepare_input(source)
 
     def after_restore(self, sess: Any) -> None:
         """Give the other workers the values that the chief's own variables have."""

@@ -6,19 +6,20 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
+from tpk.cluster.boards import shared_config
 from tpk.cluster.heartbeat import Heartbeat
 from tpk.cluster.server import RunningServer, given_server, start_server
 from tpk.cluster.sessions import SharedSession
-from tpk.cluster.spec import PS, WORKER, Cluster
+from tpk.cluster.spec import PS, WORKER, Cluster, device_of
 from tpk.cluster.timeouts import as_timeouts
 from tpk.errors import PeerError, TrainerStateError, add_note
 from tpk.plugin import Callback, hookimpl
 from tpk.session.creator import SessionCreator, default_session_config
 from tpk.strategies.base import Strategy
-from tpk.strategies.processes.cluster_process_group import ClusterProcessGroup
-from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess
+from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess, pack, unpack
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -202,3 +203,60 @@ class WatchSteps(Callback):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """It is done."""
         self._end()
+
+
+class ClusterProcessGroup(ProcessGroup):
+    """A process group whose workers send their values to the chief, which sends all of them to each worker.
+
+    They go through queues on the first parameter server, or on the chief's server if there is none.
+
+    Args:
+        cluster: the processes of the training; this one is a worker.
+        server: TensorFlow's server of this process.
+        heartbeat: knows which processes are missing.
+    """
+
+    def __init__(self, cluster: Cluster, server: RunningServer, heartbeat: Heartbeat) -> None:
+        super().__init__(cluster.rank, cluster.world_size)
+        self._heartbeat = heartbeat
+        others = range(1, self.world_size)
+        host = (PS if cluster.ps else WORKER, 0)
+        graph = tf.Graph()
+        with graph.as_default(), tf.device(f"{device_of(*host)}/device:CPU:0"):
+            self._data = tf.compat.v1.placeholder(tf.string, [])
+            to_chief = {rank: _queue(f"tpk/gather_{server.trainings}/from_rank{rank}") for rank in others}
+            from_chief = {rank: _queue(f"tpk/gather_{server.trainings}/to_rank{rank}") for rank in others}
+            if self.rank == 0:
+                self._receive = [queue.dequeue() for queue in to_chief.values()]
+                self._send = tf.group(*(queue.enqueue(self._data) for queue in from_chief.values()))
+            else:
+                self._receive = from_chief[self.rank].dequeue()
+                self._send = to_chief[self.rank].enqueue(self._data)
+        self._sess = SharedSession(server.target, graph, shared_config(cluster, host))
+
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        """Return what each process gives, by rank; wait until all have."""
+        try:
+            with self._heartbeat.waiting("gather", self._sess):
+                if self.rank == 0:
+                    every = [data, *self._sess.run(self._receive)]
+                    self._run_send(pack(every=every))
+                else:
+                    self._run_send(data)
+                    every = unpack(self._sess.run(self._receive))["every"]
+        except tf.errors.OpError as error:
+            raise PeerError(f"the processes could not tell each other things: {error.message}") from error
+        return list(every)
+
+    def close(self) -> None:
+        """Close the session."""
+        self._sess.close()
+
+    def _run_send(self, data: bytes) -> None:
+        # As an object: NumPy would strip zeros from the end of a byte string.
+        self._sess.run(self._send, {self._data: np.array(data, object)})
+
+
+def _queue(name: str) -> Any:
+    # One value at a time is enough: the next is sent once this one has been answered.
+    return tf.queue.FIFOQueue(2, [tf.string], [[]], shared_name=name, name=name.replace("/", "_"))

@@ -1,4 +1,4 @@
-"""Drawings of when things happen: of a launch, with the phases of a set-up, of the loop, and of a step.
+"""Drawings of when things happen: a launch with the phases of a set-up, the loop, and a step; and of the three classes.
 
 They are drawn from the trees below. `tests/manual/test_drawings.py` records what a training really calls, and compares.
 """
@@ -50,9 +50,9 @@ LAUNCH = Box(
                 Box("resolve_plugins", "every name becomes an instance, or an error; no op is built yet"),
                 Box(
                     "join",
-                    "the other processes",
+                    "the other processes are met",
                     parts=[
-                        strategy("join", "the other processes are met"),
+                        strategy("join"),
                         strategy(
                             "serve", "a parameter server stays here until the others are done, and trains nothing"
                         ),
@@ -79,9 +79,9 @@ LAUNCH = Box(
                     "initialize",
                     "the graph is finalized, and nothing can be added",
                     parts=[
-                        strategy("open_session"),
+                        strategy("open_session", "variables are initialized, or restored"),
                         strategy("session_config"),
-                        strategy("session_creator", "the session is created; variables are initialized, or restored"),
+                        strategy("session_creator", "the session is created"),
                         strategy("after_restore", "replicates get the values of the first one"),
                     ],
                 ),
@@ -133,6 +133,40 @@ LOOP = Box(
 )
 
 
+CLASSES = Box(
+    "Trainer",
+    "the graph, the plugins and the session, and the phases that they go through",
+    kind="outer",
+    parts=[
+        Call("train", "makes a RunRecord of its arguments; then setup, then main_loop"),
+        Call("setup", "the phases before the loop; opens the record once the graph is built"),
+        Box(
+            "RunRecord",
+            "one attempt at a run, on disk; it reads the trainer, and changes only the length of the loop",
+            kind="repeat",
+            parts=[
+                Call(
+                    "open", "directory, lock, log and config.json; returns what resumes the training, if anything does"
+                ),
+                Call("begin", "the training is set up"),
+                Call("__exit__", "the outcome; log and directory are closed"),
+            ],
+        ),
+        Call("main_loop", "starts the loop, and releases all resources after it"),
+        Box(
+            "TrainLoop",
+            "trainer.loop: it runs and counts the steps, and ends",
+            kind="repeat",
+            parts=[
+                Call("start", "signals, and what the log says of the end"),
+                Call("run", "the loop; it calls run_step of the trainer, and hooks"),
+                Call("sync", "before a checkpoint: the counter of the graph"),
+            ],
+        ),
+    ],
+)
+
+
 def launch():
     """Return the drawing of a launch, as HTML."""
     return drawn(LAUNCH)
@@ -146,6 +180,11 @@ def loop():
 def step():
     """Return the drawing of a step, as HTML."""
     return drawn(STEP)
+
+
+def classes():
+    """Return the drawing of the three classes, as HTML."""
+    return drawn(CLASSES)
 
 
 def drawn(part):

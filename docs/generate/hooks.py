@@ -27,6 +27,7 @@ PARTS = {
     "launch-drawing": drawings.launch,
     "loop-drawing": drawings.loop,
     "step-drawing": drawings.step,
+    "classes-drawing": drawings.classes,
     "table-of-hooks": hook_pages.table,
     "table-of-imports": floors.table_of_imports,
     "table-of-rooms": floors.table_of_rooms,

@@ -12,6 +12,8 @@ import tensorflow as tf
 
 import tpk
 from tpk.plugin.callback import HOOK_ARGUMENTS
+from tpk.train.loop import TrainLoop
+from tpk.train.run.record import RunRecord
 
 TIMES = 2
 """How many epochs there are, and steps in each."""
@@ -116,6 +118,14 @@ def test_a_launch_calls_what_is_drawn_in_that_order(tmp_path):
     )
     tpk.launch_train_with_config(config, trainer_of(record))
     assert record.calls == drawings.calls(drawings.LAUNCH, TIMES)
+
+
+def test_the_three_classes_have_the_methods_that_are_drawn():
+    classes = {"Trainer": tpk.Trainer, "RunRecord": RunRecord, "TrainLoop": TrainLoop}
+    boxes = [drawings.CLASSES, *(part for part in drawings.CLASSES.parts if isinstance(part, drawings.Box))]
+    assert [box.name for box in boxes] == list(classes)
+    calls = [(classes[box.name], part.name) for box in boxes for part in box.parts if isinstance(part, drawings.Call)]
+    assert [name for owner, name in calls if name not in vars(owner)] == []
 
 
 def test_every_hook_is_drawn():

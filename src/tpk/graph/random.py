@@ -1,31 +1,31 @@
-"""Random ops that a resumed training draws alike.
+"""Random ops that draw the same numbers in a resumed training.
 
-TensorFlow's random ops, such as `tf.random.normal` and `tf.nn.dropout`, count what they have drawn. The count is in the
-session, in no checkpoint, and so a training that is resumed draws other numbers than one that never stopped. The ops of
-this module keep no state. What they draw depends on nothing but
+TensorFlow's random ops, such as `tf.random.normal` and `tf.nn.dropout`, count how many numbers they have drawn. This
+state is in the session, not in checkpoints, so a resumed training draws other numbers than one that never stopped. The
+ops of this module have no state. Their numbers depend only on
 
 - the seed of the graph: `tf.compat.v1.set_random_seed`, or `TrainConfig(seed=...)`. Without one, a seed is drawn for
-  the graph, and kept in a variable, ``tpk_random_seed``, which checkpoints hold;
-- the op: its full name, and the `seed` that it was given. The name begins with the scope of the tower, so towers differ
-  from each other, and those of inference from those of training. An op with a name of its own draws the same whatever
-  else is in the graph; the default names are numbered within their scope;
-- the process, where several train together; see `set_process_index`;
-- the global step, `tf.compat.v1.train.get_global_step()`, which is created if there is none. All ops of a run see the
-  same one. A trainer of tpk counts it; **a loop of your own has to do so, too**, e.g. by
-  ``optimizer.minimize(cost, global_step=...)``, or each run draws the same.
+  the graph and saved in checkpoints as the variable ``tpk_random_seed``;
+- the op: its full name and its `seed`. The name begins with the scope of the tower, so towers differ from each other,
+  and inference towers from training towers. An op with an explicit name draws the same numbers whatever else is in the
+  graph; default names are numbered within their scope;
+- the process, if several train together; see `set_process_index`;
+- the global step, `tf.compat.v1.train.get_global_step()`, which is created if missing. All ops of a run see the same
+  step. A trainer of tpk counts it; **your own loop must count it too**, e.g. by
+  ``optimizer.minimize(cost, global_step=...)``, or each run draws the same numbers.
 
-So several runs at one step, such as those of an inference tower over a validation set, draw the same. Where that is
-unwanted, use TensorFlow's ops: what an inference tower draws does not disturb the training.
+So several runs at one step, e.g. of an inference tower over a validation set, draw the same numbers. If that is not
+wanted, use TensorFlow's ops: random ops in inference towers do not affect training.
 
-For other distributions, hand `step_seed` to TensorFlow's stateless ops:
+For other distributions, pass `step_seed` to TensorFlow's stateless ops:
 
     ```python
     rate = tf.random.stateless_gamma([8], tpk.graph.random.step_seed("rate"), alpha=2.0)
     ```
 
-Within a `tf.while_loop`, which is also what `tf.map_fn` and `tf.scan` make, each iteration draws its own numbers. For a
-`tf.vectorized_map` or a `tf.recompute_grad`, which build what is in them anew or once for all, take a `step_seed`
-outside.
+In a `tf.while_loop`, including `tf.map_fn` and `tf.scan`, each iteration draws different numbers. For
+`tf.vectorized_map` and `tf.recompute_grad`, which build their body again or only once for all elements, create a
+`step_seed` outside.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ __all__ = [
     "uniform",
 ]
 
-# The generator that draws the same on CPUs and on GPUs.
+# The generator with the same numbers on CPUs and GPUs.
 _PHILOX = 1
 
 
 def normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = tf.float32, seed: int | None = None, name: Any = None
 ) -> Any:
-    """Draw from a normal distribution, as `tf.random.normal` does; other numbers in each step, and without state.
+    """Draw from a normal distribution, like `tf.random.normal`, with other numbers in each step and without state.
 
     Args:
         shape: the shape of the result: integers, or an integer tensor of rank 1.
@@ -78,7 +78,7 @@ def normal(
         A tensor of this shape and dtype.
 
     Raises:
-        ConfigError: if the op would draw the same several times in one step; see `step_seed`.
+        ConfigError: if the op would draw the same numbers several times in one step; see `step_seed`.
 
     Example:
         ```python
@@ -93,7 +93,7 @@ def normal(
 def truncated_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = tf.float32, seed: int | None = None, name: Any = None
 ) -> Any:
-    """Draw as `normal` does, and again what is more than two standard deviations from the mean.
+    """Draw like `normal`, but draw numbers again that are more than two standard deviations from the mean.
 
     Args:
         shape: the shape of the result: integers, or an integer tensor of rank 1.
@@ -119,7 +119,7 @@ def uniform(
     Args:
         shape: the shape of the result: integers, or an integer tensor of rank 1.
         minval: the least value; a scalar.
-        maxval: the bound above, a scalar; None means 1, and has to be given for integers.
+        maxval: the exclusive upper bound, a scalar; None means 1. Required for integers.
         dtype: a floating-point type, ``int32`` or ``int64``.
         seed: part of what the numbers depend on; another seed gives others.
         name: of the op; part of what the numbers depend on.
@@ -157,7 +157,7 @@ def shuffle(value: Any, seed: int | None = None, name: Any = None) -> Any:
     """
     with tf.name_scope(name or "shuffle") as scope:
         value = tf.convert_to_tensor(value)
-        # As many as there are numbers, so that two are hardly ever equal.
+        # The full range, so that two are hardly ever equal.
         bounds = {"minval": tf.int64.min, "maxval": tf.int64.max}
         bounds = {key: tf.constant(bound, tf.int64) for key, bound in bounds.items()}
         drawn = _draw(tf.raw_ops.StatelessRandomUniformIntV2, scope, seed, tf.shape(value)[:1], **bounds)
@@ -177,7 +177,7 @@ def dropout(
         x: a floating-point tensor.
         rate: the fraction to drop, in [0, 1); a number or a scalar tensor.
         noise_shape: the shape of the random mask, which is broadcast to `x`: an integer tensor, or integers and, for
-            the size that `x` has, None. By default it is the shape of `x`.
+            sizes of `x`, None. By default it is the shape of `x`.
         seed: part of what the mask depends on; another seed gives another.
         name: of the op; part of what the mask depends on.
 
@@ -185,7 +185,7 @@ def dropout(
         A tensor like `x`, scaled by ``1 / (1 - rate)`` where it is not zero.
 
     Raises:
-        ConfigError: if the rate or the dtype of `x` cannot be.
+        ConfigError: if the rate or the dtype of `x` is invalid.
     """
     if isinstance(rate, Real) and not 0 <= float(rate) < 1:
         raise ConfigError(f"dropout(rate={rate!r}): expected a number in [0, 1). It is the fraction to drop.")
@@ -194,8 +194,8 @@ def dropout(
         if not x.dtype.is_floating:
             raise ConfigError(f"dropout of {x.dtype.name}: expected a floating-point type. Cast it, e.g. by tf.cast.")
         scale = tf.cast(1 / (1 - rate), x.dtype)
-        # One mask in every precision, and with XLA, too, which draws the same integers, but not the same fractions. It
-        # is that of a float32 uniform in [0, 1), which TensorFlow makes of the lowest 23 bits.
+        # The same mask in every precision and with XLA, which draws the same integers but not the same fractions. It is
+        # equal to a comparison with a float32 uniform in [0, 1), which TensorFlow computes from the lowest 23 bits.
         op = tf.raw_ops.StatelessRandomUniformFullIntV2
         drawn = tf.bitwise.bitwise_and(_draw(op, scope, seed, _noise_shape(x, noise_shape), dtype=tf.int32), 2**23 - 1)
         least = tf.cast(tf.math.ceil(tf.cast(rate, tf.float32) * 2.0**23), tf.int32)
@@ -208,7 +208,7 @@ def _draw(op: Callable[..., Any], scope: str, seed: int | None, shape: Any, **op
     shape = shape if tf.is_tensor(shape) else tf.convert_to_tensor(shape, tf.int32)
     key, counter = stream_for(scope, seed).key_and_counter()
     algorithm = tf.constant(_PHILOX)
-    # XLA draws slowly on CPUs, and makes other floating-point numbers of the same bits.
+    # XLA draws slowly on CPUs, and computes other floating-point numbers from the same bits.
     with tf.xla.experimental.jit_scope(compile_ops=False):
         return op(shape=shape, key=key, counter=counter, alg=algorithm, **options)
 
@@ -225,20 +225,20 @@ def _noise_shape(x: Any, noise_shape: Any) -> Any:
 SEED_VARIABLE_NAME = "tpk_random_seed"
 
 COUNTERS = frozenset({"global_step", SEED_VARIABLE_NAME, FURTHER_RUNS_NAME})
-"""The variables that a graph has once for all towers, and that any of these may create; no model consists of them."""
+"""Variables that all towers share, and that any tower may create. They are not part of the model."""
 
-# Where nothing is said of the generator, XLA makes another key of the same seed.
+# Without an explicit generator, XLA computes another key from the same seed.
 _SAME_IN_XLA = "philox"
 
 
 def step_seed(name: Any = None, seed: int | None = None) -> Any:
-    """Return the seed of this step for an op of this name: a tensor that `tf.random.stateless_*` take as `seed`.
+    """Return the seed of this step for an op of this name: a tensor for the `seed` of `tf.random.stateless_*`.
 
-    For several ops, take several seeds: ops with one seed draw the same.
+    Use a different seed for each op: ops with the same seed draw the same numbers.
 
     Args:
         name: of the op; part of what the seed depends on.
-        seed: another number gives another seed.
+        seed: a different number gives a different seed.
 
     Returns:
         A tensor, ``int64`` of shape [2]: other numbers for each op and step.
@@ -259,12 +259,12 @@ def step_seed(name: Any = None, seed: int | None = None) -> Any:
 
 
 def set_process_index(index: int) -> None:
-    """Let the random ops of the default graph draw other numbers than those of the processes that train along.
+    """Make the random ops of the default graph draw other numbers than in the other processes.
 
-    A strategy calls it before it builds the towers. The process with index 0 draws what it would draw alone.
+    A strategy calls it before it builds the towers. The process with index 0 draws the same numbers as a single one.
 
     Args:
-        index: which of the processes this is, from 0 on.
+        index: the index of this process, from 0.
 
     Raises:
         ConfigError: if there are random ops in the graph already.
@@ -281,8 +281,8 @@ def set_process_index(index: int) -> None:
 def step_reads() -> list[Any]:
     """Return the ops of the default graph that read the global step for its random ops; at most one.
 
-    What counts a run has to come after them. For an op on which the count does not wait otherwise, such as one that is
-    fetched for a summary, chance would decide else whether it sees the step before or after.
+    The op that counts a run must run after them. Otherwise random ops that the count does not depend on, such as those
+    of a summary, could see the step before or after it.
     """
     step = _source_of(tf.compat.v1.get_default_graph()).step
     return [] if step is None else [step.op]
@@ -290,13 +290,13 @@ def step_reads() -> list[Any]:
 
 @attrs.frozen(eq=False)
 class Stream:
-    """What one random op draws from.
+    """The random stream of one op.
 
     Attributes:
-        number: an ``int64`` tensor of shape [1] that tells the op from all others.
+        number: an ``int64`` tensor of shape [1] that identifies the op.
         step: the number of the run, ``int64`` of shape [1].
         counter: the step as the counter of the generator, ``uint64`` of shape [2].
-        loop_counters: what tells an iteration from the others, for each loop around the op.
+        loop_counters: the number of the iteration, for each loop around the op.
     """
 
     number: Any
@@ -314,7 +314,7 @@ class Stream:
     def key_and_counter(self) -> tuple[Any, Any]:
         """Return the key and the counter for a ``tf.raw_ops.StatelessRandom...V2``, ``uint64`` of shapes [1], [2].
 
-        Other than a seed they are ready for use, which saves small models a noticeable part of their time.
+        Unlike a seed, they need no further computation, which saves a noticeable part of the time of small models.
         """
         if self.loop_counters:
             key = tf.random.stateless_uniform([1], self.seed(), None, None, tf.int64, alg=_SAME_IN_XLA)
@@ -323,7 +323,7 @@ class Stream:
 
 
 def stream_for(scope: str, op_seed: int | None) -> Stream:
-    """Return what the op with the name scope `scope` draws from, if it is added to the default graph.
+    """Return the random stream of an op with the name scope `scope` in the default graph.
 
     Args:
         scope: the full name of the op, as `tf.name_scope` gives it.
@@ -338,7 +338,7 @@ def stream_for(scope: str, op_seed: int | None) -> Stream:
             "`with tf.Graph().as_default():`; a trainer does so when it calls the tower function."
         )
     graphs = _graphs_from_the_root()
-    # The graph of a function has name scopes of its own, which begin anew.
+    # In the graph of a function, name scopes begin at the root again.
     parts = [*(graph.get_name_scope() for graph in graphs[:-1]), scope.rstrip("/")]
     name = "/".join(part for part in parts if part)
     loop_counters = [_loop_counter(graph, name) for graph in graphs]
@@ -348,10 +348,10 @@ def stream_for(scope: str, op_seed: int | None) -> Stream:
 
 
 class _Source:
-    """What the random ops of a graph have in common.
+    """The state that the random ops of a graph share.
 
     Attributes:
-        names: of all ops so far; no two have the same.
+        names: the unique names of all ops so far.
         process_index: see `set_process_index`.
         step: the number of the run, ``int64`` of shape [1], read once for all ops: the global step, as long as each
             step is one run.
@@ -372,7 +372,7 @@ class _Source:
                 self.step = tf.reshape(step, [1])
                 self._counter = tf.bitcast(tf.concat([[0], self.step], axis=0), tf.uint64)
         if graph_seed is None and op_seed is not None:
-            graph_seed = 0  # So do TensorFlow's own ops: with a seed of their own, they need none of the graph.
+            graph_seed = 0  # Like TensorFlow: ops with a seed do not need a seed of the graph.
         # Both branches of a `tf.cond` have the same scope.
         own_name = unique_name(name, self.names)
         number = tf.constant([_hash(graph_seed, op_seed, self.process_index, own_name)], tf.int64)
@@ -382,10 +382,10 @@ class _Source:
         return Stream(number, self.step, self._counter, loop_counters)
 
     def _seed_of_its_own(self) -> Any:
-        """The seed of a graph that was given none, ``int64``."""
+        """The seed of a graph without an explicit seed, ``int64``."""
         if self._drawn_seed is None:
             with _at_the_root():
-                # A constant, not a random op, as those need a seed themselves where determinism is asked for.
+                # A constant, because random ops themselves need a seed if determinism is required.
                 drawn = tf.constant(secrets.randbits(63), tf.int64)
                 variable = tf.compat.v1.get_variable(SEED_VARIABLE_NAME, initializer=drawn, trainable=False)
                 self._drawn_seed = variable.read_value()
@@ -412,7 +412,7 @@ def _source_of(graph: Any) -> _Source:
 
 @contextmanager
 def _at_the_root() -> Iterator[None]:
-    """Build outside of towers, layers, branches and loops: what all ops have in common must not belong to the first."""
+    """Build shared ops outside towers, layers, branches and loops, so that they do not belong to the first user."""
     root = tf.compat.v1.VariableScope(reuse=False, name="")
     with (
         tf.init_scope(),
@@ -425,7 +425,7 @@ def _at_the_root() -> Iterator[None]:
 
 
 def _graphs_from_the_root() -> list[Any]:
-    """The default graph, after those of which it is a branch or a body."""
+    """The default graph, preceded by the graphs of which it is a branch or a body."""
     graphs = [tf.compat.v1.get_default_graph()]
     while getattr(graphs[0], "outer_graph", None) is not None:
         graphs.insert(0, graphs[0].outer_graph)
@@ -433,10 +433,10 @@ def _graphs_from_the_root() -> list[Any]:
 
 
 def _loop_counter(graph: Any, name: str) -> Any | None:
-    """Return what counts the iterations if `graph` is part of a loop.
+    """Return the counter of iterations if `graph` is part of a loop.
 
     Raises:
-        ConfigError: if what is in `graph` may run several times in one step, and nothing tells which time it is.
+        ConfigError: if ops in `graph` may run several times in one step without such a counter.
     """
     kind = type(graph).__name__
     if kind in ("WhileBodyFuncGraph", "WhileCondFuncGraph"):

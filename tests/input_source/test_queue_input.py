@@ -178,7 +178,8 @@ def test_a_failure_that_a_step_raised_is_not_logged_again(drive, specs, caplog):
     assert caplog.records == []
 
 
-def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, specs, caplog):
+def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, specs, caplog, monkeypatch):
+    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.01)
     asked, go_on = threading.Event(), threading.Event()
 
     def datapoints():
@@ -186,7 +187,7 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
         asked.set() or go_on.wait(60)  # on one line, since it is shown wherever in it the thread is
         yield [1]
 
-    with drive(QueueInput(DataFromIterable(datapoints()), stop_timeout=0.01), specs("number")) as training:
+    with drive(QueueInput(DataFromIterable(datapoints())), specs("number")) as training:
         training.step()
         assert asked.wait(60)
         thread = training.source._thread
@@ -197,7 +198,8 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
     thread.join()
 
 
-def test_reset_state_waits_for_the_data_code(drive, specs, caplog, when_logged):
+def test_reset_state_waits_for_the_data_code(drive, specs, caplog, when_logged, monkeypatch):
+    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.01)
     passes = []
 
     class Flow:
@@ -211,7 +213,7 @@ def test_reset_state_waits_for_the_data_code(drive, specs, caplog, when_logged):
     released = threading.Event()
 
     when_logged("has not finished its datapoint", released.set)
-    with drive(QueueInput(Flow(), stop_timeout=0.01), specs("number")) as training:
+    with drive(QueueInput(Flow()), specs("number")) as training:
         training.step()
         training.source.reset_state()
         assert released.is_set()

@@ -134,7 +134,8 @@ def test_a_failure_ahead_of_the_steps_is_logged_and_not_lost(drive, specs, caplo
     assert "StagingInput: the data failed ahead of what was used" in caplog.text
 
 
-def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, specs, caplog):
+def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, specs, caplog, monkeypatch):
+    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.01)
     asked, go_on = threading.Event(), threading.Event()
 
     def datapoints():
@@ -142,7 +143,7 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
         asked.set() or go_on.wait(60)  # on one line, since it is shown wherever in it the thread is
         yield [1]
 
-    source = StagingInput(QueueInput(DataFromGenerator(datapoints), stop_timeout=0.01))
+    source = StagingInput(QueueInput(DataFromGenerator(datapoints)))
     with drive(source, specs("x")) as training:
         training.step()
         assert asked.wait(60)

@@ -18,6 +18,7 @@ from tpk.input_source.meter import GraphMeter
 from tpk.input_source.proxy import ProxyInput
 from tpk.input_source.stream import DatapointStream
 from tpk.input_source.tensor import match_tensors
+from tpk.input_source.threads import STOP_TIMEOUT
 from tpk.plugin.callback import Callback
 from tpk.tf_internals import variant_of
 
@@ -26,8 +27,6 @@ logger = logging.getLogger(__name__)
 _OWNER = "TFDatasetInput"
 _READ_AHEAD = 64
 """How far `tf.data` may have called the generator of a flow ahead of the steps."""
-_STOP_TIMEOUT = 10.0
-"""Seconds that the data code has to finish its current datapoint when the data stops."""
 
 
 class TFDatasetInput(ProxyInput):
@@ -296,7 +295,7 @@ class _FlowElements(_IteratorInput, FlowInput):
 
     def _rewind(self) -> tuple[int, int]:
         while not self._halt():
-            logger.warning("TFDatasetInput: the dataflow has not finished its datapoint within %g s", _STOP_TIMEOUT)
+            logger.warning("TFDatasetInput: the dataflow has not finished its datapoint within %g s", STOP_TIMEOUT)
         self._stream.rewind(horizon=_READ_AHEAD + self.max_ahead)
         return self._stream.resumed_at, 0
 
@@ -330,7 +329,7 @@ class _FlowElements(_IteratorInput, FlowInput):
         """End this iteration, and wait for the datapoint that is being made; return whether it is done."""
         self._iteration += 1
         self._failed = None
-        is_done = self._taking.acquire(timeout=_STOP_TIMEOUT)
+        is_done = self._taking.acquire(timeout=STOP_TIMEOUT)
         if is_done:
             self._taking.release()
         return is_done

@@ -47,8 +47,6 @@ class QueueInput(FlowInput):
         queue_size: the capacity of the default queue, in datapoints.
         infinite: whether to start the flow again when it is exhausted. Otherwise the training ends once its
             last datapoint has been used.
-        stop_timeout: seconds that the end of the training waits for the data code to finish its current datapoint.
-            After that a warning shows where the data code is, and the thread is abandoned.
         warn_after: seconds without a datapoint until a warning shows where the data code is, repeated after twice
             that time.
 
@@ -68,14 +66,12 @@ class QueueInput(FlowInput):
         queue: Any = None,
         queue_size: int = 50,
         infinite: bool = True,
-        stop_timeout: float = 10.0,
         warn_after: float = 60.0,
     ) -> None:
         super().__init__(flow, infinite, warn_after)
         check_at_least(self, 1, queue_size=queue_size)
         self.queue = queue
         self._queue_size = queue_size
-        self._stop_timeout = stop_timeout
         self._dequeue_ops: list[Any] = []
         self._thread: FillThread | None = None
         self._counter: ConsumedCounter | None = None
@@ -140,7 +136,6 @@ class QueueInput(FlowInput):
         self._thread = FillThread(
             self._stream,
             session,
-            self._stop_timeout,
             enqueue=make_callable(session, self._enqueue_options),
             make_room=make_room,
             close=lambda: session.run(self._close),
@@ -263,7 +258,6 @@ class BatchQueueInput(QueueInput):
             default a FIFO queue.
         queue_size: the capacity of the default queue, in single datapoints; by default five batches.
         infinite: as for `QueueInput`.
-        stop_timeout: as for `QueueInput`.
         warn_after: as for `QueueInput`.
 
     Raises:
@@ -283,12 +277,11 @@ class BatchQueueInput(QueueInput):
         queue: Any = None,
         queue_size: int | None = None,
         infinite: bool = True,
-        stop_timeout: float = 10.0,
         warn_after: float = 60.0,
     ) -> None:
         check_at_least(self, 1, batch_size=batch_size)
         queue_size = _BATCHES_AHEAD * batch_size if queue_size is None else queue_size
-        super().__init__(flow, queue, queue_size, infinite, stop_timeout, warn_after)
+        super().__init__(flow, queue, queue_size, infinite, warn_after)
         if queue is None and queue_size < batch_size:
             raise ConfigError(f"BatchQueueInput: a queue of {queue_size} never holds a batch of {batch_size}")
         self.batch_size = batch_size
@@ -350,7 +343,6 @@ class FillThread(DataThread):
     Args:
         stream: the datapoints, rewound; started and closed in the thread.
         session: the session of the queue.
-        stop_timeout: see `DataThread`.
         enqueue: puts one datapoint, given as arrays, into the queue; waits for room.
         make_room: takes a datapoint out of the queue if it is full.
         close: closes the queue.
@@ -360,12 +352,11 @@ class FillThread(DataThread):
         self,
         stream: DatapointStream,
         session: Any,
-        stop_timeout: float,
         enqueue: Callable[..., Any],
         make_room: Callable[[], Any],
         close: Callable[[], Any],
     ) -> None:
-        super().__init__(stream.owner, stop_timeout, "the dataflow has not finished its datapoint")
+        super().__init__(stream.owner, "the dataflow has not finished its datapoint")
         self.session = session
         self._stream = stream
         self._enqueue = enqueue

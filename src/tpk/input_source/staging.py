@@ -38,7 +38,6 @@ class StagingInput(ProxyInput):
         source: where the datapoints come from; its data must be in the graph, as that of a `QueueInput` is.
         nr_stage: how many steps to stage ahead, in addition to the steps of the next run.
         devices: a device string for each tower; by default the devices of the strategy. Strings stay on the CPU.
-        stop_timeout: seconds that the end of the training waits for the source to deliver its current datapoint.
 
     Attributes:
         source: where the datapoints come from.
@@ -57,9 +56,7 @@ class StagingInput(ProxyInput):
 
     max_ahead = 0  # Its own; that of the source is larger.
 
-    def __init__(
-        self, source: InputSource, nr_stage: int = 1, devices: Sequence[str] | None = None, stop_timeout: float = 10.0
-    ) -> None:
+    def __init__(self, source: InputSource, nr_stage: int = 1, devices: Sequence[str] | None = None) -> None:
         if not isinstance(source, InputSource):
             raise InputError(f"StagingInput needs an input source, such as QueueInput(flow), not {source!r}")
         if source.is_fed:
@@ -71,7 +68,6 @@ class StagingInput(ProxyInput):
         super().__init__(source)
         self.nr_stage = nr_stage
         self._devices = None if devices is None else list(devices)
-        self._stop_timeout = stop_timeout
         self._areas: list[StagingArea] = []
         self._source_tensors: list[Any] = []
         self._source_hooks = HookManager()
@@ -106,7 +102,6 @@ class StagingInput(ProxyInput):
             self.nr_stage,
             self._source_hooks.translate_error,
             type(self).__name__,
-            self._stop_timeout,
         )
         self._thread.start()
 
@@ -254,7 +249,6 @@ class StageThread(DataThread):
         room: how many steps to stage ahead.
         translate: returns the failure of the data that an error of `stage` stands for, or None.
         owner: see `DataThread`.
-        stop_timeout: see `DataThread`.
 
     Attributes:
         used: how many steps have taken staged data.
@@ -266,9 +260,8 @@ class StageThread(DataThread):
         room: int,
         translate: Callable[[BaseException], BaseException | None],
         owner: str,
-        stop_timeout: float,
     ) -> None:
-        super().__init__(owner, stop_timeout, "its source has not delivered a datapoint")
+        super().__init__(owner, "its source has not delivered a datapoint")
         self.used = 0
         self._stage = stage
         self._translate = translate

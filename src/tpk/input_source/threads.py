@@ -10,13 +10,15 @@ from tpk.input_source.hang_watcher import ends_in_time
 
 logger = logging.getLogger(__name__)
 
+STOP_TIMEOUT = 10.0
+"""Seconds until a warning shows where data code is that does not finish its datapoint when the data stops."""
+
 
 class DataThread(threading.Thread, ABC):
     """A thread that moves data ahead of the steps until the data ends or fails, or the thread is stopped.
 
     Args:
         owner: the name of the input source, for messages.
-        stop_timeout: seconds after which a warning shows where a stopped thread still is.
         complaint: what a stopped thread that does not end has failed to do, for that warning.
 
     Attributes:
@@ -24,13 +26,12 @@ class DataThread(threading.Thread, ABC):
         failure_was_seen: whether a step has raised it.
     """
 
-    def __init__(self, owner: str, stop_timeout: float, complaint: str) -> None:
+    def __init__(self, owner: str, complaint: str) -> None:
         super().__init__(name=f"tpk-{owner}", daemon=True)
         self.failure: BaseException | None = None
         self.failure_was_seen = False
         self._is_stopping = False
         self._owner = owner
-        self._stop_timeout = stop_timeout
         self._complaint = complaint
 
     def run(self) -> None:
@@ -49,7 +50,7 @@ class DataThread(threading.Thread, ABC):
 
     def wait(self) -> bool:
         """Wait for the end of a stopped thread; return False, with a warning, if it takes too long."""
-        return ends_in_time(self, self._stop_timeout, f"{self._owner}: {self._complaint}")
+        return ends_in_time(self, STOP_TIMEOUT, f"{self._owner}: {self._complaint}")
 
     def finish(self) -> None:
         """Stop the thread, wait until it has ended, however long that takes, and log a failure that no step saw."""

@@ -58,7 +58,8 @@ def test_a_step_that_waits_is_an_error_that_names_the_step_and_what_it_waits_for
 
 
 @pytest.mark.parametrize("fetches", [(), ("cost:0",)], ids=["all in the loop", "the last apart"])
-def test_a_run_of_several_steps_has_the_timeout_too(fetches, hook_recorder):
+def test_a_run_of_several_steps_has_the_timeout_too(fetches, hook_recorder, monkeypatch):
+    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.1)
     over = threading.Event()
 
     def data():
@@ -68,7 +69,7 @@ def test_a_run_of_several_steps_has_the_timeout_too(fetches, hook_recorder):
     trainer = tpk.SingleCostTrainer("single", steps_per_run=2)
     trainer.setup_graph(
         [tf.TensorSpec([], tf.float32, "x")],
-        tpk.QueueInput(data(), stop_timeout=0.1),
+        tpk.QueueInput(data()),
         lambda x: tf.multiply(x, v1.get_variable("w", initializer=0.5), name="cost"),
         lambda: v1.train.GradientDescentOptimizer(0.1),
     )

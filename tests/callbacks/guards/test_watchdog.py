@@ -86,9 +86,10 @@ def watchdog(**options):
     return Watchdog(**{"timeout": SHORT, "first_step_timeout": 60, "grace": 1, **options})
 
 
-def test_a_step_that_waits_for_a_queue_is_ended_and_the_session_stays_open(hanging, caplog):
+def test_a_step_that_waits_for_a_queue_is_ended_and_the_session_stays_open(hanging, caplog, monkeypatch):
+    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.1)
     ending = Ending()
-    source = tpk.QueueInput(DataFromGenerator(hanging), stop_timeout=0.1)
+    source = tpk.QueueInput(DataFromGenerator(hanging))
     with pytest.raises(
         HangError, match=r"not gone on for .* s, longer than a step may take \(3 s\), in epoch 1, step 4"
     ):
@@ -156,9 +157,10 @@ class Dequeues(tpk.Callback):
         trainer.sess.run(self.value)
 
 
-def test_a_callback_that_waits_for_the_queue_of_the_input_does_not_end_the_training_in_good_order(hanging):
+def test_a_callback_that_waits_for_the_queue_of_the_input_does_not_end_the_training_in_good_order(hanging, monkeypatch):
+    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.1)
     hanging.after = 10
-    source = tpk.QueueInput(DataFromGenerator(hanging), stop_timeout=0.1)
+    source = tpk.QueueInput(DataFromGenerator(hanging))
     with pytest.raises(HangError, match="step 10 "):
         train(source, watchdog(between_epochs_timeout=SHORT), Dequeues)
 
@@ -172,8 +174,9 @@ def test_the_error_of_a_cancelled_run_outside_of_the_steps_says_why():
     assert any("interrupted: the training has not gone on" in note for note in caught.value.__notes__)
 
 
-@pytest.mark.parametrize("make_source", [lambda flow: tpk.QueueInput(flow, stop_timeout=0.1), tpk.FeedInput])
-def test_in_another_thread_a_wait_in_python_has_to_end_first(hanging, make_source, when_logged):
+@pytest.mark.parametrize("make_source", [tpk.QueueInput, tpk.FeedInput])
+def test_in_another_thread_a_wait_in_python_has_to_end_first(hanging, make_source, when_logged, monkeypatch):
+    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.1)
     caught = []
 
     def run():

@@ -269,8 +269,7 @@ def raw_horovod(blocks: Blocks, model: Model) -> None:
     import tensorflow as tf
     from tpk_horovod import bootstrap
 
-    from tpk.cluster.spec import as_cluster
-    from tpk.cluster.timeouts import Timeouts
+    from tpk.cluster.spec import Timeouts, as_cluster
 
     v1 = tf.compat.v1
     # What `horovodrun` does, which is not there; with the training it has nothing to do.

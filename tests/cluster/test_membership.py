@@ -6,8 +6,7 @@ import attrs
 import pytest
 
 from tpk.cluster.membership import LEFT, Membership, Wait, WorkerState
-from tpk.cluster.spec import Cluster
-from tpk.cluster.timeouts import Timeouts
+from tpk.cluster.spec import Cluster, Timeouts
 from tpk.errors import MismatchError, PeerError
 
 WORKERS = ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]

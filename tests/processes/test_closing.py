@@ -6,7 +6,7 @@ import threading
 
 import tensorflow as tf
 
-from tpk.cluster.sessions import in_background
+from tpk.cluster.server import in_background
 
 SESSIONS = 300
 

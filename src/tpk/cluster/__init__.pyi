@@ -1,2 +1,1 @@
-from .spec import Cluster as Cluster
-from .timeouts import Timeouts as Timeouts
+from .spec import Cluster as Cluster, Timeouts as Timeouts

@@ -23,10 +23,8 @@ from tpk.cluster.membership import (
     WorkerState,
     names_of,
 )
-from tpk.cluster.server import RunningServer
-from tpk.cluster.sessions import SharedSession
-from tpk.cluster.spec import PS, WORKER, Cluster
-from tpk.cluster.timeouts import Timeouts
+from tpk.cluster.server import RunningServer, SharedSession
+from tpk.cluster.spec import PS, WORKER, Cluster, Timeouts
 from tpk.errors import PeerError
 
 logger = logging.getLogger(__name__)
@@ -210,12 +208,11 @@ class Heartbeat:
     # What the threads do.
 
     def _keep_beating(self, board: Board) -> None:
-        is_written = board.key[0] == PS or board.key == (WORKER, self._cluster.rank)
         beat_now, has_come, is_last = self._beat_now[board.key], False, False
         while not is_last:
             # Where this worker is heard, there are last words.
             is_last = self._is_stopped.is_set()
-            if is_last and (not is_written or board.key in [each.key for each in self.members.gone()]):
+            if is_last and (not board.is_written or board.key in [each.key for each in self.members.gone()]):
                 break
             try:
                 states = board.exchange(self._next_state())
@@ -225,7 +222,7 @@ class Heartbeat:
                     name = self._cluster.name_of(*board.key)
                     logger.warning("%s could not be told that this worker leaves: %s", name, error)
             else:
-                if is_written or states:
+                if board.is_written or states:
                     has_come = True
                     self.members.hear(board.key)
                 self.members.note(states)

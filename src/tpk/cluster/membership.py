@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from tpk.cluster.connections import is_refused
-from tpk.cluster.spec import PS, WORKER, Cluster
-from tpk.cluster.timeouts import Timeouts
+from tpk.cluster.spec import PS, WORKER, Cluster, Timeouts
 from tpk.errors import MismatchError, PeerError
 
 KINDS = ("step", "gather", "broadcast", "synchronization")

@@ -1,9 +1,13 @@
-"""TensorFlow's gRPC server of this process: started once, kept for as long as the process lives."""
+"""TensorFlow's gRPC server of this process, which lives as long as the process, and sessions on it."""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -12,9 +16,13 @@ import tensorflow as tf
 from tpk.cluster.connections import are_on_loopback, confine_to_loopback
 from tpk.cluster.spec import PS, WORKER, Cluster, as_cluster
 from tpk.errors import ConfigError
-from tpk.tf_internals import keep_for_good
+from tpk.tf_internals import close_runtime, is_closed, keep_for_good, mark_closed
 
 logger = logging.getLogger(__name__)
+
+_SECONDS_AT_EXIT = 2.0
+_SECONDS_TO_CLOSE = 3.0
+_NAME_OF_CLOSING = "tpk-close-session"
 
 _lock = threading.Lock()
 _running: RunningServer | None = None
@@ -157,3 +165,70 @@ def _cluster_of_server(server: Any) -> Cluster:
     return Cluster(
         workers=jobs.get(WORKER, []), ps=jobs.get(PS, []), job=definition.job_name, index=definition.task_index
     )
+
+
+class SharedSession(tf.compat.v1.Session):  # type: ignore[misc]
+    """A session on TensorFlow's server of this process that can be aborted, and closed when other processes are dead.
+
+    TensorFlow closes a session only once all of its processes answer.
+
+    Args:
+        target: the server.
+        graph: a `tf.Graph`.
+        config: a `tf.compat.v1.ConfigProto`.
+
+    Example:
+        ```python
+        sess = SharedSession(server.target, graph, config)
+        threading.Timer(60.0, sess.abort).start()
+        sess.run(op)  # raises tf.errors.CancelledError after a minute
+        ```
+    """
+
+    def __init__(self, target: str, graph: Any, config: Any) -> None:
+        super().__init__(target, graph, config)
+        self._end: threading.Thread | None = None
+
+    def abort(self) -> None:
+        """Make the current run, and each later one, fail with `tf.errors.CancelledError`; from any thread.
+
+        After `close`, a run says that the session is closed instead.
+        """
+        if self._end is None and not is_closed(self):
+            self._end = in_background(lambda: close_runtime(self))
+
+    def close(self) -> None:
+        """Close the session; it is left behind if another process is dead."""
+        self.abort()
+        mark_closed(self)
+        if self._end is not None:
+            self._end.join(_SECONDS_TO_CLOSE)
+            if self._end.is_alive():
+                logger.info("TensorFlow does not close a session whose server is gone; it is left behind")
+
+
+def in_background(close: Callable[[], None]) -> threading.Thread:
+    """Call `close`, which closes a session, in a thread, and return the thread.
+
+    The interpreter waits a short time for the thread at exit: a process that ends just when TensorFlow returns to the
+    thread would be aborted, because its binding can no longer take the interpreter's lock.
+
+    Args:
+        close: closes the session. Its errors are ignored; another process may be gone.
+    """
+
+    def run() -> None:
+        with suppress(tf.errors.OpError):
+            close()
+
+    thread = threading.Thread(target=run, name=_NAME_OF_CLOSING, daemon=True)
+    thread.start()
+    return thread
+
+
+@atexit.register
+def _wait_for_all() -> None:
+    end = time.monotonic() + _SECONDS_AT_EXIT
+    for thread in threading.enumerate():
+        if thread.name == _NAME_OF_CLOSING:
+            thread.join(max(end - time.monotonic(), 0))

@@ -26,8 +26,7 @@ import attrs
 import psutil
 
 import tpk
-from tpk.cluster.spec import Cluster
-from tpk.cluster.timeouts import Timeouts
+from tpk.cluster.spec import Cluster, Timeouts
 from tpk.errors import PeerError
 
 logger = logging.getLogger(f"tpk.{__name__}")

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 import tpk
-from tpk.cluster.spec import Cluster, as_cluster
-from tpk.cluster.timeouts import Timeouts, as_timeouts
+from tpk.cluster.spec import Cluster, Timeouts, as_cluster, as_timeouts
 from tpk.plugin.creation import also_spelled
 from tpk.strategies import MultiProcessStrategy
 from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH

@@ -9,9 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.cluster.sessions import SharedSession
-from tpk.cluster.spec import WORKER, Cluster, as_cluster, device_of
-from tpk.cluster.timeouts import Timeouts
+from tpk.cluster.server import SharedSession
+from tpk.cluster.spec import WORKER, Cluster, Timeouts, as_cluster, device_of
 from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_logical_devices, is_gpu, parts_of_one_gpu
 from tpk.plugin import Callback

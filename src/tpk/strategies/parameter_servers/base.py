@@ -8,10 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.cluster.server import cluster_of
-from tpk.cluster.sessions import SharedSession
-from tpk.cluster.spec import PS, WORKER, device_of
-from tpk.cluster.timeouts import Timeouts
+from tpk.cluster.server import SharedSession, cluster_of
+from tpk.cluster.spec import PS, WORKER, Timeouts, device_of
 from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
 from tpk.graph.gradients import Gradients
 from tpk.graph.objective import Objective

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from tpk.cluster.boards import TableBoard
+from tpk.cluster.boards import Board
 from tpk.cluster.membership import SECONDS_BETWEEN_BEATS, Membership
 from tpk.cluster.server import RunningServer
-from tpk.cluster.spec import PS, Cluster
-from tpk.cluster.timeouts import Timeouts
+from tpk.cluster.spec import PS, Cluster, Timeouts
 from tpk.errors import PeerError, Preempted
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -
         Preempted, KeyboardInterrupt: if a signal has come.
     """
     members = Membership(cluster, server.trainings, timeouts)
-    board = TableBoard(cluster, (PS, cluster.index), server.target, timeouts.heartbeat, server.trainings)
+    board = Board(cluster, (PS, cluster.index), server.target, timeouts.heartbeat, server.trainings)
     pause = threading.Event()
     started_at = time.monotonic()
     logger.info("%s serves %d workers", cluster.name_of(cluster.job, cluster.index), cluster.world_size)

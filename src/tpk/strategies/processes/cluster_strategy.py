@@ -11,10 +11,8 @@ import tensorflow as tf
 
 from tpk.cluster.boards import shared_config
 from tpk.cluster.heartbeat import Heartbeat
-from tpk.cluster.server import RunningServer, given_server, start_server
-from tpk.cluster.sessions import SharedSession
-from tpk.cluster.spec import PS, WORKER, Cluster, device_of
-from tpk.cluster.timeouts import as_timeouts
+from tpk.cluster.server import RunningServer, SharedSession, given_server, start_server
+from tpk.cluster.spec import PS, WORKER, Cluster, as_timeouts, device_of
 from tpk.errors import PeerError, TrainerStateError, add_note
 from tpk.plugin import Callback, hookimpl
 from tpk.session.creator import SessionCreator, default_session_config

@@ -7,7 +7,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from tpk.cluster.sessions import SharedSession
+from tpk.cluster.server import SharedSession
 
 v1 = tf.compat.v1
 

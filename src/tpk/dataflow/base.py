@@ -257,13 +257,13 @@ class StatefulDataFlow(DataFlow):
         return self.place
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even if a pass is under way."""
+        """Let the next iteration begin the next pass, even in the middle of a pass."""
         self.place = None
         for position in self.positions:
             position.break_off()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands."""
+        """Return the state of the current iteration."""
         state: dict[str, Any] = {"place": self.place}
         if self._random is not None:
             state["seed"], state["epoch"] = self._random.seed, self._random.epoch
@@ -272,7 +272,7 @@ class StatefulDataFlow(DataFlow):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Let the next iteration continue from a saved state."""
         self.place, self._is_loaded = state["place"], True
         if self._random is not None:
             self._random.seed, self._random.epoch = state["seed"], state["epoch"]
@@ -620,7 +620,7 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
 
     @abstractmethod
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
-        """Deliver a pass, given what the flow beneath delivers."""
+        """Deliver a pass, given the datapoints of the flow beneath."""
 
     def caught_up(self) -> None:
         """Say that what was taken from the flow beneath so far has been delivered."""
@@ -649,13 +649,13 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
         return delivered
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even if a pass is under way."""
+        """Let the next iteration begin the next pass, even in the middle of a pass."""
         if self._is_loaded and self.place is not None:
             self._start()  # so that the flow beneath is as far in the pass as it was
         super().break_off()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands."""
+        """Return the state of the current iteration."""
         state = super().state_dict()
         if self.place is not None:
             del state["upstreams"]  # it is further on, by what was taken ahead
@@ -663,6 +663,6 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Let the next iteration continue from a saved state."""
         place = state["place"]
         super().load_state_dict({"upstreams": [place["caught_up"]], **state} if place is not None else state)

@@ -1,4 +1,4 @@
-"""Combinations of several flows: one after the other, side by side, or in random turns."""
+"""Combinations of several flows: in sequence, side by side, or in random order."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ CombinedT = TypeVar("CombinedT", bound="CombinedDataFlow")
 
 
 class CombinedDataFlow(StatefulDataFlow):
-    """Base of the flows on top of several flows: a subclass iterates `self.upstreams`.
+    """Base of the flows on top of several flows; a subclass iterates `self.upstreams`.
 
     Args:
-        flows: two or more iterables of datapoints, or one.
+        flows: one or more iterables of datapoints.
 
     Raises:
-        ConfigError: there is none, one of them cannot be iterated, or the same flow occurs twice: its position would
-            be that of two iterations.
+        ConfigError: there is no flow, one is not iterable, or the same flow occurs twice: it has only one position.
     """
 
     def __init__(self, flows: Iterable[Iterable[Any]]) -> None:
@@ -71,16 +70,16 @@ class CombinedDataFlow(StatefulDataFlow):
         """Return the length of each flow beneath.
 
         Raises:
-            TypeError: one has none.
+            TypeError: a flow has no length.
         """
         return [len(flow) for flow in self.sources]  # type: ignore[arg-type]
 
 
 class ConcatData(CombinedDataFlow):
-    """Deliver the datapoints of one flow after those of another.
+    """Deliver the datapoints of several flows in sequence.
 
     Args:
-        flows: one iterable of datapoints or more.
+        flows: one or more iterables of datapoints.
 
     Raises:
         ConfigError: `flows` is not a list of different flows.
@@ -98,7 +97,7 @@ class ConcatData(CombinedDataFlow):
         self.place = None
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the share of a worker: where the lengths allow it, the same on top of a share of each flow."""
+        """Return the share of a worker: the same on top of a share of each flow if the lengths allow it."""
         check_share(index, count)
         shares = []
         before = 0
@@ -114,15 +113,15 @@ class ConcatData(CombinedDataFlow):
 
 
 class JoinData(CombinedDataFlow):
-    """Make one datapoint of one of each flow: all their components, one after the other, until a flow ends.
+    """Join a datapoint of each flow to one datapoint with all their components, until a flow ends.
 
     Args:
-        flows: one iterable of datapoints or more: all lists or tuples, which make a list, or all dicts, which make a
+        flows: one or more iterables of datapoints: all lists or tuples, which give a list, or all dicts, which give a
             dict.
 
     Raises:
         ConfigError: `flows` is not a list of different flows.
-        InputError: lists and dicts meet, or two dicts have the same key.
+        InputError: the datapoints are lists and dicts, or two dicts have the same key.
 
     Example:
         ```python
@@ -141,7 +140,7 @@ class JoinData(CombinedDataFlow):
         first: list[Any] = []
         iterators: list[Iterator[Any]] = []
         for upstream in self.upstreams:
-            # None begins before those ahead of it have shown that there is a datapoint to make.
+            # A flow begins only after the flows before it have delivered a datapoint.
             iterators.append(iter(upstream))
             first.extend(islice(iterators[-1], 1))
             if len(first) < len(iterators):
@@ -152,11 +151,11 @@ class JoinData(CombinedDataFlow):
                 number += 1
                 self.place = number
                 yield joined
-        self.break_off()  # the longer ones begin anew with the next pass
+        self.break_off()  # the longer flows start again in the next pass
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the share of a worker: of sequences, the same on top of a share of each."""
-        # Of other flows, the datapoints of the same number need not be in the same share: one may drop some.
+        """Return the share of a worker: for sequences, the same on top of a share of each."""
+        # Other flows may drop datapoints, so datapoints of the same number may be in different shares.
         if all(is_sequence(flow) or isinstance(flow, SequenceDataFlow) for flow in self.sources):
             return self.with_sources([shard(flow, index, count, block) for flow in self.sources])
         return super().shard_blocks(index, count, block)
@@ -181,16 +180,16 @@ def _join(datapoints: tuple[Any, ...], number: int) -> Any:
 
 
 class RandomMixData(CombinedDataFlow, RNGDataFlow):
-    """Deliver the datapoints of several flows in random turns, so that a pass has each of them once.
+    """Mix several flows at random; a pass delivers every datapoint once.
 
-    The datapoints of one flow keep their order. The turns are drawn so that each flow runs through the whole pass.
+    The datapoints of each flow keep their order, and are spread evenly over the pass.
 
     Args:
-        flows: one iterable of datapoints or more, each with a length.
+        flows: one or more iterables of datapoints, each with a length.
         seed: see `RNGDataFlow`.
 
     Raises:
-        ConfigError: `flows` is not a list of different flows, or one has no length.
+        ConfigError: `flows` is not a list of different flows, or a flow has no length.
     """
 
     refills_arrays = None
@@ -229,7 +228,7 @@ class RandomMixData(CombinedDataFlow, RNGDataFlow):
                 break
             else:
                 ended.add(index)  # it delivers fewer than its length says
-        # What more there is, and so that each pass beneath comes to its end.
+        # Flows with more datapoints than their length, and the end of each pass beneath.
         for index, upstream in enumerate(self.upstreams):
             for datapoint in () if index in ended else under_way.get(index) or upstream:
                 self.place = [len(turns), sorted(ended)]
@@ -238,22 +237,21 @@ class RandomMixData(CombinedDataFlow, RNGDataFlow):
         self.place = None
 
     def shard(self, index: int, count: int) -> DataFlow:
-        """Return the same on top of a share of each flow, with random turns of its own."""
+        """Return the same on top of a share of each flow, with its own random numbers."""
         share = self.with_sources([shard(flow, index, count) for flow in self.sources])
         share.worker = (*self.worker, index)
         return share
 
 
 class RandomChooseData(CombinedDataFlow, RNGDataFlow):
-    """Deliver a datapoint of a flow that is drawn at random each time, until that flow has no more.
+    """Draw a flow for each datapoint at random, until the drawn flow is exhausted.
 
     Args:
-        flows: iterables of datapoints, which are equally likely; or a pair of such an iterable and its probability for
-            each.
+        flows: iterables of datapoints, which are equally likely, or pairs of an iterable and its probability.
         seed: see `RNGDataFlow`.
 
     Raises:
-        ConfigError: `flows` is not a list of different flows, or the probabilities are none, or not 1 in all.
+        ConfigError: `flows` is not a list of different flows, or the probabilities are negative or do not sum to 1.
 
     Example:
         ```python
@@ -289,10 +287,10 @@ class RandomChooseData(CombinedDataFlow, RNGDataFlow):
                 break
             else:
                 break
-        self.break_off()  # the others begin anew with the next pass
+        self.break_off()  # the other flows start again in the next pass
 
     def _choices(self, rng: np.random.Generator, begin: int) -> Iterator[int]:
-        """Draw numbers of flows, endlessly, from the draw numbered `begin` on."""
+        """Draw the indices of flows, endlessly, from draw number `begin` on."""
         # A sum of 1 - 2**-53 would leave a gap at the top.
         bounds = np.cumsum(self.probabilities)[:-1]
         for _ in range(begin // _DRAWS_AT_ONCE):
@@ -303,7 +301,7 @@ class RandomChooseData(CombinedDataFlow, RNGDataFlow):
             skip = 0
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the same on top of a share of each flow, with draws of its own."""
+        """Return the same on top of a share of each flow, with its own random numbers."""
         share = self.with_sources([shard(flow, index, count, block) for flow in self.sources])
         share.worker = (*self.worker, index)
         return share
@@ -322,10 +320,10 @@ def _is_pair(flow: Any) -> bool:
 
 
 def check_distinct(flows: Iterable[Any], owner: str) -> None:
-    """Make sure that no flow which has a position occurs twice in `flows`, or in what they stand on.
+    """Check that no flow with a position occurs twice in `flows` or in the flows beneath.
 
     Raises:
-        ConfigError: one does.
+        ConfigError: a flow occurs twice.
     """
     seen: set[int] = set()
     waiting = list(flows)

@@ -84,7 +84,7 @@ class _HuggingFaceStream:
         return {"stream": self._stream.state_dict() if self._in_pass else {}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Let the next iteration continue from a saved state."""
         self._loaded = state["stream"]
         self._in_pass = False
 
@@ -104,7 +104,7 @@ class _TorchLoader:
         return {"loader": _without_tensors(self._loader.state_dict())}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Let the next iteration continue from a saved state."""
         self._loader.load_state_dict(_with_tensors(state["loader"]))
 
 

@@ -76,7 +76,7 @@ class PrintData(StatefulProxyDataFlow):
         self._shown = self.num
 
     def allocate_with(self, allocate: Allocate) -> None:
-        """Hand it on: each datapoint is delivered as it comes."""
+        """Pass it on: datapoints are delivered unchanged."""
         allocate_with(self.flow, allocate)
 
 
@@ -123,14 +123,14 @@ _LINE = 100
 
 @attrs.frozen
 class StageSpeed:
-    """The part of one flow of a tree of flows.
+    """The speed of one flow in a tree of flows.
 
     Attributes:
         name: the type of the flow.
-        depth: how many flows are on top of it.
-        datapoints: how many it delivered; 0 where it ran out of sight, in another process.
-        seconds: how long it took for that, without what the flows beneath took.
-        share: that as a part of the time of all, from 0 to 1.
+        depth: number of flows on top of it.
+        datapoints: number of datapoints it delivered; 0 if it ran in another process.
+        seconds: its time, without the time of the flows beneath.
+        share: its share of the total time, from 0 to 1.
     """
 
     name: str
@@ -142,13 +142,13 @@ class StageSpeed:
 
 @attrs.frozen
 class SpeedReport:
-    """How fast a flow was.
+    """The speed of a flow.
 
     Attributes:
-        datapoints: how many were delivered.
-        seconds: how long that took.
-        megabytes: how many the arrays in them have, of 10**6 bytes.
-        stages: the flow and the flows beneath, each before those that it stands on.
+        datapoints: number of datapoints delivered.
+        seconds: the total time.
+        megabytes: size of the arrays in them, in 10**6 bytes.
+        stages: the flow and the flows beneath, from top to bottom.
     """
 
     datapoints: int
@@ -158,12 +158,12 @@ class SpeedReport:
 
     @property
     def datapoints_per_second(self) -> float:
-        """How many datapoints a second."""
+        """Datapoints per second."""
         return self.datapoints / self.seconds if self.seconds else float("inf")
 
     @property
     def megabytes_per_second(self) -> float:
-        """How many megabytes of arrays a second."""
+        """Megabytes of arrays per second."""
         return self.megabytes / self.seconds if self.seconds else float("inf")
 
     def __str__(self) -> str:
@@ -188,18 +188,18 @@ def measure_speed(
     warmup: int = 0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> SpeedReport:
-    """Iterate a flow, over and over again, and report how fast it is.
+    """Iterate a flow repeatedly, and report its speed.
 
     Args:
-        flow: any iterable of datapoints, which is made ready by ``reset_state()``.
-        size: measure so many datapoints; None measures until the time is over.
-        seconds: measure no longer than so many seconds; None measures until there are `size` datapoints.
-        warmup: how many datapoints are taken before that. Parallel flows make many ahead while they start.
+        flow: any iterable of datapoints; its ``reset_state()`` is called first.
+        size: number of datapoints to measure; None measures until the time is up.
+        seconds: time limit; None measures until there are `size` datapoints.
+        warmup: number of datapoints before the measurement. Parallel flows make many ahead while they start.
         clock: returns seconds.
 
     Raises:
-        ConfigError: there is no limit, or a number is none.
-        InputError: there are no datapoints, or no more than the warm-up takes.
+        ConfigError: there is no limit, or a number is invalid.
+        InputError: the flow delivers no datapoint after the warm-up.
     """
     check_iterable(flow, "measure_speed")
     if size is None and seconds is None:
@@ -233,15 +233,15 @@ def measure_speed(
 
 
 class TestDataSpeed(StatefulProxyDataFlow):
-    """Measure how fast a flow is before its first pass, and log a table of its stages; then deliver it.
+    """Measure the speed of a flow before its first pass, log a table of its stages, then deliver the flow.
 
     Args:
         flow: any iterable of datapoints.
-        size: how many datapoints are measured.
-        warmup: how many are taken before that.
+        size: number of datapoints to measure.
+        warmup: number of datapoints before the measurement.
 
     Raises:
-        ConfigError: a number is none.
+        ConfigError: a number is invalid.
 
     Example:
         ```python
@@ -252,7 +252,7 @@ class TestDataSpeed(StatefulProxyDataFlow):
 
     refills_arrays = None
 
-    __test__ = False  # it is no test for pytest to collect
+    __test__ = False  # not a test that pytest should collect
 
     def __init__(self, flow: Iterable[Any], size: int = 5000, warmup: int = 0) -> None:
         super().__init__(flow)
@@ -266,7 +266,7 @@ class TestDataSpeed(StatefulProxyDataFlow):
         """Measure now, and return the report.
 
         Raises:
-            InputError: there are no datapoints.
+            InputError: the flow is empty.
         """
         self.report = measure_speed(self.flow, self.test_size, None, self.warmup)
         logger.info("The speed of %s:\n%s", type(self.flow).__name__, self.report)
@@ -279,7 +279,7 @@ class TestDataSpeed(StatefulProxyDataFlow):
 
 
 def array_bytes(datapoint: Any) -> int:
-    """Return how many bytes the arrays in a datapoint have."""
+    """Return the size of the arrays in a datapoint in bytes."""
     size = getattr(datapoint, "nbytes", None)
     if isinstance(size, int):
         return size
@@ -291,7 +291,7 @@ def array_bytes(datapoint: Any) -> int:
 
 
 class _Timed(DataFlow):
-    """A flow whose time is taken, on top of flows whose time is taken."""
+    """A flow that is timed, on top of timed flows."""
 
     refills_arrays = None
 
@@ -320,7 +320,7 @@ class _Timed(DataFlow):
         return len(self.flow)  # type: ignore[arg-type]
 
     def shard(self, index: int, count: int) -> DataFlow:
-        # It is for a worker, whose time is taken from outside.
+        # A worker is timed from outside.
         return shard(self.untimed, index, count)
 
     def __iter__(self) -> Iterator[Any]:
@@ -339,7 +339,7 @@ class _Timed(DataFlow):
 
     def report(self, whole: float, depth: int = 0) -> Iterator[StageSpeed]:
         beneath = self.beneath
-        # Flows beneath that run ahead in threads may have taken longer than this one waited for them.
+        # Flows beneath that run in threads may take longer than this flow waits for them.
         own = max(self.seconds - sum(stage.seconds for stage in beneath), 0.0)
         yield StageSpeed(type(self.untimed).__name__, depth, self.datapoints, own, own / whole if whole else 0.0)
         for stage in beneath:
@@ -347,7 +347,7 @@ class _Timed(DataFlow):
 
 
 def _timed(flow: Iterable[Any], clock: Callable[[], float]) -> _Timed:
-    """Return a copy of a flow whose time is taken, on top of such copies: the flow itself stays where it is."""
+    """Return a timed copy of a flow on top of timed copies; the flow keeps its own position."""
     if isinstance(flow, (ProxyDataFlow, CombinedDataFlow)):
         sources = [_timed(source, clock) for source in flow.sources]
         return _Timed(flow.with_sources(sources) if sources else flow, flow, clock)
@@ -356,7 +356,7 @@ def _timed(flow: Iterable[Any], clock: Callable[[], float]) -> _Timed:
 
 
 def _endless(flow: _Timed) -> Any:
-    """Iterate a flow again and again, until a pass has no datapoint."""
+    """Iterate a flow pass after pass, until a pass is empty."""
     delivered = True
     while delivered:
         delivered = False

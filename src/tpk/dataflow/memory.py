@@ -1,4 +1,4 @@
-"""Memory that TensorFlow takes without copying it, and copies of what somebody may write to."""
+"""Arrays that TensorFlow takes without a copy, and copies of arrays that may be written again."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Allocate: TypeAlias = Callable[[Sequence[ArraySpec]], list[np.ndarray[Any, Any]]
 """Makes the arrays of one datapoint, uninitialized."""
 
 ALIGNMENT = 64
-"""Bytes; TensorFlow's `EIGEN_MAX_ALIGN_BYTES`. It copies an array that starts elsewhere before it uses it."""
+"""Bytes; TensorFlow's `EIGEN_MAX_ALIGN_BYTES`. TensorFlow copies arrays that are not aligned to it."""
 
 _FEW_BYTES = 1 << 17
-"""Up to so many, another copy by TensorFlow of an array that is not aligned costs less than to align it."""
+"""Arrays up to this size are not aligned: the copy by TensorFlow costs less."""
 
 UNCHANGING = frozenset({bool, int, float, complex, str, bytes, type(None)})
-"""Types of which nobody can change a value."""
+"""Immutable types."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """Return an uninitialized C-contiguous array that starts on a multiple of `ALIGNMENT` bytes.
+    """Return an uninitialized, C-contiguous array aligned to `ALIGNMENT` bytes.
 
     Args:
         shape: as for `numpy.empty`.
-        dtype: any dtype; Python objects get an ordinary array, since TensorFlow copies those anyway.
+        dtype: any dtype; arrays of Python objects are not aligned, because TensorFlow copies them anyway.
     """
     dtype = np.dtype(dtype)
     size = prod(shape) * dtype.itemsize
@@ -41,15 +41,15 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def allocate_aligned(arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
-    """Make arrays as `aligned_empty` does, as an `Allocate`."""
+    """Make arrays by `aligned_empty`; an `Allocate`."""
     return [aligned_empty(shape, dtype) for shape, dtype in arrays]
 
 
 def copy_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a C-contiguous copy that nobody else has; a large one is aligned, so that TensorFlow makes no other one.
+    """Return a C-contiguous copy, which is aligned if it is large, so that TensorFlow does not copy it again.
 
     Args:
-        array: any array but one of a subclass.
+        array: an array, not of a subclass.
     """
     if array.nbytes <= _FEW_BYTES:
         return array.copy()
@@ -57,14 +57,14 @@ def copy_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a C-contiguous copy that starts on a multiple of `ALIGNMENT` bytes."""
+    """Return an aligned, C-contiguous copy."""
     copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy
 
 
 def copy_arrays(datapoint: Any) -> Any:
-    """Return a datapoint with copies of all arrays in it, also of those within lists, tuples and dicts."""
+    """Return a datapoint with copies of all arrays in it, including arrays in nested lists, tuples and dicts."""
     kind = type(datapoint)
     if kind is np.ndarray:
         return copy_array(datapoint)

@@ -73,7 +73,7 @@ class Position:
         return self._deliver(iterator)
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even if a pass is under way."""
+        """Let the next iteration begin the next pass, even in the middle of a pass."""
         if self._loaded is not None:
             self._loaded = {**self._loaded, "broken_off": self._loaded["in_pass"]}
         elif self._in_pass and not self._broken_off:

@@ -1,4 +1,4 @@
-"""Sources of datapoints: a list, an iterable, a function that returns an iterable."""
+"""Sources of datapoints: lists, iterables, generator functions, queues and random arrays."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ logger = logging.getLogger(__name__)
 
 
 class DataFromList(SequenceDataFlow, RNGDataFlow):
-    """Deliver the items of a list, as they stand or in another random order each epoch.
+    """Deliver the items of a list, in order or in a new random order each epoch.
 
-    The share of a worker is part of each epoch's order, and only its items are touched.
+    A worker's share is part of each epoch's order; the worker reads only the items of its share.
 
     Args:
-        items: the datapoints: anything with a length and ``[]``.
-        shuffle: whether each epoch has an order of its own.
+        items: the datapoints: any object with a length and ``[]``.
+        shuffle: whether to shuffle anew in each epoch.
         seed: see `RNGDataFlow`.
 
     Raises:
-        ConfigError: `items` has no length or no ``[]``, or the seed is not one.
+        ConfigError: `items` has no length or no ``[]``, or the seed is invalid.
     """
 
     def __init__(self, items: Sequence[Any], shuffle: bool = False, seed: int | None = None) -> None:
@@ -55,21 +55,21 @@ class DataFromList(SequenceDataFlow, RNGDataFlow):
 
     def _order(self) -> np.ndarray[Any, Any] | None:
         rng = self.epoch_rng()
-        # The workers shuffle alike, so that their shares have nothing in common.
+        # All workers draw the same order, so that their shares are disjoint.
         return rng.permutation(len(self.items)) if self.shuffle else None
 
 
 class DataFromIterable(DataFlow):
-    """Deliver what an iterable delivers.
+    """Deliver the datapoints of an iterable.
 
-    A one-shot iterator, such as a generator, can be iterated once: a second epoch is an error, not an empty
-    one. A resumed run gets to where it was by iterating again from the start.
+    A one-shot iterator, such as a generator, lasts for one epoch; the second epoch is an error. A resumed run iterates
+    from the start again to reach its position.
 
     Args:
-        iterable: any iterable of datapoints; its length, if it has one, is the flow's.
+        iterable: any iterable of datapoints. The flow has its length, if any.
 
     Raises:
-        ConfigError: it cannot be iterated.
+        ConfigError: it is not iterable.
         InputError: a second epoch of a one-shot iterator begins.
     """
 
@@ -112,14 +112,14 @@ class DataFromIterable(DataFlow):
 
 
 class DataFromGenerator(DataFlow):
-    """Deliver what a generator function yields; each epoch calls it anew.
+    """Deliver the datapoints of a generator function, which is called in each epoch.
 
-    A resumed run gets to where it was by calling it again for each epoch from the first on, so what it yields should
-    depend on nothing but how often it was called.
+    A resumed run calls it again for each epoch since the first to reach its position, so its datapoints should depend
+    only on the number of calls.
 
     Args:
-        generator: a function without arguments that returns an iterable of datapoints (a generator function),
-            or an iterable, which is treated as `DataFromIterable` does.
+        generator: a function without arguments that returns an iterable of datapoints (a generator function), or an
+            iterable, which is handled like in `DataFromIterable`.
 
     Raises:
         ConfigError: it is neither.
@@ -145,17 +145,17 @@ class DataFromGenerator(DataFlow):
 
     @property
     def sources(self) -> Sequence[Iterable[Any]]:
-        """The iterable, if it was given one."""
+        """The iterable, if there is one."""
         return (self.generator,) if isinstance(self.generator, Iterable) else ()
 
     def reset_state(self) -> None:
-        """Make the iterable ready, if it was given one that is a dataflow."""
+        """Reset the iterable, if there is one."""
         for source in self.sources:
             reset_state(source)
 
     def __len__(self) -> int:
         if not isinstance(self.generator, Iterable):
-            raise TypeError("how many datapoints a generator function yields is not known")
+            raise TypeError("a generator function has no known length")
         return len(self.generator)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
@@ -163,31 +163,31 @@ class DataFromGenerator(DataFlow):
         yield from source if isinstance(source, Iterable) else source()
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the share of the iterable, if it was given one."""
+        """Return the share of the iterable, if there is one."""
         if isinstance(self.generator, Iterable):
             return shard(self.generator, index, count, block)
         return super().shard_blocks(index, count, block)
 
 
 class GetsItems(Protocol):
-    """What a queue must offer."""
+    """The interface of the queues of `DataFromQueue`."""
 
     def get(self, block: bool = ..., timeout: float | None = ...) -> Any:
         """Return the next item; raise `queue.Empty` if none came within `timeout` seconds."""
 
 
 class DataFromQueue(DataFlow):
-    """Deliver what somebody puts into a queue, until they put None.
+    """Deliver datapoints from a queue, until it delivers None.
 
-    A None ends a pass; the next pass delivers what comes after it. A queue that is shut down ends the pass as well.
+    None ends a pass; the next pass delivers the datapoints after it. Shutting down the queue also ends the pass.
 
-    A resumed run takes what is in the queue then: what went through it before cannot be had again. Several workers may
-    share one queue; each datapoint goes to one of them, and each needs a None of its own.
+    A resumed run continues with the current content of the queue; earlier datapoints are gone. Several workers may
+    share a queue: each datapoint goes to one of them, and each of them needs its own None.
 
     Args:
-        queue: a `queue.Queue`, a `multiprocessing.Queue`, or whatever else has their ``get(timeout=...)``.
-        timeout: seconds without a datapoint after which waiting is an error; None waits for ever.
-        warn_after: seconds without a datapoint after which a warning is logged, and again each time that they pass.
+        queue: a `queue.Queue`, a `multiprocessing.Queue`, or another object with their ``get(timeout=...)``.
+        timeout: seconds without a datapoint after which an error is raised; None waits forever.
+        warn_after: seconds without a datapoint after which a warning is logged, repeatedly.
 
     Raises:
         ConfigError: `queue` has no ``get``, or a time is not positive.
@@ -254,19 +254,20 @@ _SHUT_DOWN: Any = getattr(queue, "ShutDown", ())
 
 
 class FakeData(StatefulDataFlow, RNGDataFlow):
-    """Deliver arrays of given shapes: random ones, or the same ones again and again.
+    """Deliver arrays of given shapes: random arrays, or the same arrays in each datapoint.
 
     Args:
-        shapes: for each component its shape.
-        size: how many datapoints a pass has.
-        random: whether each datapoint is made anew. Otherwise all of them are one and the same list of arrays, which
-            start on 64 bytes, so that delivering costs nothing: for measuring everything else.
-        dtype: of all components, or for each one its own: booleans, integers or floating-point numbers.
-        domain: the numbers are from the first on, below the second; one pair, or for each component its own.
+        shapes: the shape of each component.
+        size: number of datapoints in a pass.
+        random: whether to draw each datapoint. Otherwise all datapoints are the same list of aligned arrays, which
+            costs no time, in order to measure everything else.
+        dtype: the dtype of all components, or a list with the dtype of each: booleans, integers or floats.
+        domain: the numbers are at least the first and less than the second; a pair, or a list with a pair for each
+            component.
         seed: see `RNGDataFlow`.
 
     Raises:
-        ConfigError: the size is negative; a shape, dtype or domain is none, or there is not one for each component.
+        ConfigError: the size is negative; or a shape, dtype or domain is invalid or missing.
 
     Example:
         ```python
@@ -290,8 +291,10 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         self.shapes = [_shape(shape) for shape in shapes]
         self._size = size
         self.random = random
-        self.dtypes = [_dtype(each) for each in _for_each("dtype", dtype, len(self.shapes), _is_several_dtypes)]
-        self.domains = [_domain(each) for each in _for_each("domain", domain, len(self.shapes), _is_several_domains)]
+        self.dtypes = [_dtype(each) for each in _for_each("dtype", dtype, len(self.shapes))]
+        several = isinstance(domain, (list, tuple)) and all(isinstance(each, (list, tuple)) for each in domain)
+        domains = _for_each("domain", domain if several else [domain] * len(self.shapes), len(self.shapes))
+        self.domains = [_domain(each) for each in domains]
         for kind, (low, high) in zip(self.dtypes, self.domains, strict=True):
             if kind.kind in "iu" and not (np.iinfo(kind).min <= low and high - 1 <= np.iinfo(kind).max):
                 raise ConfigError(f"FakeData: domain ({low}, {high}) does not fit into {kind}")
@@ -304,7 +307,7 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         rng = self.epoch_rng()
         components = list(zip(self.shapes, self.dtypes, self.domains, strict=True))
         if not self.random:
-            # Of no epoch and no worker: always the same.
+            # Independent of the epoch and the worker.
             rng = np.random.default_rng(self.seed)
             fixed = [_array(rng, *component) for component in components]
         else:
@@ -316,7 +319,7 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         self.place = None
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return a flow of as many datapoints as the share of a worker has, with random numbers of its own."""
+        """Return a flow with the length of the share and its own random numbers."""
         check_share(index, count)
         share = copy.copy(self)
         share.worker = (*self.worker, index)
@@ -343,20 +346,12 @@ def _array(
     return array
 
 
-def _for_each(name: str, given: Any, count: int, is_several: Callable[[Any], bool]) -> list[Any]:
-    if not is_several(given):
+def _for_each(name: str, given: Any, count: int) -> list[Any]:
+    if not isinstance(given, (list, tuple)):
         return [given] * count
     if len(given) != count:
         raise ConfigError(f"FakeData: there are {len(given)} values of {name} for {count} shapes")
     return list(given)
-
-
-def _is_several_dtypes(given: Any) -> bool:
-    return isinstance(given, (list, tuple))
-
-
-def _is_several_domains(given: Any) -> bool:
-    return isinstance(given, (list, tuple)) and all(isinstance(each, (list, tuple)) for each in given)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

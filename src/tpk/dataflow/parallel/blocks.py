@@ -1,7 +1,7 @@
-"""Blocks of memory that two processes share, and that nothing has to clean up.
+"""Blocks of memory that two processes share, which need no cleanup.
 
-All blocks that one process makes for another lie in one file, which has no name in any file system: it is gone when
-the last process that has it is, however that process ended.
+All blocks that one process makes for another are in one file without a name in any file system. The file is gone when
+the last process that has it ends, however it ends.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _STEPS_PER_OCTAVE = 8
 
 
 class BlockFile:
-    """The file of the blocks, as either end has it.
+    """The file of the blocks, at either end.
 
-    It takes one descriptor, however many blocks there are. The blocks follow one another; each end takes them in the
-    order in which they were made, so that both know where each begins.
+    It takes one descriptor for all blocks. Both ends map the blocks in the order of their creation, so both know where
+    each begins.
 
     Args:
-        descriptor: of a file of `create_file`; it is closed along with this object.
+        descriptor: of a file of `create_file`; it is closed with this object.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -37,15 +37,15 @@ class BlockFile:
         self.close = weakref.finalize(self, os.close, descriptor)
 
     def reserve(self, size: int) -> None:
-        """Make the next block; all of its memory is really there then.
+        """Make the next block and reserve its memory.
 
         Args:
-            size: bytes, as `block_size` returns them.
+            size: bytes, from `block_size`.
 
         Raises:
-            InputError: there is not so much memory left.
+            InputError: there is not enough memory.
         """
-        # Touching memory that turns out not to be there would kill the process.
+        # Writing to memory that cannot be allocated would kill the process.
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._descriptor, self._end, size)
@@ -55,15 +55,15 @@ class BlockFile:
             raise _no_room(size, error) from error
 
     def map_next(self, size: int) -> memoryview:
-        """Return the next block, writable; it stays mapped until no view of it is left.
+        """Return the next block, writable; it stays mapped until the last view of it is gone.
 
         Args:
-            size: that with which it was made.
+            size: its size, as given to `reserve`.
 
         Raises:
-            InputError: there is no room for it in this process.
+            InputError: this process has not enough address space.
         """
-        # Each `mmap.mmap` would keep a descriptor of its own.
+        # Each `mmap.mmap` would keep its own descriptor.
         address = _libc().mmap(
             None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, self._descriptor, self._end
         )
@@ -72,7 +72,7 @@ class BlockFile:
             raise _no_room(size, error) from error
         self._end += size
         memory = (ctypes.c_ubyte * size).from_address(address)
-        # At the exit of the process somebody may still look at it; it goes with the process then.
+        # Views may still exist when the process exits, which unmaps it anyway.
         weakref.finalize(memory, _libc().munmap, address, size).atexit = False
         return memoryview(np.frombuffer(memory, np.uint8))
 
@@ -80,7 +80,7 @@ class BlockFile:
 def create_file() -> int:
     """Return the descriptor of a new file for blocks."""
     if hasattr(os, "memfd_create"):
-        # Not in /dev/shm, which is 64 MB small in a container.
+        # /dev/shm has only 64 MB in a container.
         return os.memfd_create("tpk-dataflow")
     descriptor, path = tempfile.mkstemp(prefix="tpk-dataflow-")
     os.unlink(path)
@@ -88,16 +88,16 @@ def create_file() -> int:
 
 
 def give_back(block: memoryview) -> None:
-    """Give the memory of a block that nobody uses any more back to the system, whoever still has it mapped.
+    """Return the memory of an unused block to the system, even if it is still mapped.
 
-    Where the system cannot do that (only Linux can), it comes back with the file.
+    On other systems than Linux, this happens with the end of the file.
     """
     if hasattr(mmap, "MADV_REMOVE"):
         _libc().madvise(np.frombuffer(block, np.uint8).ctypes.data, len(block), mmap.MADV_REMOVE)
 
 
 def block_size(needed: int) -> int:
-    """Return the size of a new block for `needed` bytes: with some room to spare, so that similar data fits in, too."""
+    """Return the size of a new block for `needed` bytes, with some room to spare for similar data."""
     octave = 1 << max(needed - 1, 1).bit_length() - 1
     step = max(octave // _STEPS_PER_OCTAVE, mmap.PAGESIZE)
     return -(-needed // step) * step

@@ -1,4 +1,4 @@
-"""Base of the parallel maps: datapoints taken ahead, results in any order, and where that stands."""
+"""Maps whose function is applied to several datapoints at a time, in processes or threads."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ParallelMap(ProxyDataFlow):
 
     Args:
         flow: any iterable of datapoints.
-        func: takes a datapoint, returns one or None, which drops it.
-        buffer_size: how many datapoints are under way at most.
-        ordered: whether the results come in the order of the flow, or as soon as they are there.
+        func: takes a datapoint and returns one, or None to drop it.
+        buffer_size: the largest number of datapoints in progress.
+        ordered: whether results keep the order of the flow; otherwise they come as soon as they are ready.
     """
 
     refills_arrays = False
@@ -49,26 +49,26 @@ class ParallelMap(ProxyDataFlow):
         return self._deliver(iter(self._ahead))
 
     def with_sources(self: MapT, sources: Sequence[Iterable[Any]]) -> MapT:
-        """Return the same, with workers of its own, on top of another flow."""
+        """Return a copy, with its own workers, on top of another flow."""
         mapped = super().with_sources(sources)
         mapped._ahead = ReadAhead(mapped.flow, self.buffer_size + 1)
         return mapped
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even if a pass is under way."""
+        """Let the next iteration begin the next pass, even in the middle of a pass."""
         self._ahead.break_off()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands: at the first datapoint whose result has not been delivered."""
+        """Return the position: the first datapoint whose result was not delivered."""
         return self._ahead.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Let the next iteration continue from a saved state."""
         self._ahead.load_state_dict(state)
 
     @abstractmethod
     def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
-        """Deliver pairs of number and result for pairs of number and datapoint."""
+        """Turn pairs of a number and a datapoint into pairs of the number and the result."""
 
     def _deliver(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[Any, None, None]:
         results = self._map(datapoints)
@@ -85,13 +85,13 @@ class ParallelMap(ProxyDataFlow):
 
 
 class ReadAhead:
-    """Hands out the numbered datapoints of a flow, and knows which of them are done with.
+    """Numbers the datapoints of a flow, and knows which of them are finished.
 
-    A resumed pass begins with the first one that was not; those after it that were are not handed out again.
+    A resumed pass begins with the first unfinished datapoint, and skips finished ones after it.
 
     Args:
         flow: any iterable of datapoints.
-        horizon: how many datapoints are under way at most.
+        horizon: the largest number of datapoints in progress.
     """
 
     def __init__(self, flow: Iterable[Any], horizon: int) -> None:
@@ -103,7 +103,7 @@ class ReadAhead:
         self._loaded: Mapping[str, Any] | None = None
 
     def __iter__(self) -> Generator[tuple[int, Any], None, None]:
-        """Begin a pass, or go on with the one whose state was loaded: deliver pairs of number and datapoint."""
+        """Begin a pass, or continue from the loaded state: deliver pairs of a number and a datapoint."""
         loaded, self._loaded = self._loaded, None
         self._first_open, self._done = 0, set()
         skip = 0
@@ -116,19 +116,19 @@ class ReadAhead:
         return self._deliver(datapoints)
 
     def finish(self, number: int) -> None:
-        """Note that the result of a datapoint has been used."""
+        """Mark a datapoint as finished."""
         self._done.add(number)
         while self._first_open in self._done:
             self._done.remove(self._first_open)
             self._first_open += 1
 
     def end_pass(self) -> None:
-        """Note that everything has been used, and the pass is over."""
+        """Mark the pass as finished."""
         self._first_open, self._done = 0, set()
         self._trail.start()
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even if a pass is under way."""
+        """Let the next iteration begin the next pass, even in the middle of a pass."""
         if self._loaded is not None:
             self._position.load_state_dict(self._loaded["position"])
             self._loaded = None
@@ -136,14 +136,14 @@ class ReadAhead:
         self.end_pass()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the first datapoint stands that is not done with, and which ones after it are."""
+        """Return the position of the first unfinished datapoint, and the finished ones after it."""
         if self._loaded is not None:
             return dict(self._loaded)
         done = sorted(number - self._first_open for number in self._done)
         return {**self._trail.state_at(self._first_open), "done": done}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Let the next iteration continue from a saved state."""
         self._loaded = state
 
     def _deliver(self, datapoints: Generator[Any, None, None]) -> Generator[tuple[int, Any], None, None]:
@@ -158,28 +158,29 @@ class ReadAhead:
 
 
 class MultiProcessMapData(ParallelMap, RNGDataFlow):
-    """Apply a function to each datapoint, in worker processes; where it returns None, the datapoint is dropped.
+    """Apply a function to each datapoint in worker processes, and drop the datapoint if the function returns None.
 
-    The flow beneath is iterated here, and its datapoints go to the workers through shared memory, as the results come
-    back; see `MultiProcessRunner` for what that means, and for the workers. Prefer
-    that one where the flow itself can be divided: there each datapoint travels once only.
+    The flow beneath is iterated in this process. Its datapoints go to the workers through shared memory, and the
+    results come back in the same way; see `MultiProcessRunner` about that and about workers. Prefer
+    `MultiProcessRunner` if the flow can be divided: there, each datapoint is sent only once.
 
     Args:
         flow: any iterable of datapoints.
-        num_proc: how many workers.
-        map_func: takes a datapoint, returns one or None; may be a lambda or closure.
-        buffer_size: how many datapoints are under way at most, each of them taken from the flow; by default 4 a worker.
-        ordered: whether the results come in the order of the flow, or as soon as they are there.
-        warn_after: seconds without a result until a warning tells at which line the worker is.
-        seed: what the global random numbers of Python and NumPy start from in each worker; by default drawn, or derived
-            from the run's.
-        worker_init: the name ``"module:function"`` of what each worker calls first; see `MultiProcessRunner`.
+        num_proc: number of workers.
+        map_func: takes a datapoint and returns one or None; may be a lambda or closure.
+        buffer_size: the largest number of datapoints in progress; by default 4 per worker.
+        ordered: whether results keep the order of the flow; otherwise they come as soon as they are ready.
+        warn_after: seconds without a result until a warning shows the stack of the worker.
+        seed: seed of the global random numbers of Python and NumPy in the workers; by default drawn, or derived from
+            the seed of the run.
+        worker_init: the name ``"module:function"`` of a function that each worker calls first; see
+            `MultiProcessRunner`.
 
     Raises:
-        ConfigError: a number is not positive, `worker_init` names no function; and, when it is iterated, the function
-            cannot be pickled, or the one that `worker_init` names is not there.
-        InputError: (in the iteration) a worker died.
-        Exception: (in the iteration) what the function raised in a worker, with its traceback there as its cause.
+        ConfigError: a number is not positive or `worker_init` is not a name of a function; and, at the start of an
+            iteration, the function cannot be pickled, or that of `worker_init` is missing.
+        InputError: (during iteration) a worker died.
+        Exception: (during iteration) an exception of the function in a worker, with its traceback there as the cause.
 
     Example:
         ```python
@@ -221,7 +222,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
 
     def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
         if self._is_in_pass:
-            self.close()  # What is under way would be taken for results of this pass.
+            self.close()  # The results in progress would be taken for results of this pass.
         self._workers = [worker for worker in self._workers if worker.owner == os.getpid()]
         if not self._workers:
             self._start_workers()
@@ -249,7 +250,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
             raise
         finally:
             if not finished:
-                # Results that nobody has asked for would be taken for those of the next pass.
+                # The remaining results would be taken for results of the next pass.
                 if self._workers is workers:
                     self.close()
                 else:
@@ -262,7 +263,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         return number, worker.receive()
 
     def _first_done(self, tasks: deque[tuple[int, WorkerProcess]]) -> tuple[int, WorkerProcess]:
-        """Return the task whose result is there first; each worker does its tasks in order."""
+        """Return the first task whose result is ready; each worker does its tasks in order."""
         oldest = {id(worker): (number, worker) for number, worker in reversed(tasks)}
         for task in oldest.values():
             if task[1].results.has_message:
@@ -291,7 +292,7 @@ class ApplyFunction:
     func: Callable[[Any], Any]
 
     def __call__(self, sender: Sender, tasks: Receiver) -> None:
-        """Do it; runs until the parent is gone."""
+        """Run until the parent is gone."""
         while True:
             sender.send(self.func(tasks.receive()))
 
@@ -302,21 +303,21 @@ def _least_busy(workers: list[WorkerProcess], tasks: Iterable[tuple[int, WorkerP
 
 
 class MultiThreadMapData(ParallelMap):
-    """Apply a function to each datapoint, in threads; where it returns None, the datapoint is dropped.
+    """Apply a function to each datapoint in threads, and drop the datapoint if the function returns None.
 
-    This is for functions that wait (for a network, a disk) or compute where Python's lock is released, as NumPy, OpenCV
-    and TensorFlow do. For Python code, use `MultiProcessMapData`.
+    Use it for functions that wait (for a network or a disk) or compute without Python's lock, like NumPy, OpenCV and
+    TensorFlow. For Python code, use `MultiProcessMapData`.
 
     Args:
         flow: any iterable of datapoints.
-        num_thread: how many threads.
-        map_func: takes a datapoint, returns one or None; called by several threads at a time.
-        buffer_size: how many datapoints are under way at most, each of them taken from the flow; by default 4 a thread.
-        ordered: whether the results come in the order of the flow, or as soon as they are there.
+        num_thread: number of threads.
+        map_func: takes a datapoint and returns one or None; called by several threads at a time.
+        buffer_size: the largest number of datapoints in progress; by default 4 per thread.
+        ordered: whether results keep the order of the flow; otherwise they come as soon as they are ready.
 
     Raises:
         ConfigError: a number is not positive.
-        Exception: (in the iteration) what the function raised.
+        Exception: (during iteration) an exception of the function.
 
     Example:
         ```python
@@ -352,7 +353,7 @@ class MultiThreadMapData(ParallelMap):
 
     def _apply(self, datapoint: Any) -> Any:
         try:
-            # Another call of the function may write to what this one has returned before it is asked for.
+            # Another call of the function may overwrite this result before it is delivered.
             return copy_arrays(self.func(datapoint))
         except BaseException as error:
             failure = error_of_data(error, type(self).__name__)

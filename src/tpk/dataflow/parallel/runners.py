@@ -1,4 +1,4 @@
-"""Worker processes that run a whole flow."""
+"""Flows that run a whole flow in workers: their base, and the runner with processes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tpk.dataflow.transforms.map import tell_of_undivided
 from tpk.errors import InputError
 
 STATE_EVERY, STATE_SECONDS = 16, 0.005
-"""How many datapoints a worker delivers, and for how many seconds, between two reports of where its flow stands; a
-resumed one skips the rest. A report takes longer than a small datapoint does."""
+"""The least number of datapoints and seconds between two reports of the position of a worker's flow; a resumed worker
+skips the datapoints since. A report takes longer than a small datapoint."""
 
 
 MemberT = TypeVar("MemberT", bound="Member")
@@ -32,11 +32,11 @@ RunnerT = TypeVar("RunnerT", bound="FlowRunner[Any]")
 
 
 class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
-    """Base of the runners: has a team of workers, which lives from pass to pass.
+    """Base of the runners, which have a team of workers that lives from pass to pass.
 
     Args:
         flow: any iterable of datapoints.
-        num_workers: how many workers divide it.
+        num_workers: number of workers that divide it.
         seed: see `RNGDataFlow`.
     """
 
@@ -52,7 +52,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         self._has_told_of_undivided = False
 
     def reset_state(self) -> None:
-        """Do nothing here: the workers make the flow ready."""
+        """Do nothing: the workers reset the flow."""
 
     def __iter__(self) -> Iterator[Any]:
         if self._team is not None and not self._team.is_own:
@@ -64,7 +64,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         return self._deliver(self._team)
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even if a pass is under way; then new workers are started."""
+        """Let the next iteration begin the next pass, with new workers if it is in the middle of a pass."""
         if self._team is not None and self._team.in_pass:
             self.close()
         if self._state is not None:
@@ -74,7 +74,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
             self._state, self._is_loaded = state.state_dict(), False
 
     def close(self) -> None:
-        """End the workers. The next iteration starts new ones, which go on with the next pass."""
+        """End the workers. The next iteration starts new ones, which continue with the next pass."""
         if self._team is not None:
             team, self._team = self._team, None
             self._state = team.state_dict()
@@ -82,13 +82,13 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
                 self._stop(team)
 
     def with_sources(self: RunnerT, sources: Sequence[Iterable[Any]]) -> RunnerT:
-        """Return the same, with workers of its own, on top of another flow."""
+        """Return a copy, with its own workers, on top of another flow."""
         runner = super().with_sources(sources)
         runner._state, runner._is_loaded = None, False
         return runner
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands: whose datapoint is next, and how far each worker's flow is."""
+        """Return the position: whose turn it is, and the position of each worker's flow."""
         if self._team is not None:
             return self._team.state_dict()
         return TeamState.of(self.num_workers).state_dict() if self._state is None else dict(self._state)
@@ -97,7 +97,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         """Let the next iteration go on from there.
 
         Raises:
-            InputError: it is the state of another number of workers.
+            InputError: it is the state of a different number of workers.
         """
         if len(state["workers"]) != self.num_workers:
             raise InputError(
@@ -112,7 +112,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
 
     @abstractmethod
     def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[MemberT]:
-        """Start the workers where `state` says, each with its share of the flow."""
+        """Start the workers at the position `state`, each with its share of the flow."""
 
     @abstractmethod
     def _stop(self, team: Team[MemberT]) -> None:
@@ -137,13 +137,13 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
             for datapoint in team:
                 delivered += 1
                 yield datapoint
-                datapoint = None  # or its memory would be in use until the next one is here
+                datapoint = None  # free its memory before the next one arrives
                 if self._team is not team:
                     break
             else:
                 finished = True
         except GeneratorExit:
-            # Whoever knows the length may have asked for no more than that.
+            # A consumer that knows the length may stop after the last datapoint.
             finished = delivered == size and self._team is team and team.end_pass()
             raise
         except Exception as error:
@@ -160,41 +160,39 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
 class MultiProcessRunner(FlowRunner[WorkerProcess]):
     """Run a flow in worker processes: each makes its share of the datapoints, ahead of their use.
 
-    The shares are those of `shard`: of a sequence, and of what stands on one, a worker makes its own datapoints only.
-    Of a generator, or whatever else can do nothing but be iterated, each makes all, which a warning tells: then let it
-    deliver what costs little, such as file names, and do the work in a `MapData` on top.
+    The flow is divided by `shard`: if it is based on a sequence, each worker makes only the datapoints of its share. If
+    it is based on a generator or another plain iterable, each worker iterates all of it, and a warning says so. Let
+    such a source deliver something cheap, such as file names, and do the work in a `MapData` on top.
 
-    Datapoints are taken from the workers in turn, so they come as the flow itself delivers them, each once a pass, and
-    in the same order; batches are the same, too. Only what is random in each datapoint, or drops some of them, is
-    another thing in each worker: there the order depends on the number of workers, and on nothing else. An endless flow
-    of random numbers makes other ones in each worker.
+    Datapoints are taken from the workers in turn, so each comes once per pass, in the order of the flow, and batches
+    are the same, too. If the flow drops datapoints or draws random numbers for each, the result depends on the number
+    of workers, and on nothing else. Each worker of an endless random flow draws different numbers.
 
-    Arrays come through shared memory, aligned so that TensorFlow takes them without a copy; batches are put together
-    there if a `BatchData` is the last stage (or only a `RepeatedData`, `FixedSizeData` or `PrintData` is on top). They
-    may be kept and changed; their memory is used again when no view of them is left. Anything else that can be pickled
-    comes, too.
+    Arrays come through shared memory, aligned so that TensorFlow takes them without a copy. Batches are built there if
+    `BatchData` is the last stage (or has only `RepeatedData`, `FixedSizeData` or `PrintData` on top). They may be kept
+    and changed; their memory is reused when the last view is gone. All other datapoints must be picklable.
 
-    A worker is a fresh interpreter; the flow is sent there by cloudpickle, so it may contain lambdas, closures and
+    A worker is a fresh interpreter, which gets the flow by cloudpickle. So the flow may contain lambdas, closures and
     classes of the main script, which needs no ``if __name__ == "__main__"``. The flow's ``reset_state`` is called in
-    each worker, not here. Workers live from pass to pass, and end when the flow is closed or collected, or a pass is
-    given up, or their parent is gone; on Linux the kernel sees to the latter, at once and whatever they are at.
+    each worker, not here. Workers live from pass to pass. They end when the flow is closed or collected, when an
+    iteration is left in mid-pass, or when their parent dies; on Linux, the kernel kills them at once in that case.
 
     Args:
         flow: any iterable of datapoints that can be pickled.
-        num_proc: how many workers.
-        num_prefetch: how many datapoints each worker is ahead at most; by default up to 64 of them, in 64 MB.
-        warn_after: seconds without a datapoint until a warning tells at which line the worker is.
-        seed: what the global random numbers of Python and NumPy start from in each worker (those of the flow have
-            their own seed); by default drawn, or derived from the run's.
-        worker_init: the name ``"module:function"`` of a function without arguments that each worker calls first, before
-            the flow is unpickled and anything of the main script is imported: for settings of the process, such as
+        num_proc: number of workers.
+        num_prefetch: number of datapoints that each worker may be ahead; by default up to 64 datapoints, in 64 MB.
+        warn_after: seconds without a datapoint until a warning shows the stack of the worker.
+        seed: seed of the global random numbers of Python and NumPy in the workers (the flow has its own seed); by
+            default drawn, or derived from the seed of the run.
+        worker_init: the name ``"module:function"`` of a function without arguments. Each worker calls it before the
+            flow is unpickled and anything of the main script is imported. Use it for settings of the process, such as
             ``tf.compat.v1.disable_v2_behavior()`` or the number of OpenCV's threads.
 
     Raises:
-        ConfigError: a number is not positive, `worker_init` names no function; and, when it is iterated, the flow
-            cannot be pickled, or there is no such function.
-        InputError: (in the iteration) a worker died.
-        Exception: (in the iteration) what the flow raised in a worker, with the traceback from there as its cause.
+        ConfigError: a number is not positive or `worker_init` is not a name of a function; and, at the start of an
+            iteration, the flow cannot be pickled, or the function is missing.
+        InputError: (during iteration) a worker died.
+        Exception: (during iteration) an exception of the flow in a worker, with its traceback there as the cause.
 
     Example:
         ```python
@@ -239,19 +237,19 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
 
 
 class DatapointSender(Protocol):
-    """Where the work of a worker goes."""
+    """Takes the datapoints of a worker."""
 
     def allocate(self, arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
-        """Make the arrays of a datapoint that is to be sent."""
+        """Make the arrays of a datapoint before it is sent."""
 
     def send(self, datapoint: Any) -> None:
-        """Send a datapoint; wait if the receiver is too far behind."""
+        """Send a datapoint; block while the receiver is too far behind."""
 
     def send_end(self) -> None:
-        """Tell that the pass is over."""
+        """Send the end of the pass."""
 
     def send_state(self, state: Any) -> None:
-        """Tell where the flow stands now."""
+        """Send the position of the flow."""
 
 
 @attrs.frozen
@@ -263,7 +261,7 @@ class RunFlow:
     random: GlobalRandom | None = None
 
     def __call__(self, sender: DatapointSender, tasks: object = None) -> None:
-        """Do it; ends only by an exception, such as that nobody receives any more."""
+        """Run; this ends only by an exception, such as a closed link."""
         reset_state(self.flow)
         allocate_with(self.flow, sender.allocate)
         position = Position(self.flow)
@@ -272,7 +270,7 @@ class RunFlow:
         while True:
             for datapoint in datapoints:
                 sender.send(datapoint)
-                datapoint = None  # so that its memory may serve for the next one
+                datapoint = None  # its memory may be used for the next one
                 delivered += 1
                 if delivered % STATE_EVERY == 0 and time.monotonic() >= due:
                     sender.send_state(self._state(position))
@@ -286,7 +284,7 @@ class RunFlow:
         return {"flow": position.state_dict(), **({} if drawn is None else {"random": drawn})}
 
     def _go_on(self, position: Position) -> Generator[Any, None, None]:
-        """Return the iterator of the pass in which the flow is at the start."""
+        """Return the iterator of the current pass at the start."""
         if self.random is not None:
             self.random.begin()
         told = self.start.position
@@ -303,7 +301,7 @@ class RunFlow:
 
 
 def _skip(position: Position, datapoints: Generator[Any, None, None], items: int) -> Generator[Any, None, None]:
-    """Return the iterator of the pass in which the flow is after so many datapoints and ends of passes."""
+    """Skip `items` datapoints and ends of passes; return the iterator of the pass after them."""
     for _ in range(items):
         if next(datapoints, END_OF_PASS) is END_OF_PASS:
             datapoints = iter(position)
@@ -311,7 +309,7 @@ def _skip(position: Position, datapoints: Generator[Any, None, None], items: int
 
 
 def iteration_is_over(flow: object) -> InputError:
-    """Return the error of an iteration whose workers were ended by the next one, or by `close`."""
+    """Return the error of an iteration whose workers were ended by the next iteration, or by `close`."""
     kind = type(flow).__name__
     return InputError(
         f"this iteration of {kind} is over: the flow was iterated anew, or closed. Its workers serve one consumer at "
@@ -321,26 +319,26 @@ def iteration_is_over(flow: object) -> InputError:
 
 @attrs.define
 class WorkerState:
-    """Where a worker's flow stands.
+    """The position of a worker's flow.
 
     Attributes:
-        position: what it told last of its flow and random numbers; None at the very beginning.
-        skips: how many datapoints and ends of passes follow from there; then, for each further number, the pass was
-            given up, and so many followed.
+        position: the last state of its flow and random numbers that it sent; None at the very beginning.
+        skips: the number of datapoints and ends of passes since then. Each further number counts those after a pass
+            that was left in the middle.
     """
 
     position: Any = None
     skips: list[int] = attrs.field(factory=lambda: [0])
 
     def after(self, items: int) -> WorkerState:
-        """Return where it stands after so many more datapoints and ends of passes."""
+        """Return the position `items` datapoints and ends of passes later."""
         *before, last = self.skips
         return WorkerState(self.position, [*before, last + items])
 
 
 @attrs.define
 class TeamState:
-    """Where a team stands: where each worker does, whose turn it is, and who has no more in this pass."""
+    """The position of a team: of each worker, whose turn it is, and which workers have finished the pass."""
 
     workers: list[WorkerState]
     turn: int
@@ -349,12 +347,12 @@ class TeamState:
 
     @classmethod
     def of(cls, count: int) -> TeamState:
-        """Return the state of `count` workers that have not begun."""
+        """Return the initial state of `count` workers."""
         return cls([WorkerState() for _ in range(count)], 0, [False] * count, False)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TeamState:
-        """Return what `state_dict` was made of."""
+        """Return the state of a `state_dict`."""
         workers = [WorkerState(worker["position"], list(worker["skips"])) for worker in state["workers"]]
         return cls(workers, state["turn"], list(state["over"]), state["in_pass"])
 
@@ -363,7 +361,7 @@ class TeamState:
         return attrs.asdict(self)
 
     def give_up_pass(self) -> None:
-        """Let each worker begin the next pass; those that are through with this one need not leave it."""
+        """Let each worker that has not finished this pass begin the next one."""
         for worker, is_over in zip(self.workers, self.over, strict=True):
             if not is_over:
                 worker.skips.append(0)
@@ -374,7 +372,7 @@ class Member(Protocol):
     """A worker of a team: a process or a thread.
 
     Attributes:
-        owner: the process that started it. A fork of that one has it, too, and must leave it alone.
+        owner: the process that started it. A fork of that process must not touch it.
     """
 
     owner: int
@@ -383,19 +381,19 @@ class Member(Protocol):
         """Return the next datapoint, or `END_OF_PASS`."""
 
     def progress(self) -> tuple[Any, int]:
-        """Return the last state that it told, or None, and how many datapoints and ends of passes it gave since."""
+        """Return its last state, or None, and the number of datapoints and ends of passes since."""
 
 
 class Team(Generic[MemberT]):
     """Takes datapoints of workers in turn.
 
     Args:
-        members: each delivers datapoints and ends of passes.
-        state: where they were when they began.
+        members: the workers, which deliver datapoints and ends of passes.
+        state: their position at the start.
 
     Attributes:
         members: the workers.
-        in_pass: whether a pass has begun, and is not over.
+        in_pass: whether a pass has begun and is not over.
     """
 
     def __init__(self, members: Sequence[MemberT], state: TeamState) -> None:
@@ -407,7 +405,7 @@ class Team(Generic[MemberT]):
 
     @property
     def is_own(self) -> bool:
-        """Whether this process has started the workers, and is not a fork of the one that has."""
+        """Whether this process started the workers, and is not a fork of the process that did."""
         return all(member.owner == os.getpid() for member in self.members)
 
     def __iter__(self) -> Generator[Any, None, None]:
@@ -424,13 +422,13 @@ class Team(Generic[MemberT]):
                 else:
                     self._turn = (turn + 1) % count
                     yield item
-                    item = None  # or its memory would be in use until the next one is here
+                    item = None  # free its memory before the next one arrives
                     continue
             self._turn = (turn + 1) % count
         self._begin_anew()
 
     def end_pass(self) -> bool:
-        """Take the ends of the pass from all workers; return whether nothing else came."""
+        """Take the end of the pass from all workers; return False if a worker sends something else."""
         for number, member in enumerate(self.members):
             if not self._over[number]:
                 if member.receive() is not END_OF_PASS:
@@ -443,7 +441,7 @@ class Team(Generic[MemberT]):
         self._turn, self._over, self.in_pass = 0, [False] * len(self.members), False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the team stands, as plain data."""
+        """Return the position as plain data."""
         workers = [self._worker_state(*each) for each in zip(self.members, self._began_at, strict=True)]
         return TeamState(workers, self._turn, list(self._over), self.in_pass).state_dict()
 
@@ -454,12 +452,12 @@ class Team(Generic[MemberT]):
 
 @attrs.frozen
 class SeededWork:
-    """Work of a worker process, with the global random numbers of Python and NumPy seeded for the user's code.
+    """Work of a worker process with seeded global random numbers of Python and NumPy.
 
     Attributes:
         work: called with the sender of results and the receiver of tasks.
         seed: the seed of all workers.
-        worker: which of them this is.
+        worker: the indices of this worker.
     """
 
     work: Callable[[Sender, Receiver], Any]
@@ -475,20 +473,20 @@ class SeededWork:
 
 
 class GlobalRandom:
-    """The global random numbers of Python and NumPy in a worker process, so that a resumed worker draws on.
+    """The state of the global random numbers of Python and NumPy in a worker process.
 
-    A worker whose user code draws none has nothing to keep.
+    It is saved only if the user's code draws from them.
     """
 
     def __init__(self) -> None:
         self._at_first: Any = None
 
     def begin(self) -> None:
-        """Note where the numbers start; called in the worker."""
+        """Remember the initial state; called in the worker."""
         self._at_first = _states()
 
     def state(self) -> Any:
-        """Return where the numbers are, as plain data; None if none has been drawn."""
+        """Return the state as plain data; None if no number was drawn."""
         python, numpy = now = _states()
         if now == self._at_first:
             return None
@@ -497,7 +495,7 @@ class GlobalRandom:
         return [[version, list(words), gauss], [name, np.frombuffer(key, np.uint32).tolist(), *rest]]
 
     def restore(self, state: Any) -> None:
-        """Go on where the numbers were."""
+        """Continue from a saved state."""
         if state is not None:
             (version, words, gauss), numpy_state = state
             random.setstate((version, tuple(words), gauss))
@@ -505,6 +503,6 @@ class GlobalRandom:
 
 
 def _states() -> tuple[Any, Any]:
-    """Return where both generators are, as values that can be compared."""
+    """Return the states of both generators as values that can be compared."""
     name, key, *rest = np.random.get_state()
     return random.getstate(), (name, np.asarray(key).tobytes(), *rest)

@@ -25,22 +25,21 @@ logger = logging.getLogger(__name__)
 class MultiThreadRunner(FlowRunner["FlowThread"]):
     """Run a flow in threads: each makes its share of the datapoints, ahead of their use.
 
-    This is for flows that wait (for a network, a disk) or compute where Python's lock is released, as NumPy, OpenCV and
-    TensorFlow do. For Python code, use `MultiProcessRunner`, which also says how
-    datapoints are divided, and in which order they come.
+    Use it for flows that wait (for a network or a disk) or compute without Python's lock, like NumPy, OpenCV and
+    TensorFlow. For Python code, use `MultiProcessRunner`, which also describes how datapoints are divided, and their
+    order.
 
     Args:
-        get_flow: called once for each thread, and returns a flow of its own for it, always the same: what two threads
-            iterate must have nothing in common.
-        num_thread: how many threads.
-        num_prefetch: how many datapoints each thread is ahead at most.
-        warn_after: seconds without a datapoint until a warning tells at which line the thread is.
-        seed: what the flows' randomness starts from, where they have not chosen a seed; by default drawn, or derived
-            from the run's.
+        get_flow: called once for each thread; returns a new, equal flow each time, which shares nothing with the
+            others.
+        num_thread: number of threads.
+        num_prefetch: number of datapoints that each thread may be ahead.
+        warn_after: seconds without a datapoint until a warning shows the stack of the thread.
+        seed: seed of the flows whose seed was not chosen; by default drawn, or derived from the seed of the run.
 
     Raises:
-        ConfigError: a number is not positive, or `get_flow` is no function.
-        Exception: (in the iteration) what a flow raised.
+        ConfigError: a number is not positive, or `get_flow` is not a function.
+        Exception: (during iteration) an exception of a flow.
 
     Example:
         ```python
@@ -70,11 +69,11 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
 
     @property
     def sources(self) -> tuple[Iterable[Any], ...]:
-        """Nothing: the flows are made when the threads start, all with the same seed."""
+        """Empty: the flows are made when the threads start, all with the same seed."""
         return ()
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the same, with threads of its own, on top of shares of the flows."""
+        """Return a copy, with its own threads, on top of shares of the flows."""
         share = self.with_sources([shard(self.flow, index, count, block)])
         share._shares = (*self._shares, (index, count, block))
         return share
@@ -103,13 +102,13 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
 class FlowThread:
     """A thread that puts the datapoints of a flow into a bounded buffer.
 
-    It ends when `stop` has been called, or this object is gone, and the user's code has finished its datapoint.
+    After `stop`, or when this object is gone, it ends as soon as the user's code has finished its datapoint.
 
     Args:
-        name: what messages call it.
-        work: what it does.
-        num_prefetch: how many datapoints it is ahead at most.
-        warn_after: seconds without a datapoint until a warning tells where the thread is.
+        name: its name in messages.
+        work: the work it does.
+        num_prefetch: number of datapoints that it may be ahead.
+        warn_after: seconds without a datapoint until a warning shows its stack.
     """
 
     def __init__(self, name: str, work: RunFlow, num_prefetch: int, warn_after: float) -> None:
@@ -127,7 +126,7 @@ class FlowThread:
         """Return the next datapoint, or `END_OF_PASS`.
 
         Raises:
-            Exception: what the flow raised.
+            Exception: an exception of the flow.
         """
         seconds = self._warn_after
         while True:
@@ -146,11 +145,11 @@ class FlowThread:
                 return value
 
     def progress(self) -> tuple[Any, int]:
-        """Return the last state that the thread told, or None, and how many items were received since."""
+        """Return the last state from the thread, or None, and the number of items received since."""
         return self._state, self._items_since
 
     def wait(self) -> None:
-        """Wait for the end of the thread after `stop`; but a thread that does not end in time is left behind."""
+        """Wait for the end of the thread after `stop`, but no longer than `warn_after` seconds."""
         self._thread.join(self._warn_after)
         if self._thread.is_alive():
             self._warn("was told to end, and has not finished its datapoint for", self._warn_after)
@@ -165,13 +164,13 @@ def _run(work: RunFlow, buffer: _Buffer, name: str) -> None:
     try:
         work(buffer)
     except LinkClosed:
-        pass  # Nobody wants more.
+        pass  # The buffer was closed.
     except BaseException as error:
         buffer.put(ERROR, error_of_data(error, name))
 
 
 class _Buffer:
-    """The datapoints that a thread has made and nobody has used yet, with ends of passes and states in between.
+    """The datapoints of a thread that were not received yet, with ends of passes and states in between.
 
     States do not count. `SimpleQueue` may be used while the garbage collector runs, which may call `close`.
     """

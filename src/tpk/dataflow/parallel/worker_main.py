@@ -1,7 +1,7 @@
 """Main function of a worker process.
 
-It is started as a fresh interpreter that imports neither the user's main module (which cloudpickle makes unnecessary)
-nor TensorFlow, unless the user's functions do.
+The process is a fresh interpreter. It does not import the user's main module, because cloudpickle does not need it, and
+imports TensorFlow only if the user's functions do.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if sys.platform != "win32":  # where there are no workers, but this module is im
     import fcntl
 
 _GRACE = 2.0
-"""Seconds that the user's code has to end by itself when the parent wants no more."""
+"""Seconds that the user's code has to end by itself when the parent has closed the connection."""
 
 
 @attrs.frozen
 class Job:
-    """What a worker is to do.
+    """The job of a worker.
 
     Attributes:
         work: called with the sender of results and the receiver of tasks; may be a lambda or closure.
-        num_prefetch: how many results to be ahead; None for what fits.
+        num_prefetch: number of results that it may be ahead; None for `AHEAD_BYTES`.
     """
 
     work: Callable[[Sender, Receiver], None]
@@ -61,14 +61,14 @@ def main(
     """Do the job that comes through standard input, until it is done or the parent is gone.
 
     Args:
-        results: descriptor of the socket over which results go.
-        tasks: of the socket over which tasks come.
-        lifeline: of a socket whose other end the parent has as long as it lives and has not waited for this process.
-        results_file: of the file for the blocks of results.
-        tasks_file: of the one for those of tasks.
-        stacks: of a file that takes the stacks of all threads, on SIGUSR1 or when the process crashes.
+        results: descriptor of the socket for results.
+        tasks: descriptor of the socket for tasks.
+        lifeline: descriptor of a socket that closes when the parent dies.
+        results_file: descriptor of the file for the blocks of results.
+        tasks_file: descriptor of the file for the blocks of tasks.
+        stacks: descriptor of a file for the stacks of all threads, on SIGUSR1 or when the process crashes.
         parent: the process id of the parent.
-        worker_init: ``"module:function"`` of what is called before anything of the user's is unpickled.
+        worker_init: ``"module:function"`` that is called before the user's objects are unpickled.
     """
     _prepare_signals(stacks)
     _die_with_parent(lifeline, parent)
@@ -87,12 +87,12 @@ def main(
         logging.getLogger("tpk").setLevel(logging.INFO)
         job.work(sender, Receiver(tasks_socket, BlockFile(tasks_file)))
     except LinkClosed:
-        pass  # The parent wants no more.
+        pass  # The parent has closed the connection.
     except BaseException as error:
         with suppress(LinkClosed):
             sender.send_error(_describe(error))
     finally:
-        gc.collect()  # Generators of the user close what they opened.
+        gc.collect()  # to close the user's generators
         over.set()
 
 
@@ -112,31 +112,31 @@ def _call_worker_init(target: str) -> None:
 
 
 def _prepare_signals(stacks: int) -> None:
-    # The parent decides when the workers end: what a terminal or a scheduler sends goes to all processes alike.
+    # Terminals and schedulers signal all processes; the parent decides when the workers end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, stacks)
-    os.write(stacks, b"\n")  # The parent sees that it may send the signal now.
+    os.write(stacks, b"\n")  # From now on the parent may send the signal.
 
 
 def _die_with_parent(lifeline: int, parent: int) -> None:
-    """Have the kernel kill this process when the parent is gone, where it can (Linux).
+    """Let the kernel kill this process when the parent dies (on Linux).
 
-    No thread could do so while the user's code keeps Python's lock. That the parent dies is not the signal
-    (`PR_SET_PDEATHSIG`): it would come when the thread ends that has started this process.
+    A thread could not do that while the user's code holds Python's lock. `PR_SET_PDEATHSIG` would kill it already when
+    the thread ends that started it.
     """
     if hasattr(fcntl, "F_SETSIG"):
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        # Nothing is ever sent here, so that all that can happen is the closing of the other end.
+        # Nothing is ever sent here, so the only event is the closing of the other end.
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def _end_with_parent(connection: socket.socket, parent: int, over: threading.Event) -> None:
-    """End this process when the parent wants no more, even if the user's code is at something that takes long."""
+    """End this process when the parent closes the connection, even if the user's code takes long."""
     closed = select.poll()
     closed.register(connection, select.POLLHUP)
     while os.getppid() == parent and not closed.poll(1000):
@@ -146,19 +146,19 @@ def _end_with_parent(connection: socket.socket, parent: int, over: threading.Eve
 
 
 def _describe(error: BaseException) -> bytes:
-    """Return the error with its traceback as text and a summary, pickled; without the error if that cannot be."""
+    """Return the pickled error, its traceback as text and a summary; without the error if it cannot be pickled."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     summary = traceback.format_exception_only(type(error), error)[0].strip()  # after which come its notes
     try:
         payload: bytes = cloudpickle.dumps((error, text, summary))
-        pickle.loads(payload)  # Some can be pickled, and not be unpickled.
+        pickle.loads(payload)  # Some errors can be pickled but not unpickled.
     except Exception:
         return pickle.dumps((None, text, summary))
     return payload
 
 
 class _ToParent(logging.Handler):
-    """Hands log records of the main thread on to the parent, where the log is."""
+    """Sends log records of the main thread to the parent."""
 
     def __init__(self, sender: Sender) -> None:
         super().__init__()

@@ -1,8 +1,7 @@
-"""Worker process, as its parent sees it."""
+"""The parent's side of a worker process."""
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import pickle
@@ -54,12 +53,11 @@ class WorkerProcess:
     """Starts a worker process and talks to it.
 
     Args:
-        name: what messages call it, such as ``"worker 1 of 2 of MultiProcessRunner"``.
-        work: what it does: called in the worker with a `Sender` and a `Receiver`. It and what belongs to it are sent
-            there by cloudpickle.
-        num_prefetch: how many results it is ahead at most; None for what fits.
-        warn_after: seconds without a result until a warning tells where the worker is.
-        worker_init: ``"module:function"`` of what it calls first, before it unpickles `work`; see `check_worker_init`.
+        name: its name in messages, such as ``"worker 1 of 2 of MultiProcessRunner"``.
+        work: called in the worker with a `Sender` and a `Receiver`. It is sent there by cloudpickle.
+        num_prefetch: number of results that it may be ahead; None for `AHEAD_BYTES`.
+        warn_after: seconds without a result until a warning shows the worker's stack.
+        worker_init: ``"module:function"`` that the worker calls before it unpickles `work`; see `check_worker_init`.
 
     Attributes:
         owner: the process that started it, as `Member` has it.
@@ -103,7 +101,7 @@ class WorkerProcess:
         finally:
             for each in there:
                 each.close()
-        _keep_from_forks(lifeline)
+        _lifelines.add(lifeline)
         held = [lifeline, self._stacks]
         self.stop = weakref.finalize(self, _stop, self._process, self._sockets, held, self.owner)
         self.tasks = Sender(tasks, tasks_blocks)
@@ -121,7 +119,7 @@ class WorkerProcess:
         return self._process.pid
 
     def fileno(self) -> int:
-        """Return the descriptor that can be read when something has come from the worker, as `select` wants it."""
+        """Return the descriptor that is readable when the worker has sent something, for `select`."""
         return self._sockets[0].fileno()
 
     def receive(self) -> Any:
@@ -129,7 +127,7 @@ class WorkerProcess:
 
         Raises:
             InputError: the worker died.
-            Exception: what the user's code raised there, with its traceback as the cause.
+            Exception: an exception of the user's code there, with its traceback as the cause.
         """
         while True:
             try:
@@ -145,12 +143,12 @@ class WorkerProcess:
                 return item
 
     def progress(self) -> tuple[Any, int]:
-        """Return the last state that the worker told, or None, and how many items were received since."""
+        """Return the last state from the worker, or None, and the number of items received since."""
         return self.results.state, self.results.items - self.results.state_items
 
     @property
     def has_room(self) -> bool:
-        """Whether a task can be sent without waiting; of a worker that has ended, `send` tells why."""
+        """Whether a task can be sent without blocking; True if the worker has ended, because `send` raises then."""
         try:
             return self.tasks.has_room
         except LinkClosed:
@@ -161,18 +159,18 @@ class WorkerProcess:
 
         Raises:
             InputError: the worker died.
-            Exception: what the user's code raised there.
+            Exception: an exception of the user's code there.
         """
         try:
             self.tasks.send(task)
         except LinkClosed:
-            while True:  # What it has sent last tells why it ended.
+            while True:  # Its last message says why it ended.
                 self.receive()
 
     def _raise(self, payload: bytes) -> None:
         error, text, summary = pickle.loads(payload)
         cause = RemoteTraceback(f"in {self.name}:\n{text}")
-        # Some would mean something else here: the end of an iteration, or of this process.
+        # Some exceptions would end an iteration or this process here.
         if not isinstance(error, Exception) or isinstance(error, StopIteration):
             raise InputError(f"{self.name} failed: {summary}") from cause
         raise error from cause
@@ -196,7 +194,7 @@ class WorkerProcess:
         self._sockets[0].settimeout(self._next_warning)
 
     def _ask_where_it_is(self) -> str:
-        # Before it is ready for the signal, that would kill it.
+        # The signal would kill a worker that has not set its handler yet.
         self._is_ready = self._is_ready or bool(self._stacks_size)
         if not self._is_ready:
             return "still starting"
@@ -224,10 +222,10 @@ class WorkerProcess:
 
 
 def check_worker_init(owner: object, worker_init: Any) -> None:
-    """See to it that `worker_init` is the name of a function, as far as that can be told before a worker looks it up.
+    """Check that `worker_init` has the form of a function's name; the worker looks it up.
 
     Raises:
-        ConfigError: if it is not.
+        ConfigError: it does not.
     """
     if worker_init is None or (isinstance(worker_init, str) and _FUNCTION.fullmatch(worker_init)):
         return
@@ -240,7 +238,7 @@ def check_worker_init(owner: object, worker_init: Any) -> None:
 
 
 def stop_all(workers: Iterable[WorkerProcess]) -> None:
-    """End workers, all at the same time, and wait until they have ended; but leave those of a forking parent alone."""
+    """End workers, all at the same time, and wait for them; ignore workers that a forked parent started."""
     workers = [worker for worker in workers if worker.owner == os.getpid()]
     for worker in workers:
         _close(worker._sockets)
@@ -270,7 +268,7 @@ def _pickle_job(name: str, job: Job) -> bytes:
 
 
 def _command_line(arguments: list[int], worker_init: str | None) -> list[str]:
-    # What can be imported here can be imported there. The path is set before anything is imported.
+    # The worker gets this process's path before it imports anything, so it can import the same modules.
     path = [entry for entry in sys.path if isinstance(entry, str)]
     code = (
         f"import sys; sys.path[:] = {path!r}; from tpk.dataflow.parallel.worker_main import main; "
@@ -301,7 +299,7 @@ def _reason(status: int | None) -> str:
 
 def _close(sockets: Iterable[socket.socket]) -> None:
     for each in sockets:
-        # A process forked from this one has the sockets, too, so that the worker would not notice the closing alone.
+        # Closing is not enough: a process forked from this one may have the sockets, too.
         with suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
         each.close()
@@ -320,20 +318,12 @@ def _stop(process: Any, sockets: list[socket.socket], held: list[Any], owner: in
         each.close()
 
 
-_lifelines: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-
-
-def _keep_from_forks(lifeline: socket.socket) -> None:
-    """See to it that only this process has the lifeline of a worker, which ends when nobody has it any more."""
-    _register_with_forks()
-    _lifelines.add(lifeline)
-
-
-@functools.cache
-def _register_with_forks() -> None:
-    os.register_at_fork(after_in_child=_close_lifelines)
-
-
 def _close_lifelines() -> None:
     for lifeline in list(_lifelines):
         lifeline.close()
+
+
+_lifelines: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+"""The sockets whose closing ends the workers; a forked process must not keep them open."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_lifelines)

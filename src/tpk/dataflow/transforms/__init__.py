@@ -1,1 +1,1 @@
-"""What is done to the datapoints of one flow on the way: each for itself, several at once, or their order."""
+"""Flows on top of one flow: maps, batches, repetitions and shuffles of its datapoints."""

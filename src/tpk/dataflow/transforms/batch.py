@@ -134,7 +134,7 @@ class BatchDataByShape(LookaheadDataFlow):
         raise TypeError("the number of batches of each shape is unknown before the data is read")
 
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
-        """Deliver a pass, given what the flow beneath delivers."""
+        """Deliver a pass, given the datapoints of the flow beneath."""
         held: dict[tuple[int, ...], list[tuple[int, Any]]] = {}
         joiner = self.joiner()
         if may_refill(self.flow):

@@ -13,18 +13,18 @@ logger = logging.getLogger(__name__)
 
 
 class MapData(StatefulProxyDataFlow):
-    """Apply a function to each datapoint; where it returns None, the datapoint is dropped.
+    """Apply a function to each datapoint, and drop the datapoint if the function returns None.
 
-    The length is that of the flow beneath, which is too large where the function drops datapoints. The first one that
-    is dropped from a flow with a length is therefore logged as a warning.
+    `len` returns the length of the flow beneath, which is too large if datapoints are dropped. The first dropped
+    datapoint of a flow with a length is therefore logged as a warning.
 
     Args:
         flow: any iterable of datapoints.
-        func: takes a datapoint, returns a datapoint or None. What it raises gets a note with the datapoint's number.
-            A resumed run goes on exactly if it depends on nothing but the datapoint.
+        func: takes a datapoint and returns a datapoint or None. Its exceptions get a note with the datapoint's number.
+            Resume is exact if its result depends only on the datapoint.
 
     Raises:
-        ConfigError: `func` cannot be called.
+        ConfigError: `func` is not callable.
     """
 
     def __init__(self, flow: Iterable[Any], func: Callable[[Any], Any]) -> None:
@@ -41,7 +41,7 @@ class MapData(StatefulProxyDataFlow):
                 mapped = func(datapoint)
                 if mapped is None:
                     self._note_dropped()
-                # Of a large datapoint only what was made of it is kept.
+                # Free a large datapoint while its result is in use.
                 datapoint = None
                 if mapped is not None:
                     yield mapped
@@ -72,19 +72,19 @@ class MapData(StatefulProxyDataFlow):
 
 
 class MapDataComponent(MapData):
-    """Apply a function to one component of each datapoint; where it returns None, the datapoint is dropped.
+    """Apply a function to one component of each datapoint, and drop the datapoint if the function returns None.
 
-    The datapoint of the flow beneath is left as it is: what is delivered is a shallow copy, a dict of a dict
-    and a list of a list or tuple.
+    The datapoint of the flow beneath does not change: the result is a shallow copy, a dict for a dict and a list for a
+    list or tuple.
 
     Args:
         flow: any iterable of datapoints.
-        func: takes the component, returns the new one or None.
+        func: takes the component and returns the new one or None.
         component: its index in a list or tuple, or its key in a dict.
 
     Raises:
-        ConfigError: `func` cannot be called.
-        InputError: a datapoint has no such component.
+        ConfigError: `func` is not callable.
+        InputError: a datapoint lacks the component.
     """
 
     def __init__(self, flow: Iterable[Any], func: Callable[[Any], Any], component: int | str = 0) -> None:
@@ -95,11 +95,11 @@ class MapDataComponent(MapData):
 
 
 class SelectComponent(MapData):
-    """Deliver some components of each datapoint, in the order that is given.
+    """Deliver some components of each datapoint, in the given order.
 
     Args:
         flow: any iterable of datapoints.
-        components: indices, which make a list of a list or tuple, or keys, which make a dict of a dict.
+        components: indices, which give a list, or keys of dicts, which give a dict.
 
     Raises:
         ConfigError: `components` is not a list of them.
@@ -121,7 +121,7 @@ class SelectComponent(MapData):
 
 
 class _OnComponent:
-    """What `MapDataComponent` does with a datapoint; a class, so that it can be sent to another process."""
+    """The function of `MapDataComponent`; a class, so that it can be pickled."""
 
     def __init__(self, func: Callable[[Any], Any], component: int | str) -> None:
         self.func, self.component = func, component
@@ -140,7 +140,7 @@ class _OnComponent:
 
 
 class _Selection:
-    """What `SelectComponent` does with a datapoint."""
+    """The function of `SelectComponent`."""
 
     def __init__(self, components: Sequence[int | str]) -> None:
         self.components = tuple(components)
@@ -157,12 +157,12 @@ class _Selection:
 
 
 def _is_mapping(datapoint: Any) -> bool:
-    # To ask the abstract class takes longer than all the rest.
+    # A check against the abstract class is slow, so it comes last.
     return not isinstance(datapoint, (list, tuple)) and isinstance(datapoint, Mapping)
 
 
 class _MissingComponent(Exception):
-    """A datapoint has not the component that is asked for; which datapoint it is, the flow knows."""
+    """Raised for a missing component, without the number of the datapoint, which the flow adds."""
 
     def __init__(self, component: int | str, datapoint: Any) -> None:
         super().__init__(component)
@@ -171,7 +171,7 @@ class _MissingComponent(Exception):
 
 
 def describe_components(datapoint: Any) -> str:
-    """Return what components a datapoint has, to go on with after "the datapoint"."""
+    """Return the components of a datapoint as the end of a sentence that begins with "the datapoint"."""
     if isinstance(datapoint, Mapping):
         return f"has the keys {list(datapoint)}"
     if isinstance(datapoint, (list, tuple)):
@@ -190,15 +190,15 @@ def _name(func: Any) -> str:
 
 
 def tell_of_undivided(share: Iterable[Any], owner: str, whose: str, level: int) -> None:
-    """Log which flow beneath a share each worker makes as a whole, and what to do about it.
+    """Log which flows beneath a share every worker has to iterate completely, and what to do about it.
 
-    What stands beneath a `MapData` is left alone: the work is in its function, which is applied to the share only.
+    Flows beneath a `MapData` are not reported: its function does the work, and is applied to the share only.
 
     Args:
-        share: what `shard` has returned.
-        owner: who has divided the flow, for the message.
+        share: the result of `shard`.
+        owner: the flow or input that divides the data, for the message.
         whose: the workers, such as ``"its 4 workers"``.
-        level: of the message.
+        level: the log level of the message.
     """
     for flow in _undivided(share):
         kind = type(flow).__name__

@@ -21,16 +21,15 @@ from tpk.errors import ConfigError, InputError
 
 
 class RepeatedData(StatefulProxyDataFlow):
-    """Deliver all datapoints of a flow, then all again, `num` times over.
+    """Deliver all datapoints of a flow `num` times, pass after pass.
 
     Args:
         flow: any iterable of datapoints.
-        num: how many times; -1 is forever.
+        num: number of repetitions; -1 repeats forever.
 
     Raises:
-        ConfigError: `num` is neither -1 nor a number from 0 on.
-        InputError: an endless repetition of nothing, or of a one-shot iterator, which has nothing the second
-            time.
+        ConfigError: `num` is less than -1.
+        InputError: an endless repetition of an empty flow, or of a one-shot iterator.
     """
 
     refills_arrays = None
@@ -63,7 +62,7 @@ class RepeatedData(StatefulProxyDataFlow):
         self.place = None
 
     def allocate_with(self, allocate: Allocate) -> None:
-        """Hand it on: each datapoint is delivered as it comes."""
+        """Pass it on: datapoints are delivered unchanged."""
         allocate_with(self.flow, allocate)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
@@ -74,14 +73,14 @@ class RepeatedData(StatefulProxyDataFlow):
 
 
 class RepeatedDataPoint(LookaheadDataFlow):
-    """Deliver each datapoint `num` times, one after the other.
+    """Deliver each datapoint `num` times in a row.
 
     Args:
         flow: any iterable of datapoints.
-        num: how many times.
+        num: number of repetitions.
 
     Raises:
-        ConfigError: `num` is not 1 or more.
+        ConfigError: `num` is less than 1.
     """
 
     refills_arrays = None
@@ -95,10 +94,10 @@ class RepeatedDataPoint(LookaheadDataFlow):
         return super().__len__() * self.num
 
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
-        """Deliver a pass, given what the flow beneath delivers."""
+        """Deliver a pass, given the datapoints of the flow beneath."""
         for number, datapoint in enumerate(datapoints, 1):
             yield from repeat(datapoint, self.num)
-            # Not each time: to ask a deep flow where it stands may cost more than the datapoint.
+            # Not each time: the state of a deep flow may cost more than the datapoint.
             if number % _DATAPOINTS_TO_REPLAY == 0:
                 self.caught_up()
 
@@ -113,17 +112,17 @@ _DATAPOINTS_TO_REPLAY = 16
 
 
 class FixedSizeData(StatefulProxyDataFlow):
-    """Deliver `size` datapoints a pass: of a flow that is longer some, one that is shorter several times.
+    """Deliver `size` datapoints in each pass: part of a longer flow, or a shorter flow several times.
 
     Args:
         flow: any iterable of datapoints.
-        size: how many.
-        keep_state: whether a pass goes on where the one before stopped, so that all datapoints have their turn.
-            Otherwise each pass starts the flow anew.
+        size: number of datapoints in a pass.
+        keep_state: whether a pass continues where the previous one stopped, so that all datapoints are used. Otherwise
+            each pass starts the flow from the beginning.
 
     Raises:
-        ConfigError: the size is not 1 or more.
-        InputError: the flow has no datapoint.
+        ConfigError: the size is less than 1.
+        InputError: the flow is empty.
     """
 
     refills_arrays = None
@@ -151,7 +150,7 @@ class FixedSizeData(StatefulProxyDataFlow):
         self.place = None
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even if a pass is under way."""
+        """Let the next iteration begin the next pass, even in the middle of a pass."""
         if self.keep_state:
             self.place = None
         else:
@@ -171,7 +170,7 @@ class FixedSizeData(StatefulProxyDataFlow):
         )
 
     def allocate_with(self, allocate: Allocate) -> None:
-        """Hand it on: each datapoint is delivered as it comes."""
+        """Pass it on: datapoints are delivered unchanged."""
         allocate_with(self.flow, allocate)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
@@ -186,10 +185,10 @@ class FixedSizeData(StatefulProxyDataFlow):
         return share
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy, be it here or in another process, begins anew.
+        # A copy, here or in another process, starts from the beginning.
         return {**self.__dict__, "_under_way": None}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Let the next iteration continue from a saved state."""
         super().load_state_dict(state)
         self._under_way = None

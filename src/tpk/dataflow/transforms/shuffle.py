@@ -1,4 +1,4 @@
-"""Shuffling of a stream that is too long to shuffle as a whole."""
+"""Shuffling within a buffer, and datapoints kept in memory."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ logger = logging.getLogger(__name__)
 
 
 class LocallyShuffleData(LookaheadDataFlow, RNGDataFlow):
-    """Shuffle within a buffer: each datapoint that is delivered is a random one of those in the buffer.
+    """Shuffle within a buffer: deliver a random datapoint of the buffer each time.
 
-    Each epoch delivers every datapoint of the flow once. A datapoint comes at most `buffer_size` - 1 places
-    before its turn. To use each of them several times, which costs less than to make as many, put a
-    `RepeatedDataPoint` beneath.
+    Each epoch delivers every datapoint of the flow once. A datapoint comes at most `buffer_size` - 1 places early. To
+    use each datapoint several times, put a `RepeatedDataPoint` beneath.
 
-    A resumed run fills the buffer again by going through the epoch's datapoints up to there.
+    A resumed run refills the buffer from the epoch's datapoints up to its position.
 
     Args:
         flow: any iterable of datapoints.
-        buffer_size: how many datapoints are held back.
+        buffer_size: number of datapoints in the buffer.
         seed: see `RNGDataFlow`.
 
     Raises:
-        ConfigError: the buffer has no room, or the seed is not one.
+        ConfigError: the buffer size is less than 1, or the seed is invalid.
     """
 
     refills_arrays = False
@@ -45,7 +44,7 @@ class LocallyShuffleData(LookaheadDataFlow, RNGDataFlow):
         """Deliver an epoch, given what the flow beneath delivers."""
         rng = self.epoch_rng()
         room = self.buffer_size
-        # Drawn many at once: a single number costs more than all the rest.
+        # Draw many numbers at once: a single draw costs more than everything else.
         chosen: list[int] = []
         buffer: list[Any] = []
         for datapoint in map(copy_arrays, datapoints) if may_refill(self.flow) else datapoints:
@@ -71,19 +70,19 @@ CacheT = TypeVar("CacheT", bound="CacheData")
 
 
 class CacheData(StatefulProxyDataFlow, RNGDataFlow):
-    """Keep all datapoints of the first pass in memory, and deliver them in every pass from then on.
+    """Keep all datapoints of the first pass in memory, and deliver them in all later passes.
 
-    What is delivered is what is kept: who changes an array in place changes it for all passes. A resumed run fills the
-    memory again, from the same pass of the flow. A first pass that is broken off keeps nothing.
+    The datapoints are not copied: a change of an array in place affects all later passes. A resumed run fills the
+    memory again from the same pass of the flow. An incomplete first pass keeps nothing.
 
     Args:
-        flow: any iterable of datapoints, which fit into memory together.
-        shuffle: whether each pass but the first has a random order of its own.
+        flow: any iterable of datapoints that fit into memory together.
+        shuffle: whether each pass after the first has a new random order.
         seed: see `RNGDataFlow`.
 
     Raises:
-        ConfigError: `flow` cannot be iterated, or the seed is not one.
-        InputError: a resumed run finds another number of datapoints in the flow than there were.
+        ConfigError: `flow` is not iterable, or the seed is invalid.
+        InputError: the number of datapoints in the flow has changed since the position was saved.
     """
 
     refills_arrays = False
@@ -132,7 +131,7 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
         self._kept, self._kept_before = kept, None
 
     def _start_keeping(self, count: int | None) -> tuple[Iterator[Any], list[Any]]:
-        """Begin the pass whose datapoints are kept; the first `count`, None for all, have been delivered before."""
+        """Begin the pass whose datapoints are kept; the first `count` (None: all) were delivered before."""
         datapoints: Iterator[Any] = iter(self.upstream)
         if may_refill(self.flow):
             datapoints = map(copy_arrays, datapoints)
@@ -143,23 +142,23 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
         return datapoints, kept
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even if a pass is under way."""
+        """Let the next iteration begin the next pass, even in the middle of a pass."""
         if self._kept is not None or self._kept_before is not None:
-            self.place = None  # the flow beneath is not iterated, or only to keep the same pass of it again
+            self.place = None  # the flow beneath is not iterated, or only to keep the same pass again
             return
         if self._is_loaded and self.place is not None:
-            self._start_keeping(self.place)  # so that the flow beneath is as far in the pass as it was
+            self._start_keeping(self.place)  # to bring the flow beneath to its position in the pass
         super().break_off()
         self._source_state = None
 
     def with_sources(self: CacheT, sources: Sequence[Iterable[Any]]) -> CacheT:
-        """Return the same on top of another flow, of which nothing is kept yet."""
+        """Return a copy on top of another flow, with nothing kept."""
         same = super().with_sources(sources)
         same._kept = same._source_state = same._kept_before = None
         return same
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is kept stays in its process; a copy keeps its own.
+        # The kept datapoints stay in their process; a copy keeps its own.
         nothing = {"_kept": None, "_source_state": None, "place": None}
         return {**self.__dict__, **nothing} if self._kept is not None else self.__dict__
 
@@ -171,7 +170,7 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
         return {**state, "kept": self._kept_before if self._kept is None else len(self._kept)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Let the next iteration continue from a saved state."""
         super().load_state_dict(state)
         self._kept, self._kept_before = None, state["kept"]
         self._source_state = state["upstreams"][0] if self.place is not None or self._kept_before is not None else None

@@ -21,10 +21,10 @@ _TIMES = " \u00d7 "
 
 
 def steps_of_one_pass(trainer: TrainerProtocol) -> int:
-    """Return how many steps make one pass over the data: each takes a datapoint for each tower of each process.
+    """Return how many steps one pass over the data has, if each step takes a datapoint for each tower of each process.
 
-    What is left over after the last step that all towers can make begins the next epoch. It is the same number in all
-    processes: that of the one that has the least data.
+    Datapoints that are too few for another step are used in the next epoch. All processes have the same number of
+    steps: the process with the least data determines it.
 
     Raises:
         ConfigError: if the data does not know its length.
@@ -42,7 +42,7 @@ def steps_of_one_pass(trainer: TrainerProtocol) -> int:
 
 
 def describe_epoch(trainer: TrainerProtocol) -> str:
-    """Say what an epoch is: its steps, towers and batches, which part of the data that is, and where it is trained."""
+    """Return a description of an epoch: its steps, towers and batches, its part of the data, and the devices."""
     strategy, source = trainer.strategy, trainer.input_source
     factors = [format_count(trainer.loop.steps_per_epoch, "step")]
     if strategy.num_replicas > 1:
@@ -68,7 +68,7 @@ def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int
     if not size or not trainer.loop.steps_per_epoch:
         return ""
     taken, world_size = trainer.loop.steps_per_epoch * trainer.strategy.num_replicas, trainer.strategy.world_size
-    # The last step of a pass may be one that not all towers can make.
+    # There may be too few datapoints left for a last step of all towers.
     is_one = taken <= size < taken + trainer.strategy.num_replicas
     passes = "one pass" if is_one else f"{taken / size:.3g} passes"
     about = "" if world_size == 1 else "about "
@@ -79,7 +79,7 @@ def as_count(what: str, value: Any, minimum: int) -> int:
     """Return a count of steps or epochs as an `int`: a whole number of any type, such as NumPy's, also a whole float.
 
     Raises:
-        ConfigError: if it is none, or less than `minimum`; the message begins with `what`.
+        ConfigError: if it is not a count, or less than `minimum`; the message begins with `what`.
     """
     try:
         is_whole_float = not isinstance(value, bool) and float(value).is_integer()

@@ -99,7 +99,7 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
 
 
 def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
-    """Return a trainer, given what it is called.
+    """Return the trainer that a name or a class means.
 
     Args:
         trainer: the name of a trainer (``tpk plugins --kind trainer`` lists them), ``"module:attr"``, a class,
@@ -136,10 +136,10 @@ def _check_trainer(trainer: Any) -> Trainer:
 
 
 def _check_can_run(trainer: Trainer) -> TowerTrainer:
-    """Return the trainer, if its graph is made of what a config has.
+    """Return the trainer, if a config describes all that its graph needs.
 
     Raises:
-        ConfigError: if it is not; it says what the trainer needs.
+        ConfigError: if not; the message says what the trainer needs.
     """
     kind = type(trainer).__name__
     if not isinstance(trainer, TowerTrainer) or type(trainer).setup_graph is TowerTrainer.setup_graph:
@@ -159,7 +159,7 @@ def _check_can_run(trainer: Trainer) -> TowerTrainer:
 
 
 def _made(config: TrainConfig) -> TrainConfig:
-    """Return a config in which what it names is made, but for plugins."""
+    """Return a config with its names replaced by objects, except the names of plugins."""
     catalog, made = get_catalog(), {}
     for name in ("model", "dataflow", "data"):
         value = getattr(config, name)
@@ -191,10 +191,10 @@ def _build(config: TrainConfig, runner: TowerTrainer) -> None:
 
 
 def names_strategy(name: str) -> bool:
-    """Whether a name that stands where a trainer is expected is that of a strategy.
+    """Return whether a name given for a trainer is the name of a strategy.
 
     Raises:
-        UnknownPluginError: if it is that of neither.
+        UnknownPluginError: if it is neither a trainer nor a strategy.
     """
     if ":" in name:
         return False

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoopTrainer(TrainerProtocol, Protocol):
-    """What the loop uses of a trainer."""
+    """The part of a trainer that the loop uses."""
 
     step_hooks: StepHooks
 
@@ -151,16 +151,16 @@ class TrainLoop:
             self._trainer.sess.run(initializer, {initializer.inputs[1]: self.progress.global_step})
 
     def _call(self, hook: Callable[..., Any], should_stop: Callable[[], bool]) -> None:
-        """Call a hook of all plugins; end the training there if one of them, or a signal, has asked for it."""
+        """Call a hook of all plugins; then end the training if a plugin or a signal has requested it."""
         hook(trainer=self._trainer)
         if should_stop():
             self._stop()
 
     def _run_steps(self) -> None:
-        """Run the next step, or as many steps of the epoch as one run makes, and count them.
+        """Run the next step, or the next `steps_per_run` steps of the epoch, and count them.
 
-        While a run is under way, `local_step` is that of its last step. A failed step is not counted; it is repeated
-        for as long as a plugin recovers from its failure.
+        `local_step` is already at the last of these steps while they run. A step that fails does not count. It runs
+        again if a plugin recovers from the failure.
         """
         progress = self.progress
         steps = min(self.steps_per_run, self.steps_per_epoch - 1 - progress.local_step)
@@ -168,7 +168,7 @@ class TrainLoop:
         while steps:
             completed = progress.global_step
             try:
-                # Fewer than `steps` if the data ended within the run.
+                # A run in which the data ends makes fewer steps.
                 steps -= self._make(steps)
                 break
             except Exception as error:
@@ -182,7 +182,7 @@ class TrainLoop:
                 if isinstance(error, StopTraining | StopIteration | tf.errors.OutOfRangeError):
                     progress.local_step -= steps
                     self._graph_lags = True
-                if isinstance(error, StopIteration):  # As under a `MonitoredSession`: the data of the step has ended.
+                if isinstance(error, StopIteration):  # In TensorFlow's `MonitoredSession`, this also ends the training.
                     raise tf.errors.OutOfRangeError(None, None, _what_ended(error)) from error
                 raise
         progress.local_step -= steps
@@ -208,13 +208,13 @@ class TrainLoop:
         """Count a step that ran no hooked session."""
         self.progress.complete(1)
         self._graph_lags = True
-        # Without a model, nothing reads it in the graph.
+        # A graph without variables of a model has no op that reads the global step.
         if len(self._trainer.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)) > 1:
             self.sync()
             self._warn_of_raw_step()
 
     def _warn_of_raw_step(self) -> None:
-        """Name, once, the plugins whose hooks a step without a hooked run has left out."""
+        """Warn once that a step without a hooked run called no hooks; name the plugins that have them."""
         called = self._trainer.step_hooks.names
         names = {name for hook in ("before_run", "after_run") for name in called.get(hook, ())}
         if names and not self._has_warned_of_raw_step:
@@ -227,11 +227,11 @@ class TrainLoop:
             )
 
     def _stop(self) -> None:
-        """End the training between two steps or epochs, because a hook or a signal has asked for it.
+        """End the training between two steps or epochs, because a hook or a signal has requested it.
 
         Raises:
             StopTraining, Preempted, KeyboardInterrupt: one of them, always.
-            CheckpointError: if the checkpoint that a signal leads to could not be written.
+            CheckpointError: if a signal ends the training, and its checkpoint cannot be written.
         """
         checkpoints = self._trainer.checkpoints
         if checkpoints.signum_of_stop is None:

@@ -24,16 +24,16 @@ class MultiObjectiveTrainer(TowerTrainer):
     """Trains a model with several costs, on whatever devices and processes its strategy says.
 
     An objective is due in each step whose number is a multiple of its `every`. Steps count from 1 on through all
-    epochs, so a training that is resumed goes on with the same rhythm. At least one objective has ``every=1``, so that
-    there is no step without any.
+    epochs, so a resumed training keeps the rhythm. At least one objective has ``every=1``, so that
+    each step minimizes something.
 
-    - ``"in_turn"``: each due objective has a run of its own, in the order of the list; the later ones see what the
+    - ``"in_turn"``: each due objective has its own run, in the order of the list; the later ones see what the
       earlier ones have changed. Each run takes its own datapoint from the input for each tower. Each is a run with all
       hooks, so per-step callbacks such as `RunUpdateOps` and moving averages take part in each; together they are one
       step of `global_step`, which the first of them counts.
     - ``"together"``: one run minimizes all due objectives. All their gradients are computed, from the same datapoint
       and the same variables, before any of them is applied. Then each objective's optimizer updates its variables; of
-      objectives that train the same variable, those later in the list go on from what the earlier ones have made of it.
+      objectives that train the same variable, those later in the list continue with its new value.
 
     Strategies whose towers do not wait for each other (``async``) refuse several objectives.
 
@@ -104,8 +104,8 @@ class MultiObjectiveTrainer(TowerTrainer):
 
         Raises:
             TrainerStateError: if the graph was set up before.
-            ConfigError: if the objectives are none, of one name, or none of them has ``every=1``; or if the strategy or
-                an optimizer cannot do what they ask for.
+            ConfigError: if there is no objective, two have one name, or no objective has ``every=1``; or if the
+                strategy or an optimizer does not support them.
             InputError, TowerError: if one of the others is not as it should be.
         """
         self._objectives = _checked(objectives)
@@ -123,7 +123,7 @@ class MultiObjectiveTrainer(TowerTrainer):
 
     @property
     def train_ops(self) -> list[Any]:
-        """What the runs of a step run, one in each."""
+        """The ops of a step; each of them has its own run."""
         return list(self._ops.values())
 
     def run_step(self) -> None:

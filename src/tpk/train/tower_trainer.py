@@ -1,4 +1,4 @@
-"""Trainers whose model is a tower function: a strategy replicates it, and inference towers stand beside it."""
+"""Trainers whose model is a tower function: a strategy replicates it, and inference towers share its variables."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TowerTrainer(Trainer):
         """The tower function of the model.
 
         Raises:
-            TrainerStateError: if there is none yet.
+            TrainerStateError: if it is not set yet.
         """
         if self._tower_func is None:
             raise TrainerStateError(

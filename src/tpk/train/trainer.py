@@ -52,8 +52,8 @@ class Trainer(Plugin):
     the active one if there is one, otherwise its own. It trains once. It is a plugin of its own training: its methods
     that are marked with `tpk.hookimpl` are called as hooks.
 
-    Constructing a trainer imports nothing, opens nothing, and contacts nobody. `train` does that, in phases, which a
-    subclass may override, and which can be called by hand; `setup` calls all of them but the last:
+    Constructing a trainer imports nothing, opens nothing, and contacts no other process. `train` does that in phases.
+    A subclass may override them, and they can be called by hand. `setup` calls all of them but the last:
 
     - `resolve_plugins`: names become a strategy, callbacks and monitors.
     - `join`: other processes are met. Then ``setup_graph``, of trainers that have it, builds the towers.
@@ -105,7 +105,7 @@ class Trainer(Plugin):
 
     @property
     def train_ops(self) -> list[Any]:
-        """What the runs of a step run: `train_op`, or each op of a step that runs several."""
+        """The ops that the runs of a step run: `train_op`, or each op of a step that runs several."""
         return [] if self.train_op is None else [self.train_op]
 
     def run_step(self) -> None:
@@ -197,7 +197,7 @@ class Trainer(Plugin):
         run_file: str = "",
         describe: Mapping[str, Any] | None = None,
     ) -> None:
-        """Train, with these callbacks and monitors only. Arguments not listed here are those of `TrainConfig`.
+        """Train, with these callbacks and monitors only. `TrainConfig` describes the other arguments.
 
         Args:
             build: builds the graph, once all plugins are resolved and other processes are met; None if it is built.

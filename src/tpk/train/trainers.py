@@ -1,12 +1,12 @@
 """Named trainers: each is a strategy with the input that suits it.
 
-All of them take `precision`, `xla` and `steps_per_run`, which are those of `TowerTrainer`. (Those that cannot make
-several steps in a run say so.)
+All of them take the options `precision`, `xla` and `steps_per_run` of `TowerTrainer`. (Trainers that cannot make
+several steps in a run raise an error.)
 
 Those whose towers train in step take `average`. By default, the gradients of all towers of all processes are averaged:
-each tower counts the same, so with equally large batches the learning rate is that of one tower on their
-concatenation, and stays what it is however many there are. With ``average=False`` they are summed up, as if that
-learning rate were multiplied by the number of towers. To average within a worker and sum over workers, as tensorpack's
+each tower counts the same, so with batches of the same size the learning rate is the one for a single tower on their
+concatenation, whatever the number of towers. With ``average=False`` they are summed up, as if the learning rate were
+multiplied by the number of towers. To average within a worker and sum over workers, as tensorpack's
 `DistributedTrainerReplicated` does, take ``average=False`` and divide the learning rate by the number of devices of a
 worker.
 
@@ -55,9 +55,9 @@ class QueueInputTrainer(SingleCostTrainer):
 
 @_on_one_device
 class NoOpTrainer(QueueInputTrainer):
-    """Runs the callbacks alone: its graph is that of `QueueInputTrainer`, and its steps do nothing.
+    """Runs only the callbacks: it has the graph of `QueueInputTrainer`, and its steps do nothing.
 
-    It evaluates, exports or times what a model or a checkpoint is, by the callbacks that a training has. A step counts
+    Use it to evaluate, export or time a model or a checkpoint with callbacks. A step counts
     in ``global_step`` all the same, but takes no data (unless a callback fetches what needs some, or a `FeedInput`
     feeds it) and changes no variable; for callbacks at the end of an epoch, ``steps_per_epoch=0`` will do. It makes
     one step in a run, and has one device.
@@ -86,8 +86,8 @@ class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
         average: whether the gradients of the towers are averaged, else summed up; see the module.
         mode: how gradients are all-reduced: ``auto``, ``copy``, ``cpu`` or ``nccl``.
         sync_variables: how non-trainable variables, such as the statistics of batch normalization, agree at the end of
-            each epoch: ``"broadcast"`` gives all towers those of the first one, ``"mean"`` the mean; None leaves them
-            alone. `ReplicatedStrategy` tells what each costs, and what is exact.
+            each epoch: ``"broadcast"`` gives all towers the values of the first one, ``"mean"`` the mean; None changes
+            nothing. `ReplicatedStrategy` describes what each costs, and what is exact.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
 
 
 SyncMultiGPUTrainer = SyncMultiGPUTrainerParameterServer
-"""What graph-mode users call it who do not care where the variables are."""
+"""The name for users who do not care where the variables are."""
 
 
 @also_spelled(DEVICE_SPELLINGS, average=SCALE_GRADIENT)
@@ -164,8 +164,8 @@ class CollectiveTrainer(SingleCostTrainer):
         communication: how gradients travel between processes: ``auto``, ``ring``, ``nccl`` or
             ``shared_memory``; see `CollectiveStrategy`.
         average: whether the gradients of all towers of all processes are averaged, else summed up; see the module.
-        sync_variables: as for `SyncMultiGPUTrainerReplicated`, over the devices of this process; then those of the
-            chief.
+        sync_variables: as for `SyncMultiGPUTrainerReplicated`, over the devices of this process; then all processes
+            get the values of the chief.
     """
 
     def __init__(

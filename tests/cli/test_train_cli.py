@@ -90,7 +90,7 @@ def test_the_run_dir_is_that_of_the_file_if_it_names_one(folder):
     "arguments, message",
     [
         (["nothing.toml"], "tpk: 'nothing.toml' cannot be read"),
-        (["linear.toml", "max_epoc=1"], "tpk: linear.toml: there is no key 'max_epoc'. Did you mean 'max_epoch'?"),
+        (["linear.toml", "max_epoc=1"], "tpk: linear.toml: there is no key 'max_epoc'. Nearest: 'max_epoch'"),
         (["linear.toml", "resume=auto"], "tpk: resume='auto' needs a run_dir"),
         (["linear.toml", "--resume"], "tpk: --resume: linear.toml is not the config.toml of a run. Write run_dir="),
         (

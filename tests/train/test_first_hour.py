@@ -276,11 +276,6 @@ def a_function_as_model():
     launch(model=lambda x, y: 1)
 
 
-@mistake(tpk.ConfigError, "Model defines _build_graph", "Write build_graph")
-def a_model_with_an_old_name():
-    type("Model", (tpk.ModelDesc,), {"_build_graph": lambda self, inputs: None})
-
-
 @mistake(tpk.ConfigError, "Adam", "expected a tf.compat.v1.train.Optimizer", "AdamOptimizer(1e-3)")
 def an_optimizer_of_keras():
     launch_model(optimizer=lambda self: tf.keras.optimizers.Adam(1e-3))
@@ -334,17 +329,17 @@ def one_callback():
     launch(callbacks=tpk.ModelSaver())
 
 
-@mistake(tpk.UnknownOptionError, "epochs=", "write max_epoch=")
+@mistake(tpk.UnknownOptionError, "epochs=", "write max_epoch")
 def epochs():
     launch(epochs=3)
 
 
-@mistake(TypeError, "max_epochs=", "write max_epoch=")
+@mistake(TypeError, "max_epochs=", "write max_epoch")
 def max_epochs():
     launch(max_epochs=3)
 
 
-@mistake(TypeError, "steps=", "write steps_per_epoch=")
+@mistake(TypeError, "steps=", "write steps_per_epoch")
 def steps():
     launch(steps=3)
 

@@ -1,4 +1,4 @@
-"""Configuration of a run: what `launch_train_with_config` needs to know."""
+"""Configuration of a run, for `launch_train_with_config`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,30 @@ from tpk.train.run.directory import RESUME
 
 Plugins = Sequence[Any]
 
+TRAINER_OPTIONS = ("gpus", "devices", "nr_tower", "tower", "strategy", "precision", "xla")
+SPELLINGS = {
+    **dict.fromkeys(("epochs", "max_epochs", "num_epochs", "nr_epoch", "n_epochs"), "write max_epoch."),
+    **dict.fromkeys(("steps", "step_per_epoch", "num_steps", "max_steps"), "write steps_per_epoch and max_epoch."),
+    **dict.fromkeys(("dataset", "train_data", "inputs"), "write dataflow, or data for a tpk.InputSource."),
+    **dict.fromkeys(("log_dir", "logdir", "output_dir", "save_dir"), "write run_dir."),
+    **dict.fromkeys(
+        TRAINER_OPTIONS,
+        "give it to the trainer, as in tpk.launch_train_with_config(config, tpk.use('replicated', devices=2)).",
+    ),
+    **dict.fromkeys(("optimizer", "lr", "learning_rate", "loss"), "the model defines it; see tpk.ModelDesc."),
+    **dict.fromkeys(("steps_per_execution", "steps_per_loop"), "write steps_per_run."),
+    **dict.fromkeys(("fast_dev_run", "debug"), "add 'DebugRun' to callbacks."),
+    "batch_size": "write dataflow=tpk.BatchData(flow, batch_size).",
+    "initial_epoch": "write starting_epoch, which counts from 1.",
+    "predict_tower": "choose the device of a predictor: trainer.get_predictor(inputs, outputs, device=1).",
+    "random_seed": "write seed.",
+    "trainer": "give it to the launcher, as in tpk.launch_train_with_config(config, 'SimpleTrainer').",
+}
+"""Names that other systems have for options of a `TrainConfig`, and what to write instead."""
+
 
 def _checked(check: Callable[..., Any]) -> Callable[..., None]:
-    """Make a validator of attrs raise `ConfigError`."""
+    """Return a validator of attrs as one that raises `ConfigError`."""
 
     def validate(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
         try:
@@ -35,22 +56,46 @@ def _checked(check: Callable[..., Any]) -> Callable[..., None]:
     return validate
 
 
-def _optional_instance(kind: Any) -> Callable[..., None]:
-    return _checked(validators.optional(validators.instance_of(kind)))
+def _as_callbacks(value: Plugins | None) -> Plugins:
+    return () if value is None else value
 
 
-def _is_creator(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _as_starting_epoch(value: Any) -> int:
+    return as_count(f"TrainConfig(starting_epoch={value!r})", value, 1)
+
+
+def _as_steps_per_epoch(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(steps_per_epoch={value!r})", value, 0)
+
+
+def _as_max_epoch(value: Any) -> int:
+    return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
+
+
+def _as_steps_per_run(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(steps_per_run={value!r})", value, 1)
+
+
+def _as_overfit_batches(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(overfit_batches={value!r})", value, 1)
+
+
+def _as_seed(value: Any) -> int | None:
+    return None if value is None else as_count(f"TrainConfig(seed={value!r})", value, 0)
+
+
+def _check_creator(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, Use):
         as_session_creator(value)
 
 
-def _sequence(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_list(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"TrainConfig({attribute.name}={value!r}): expected a list, e.g. [{value!r}].")
 
 
 def _is_named(attribute: attrs.Attribute[Any], value: Any) -> bool:
-    """Whether a value is named by ``"module:attr"``, to be made when the run begins.
+    """Whether a value is given as ``"module:attr"``, to be created when the run starts.
 
     Raises:
         ConfigError: if it is a name of another form.
@@ -66,19 +111,19 @@ def _is_named(attribute: attrs.Attribute[Any], value: Any) -> bool:
     return True
 
 
-def _model(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_model(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if isinstance(value, ModelDesc) or _is_named(attribute, value):
         return
     if isinstance(value, type) and issubclass(value, ModelDesc):
         remedy = f"Write model={value.__name__}(), an instance of the class"
     elif type(value).__module__.partition(".")[0] in ("keras", "tf_keras"):
-        remedy = "Call a Keras model in the build_graph of a ModelDesc, by tpk.KerasModel"
+        remedy = "Call a Keras model in the build_graph of a ModelDesc; see tpk.KerasModel"
     else:
         remedy = "Derive a class from tpk.ModelDesc, with the methods inputs, build_graph and optimizer"
     raise ConfigError(f"TrainConfig(model={value!r}): expected a tpk.ModelDesc. {remedy}.")
 
 
-def _dataflow(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_dataflow(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if _is_named(attribute, value):
         return
     if isinstance(value, InputSource):
@@ -86,63 +131,12 @@ def _dataflow(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) 
     check_iterable(value, "TrainConfig(dataflow=...)")
 
 
-def _input_source(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_data(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not (isinstance(value, InputSource) or _is_named(attribute, value)):
         raise ConfigError(
             f"TrainConfig(data=...): expected a tpk.InputSource, not a {type(value).__name__}. Write dataflow=... for "
             "an iterable of datapoints, or data=tpk.QueueInput(...)."
         )
-
-
-def _plugins(given: Plugins | None) -> Plugins:
-    return () if given is None else given
-
-
-def _as_starting_epoch(value: Any) -> int:
-    return as_count(f"TrainConfig(starting_epoch={value!r})", value, 1)
-
-
-def _as_steps_per_epoch(value: Any) -> int | None:
-    return None if value is None else as_count(f"TrainConfig(steps_per_epoch={value!r})", value, 0)
-
-
-def _as_steps_per_run(value: Any) -> int | None:
-    return None if value is None else as_count(f"TrainConfig(steps_per_run={value!r})", value, 1)
-
-
-def _as_overfit_batches(value: Any) -> int | None:
-    return None if value is None else as_count(f"TrainConfig(overfit_batches={value!r})", value, 1)
-
-
-def _as_seed(value: Any) -> int | None:
-    return None if value is None else as_count(f"TrainConfig(seed={value!r})", value, 0)
-
-
-def _as_max_epoch(value: Any) -> int:
-    return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
-
-
-_TO_THE_TRAINER = (
-    "give it to the trainer, as in tpk.launch_train_with_config(config, tpk.use('replicated', devices=2))."
-)
-SPELLINGS = {
-    **dict.fromkeys(("epochs", "max_epochs", "num_epochs", "nr_epoch", "n_epochs"), "write max_epoch=."),
-    **dict.fromkeys(("steps", "step_per_epoch", "num_steps", "max_steps"), "write steps_per_epoch= and max_epoch=."),
-    **dict.fromkeys(("dataset", "train_data", "inputs"), "write dataflow=, or data= for a tpk.InputSource."),
-    **dict.fromkeys(("log_dir", "logdir", "output_dir", "save_dir"), "write run_dir=."),
-    **dict.fromkeys(("gpus", "devices", "nr_tower", "tower", "strategy", "precision", "xla"), _TO_THE_TRAINER),
-    **dict.fromkeys(
-        ("optimizer", "lr", "learning_rate", "loss"), "the methods of the model give it; see tpk.ModelDesc."
-    ),
-    **dict.fromkeys(("steps_per_execution", "steps_per_loop"), "write steps_per_run=."),
-    **dict.fromkeys(("fast_dev_run", "debug"), "write callbacks=[..., 'DebugRun']."),
-    "batch_size": "write dataflow=tpk.BatchData(flow, batch_size).",
-    "initial_epoch": "write starting_epoch=, from 1 on.",
-    "predict_tower": "write device= where a predictor is made: trainer.get_predictor(inputs, outputs, device=1).",
-    "random_seed": "write seed=.",
-    "trainer": "give it to the launcher, as in tpk.launch_train_with_config(config, 'SimpleTrainer').",
-}
-"""What other systems call things that a `TrainConfig` has, and what to write instead."""
 
 
 @also_spelled(**SPELLINGS)
@@ -151,50 +145,49 @@ class TrainConfig:
     """How a single-cost model is trained.
 
     Wherever a plugin is expected, it may be an instance, a class, a name, ``"module:attr"``, or
-    `tpk.use("name", **options)`. The model and the data may be named, too, by ``"module:attr"`` or `tpk.use` of that:
-    what it leads to is called with the options, if it is a class or a function, each time a run begins. So a run can be
-    repeated from the ``config.toml`` that it leaves; see `read_run_file`.
+    `tpk.use("name", **options)`. The model and the data may be given as ``"module:attr"`` or `tpk.use` of that: a class
+    or a function is called with the options each time a run starts. Such a run can be repeated from the ``config.toml``
+    that it writes; see `read_run_file`.
 
     Attributes:
         model: the model.
         dataflow: any iterable of datapoints. The trainer chooses how it enters the graph.
-        data: an `InputSource`, in place of `dataflow`.
-        callbacks: what happens besides the training; None for nothing.
+        data: an `InputSource`, instead of `dataflow`.
+        callbacks: called during the training; None for none.
         extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `EpochMeans`,
-            `LearningRateMonitor`, `ThroughputTracker`, `ProgressBar`, `MergeAllSummaries`, `RunUpdateOps`, and what
-            plugins add.
-        monitors: what takes the statistics, in place of the defaults; None for these: `TFEventWriter`, `JSONWriter`,
-            `ScalarPrinter`.
-        extra_monitors: further ones, besides `monitors` or the defaults.
-        session_creator: where the session comes from: a `SessionCreator`, or one of TensorFlow's, such as
-            `tf.compat.v1.train.ChiefSessionCreator`; None for a new one.
+            `LearningRateMonitor`, `ThroughputTracker`, `ProgressBar`, `MergeAllSummaries`, `RunUpdateOps`, and the
+            callbacks that plugins add.
+        monitors: receive the statistics; None for the defaults: `TFEventWriter`, `JSONWriter`, `ScalarPrinter`.
+        extra_monitors: added to `monitors` or the defaults.
+        session_creator: creates the session: a `SessionCreator`, or one of TensorFlow's, such as
+            `tf.compat.v1.train.ChiefSessionCreator`; None for a new session.
         session_config: `tf.compat.v1.ConfigProto` of that new session.
-        session_init: what gives variables their values: a `SessionInit`, a mapping of names to arrays, or the path of a
-            checkpoint, from which the weights are taken, and not ``learning_rate``, ``global_step`` and the state of
-            optimizers (`SaverRestore(path)` restores everything).
+        session_init: initial values of variables: a `SessionInit`, a mapping of names to arrays, or the path of a
+            checkpoint, from which only the weights are restored, and not ``learning_rate``, ``global_step`` and the
+            state of optimizers (`SaverRestore(path)` restores everything).
         starting_epoch: the number of the first epoch.
-        steps_per_epoch: how many steps an epoch has, whatever the strategy; None for one pass over the data, which is
-            its length divided by the number of towers. The log says what that comes to. 0: epochs of callbacks only.
+        steps_per_epoch: the number of steps in an epoch, with any strategy; None for one pass over the data, which is
+            its length divided by the number of towers. The log says how many steps that is. 0: epochs of callbacks
+            only.
         max_epoch: the number of the last epoch.
-        steps_per_run: how many steps one run of the session makes, for small models whose steps cost less than a call
-            of TensorFlow; see `tpk.session.many_steps`. None leaves it to the trainer.
-        overfit_batches: train on the first so many batches of the data again and again, always the same: a model that
-            is right learns them by heart. They are the batches of all processes together, so it takes one for each
-            process at least. Evaluations have their own data. (With a trainer of your own, make it
-            ``tpk.CacheData(tpk.FixedSizeData(flow, k))``.)
-        run_dir: where the run keeps its files; None for ``runs/<script>/<timestamp>``.
+        steps_per_run: the number of steps in one run of the session, for small models whose steps cost less than a
+            call of TensorFlow; see `tpk.session.many_steps`. None leaves it to the trainer.
+        overfit_batches: train on this many first batches of the data again and again. A correct model learns them by
+            heart. They are the batches of all processes together, so there must be at least one for each process.
+            Evaluations have their own data. (Without a config, use ``tpk.CacheData(tpk.FixedSizeData(flow, k))``.)
+        run_dir: the directory for the files of the run; None for ``runs/<script>/<timestamp>``.
         resume: ``"auto"`` resumes from the newest complete checkpoint in `run_dir`, and starts from the beginning if
             there is none; ``"must"`` makes that an error; ``"never"`` requires a `run_dir` without a run.
-        seed: the random seed of the graph, of the data where it has none of its own, and of the global generators of
-            Python and NumPy; two runs with one seed give the same bits, but for what `tpk.graph.determinism` tells.
-            None for a different one in each run. A flow object that was iterated before goes on from there, so give
-            each run its own.
-        deterministic: whether TensorFlow must take deterministic kernels, and an error tells of updates that chance
-            orders; see `tpk.graph.determinism`. It needs a seed.
+        seed: the random seed of the graph, of the data unless it has its own, and of the global generators of Python
+            and NumPy. Two runs with the same seed give the same bits; `tpk.graph.determinism` lists the exceptions.
+            None for a different seed in each run. A flow object that was iterated before continues from there, so
+            give each run its own.
+        deterministic: whether TensorFlow must use deterministic kernels, and an update whose order is random is an
+            error; see `tpk.graph.determinism`. It needs a seed.
 
     Raises:
-        ConfigError: if a value is not of the kind that it should be, or an option is one of other systems, which is a
-            `TypeError`, too. It names the option, and what to write.
+        ConfigError: if a value is invalid, or an option has the name that another system gives it (this is also a
+            `TypeError`). The message names the option, and what to write.
 
     Example:
         ```python
@@ -203,14 +196,14 @@ class TrainConfig:
         ```
     """
 
-    model: ModelDesc | str | Use = attrs.field(validator=_model)
-    dataflow: Iterable[Any] | Use | None = attrs.field(default=None, validator=validators.optional(_dataflow))
-    data: InputSource | str | Use | None = attrs.field(default=None, validator=validators.optional(_input_source))
-    callbacks: Plugins = attrs.field(default=(), converter=_plugins, validator=_sequence)
-    extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
-    monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_sequence))
-    extra_monitors: Plugins = attrs.field(default=(), validator=_sequence)
-    session_creator: Any = attrs.field(default=None, validator=_is_creator)
+    model: ModelDesc | str | Use = attrs.field(validator=_check_model)
+    dataflow: Iterable[Any] | Use | None = attrs.field(default=None, validator=validators.optional(_check_dataflow))
+    data: InputSource | str | Use | None = attrs.field(default=None, validator=validators.optional(_check_data))
+    callbacks: Plugins = attrs.field(default=(), converter=_as_callbacks, validator=_check_list)
+    extra_callbacks: Plugins | None = attrs.field(default=None, validator=validators.optional(_check_list))
+    monitors: Plugins | None = attrs.field(default=None, validator=validators.optional(_check_list))
+    extra_monitors: Plugins = attrs.field(default=(), validator=_check_list)
+    session_creator: Any = attrs.field(default=None, validator=_check_creator)
     session_config: Any = None
     session_init: Any = None
     starting_epoch: int = attrs.field(default=1, converter=_as_starting_epoch)
@@ -218,7 +211,9 @@ class TrainConfig:
     max_epoch: int = attrs.field(default=FOREVER, converter=_as_max_epoch)
     steps_per_run: int | None = attrs.field(default=None, converter=_as_steps_per_run)
     overfit_batches: int | None = attrs.field(default=None, converter=_as_overfit_batches)
-    run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_optional_instance((str, os.PathLike)))
+    run_dir: str | os.PathLike[str] | None = attrs.field(
+        default=None, validator=_checked(validators.optional(validators.instance_of((str, os.PathLike))))
+    )
     resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
     seed: int | None = attrs.field(default=None, converter=_as_seed)
     deterministic: bool = attrs.field(default=False, validator=_checked(validators.instance_of(bool)))
@@ -226,14 +221,13 @@ class TrainConfig:
     def __attrs_post_init__(self) -> None:
         if (self.data is None) == (self.dataflow is None):
             raise ConfigError(
-                "TrainConfig needs either dataflow (any iterable of datapoints) or data (a tpk.InputSource), and not "
-                f"both; got {'both' if self.data is not None else 'neither'}."
+                "TrainConfig needs either dataflow (any iterable of datapoints) or data (a tpk.InputSource); "
+                f"got {'both' if self.data is not None else 'neither'}."
             )
-
         if self.deterministic and self.seed is None:
-            raise ConfigError("TrainConfig(deterministic=True) needs a seed: without one, no two runs are alike.")
+            raise ConfigError("TrainConfig(deterministic=True) needs a seed: without one, no two runs are the same.")
 
     def describe(self) -> dict[str, Any]:
-        """Return what a trainer does not know of the run, for ``config.json``."""
+        """Return the options that the trainer does not know, for ``config.json``."""
         names = ("model", "session_creator", "run_dir", "resume", "seed", "deterministic", "overfit_batches")
         return {name: getattr(self, name) for name in names}

@@ -10,13 +10,6 @@ from tpk.graph.gradients import check_optimizer
 from tpk.graph.signature import check_signature
 from tpk.plugin.description import RecordsOptions
 
-_EARLIER_NAMES = {
-    "_get_inputs": "inputs",
-    "_get_input_vars": "inputs",
-    "_build_graph": "build_graph",
-    "_get_optimizer": "optimizer",
-}
-
 
 class ModelDesc(RecordsOptions, abc.ABC):
     """Describes a single-cost model.
@@ -36,27 +29,20 @@ class ModelDesc(RecordsOptions, abc.ABC):
         ```
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse a class that has a method by the name that it had in early versions of the ported system."""
-        super().__init_subclass__(**options)
-        for theirs, own in _EARLIER_NAMES.items():
-            # Whoever defines both may well call the one from the other.
-            if theirs in vars(cls) and getattr(cls, own) is getattr(ModelDesc, own):
-                raise ConfigError(f"{cls.__name__} defines {theirs}, which nothing calls. Write {own} instead.")
-
     @abc.abstractmethod
     def inputs(self) -> list[Any]:
         """Return a `tf.TensorSpec(shape, dtype, name)` for each argument of `build_graph`.
 
-        A model that makes all of its data in the graph returns none and is trained on ``data=TensorInput(lambda: [])``.
+        A model that creates all of its data in the graph returns an empty list and is trained on
+        ``data=TensorInput(lambda: [])``.
         """
 
     @abc.abstractmethod
     def build_graph(self, *tensors: Any) -> Any:
-        """Add one replicate of the model to the graph, and return its cost: a scalar floating-point tensor.
+        """Add one replica of the model to the graph, and return its cost: a scalar floating-point tensor.
 
         It is a tower function: it may be called several times, creates variables by `tf.compat.v1.get_variable` or
-        `tpk.layers`, and opens no scope called ``tower…``.
+        `tpk.layers`, and does not open a scope called ``tower…``.
         """
 
     @abc.abstractmethod
@@ -64,11 +50,11 @@ class ModelDesc(RecordsOptions, abc.ABC):
         """Return a new `tf.compat.v1.train.Optimizer`; called once, in the graph of the training."""
 
     def get_input_signature(self) -> list[Any]:
-        """Return `inputs`, checked.
+        """Return the checked result of `inputs`.
 
         Raises:
-            InputError: if they are no `tf.TensorSpec`s with names.
-            ConfigError: if `inputs` is no method.
+            InputError: if it is not a list of `tf.TensorSpec`s with names.
+            ConfigError: if `inputs` is not a method.
         """
         _check_method(self, "inputs")
         try:
@@ -77,16 +63,16 @@ class ModelDesc(RecordsOptions, abc.ABC):
             if "placeholder" not in str(error):
                 raise
             raise InputError(
-                f"{type(self).__name__}.inputs makes a placeholder. Let it return tf.TensorSpec(shape, dtype, name)s: "
-                "where the data comes from is the input source's business."
+                f"{type(self).__name__}.inputs makes a placeholder. Return tf.TensorSpec(shape, dtype, name)s instead: "
+                "the input source decides where the data comes from."
             ) from error
         return list(check_signature(signature))
 
     def get_optimizer(self) -> Any:
-        """Return `optimizer`, checked.
+        """Return the checked result of `optimizer`.
 
         Raises:
-            ConfigError: if it is no optimizer for graph mode, or `optimizer` no method.
+            ConfigError: if it is not an optimizer for graph mode, or `optimizer` is not a method.
         """
         _check_method(self, "optimizer")
         return check_optimizer(self.optimizer())

@@ -96,9 +96,9 @@ def test_overrides_reach_every_value(run_file, override, expected):
         (f"max_epoch = {'[' * 5000}", r"run\.toml: it is not valid TOML: .*(recursion|nested)"),
         (
             MINIMAL + "max_epok = 3",
-            r"run\.toml: there is no key 'max_epok'\. Did you mean 'max_epoch'\? Known are: trainer,",
+            r"run\.toml: there is no key 'max_epok'\. Nearest: 'max_epoch'\. Known: trainer,",
         ),
-        (MINIMAL + "max_epochs = 3", r"there is no key 'max_epochs': write the key max_epoch"),
+        (MINIMAL + "max_epochs = 3", r"there is no key 'max_epochs': write max_epoch"),
         (MINIMAL + "strategy = 'replicated'", r"there is no key 'strategy': write trainer = \"replicated\""),
         (MINIMAL + "max_epoch = 'x'", r"run\.toml: TrainConfig\(max_epoch='x'\)"),
         (MINIMAL + "callbacks = 'ModelSaver'", r"run\.toml: callbacks: expected a list of plugins"),
@@ -150,15 +150,15 @@ def test_an_error_names_file_key_and_remedy(run_file, text, message):
     "override, message",
     [
         ("max_epoch", "expected key=value"),
-        ("seed=None", r"'seed=None': values are those of TOML, not of Python\. Write null\."),
+        ("seed=None", r"'seed=None': values are written in TOML, not Python\. Write null\."),
         ("deterministic=True", r"Write true\."),
-        ("callbacks=[ModelSaver]", r"'\[ModelSaver\]' is no value of TOML.*quoted for the shell"),
-        ("callbacks.ModelSavr.max_to_keep=3", r"there is no 'ModelSavr'\. Did you mean 'ModelSaver'\?"),
+        ("callbacks=[ModelSaver]", r"'\[ModelSaver\]' is not valid TOML.*quoted for the shell"),
+        ("callbacks.ModelSavr.max_to_keep=3", r"there is no 'ModelSavr'\. Nearest: 'ModelSaver'\."),
         ("callbacks.7.max_to_keep=3", r"there is no '7'\."),
         ("callbacks.RunOp.op=3", r"several RunOp, the numbers 1 and 2"),
         (
             "callback.ModelSaver.max_to_keep=3",
-            r"run\.toml: 'callback.*there is no 'callback'\. Did you mean 'callbacks'\?",
+            r"run\.toml: 'callback.*there is no 'callback'\. Nearest: 'callbacks'\.",
         ),
         ("max_epoch.x=3", r"max_epoch is 2, which has no x"),
         ("max_epoc=3", r"there is no key 'max_epoc'"),
@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there_or_of_another_kind_is_named(run_file, folder):
         tpk.read_run_file(run_file("", "run.yaml"))
     with pytest.raises(tpk.ConfigError, match="expected a mapping"):
         tpk.read_run_file(run_file("[1]", "run.json"))
-    with pytest.raises(tpk.ConfigError, match=r"is for reading\. What repeats the run is .*config\.toml"):
+    with pytest.raises(tpk.ConfigError, match=r"is only a record\. To repeat the run, name .*config\.toml"):
         tpk.read_run_file(run_file('{"argv": [], "versions": {}}', "config.json"))
 
 

@@ -1,43 +1,40 @@
-"""Overrides of a run file: ``key=value`` on the command line, with dots between the keys of what is nested."""
+"""Overrides of a run file: ``key=value`` on the command line, with dots between nested keys."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from tpk.errors import ConfigError
 from tpk.plugin.description import REF, USE
+from tpk.text import nearest
 from tpk.train.run_file.toml import TOMLDecodeError, loads
 
-_FORM = re.compile(r"(?P<path>[\w.:-]+?)=(?P<value>.*)", re.DOTALL)
-_PYTHONS = {"True": "true", "False": "false", "None": "null"}
+_OVERRIDE = re.compile(r"(?P<path>[\w.:-]+?)=(?P<value>.*)", re.DOTALL)
+_PYTHON_VALUES = {"True": "true", "False": "false", "None": "null"}
 
 
-def apply_overrides(data: dict[str, Any], overrides: Sequence[str], file: str) -> None:
-    """Change what a run file holds.
+def apply_override(data: dict[str, Any], override: str, file: str) -> None:
+    """Change one value of a run file.
 
     Args:
-        data: its content; it is changed.
-        overrides: such as ``"callbacks.ModelSaver.max_to_keep=3"``, ``"callbacks.0.max_to_keep=3"``,
-            ``"trainer=replicated"`` or ``"seed=null"``. A value is one of TOML, or null; what is neither is a text.
+        data: the content of the file; it is changed.
+        override: ``"key=value"``, with dots between nested keys; see `tpk.read_run_file`.
         file: the name of the file, for messages.
 
     Raises:
-        ConfigError: if one is not of that form, or leads nowhere; it names it.
+        ConfigError: if it does not have this form, or there is no such key.
     """
-    for override in overrides:
-        match = _FORM.fullmatch(override)
-        if match is None:
-            raise ConfigError(f"{override!r}: expected key=value, such as max_epoch=3 or callbacks.ModelSaver.every=3.")
-        _assign(data, match["path"].split("."), _value(match["value"], override), f"{file}: {override!r}")
+    match = _OVERRIDE.fullmatch(override)
+    if match is None:
+        raise ConfigError(f"{override!r}: expected key=value, such as max_epoch=3 or callbacks.ModelSaver.every=3.")
+    _assign(data, match["path"].split("."), _override_value(match["value"], override), f"{file}: {override!r}")
 
 
-def _value(text: str, override: str) -> Any:
-    if text in _PYTHONS:
-        raise ConfigError(f"{override!r}: values are those of TOML, not of Python. Write {_PYTHONS[text]}.")
+def _override_value(text: str, override: str) -> Any:
+    if text in _PYTHON_VALUES:
+        raise ConfigError(f"{override!r}: values are written in TOML, not Python. Write {_PYTHON_VALUES[text]}.")
     if text == "null":
         return None
     try:
@@ -45,10 +42,9 @@ def _value(text: str, override: str) -> Any:
         if set(parsed) == {"value"}:
             return parsed["value"]
     except TOMLDecodeError as error:
-        # What begins like that was meant for more than a text.
-        if text[:1] in ("[", "{", '"', "'"):
+        if text.startswith(("[", "{", '"', "'")):
             raise ConfigError(
-                f"{override!r}: {text!r} is no value of TOML: {error}. Is it quoted for the shell?"
+                f"{override!r}: {text!r} is not valid TOML: {error}. Is it quoted for the shell?"
             ) from None
     return text
 
@@ -58,9 +54,9 @@ def _assign(data: dict[str, Any], path: list[str], value: Any, what: str) -> Non
     for depth, key in enumerate(path[:-1]):
         index = _index(place, key, what) if isinstance(place, list) else key
         if isinstance(place, dict) and key not in place:
-            raise _leads_nowhere(what, key, list(place))
+            raise _no_such_key(what, key, list(place))
         if isinstance(place[index], str):
-            place[index] = {USE: place[index]}  # From now on with options.
+            place[index] = {USE: place[index]}  # So that it can have options.
         if not isinstance(place[index], dict | list):
             shown = ".".join(path[: depth + 1])
             raise ConfigError(f"{what}: {shown} is {json.dumps(place[index], default=str)}, which has no {path[-1]}.")
@@ -72,7 +68,7 @@ def _assign(data: dict[str, Any], path: list[str], value: Any, what: str) -> Non
 
 
 def _index(items: list[Any], key: str, what: str) -> int:
-    """Return the position of an item of a list, by its number or its name."""
+    """Return the position of the item of a list with this number or name."""
     names = [_name(item) for item in items]
     if key.isdecimal() and int(key) < len(items):
         return int(key)
@@ -81,18 +77,15 @@ def _index(items: list[Any], key: str, what: str) -> int:
     if key in names:
         numbers = " and ".join(str(number) for number, name in enumerate(names) if name == key)
         raise ConfigError(
-            f"{what}: there are several {key}, the numbers {numbers}. Write the number in place of the name."
+            f"{what}: there are several {key}, the numbers {numbers}. Write the number instead of the name."
         )
-    raise _leads_nowhere(what, key, [name for name in names if name] or [f"0 to {len(items) - 1}"])
+    raise _no_such_key(what, key, [name for name in names if name] or [f"0 to {len(items) - 1}"])
 
 
 def _name(item: Any) -> str:
-    """Return what an item is called: the last part of what it uses."""
     name = item.get(USE, item.get(REF)) if isinstance(item, dict) else item
     return re.split(r"[:.]", name)[-1] if isinstance(name, str) else ""
 
 
-def _leads_nowhere(what: str, key: str, known: list[str]) -> ConfigError:
-    nearest = difflib.get_close_matches(key, known, n=1)
-    hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
-    return ConfigError(f"{what}: there is no {key!r}. {hint}There is: {', '.join(known) or 'nothing'}.")
+def _no_such_key(what: str, key: str, known: list[str]) -> ConfigError:
+    return ConfigError(f"{what}: there is no {key!r}.{nearest(key, known)} Known: {', '.join(known) or 'nothing'}.")

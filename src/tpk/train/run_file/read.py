@@ -1,8 +1,7 @@
-"""Reading of run files: from TOML or JSON to a config and a trainer, with errors that name file and key."""
+"""Reading of run files: from TOML or JSON, with overrides, to a config and a trainer."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import sys
@@ -14,55 +13,58 @@ import attrs
 import tensorflow as tf
 from google.protobuf import json_format
 
-from tpk.errors import ConfigError, PluginError, TpkError
+from tpk.errors import ConfigError, TpkError
 from tpk.plugin.catalog import CatalogEntry, get_catalog
 from tpk.plugin.creation import Ref, Use, check_options
 from tpk.plugin.description import REF, USE
-from tpk.train.config import SPELLINGS, TrainConfig
+from tpk.text import nearest
+from tpk.train.config import SPELLINGS, TRAINER_OPTIONS, TrainConfig
 from tpk.train.launch import imported_for, names_strategy
-from tpk.train.run_file.overrides import apply_overrides
-from tpk.train.run_file.toml import TOMLDecodeError, loads
+from tpk.train.run_file.overrides import apply_override
+from tpk.train.run_file.toml import loads
 from tpk.train.run_file.write import OBJECTS, PLUGINS, not_written
 
 _TRAINER, _PYTHONPATH = "trainer", "pythonpath"
 _KEYS = (_TRAINER, _PYTHONPATH, *(field.name for field in attrs.fields(TrainConfig)))
-_TO_THE_TRAINER = 'write trainer = "replicated", or with options trainer = {use = "replicated", devices = 2}.'
 _SPELLINGS = {
-    **{name: remedy.replace("write ", "write the key ").replace("=", "") for name, remedy in SPELLINGS.items()},
-    **dict.fromkeys(("gpus", "devices", "nr_tower", "tower", "strategy", "precision", "xla"), _TO_THE_TRAINER),
-    "batch_size": "it is an option of the data, as in dataflow = {use = 'my_data:train', batch_size = 32}.",
-    "optimizer": "the model gives it.",
+    **SPELLINGS,
+    **dict.fromkeys(
+        TRAINER_OPTIONS,
+        'write trainer = "replicated", or with options trainer = {use = "replicated", devices = 2}.',
+    ),
+    "batch_size": "make it an option of the data, as in dataflow = {use = 'my_data:train', batch_size = 32}.",
 }
 
 
 def read_run_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> tuple[TrainConfig, Any]:
-    """Return the run that a file describes: what `launch_train_with_config` takes.
+    """Return the run that a file describes: the arguments of `launch_train_with_config`.
 
-    The file is TOML or JSON. Its keys are those of `TrainConfig`, and
+    The file is TOML or JSON. Its keys are the options of `TrainConfig`, and
 
-    - ``trainer``: who trains, or the name of a strategy; by default ``"SimpleTrainer"``;
-    - ``pythonpath``: the directories, besides that of the file, where its modules are; relative ones begin at the file.
+    - ``trainer``: the name of a trainer or a strategy; by default ``"SimpleTrainer"``;
+    - ``pythonpath``: directories to import modules from, after the directory of the file. Relative ones are relative to
+      it.
 
-    A plugin is a name, or a table of the name as ``use`` and of its options. So are model and data, with
-    ``"module:attr"`` for a name: what it leads to is called with the options, if it is a class or a function. An option
-    may be such a table, too, and ``{ref = "module:attr"}`` is what the name leads to itself, not called: a function
-    that an option takes. ``session_config`` is a table of the fields of `tf.compat.v1.ConfigProto`. Other paths begin
-    at the current directory, as those of a script do.
+    A plugin is a name, or a table with the name as ``use`` and the options. A model or data is the same with
+    ``"module:attr"`` as the name: a class or a function is called with the options. An option may be such a table, too.
+    ``{ref = "module:attr"}`` is the object itself, which is not called: for an option that takes a function.
+    ``session_config`` is a table of the fields of `tf.compat.v1.ConfigProto`. Other paths are relative to the current
+    directory, as in a script.
 
-    The directories are put in front of ``sys.path``, as the directory of a script is, and the modules imported.
+    The directories are added to the front of ``sys.path``, and the modules are imported.
 
     Args:
-        path: the file; each run that a config has launched leaves one, ``config.toml`` in its ``run_dir``.
-        overrides: changes, as ``"key=value"``: ``"max_epoch=3"``, ``"callbacks.ModelSaver.max_to_keep=3"`` (or the
-            number of the callback in place of the name), ``"trainer=replicated"``, ``"trainer.devices=2"``,
-            ``"seed=null"``. A value is one of TOML, or null; what is neither is a text.
+        path: the file. Each run that was launched with a config writes one: ``config.toml`` in its ``run_dir``.
+        overrides: changes as ``"key=value"``, such as ``"max_epoch=3"``, ``"callbacks.ModelSaver.max_to_keep=3"`` (or
+            the number of the callback instead of its name), ``"trainer=replicated"``, ``"trainer.devices=2"``,
+            ``"seed=null"``. A value is written in TOML, or null; anything that is neither is a string.
 
     Returns:
         The config, and the trainer.
 
     Raises:
-        ConfigError: if the file cannot be read, has a key that there is not, holds a value that it cannot have, or says
-            of something that it could not be written; it names file and key.
+        ConfigError: if the file cannot be read, or a key or value in it is invalid, or marked as one that could not be
+            written. The message names the file and the key.
 
     Example:
         ```toml
@@ -78,13 +80,14 @@ def read_run_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
         ```
     """
     file = Path(path)
-    data = _parsed(file)
-    apply_overrides(data, overrides, str(file))
+    data = _parse(file)
+    for override in overrides:
+        apply_override(data, override, str(file))
     _check_keys(data, str(file))
     for key, why in not_written(data):
         raise ConfigError(
-            f"{file}: {key} could not be written as data: {why}. Give it as {key}=..., or in the script, name what "
-            "makes it: a class or a function of a module, as in dataflow='my_data:train'."
+            f"{file}: {key} could not be written as data: {why}. Give it as {key}=..., or give the script a name that "
+            "creates it, 'module:attr' of a class or a function, as in dataflow='my_data:train'."
         )
     _extend_path(file, data.pop(_PYTHONPATH, None) or [])
     trainer = _named(data.pop(_TRAINER, None) or "SimpleTrainer", _TRAINER, str(file))
@@ -92,19 +95,18 @@ def read_run_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     token = imported_for.set(str(file))
     try:
         for key, kind, found in _uses({_TRAINER: trainer, **options}):
-            _check(kind, found, f"{file}: {key}")
+            _check_use(kind, found, f"{file}: {key}")
     finally:
         imported_for.reset(token)
+    if "model" not in options:
+        raise ConfigError(f"{file}: model is missing.")
     try:
         return TrainConfig(**options), trainer
-    except TypeError as error:
-        missing = " and ".join(name for name in ("model",) if name not in options)
-        raise ConfigError(f"{file}: {f'{missing} is missing' if missing else error}.") from None
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
 
 
-def _parsed(file: Path) -> dict[str, Any]:
+def _parse(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -113,24 +115,21 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{str(file)!r}: expected a file called *.toml or *.json.")
     try:
         data = loads(text) if file.suffix == ".toml" else json.loads(text)
-    except (TOMLDecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: it is not valid {file.suffix[1:].upper()}: {error}.") from None
     if not isinstance(data, dict):
         raise ConfigError(f'{file}: expected a mapping of keys, such as {{"model": "my_model:Model"}}.')
     if "argv" in data and "versions" in data:
-        raise ConfigError(f"{file} is for reading. What repeats the run is {file.with_suffix('.toml')}, beside it.")
+        raise ConfigError(f"{file} is only a record. To repeat the run, name {file.with_suffix('.toml')} beside it.")
     return data
 
 
 def _check_keys(data: dict[str, Any], file: str) -> None:
     for key in data:
-        if key in _KEYS:
-            continue
-        if key in _SPELLINGS:
+        if key in _SPELLINGS and key not in _KEYS:
             raise ConfigError(f"{file}: there is no key {key!r}: {_SPELLINGS[key]}")
-        nearest = difflib.get_close_matches(key, _KEYS, n=1)
-        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-        raise ConfigError(f"{file}: there is no key {key!r}.{hint} Known are: {', '.join(_KEYS)}.")
+        if key not in _KEYS:
+            raise ConfigError(f"{file}: there is no key {key!r}.{nearest(key, _KEYS)} Known: {', '.join(_KEYS)}.")
 
 
 def _extend_path(file: Path, directories: Any) -> None:
@@ -147,7 +146,7 @@ def _option(key: str, value: Any, file: str) -> Any:
         if not isinstance(value, list):
             raise ConfigError(f"{file}: {key}: expected a list of plugins, but it is {value!r}.")
         return [_named(each, f"{key}.{index}", file) for index, each in enumerate(value)]
-    if key in OBJECTS and not (key == "dataflow" and isinstance(value, list)):  # A list is a flow.
+    if key in OBJECTS and not (key == "dataflow" and isinstance(value, list)):  # A list is a dataflow.
         return _named(value, key, file)
     if key == "session_config" and isinstance(value, dict) and not {USE, REF} & value.keys():
         try:
@@ -158,7 +157,7 @@ def _option(key: str, value: Any, file: str) -> Any:
 
 
 def _named(value: Any, key: str, file: str) -> Use:
-    """Return what stands where a plugin or an object is expected."""
+    """Return a value where a plugin or an object is expected."""
     if isinstance(value, str):
         value = {USE: value}
     if not isinstance(value, dict) or not isinstance(value.get(USE), str):
@@ -172,7 +171,7 @@ def _named(value: Any, key: str, file: str) -> Use:
 
 
 def _value(value: Any, key: str, file: str) -> Any:
-    """Return a value with what its tables stand for."""
+    """Return a value in which tables with ``use`` and ``ref`` are replaced by what they mean."""
     if isinstance(value, list):
         return [_value(item, f"{key}.{index}", file) for index, item in enumerate(value)]
     if not isinstance(value, dict):
@@ -193,7 +192,7 @@ def _value(value: Any, key: str, file: str) -> Any:
 
 
 def _uses(value: Any, key: str = "", kind: str = "") -> Iterator[tuple[str, str, Use | Ref]]:
-    """Yield everything that is named, with its key and the kind of plugin that it must be, if it must be one."""
+    """Yield everything that is named, with its key, and the kind of plugin that is expected there, if any."""
     if isinstance(value, Ref):
         yield key, "", value
         return
@@ -207,16 +206,16 @@ def _uses(value: Any, key: str = "", kind: str = "") -> Iterator[tuple[str, str,
         yield from _uses(item, f"{key}.{name}" if key else str(name), own)
 
 
-def _check(kind: str, found: Use | Ref, where: str) -> None:
-    """Import what is named, and see whether it takes the options.
+def _check_use(kind: str, found: Use | Ref, where: str) -> None:
+    """Import what is named, and check that it takes the options.
 
     Raises:
-        ConfigError: if it is not there, or does not.
+        ConfigError: if the name cannot be imported, or an option is unknown.
     """
     catalog = get_catalog()
     name = found.target if isinstance(found, Ref) else found.name
     if ":" not in name and not kind:
-        return  # A plugin in a plugin, which alone knows of what kind it is.
+        return  # A plugin in a plugin, which alone knows its kind.
     try:
         if kind == "trainer" and names_strategy(name):
             kind = "strategy"
@@ -224,7 +223,5 @@ def _check(kind: str, found: Use | Ref, where: str) -> None:
         target = catalog.load(entry)
         if isinstance(found, Use):
             check_options(target, found.options, str(entry))
-    except PluginError as error:
-        raise ConfigError(f"{where}: {error}") from error
     except TpkError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{where}: {error}") from error

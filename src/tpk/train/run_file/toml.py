@@ -1,4 +1,4 @@
-"""TOML: what reads it, which Python has itself from 3.11 on."""
+"""The reader of TOML, which Python includes from 3.11 on."""
 
 from __future__ import annotations
 

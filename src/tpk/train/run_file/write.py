@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,18 +14,17 @@ import tomli_w
 from google.protobuf import json_format
 
 from tpk.plugin.creation import Use
-from tpk.plugin.description import NOT_WRITTEN, REF, USE, module_of_script, written, written_plugin
+from tpk.plugin.description import NOT_WRITTEN, REF, USE, written, written_plugin
 from tpk.train.config import TrainConfig
-from tpk.train.run.description import script_directory
 from tpk.train.trainer import Trainer
 
 _HEADER = """\
-# `tpk train` with this file repeats the training; with --resume, it goes on with it.
-# What comes after the name of the file changes an option, as in max_epoch=3.
+# `tpk train` with this file repeats the training; with --resume, it resumes it.
+# Arguments after the name of the file change options, as in max_epoch=3.
 """
 _HEADER_IF_INCOMPLETE = """\
-# What could not be written as data says so: {missing}.
-# Give it by key=value, or name in the script what makes it, as in dataflow="my_data:train".
+# Not everything could be written as data: {missing}.
+# Give it as key=value, or give the script a name that creates it, as in dataflow="my_data:train".
 """
 PLUGINS = {
     "callbacks": "callback",
@@ -33,28 +32,25 @@ PLUGINS = {
     "monitors": "monitor",
     "extra_monitors": "monitor",
 }
-"""The keys of lists of plugins, and the kind of those."""
+"""The keys whose values are lists of plugins, and the kind of the plugins."""
 OBJECTS = ("model", "dataflow", "data", "session_creator")
-"""The keys of what is made of ``module:attr``."""
-_OF_A_PLACE = ("run_dir", "resume")
-"""What says where a run is, and not what it does: a repetition is another one."""
+"""The keys whose values may be named by ``module:attr``."""
+_LOCATION = ("run_dir", "resume")
+"""Where a run is: not written, because a repetition is another run."""
 
 
 def run_data(config: TrainConfig, trainer: Any) -> dict[str, Any]:
-    """Return a run as plain data: what is not as by default, with what could not be written marked.
+    """Return the options of a run that are not the defaults, as plain data; those that cannot be written are marked.
 
     Args:
         config: the run.
-        trainer: who trains, as `launch_train_with_config` takes it.
+        trainer: the trainer, as `launch_train_with_config` takes it.
     """
     data: dict[str, Any] = {"trainer": _written_trainer(trainer)}
     for field in attrs.fields(TrainConfig):
         value = getattr(config, field.name)
-        if (
-            field.name in _OF_A_PLACE
-            or value is None
-            or (type(value) is type(field.default) and value == field.default)
-        ):
+        is_default = type(value) is type(field.default) and value == field.default
+        if field.name in _LOCATION or value is None or is_default:
             continue
         if field.name in PLUGINS:
             data[field.name] = [written_plugin(PLUGINS[field.name], each) for each in value]
@@ -68,20 +64,19 @@ def run_data(config: TrainConfig, trainer: Any) -> dict[str, Any]:
 
 
 def run_file_text(data: dict[str, Any]) -> str:
-    """Return the text of a run file, in TOML.
+    """Return the text of a run file in TOML.
 
     Args:
-        data: what `run_data` returns; the modules that it names can be imported.
+        data: what `run_data` returned.
     """
-    whole = {**data, "pythonpath": _directories_of(data)}
-    missing = ", ".join(path for path, _ in not_written(whole))
+    missing = ", ".join(path for path, _ in not_written(data))
     header = _HEADER + (_HEADER_IF_INCOMPLETE.format(missing=missing) if missing else "")
-    short = {name: _shortened(value) for name, value in whole.items() if name != "pythonpath" or value}
-    return f"{header}\n{tomli_w.dumps(short)}"
+    content = {name: _shortened(value) for name, value in data.items()}
+    return f"{header}\n{tomli_w.dumps({**content, 'pythonpath': _module_directories()})}"
 
 
 def not_written(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the paths of what could not be written, and why."""
+    """Yield the path of each value that could not be written, and the reason."""
     if isinstance(value, dict) and NOT_WRITTEN in value:
         yield path, str(value[NOT_WRITTEN])
         return
@@ -94,12 +89,12 @@ def _written_trainer(trainer: Any) -> Any:
     if isinstance(trainer, Use) or not isinstance(trainer, Trainer):
         return written_plugin("trainer", trainer)
     if trainer.registered_callbacks:
-        return {NOT_WRITTEN: "a trainer with callbacks that were registered; give them to the config"}
+        return {NOT_WRITTEN: "a trainer with registered callbacks; give them to the config"}
     return written_plugin("trainer", trainer)
 
 
 def _shortened(value: Any) -> Any:
-    """Return a value as one would write it: a name without options is a text where one stands for an object."""
+    """Return a value as people write it: a name without options is a string."""
     if isinstance(value, dict) and set(value) == {USE}:
         return value[USE]
     if isinstance(value, list) and value and all(isinstance(each, dict) and set(each) == {USE} for each in value):
@@ -108,7 +103,7 @@ def _shortened(value: Any) -> Any:
 
 
 def _without_none(value: Any) -> Any:
-    """Return a value without None, for which TOML has no word."""
+    """Return a value without None, which TOML does not have."""
     if value is None:
         return {REF: "builtins:None"}
     if isinstance(value, dict):
@@ -116,47 +111,16 @@ def _without_none(value: Any) -> Any:
     return [_without_none(item) for item in value] if isinstance(value, list) else value
 
 
-def _directories_of(data: Any) -> list[str]:
-    """Return where the modules are that are named, but for what is installed."""
+def _module_directories() -> list[str]:
+    """Return the directories that this process imports modules from, except those of the installation."""
+    stdlib = Path(sysconfig.get_path("stdlib")).resolve()
     installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
-    found: list[str] = []
-    for module in _modules(data):
-        directory = _directory_of(module)
-        if directory is not None and directory not in installed and str(directory) not in found:
-            found.append(str(directory))
-    return found
-
-
-def _modules(value: Any) -> Iterator[str]:
-    """Yield the top-level modules that are named."""
-    if isinstance(value, dict):
-        name = value.get(USE, value.get(REF))
-        if isinstance(name, str) and ":" in name:
-            yield name.partition(":")[0].partition(".")[0]
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for item in items:
-        yield from _modules(item)
-
-
-def _directory_of(module: str) -> Path | None:
-    """Return the directory from which a top-level module is imported; None if there is none, or it is that of tpk."""
-    if module == "tpk":
-        return None
-    if module == _module_of_script_or_none():
-        return script_directory()
-    try:
-        spec = importlib.util.find_spec(module)
-    except ValueError:  # One that was made at run time has none.
-        return None
-    if spec is None or not (spec.has_location or spec.submodule_search_locations):
-        return None
-    if spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations))).resolve().parent
-    return Path(str(spec.origin)).resolve().parent
-
-
-def _module_of_script_or_none() -> str | None:
-    try:
-        return module_of_script()
-    except LookupError:
-        return None
+    found = [Path(path).resolve() for path in sys.path]
+    return [
+        str(path)
+        for path in dict.fromkeys(found)
+        if path.is_dir()
+        and path not in installed
+        and not path.is_relative_to(stdlib)
+        and path.name not in ("site-packages", "dist-packages")
+    ]

@@ -34,6 +34,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 BUDGETS = {
     "cluster": 920,
     "session": 790,
+    "strategies": 2150,
     "testing": 1200,
 }
 """The code lines that a room may have: without blank lines, comments and docstrings."""

@@ -171,12 +171,11 @@ class _AsyncWorkers(Callback):
     def __init__(self, ops: Sequence[Any]) -> None:
         self._ops = list(ops)
         self._main_updates = 0
-        self._workers: Workers | None = None
+        self._workers = Workers([])
 
     @property
     def updates(self) -> list[int]:
-        others = [0] * (len(self._ops) - 1) if self._workers is None else self._workers.counts
-        return [self._main_updates, *others]
+        return [self._main_updates, *self._workers.counts]
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         runs = [trainer.sess.make_callable(op) for op in self._ops[1:]]
@@ -184,23 +183,19 @@ class _AsyncWorkers(Callback):
 
     @hookimpl(trylast=True)
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        assert self._workers is not None
         self._workers.resume()
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         self._main_updates += 1
-        assert self._workers is not None
         self._workers.raise_failure()
 
     @hookimpl(tryfirst=True)
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        assert self._workers is not None
         self._workers.pause()
         self._workers.raise_failure()
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        if self._workers is not None:
-            self._workers.stop()
+        self._workers.stop()
 
 
 class Workers:

@@ -161,8 +161,7 @@ class Strategy(Callback, abc.ABC):
         """Return a session creator with the config and target that the strategy needs."""
         if isinstance(creator, NewSessionCreator):
             config = self.session_config(creator.config)
-            is_own = type(creator) is NewSessionCreator and not creator.target
-            if is_own:
+            if type(creator) is NewSessionCreator and not creator.target:
                 return self.session_creator(config)
             creator.config = config
         elif isinstance(creator, GivenSessionCreator):

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.errors import ConfigError
+from tpk.checks import check_one_of
 from tpk.graph.devices import Devices, is_gpu, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
@@ -33,8 +33,7 @@ class SharedVariables:
     """
 
     def __init__(self, devices: Devices, ps_device: str) -> None:
-        if ps_device not in ("cpu", "gpu"):
-            raise ConfigError(f"ps_device={ps_device!r}: expected 'cpu' or 'gpu'.")
+        check_one_of("strategy", ("cpu", "gpu"), ps_device=ps_device)
         self.devices = resolve_devices(devices)
         self.setter = LeastLoadedDeviceSetter(self.devices[0], self.devices if ps_device == "gpu" else ["/cpu:0"])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.errors import ConfigError
+from tpk.checks import check_one_of
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import Devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
@@ -112,8 +112,7 @@ class ReplicatedStrategy(Strategy):
         sync_variables: str | None = "broadcast",
         average: bool = True,
     ) -> None:
-        if sync_variables not in SYNCHRONIZATIONS:
-            raise ConfigError(f"sync_variables={sync_variables!r}: expected 'broadcast', 'mean' or None.")
+        check_one_of(self, SYNCHRONIZATIONS, sync_variables=sync_variables)
         self.average = average
         self.devices = resolve_devices(devices)
         self.mode = choose_mode(mode, self.devices)

@@ -13,13 +13,13 @@ PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"communication": "pigeon"}, "no communication 'pigeon'; expected one of 'auto', 'ring', 'nccl'"),
+        ({"communication": "pigeon"}, "communication must be one of 'auto', 'ring', 'nccl', .*, not 'pigeon'"),
         ({"communication": "nccl"}, "'nccl' needs GPUs, but the first device is .*Use 'ring'"),
         (
             {"communication": "shared_memory", "compression": "fp16"},
             "'shared_memory' and compression='fp16' exclude each other: .* Leave one of them out",
         ),
-        ({"compression": "zip"}, "compression='zip': expected one of None, 'fp16', 'bf16'"),
+        ({"compression": "zip"}, "compression must be one of None, 'fp16', 'bf16', not 'zip'"),
         ({"timeouts": {"heartbeat": 0}}, "heartbeat=0.*: expected a positive number"),
         ({"timeouts": {"patience": 1}}, "expected a tpk.Timeouts, or a mapping with any of start, heartbeat"),
         ({"cluster": Cluster(workers=PAIR.workers, ps=["127.0.0.1:1"], job="ps")}, "has no parameter servers"),

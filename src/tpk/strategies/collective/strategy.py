@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.checks import check_one_of
 from tpk.cluster.server import SharedSession
 from tpk.cluster.spec import WORKER, Cluster, Timeouts, as_cluster, device_of
 from tpk.errors import ConfigError
@@ -96,7 +97,8 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
             )
         self._communication = check_communication(communication, self.devices[0])
         self._collective_pack_bytes = pack_bytes
-        self._compression = _check_compression(compression)
+        check_one_of(self, COMPRESSIONS, compression=compression)
+        self._compression = compression
         self._collectives: Collectives | None = None
         self._memory: SharedMemory | None = None
         if communication == "shared_memory" and compression is not None:
@@ -265,10 +267,7 @@ def check_communication(communication: str, device: str) -> str:
     Raises:
         ConfigError: if there is no such way, or it cannot start there.
     """
-    if communication not in COMMUNICATIONS:
-        raise ConfigError(
-            f"there is no communication {communication!r}; expected one of {', '.join(map(repr, COMMUNICATIONS))}."
-        )
+    check_one_of("strategy", COMMUNICATIONS, communication=communication)
     if communication == "nccl" and not is_gpu(device):
         raise ConfigError(f"communication 'nccl' needs GPUs, but the first device is {device!r}. Use 'ring'.")
     if communication == "nccl" and parts_of_one_gpu([device]):
@@ -279,9 +278,3 @@ def check_communication(communication: str, device: str) -> str:
     if communication == "shared_memory" and is_gpu(device):
         raise ConfigError(f"communication 'shared_memory' needs CPUs, but the first device is {device!r}. Use 'auto'.")
     return communication
-
-
-def _check_compression(compression: str | None) -> str | None:
-    if compression not in COMPRESSIONS:
-        raise ConfigError(f"compression={compression!r}: expected one of {', '.join(map(repr, COMPRESSIONS))}.")
-    return compression

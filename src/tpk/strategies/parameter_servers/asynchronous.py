@@ -70,9 +70,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         self.begin_build()
         take = in_turn(get_inputs)
         with self._cached_variables():
-            towers = build_on_multi_tower(
-                self.devices, lambda: tower_func(*take()), place=lambda device: self.placement.for_worker(device)
-            )
+            towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), place=self.placement.for_worker)
         with tf.compat.v1.device(self.placement):
             optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         gradients = [

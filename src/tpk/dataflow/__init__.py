@@ -1,8 +1,8 @@
-"""Data in plain Python and NumPy: where datapoints come from, and what is done to them on the way.
+"""Data in plain Python and NumPy: sources of datapoints, and flows that transform them.
 
 A *dataflow* is any iterable of *datapoints*; a datapoint is a list, a tuple or a dict of *components*
-(arrays, numbers, strings). A torch ``DataLoader``, a list of tuples and a generator are dataflows as they
-are; what is here composes with all of them:
+(arrays, numbers, strings). A torch ``DataLoader``, a list of tuples and a generator are dataflows, and the flows here
+compose with all of them:
 
 ```python
 flow = DataFromList(list(zip(images, labels)), shuffle=True, seed=0)
@@ -10,15 +10,14 @@ flow = MapDataComponent(flow, normalize, 0)
 flow = BatchData(flow, 32)
 ```
 
-What a dataflow may offer besides ``__iter__``, and what is used where it is there:
+Optional methods and attributes of a dataflow:
 
-- ``__len__``: how many datapoints one iteration delivers.
-- ``reset_state()``: make ready; called once, in the process that iterates, before the first iteration.
-- ``state_dict()`` and ``load_state_dict(state)``: where the iteration under way stands, so that a resumed run goes on
-  there; without them it gets there by replaying. The flows here have them.
-- ``refills_arrays = False``: each datapoint has arrays of its own, so that nobody needs to copy them; the flows here
-  know whether theirs do.
-- ``close()`` on its iterators (generators have it): let go of files and workers at once.
+- ``__len__``: the number of datapoints in a pass.
+- ``reset_state()``: prepares for iteration; called once, in the process that iterates, before the first iteration.
+- ``state_dict()`` and ``load_state_dict(state)``: the position in the current pass, from which a resumed run continues.
+  Without them, it replays the datapoints before. The flows here have them.
+- ``refills_arrays = False``: each datapoint has new arrays, so consumers need not copy them. The flows here set it.
+- ``close()`` on its iterators (generators have it): releases files and workers at once.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Bases of the dataflows, and functions for whoever consumes any iterable as a dataflow."""
+"""Base classes of the dataflows, and functions for consumers of any iterable of datapoints."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ ProxyT = TypeVar("ProxyT", bound="ProxyDataFlow")
 class DataFlow(RecordsOptions, ABC):
     """Base of the dataflows: an iterable of datapoints that can be iterated again and again.
 
-    Deriving from it is a convenience; every iterable of datapoints is a dataflow. A subclass that knows how
-    many datapoints one iteration delivers defines ``__len__``.
+    Deriving from it is a convenience; every iterable of datapoints is a dataflow. A subclass defines ``__len__`` if it
+    knows the number of datapoints in a pass.
 
     Attributes:
-        refills_arrays: whether it may write again into an array that it has delivered, as a generator with one buffer
-            does. Whoever needs a datapoint until after the next one is asked for, such as a queue, takes a copy then.
-            None if it does so where one of its `sources` does. Say False, of a class or of an object, where each
-            datapoint has arrays of its own: large ones that start on a multiple of 64 bytes, as
-            `aligned_empty` makes them, get to TensorFlow without a copy.
+        refills_arrays: whether it may overwrite an array after delivering it, like a generator with one buffer.
+            Consumers that keep a datapoint while the next one is made, such as queues, copy it in that case. None means
+            that it depends on the `sources`. Set it to False, in a class or an object, if each datapoint has new
+            arrays: large arrays that are aligned to 64 bytes, see `aligned_empty`, get to TensorFlow without a copy.
 
     Example:
         ```python
@@ -56,69 +55,68 @@ class DataFlow(RecordsOptions, ABC):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
-        """Start a pass: deliver the datapoints from the first one on."""
+        """Start a pass from the first datapoint."""
 
     def __bool__(self) -> bool:
-        """True, also of an empty flow: Python would ask for the length, which a flow need not know."""
+        """True, even if the flow is empty: Python would call `len`, which a flow need not have."""
         return True
 
     def reset_state(self) -> None:
-        """Make ready to be iterated in this process: open files, connect.
+        """Prepare for iteration in this process: open files, connect.
 
-        Whoever consumes a flow calls it once, in the process that iterates, before the first iteration.
+        The consumer of a flow calls it once, in the process that iterates, before the first iteration.
         """
 
     def close(self) -> None:
-        """Let go of what is kept from pass to pass, such as worker processes; a further pass gets it anew."""
+        """Release resources kept from pass to pass, such as worker processes; the next pass acquires them again."""
         for flow in flows_within(self):
             close_dataflow(flow)
 
     @property
     def sources(self) -> Sequence[Iterable[Any]]:
-        """The flows that this one takes its datapoints from.
+        """The flows that this flow reads.
 
-        Dataflows that are attributes are found without it. Override it for those in a list or dict, so that they get
-        the seed of the run, and are closed with this one.
+        Dataflows in attributes are found without it. Override it for flows in a list or dict, so that they get the seed
+        of the run, and are closed with this flow.
         """
         return ()
 
     def allocate_with(self, allocate: Allocate) -> None:
-        """Put the datapoints together in memory from `allocate`, if that is what this flow does; by default it is not.
+        """Build datapoints in memory from `allocate`, if this flow builds any; by default, do nothing.
 
-        A worker process asks the flow that it runs for it: what lies in shared memory is sent without a copy, and is
-        the receiver's then. So only a flow that delivers each datapoint of its sources once, as it is, and keeps none,
-        may hand it on to them.
+        A worker process calls it on its flow: datapoints in shared memory are sent without a copy, and belong to the
+        receiver then. So a flow may pass it on to its sources only if it delivers each of their datapoints once,
+        unchanged, and keeps none.
         """
 
     def shard(self, index: int, count: int) -> DataFlow:
-        """Return the share of worker `index` of `count`: together, the shares are this flow, each datapoint once.
+        """Return the share of worker `index` of `count`: together, the shares have each datapoint of this flow once.
 
-        By default every `count`-th datapoint, from the one numbered `index` on. So each worker makes all of them;
-        override `shard_blocks` where a share can be had for less, or this one if it can be had for single datapoints
-        only.
+        By default every `count`-th datapoint from number `index` on, so each worker makes all datapoints. Override
+        `shard_blocks` if a worker can skip the others, or this method if it can do so for single datapoints only.
         """
         return self.shard_blocks(index, count, 1)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the share of a worker that takes whole blocks: of each `count` blocks of `block` datapoints one.
+        """Return the share of a worker in whole blocks: one of each `count` blocks of `block` datapoints.
 
-        What puts `block` datapoints together asks for it, so that the workers make the same batches as one would.
+        Flows that join `block` datapoints call it, so that workers make the same batches as a single process.
         """
         if block > 1:
-            self.shard(index, count)  # one that cannot be divided says so
+            self.shard(index, count)  # raises if it cannot be divided
         return Share(self, index, count, block)
 
 
 class ProxyDataFlow(DataFlow):
-    """A dataflow on top of another one: delivers its datapoints unless ``__iter__`` is overridden.
+    """A dataflow on top of another one, whose datapoints it delivers unless ``__iter__`` is overridden.
 
-    A share of it stands on a share of the flow beneath; its random numbers, if it has any, are the worker's own.
+    A share of it is based on a share of the flow beneath, with random numbers that depend on the worker.
 
     Args:
         flow: any iterable of datapoints.
 
     Raises:
-        ConfigError: `flow` cannot be iterated.
+        ConfigError: `flow` is not iterable.
     """
 
     def __init__(self, flow: Iterable[Any]) -> None:
@@ -129,7 +127,7 @@ class ProxyDataFlow(DataFlow):
         yield from self.flow
 
     def __len__(self) -> int:
-        return len(self.flow)  # type: ignore[arg-type]  # a TypeError is what `len` owes where there is no length
+        return len(self.flow)  # type: ignore[arg-type]  # raises TypeError without a length
 
     @property
     def sources(self) -> Sequence[Iterable[Any]]:
@@ -137,7 +135,7 @@ class ProxyDataFlow(DataFlow):
         return (self.flow,)
 
     def reset_state(self) -> None:
-        """Make the underlying flow ready."""
+        """Reset the flow beneath."""
         reset_state(self.flow)
 
     def with_sources(self: ProxyT, sources: Sequence[Iterable[Any]]) -> ProxyT:
@@ -156,27 +154,27 @@ class ProxyDataFlow(DataFlow):
 
 
 class RNGDataFlow(DataFlow):
-    """A dataflow with randomness: the same seed gives the same stream, and each epoch another part of it.
+    """A dataflow with random numbers: the same seed gives the same datapoints, which differ from epoch to epoch.
 
-    The random numbers of an epoch are made from the seed, the worker and the number of the epoch.
+    The random numbers of an epoch depend on the seed, the worker and the number of the epoch.
 
     Args:
-        seed: a non-negative number; None draws one from the operating system, unless the run has a seed, from which
-            it is derived then (see `seed_dataflow`).
+        seed: a non-negative integer. None draws a seed, or derives it from the seed of the run if there is one (see
+            `seed_dataflow`).
 
     Attributes:
-        seed: what the randomness starts from; it is always known, so that a stream can be had again.
-        worker: which of several workers iterates; empty where there is but one.
-        epoch: how many epochs have begun.
+        seed: the seed, which is always known, so that a stream can be reproduced.
+        worker: the index of the worker that iterates; empty if there is only one.
+        epoch: number of epochs that have begun.
 
     Raises:
-        ConfigError: the seed is negative or not a whole number.
+        ConfigError: the seed is negative or not an integer.
 
     Example:
         ```python
         class Noise(RNGDataFlow):
             def __iter__(self):
-                rng = self.epoch_rng()  # once an iteration, at its beginning
+                rng = self.epoch_rng()  # once per iteration, at its start
                 for _ in range(100):
                     yield [rng.standard_normal(8, dtype=np.float32)]
         ```
@@ -202,7 +200,7 @@ class RNGDataFlow(DataFlow):
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the share of a worker.
 
-        A flow without a length that reads no other one is not divided: each worker draws its own random numbers.
+        A flow that has no length and no sources is not divided: each worker draws its own random numbers.
         """
         check_share(index, count)
         if flow_length(self) is not None or flows_within(self):
@@ -213,10 +211,10 @@ class RNGDataFlow(DataFlow):
 
 
 class StatefulDataFlow(DataFlow):
-    """A dataflow that can say where it stands: its place in the pass, and the positions of the flows beneath.
+    """A dataflow with a position: its place in the pass, and the positions of the flows beneath.
 
-    `place` is plain data, None between two passes. A subclass sets it before it delivers, so that the rest of the pass
-    depends on nothing but the place and the positions; an iteration begins with `begin`.
+    `place` is plain data, None between passes. A subclass calls `begin` at the start of an iteration, and sets `place`
+    before each datapoint, so that the rest of the pass depends only on the place and the positions.
 
     Example:
         ```python
@@ -234,12 +232,12 @@ class StatefulDataFlow(DataFlow):
 
     @property
     def positions(self) -> Sequence[Position]:
-        """Where the flows beneath stand."""
+        """The positions of the flows beneath."""
         return ()
 
     @property
     def sources(self) -> Sequence[Iterable[Any]]:
-        """The flows beneath, of which `positions` tells."""
+        """The flows beneath, from `positions`."""
         return [position.flow for position in self.positions]
 
     @property
@@ -248,11 +246,11 @@ class StatefulDataFlow(DataFlow):
         return self if isinstance(self, RNGDataFlow) else None
 
     def begin(self) -> Any:
-        """Begin an iteration: return the place where the pass goes on, None if a new one begins."""
+        """Begin an iteration: return the place at which the pass continues, or None for a new pass."""
         if not self._is_loaded:
             self.break_off()
         elif self.place is not None and self._random is not None:
-            self._random.epoch -= 1  # it begins again, further on
+            self._random.epoch -= 1  # the same epoch continues
         self._is_loaded = False
         return self.place
 
@@ -281,10 +279,10 @@ class StatefulDataFlow(DataFlow):
 
 
 class StatefulProxyDataFlow(StatefulDataFlow, ProxyDataFlow):
-    """A `ProxyDataFlow` that can say where it stands, because it holds nothing back between two datapoints.
+    """A `ProxyDataFlow` with a position, because it holds back no datapoints.
 
-    A subclass iterates `self.upstream`, never `self.flow`: what it delivers next must depend on nothing but where the
-    upstream stands, and on its `place`, if it has one.
+    A subclass iterates `self.upstream`, never `self.flow`. Its next datapoint must depend only on the position of
+    `upstream`, and on its `place`, if it has one.
 
     Example:
         ```python
@@ -300,7 +298,7 @@ class StatefulProxyDataFlow(StatefulDataFlow, ProxyDataFlow):
 
     @property
     def flow(self) -> Iterable[Any]:
-        """The flow beneath; setting it starts at its beginning."""
+        """The flow beneath; a new one starts from its beginning."""
         return self.upstream.flow
 
     @flow.setter
@@ -310,7 +308,7 @@ class StatefulProxyDataFlow(StatefulDataFlow, ProxyDataFlow):
 
     @property
     def positions(self) -> Sequence[Position]:
-        """Where the flow beneath stands."""
+        """The position of the flow beneath."""
         return (self.upstream,)
 
     def __iter__(self) -> Iterator[Any]:
@@ -318,16 +316,16 @@ class StatefulProxyDataFlow(StatefulDataFlow, ProxyDataFlow):
 
 
 class Share(StatefulProxyDataFlow):
-    """Of each `count` blocks of `block` datapoints of a flow the one numbered `index`.
+    """Block number `index` of each `count` blocks of `block` datapoints of a flow.
 
     Args:
-        flow: any iterable of datapoints, which must deliver the same to each worker.
-        index: from 0 on, less than `count`.
-        count: how many workers there are.
-        block: how many consecutive datapoints belong together.
+        flow: any iterable of datapoints, which must be the same in each worker.
+        index: from 0 to `count` - 1.
+        count: number of workers.
+        block: number of consecutive datapoints that stay together.
 
     Raises:
-        ConfigError: there is no such share.
+        ConfigError: `index` is out of range.
     """
 
     refills_arrays = None
@@ -346,7 +344,7 @@ class Share(StatefulProxyDataFlow):
         datapoints = iter(self.upstream)
         if self.block > 1:
             return (datapoint for datapoint in datapoints if self._is_mine(self.upstream.delivered - 1))
-        # A resumed pass goes on somewhere between two datapoints of this share.
+        # A resumed pass may continue between two datapoints of this share.
         first = (self.index - self.upstream.delivered) % self.count
         return islice(datapoints, first, None, self.count)
 
@@ -354,15 +352,15 @@ class Share(StatefulProxyDataFlow):
         return number // self.block % self.count == self.index
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the share of a share: beneath, other datapoints would be each other's neighbours."""
+        """Return a share of this share; a share of the flow beneath would have different blocks."""
         return Share(self, index, count, block)
 
 
 class SequenceDataFlow(StatefulDataFlow):
-    """Deliver the items of a sequence; of those, a share touches its own only.
+    """Deliver the items of a sequence; a share reads only its own items.
 
     Args:
-        items: the datapoints: anything with a length and ``[]``.
+        items: the datapoints: any object with a length and ``[]``.
     """
 
     def __init__(self, items: Any) -> None:
@@ -371,7 +369,7 @@ class SequenceDataFlow(StatefulDataFlow):
         self._shares: tuple[tuple[int, int, int], ...] = ()
 
     def reset_state(self) -> None:
-        """Make the items ready."""
+        """Reset the items, if they are a dataflow."""
         reset_state(self.items)
 
     def __len__(self) -> int:
@@ -387,7 +385,7 @@ class SequenceDataFlow(StatefulDataFlow):
         return self._deliver(order, begin)
 
     def _order(self) -> np.ndarray[Any, Any] | None:
-        """Return the numbers of all items in the order of the pass that begins; None if they come as they stand."""
+        """Return the indices of all items in the order of the next pass; None for the order of the items."""
         return None
 
     def _deliver(self, order: np.ndarray[Any, Any] | None, begin: int) -> Iterator[Any]:
@@ -398,14 +396,14 @@ class SequenceDataFlow(StatefulDataFlow):
                 places = places // block * (count * block) + index * block + places % block
             if order is not None:
                 places = order[places]
-            # Lists take the numbers of Python far faster than those of NumPy.
+            # Indexing a list by Python integers is far faster than by NumPy's.
             for place, item in enumerate(places.tolist(), start + 1):
                 self.place = place
                 yield items[item]
         self.place = None
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return a flow of some blocks of each pass's order."""
+        """Return a flow of some blocks of each pass."""
         check_share(index, count)
         share = copy.copy(self)
         share._shares = (*self._shares, (index, count, block))
@@ -423,19 +421,19 @@ def reset_state(flow: Iterable[Any]) -> None:
 
 
 def close_dataflow(flow: Iterable[Any]) -> None:
-    """Call ``close()`` of a `DataFlow`; what else can be iterated (a file, say) is its owner's to close."""
+    """Call ``close()`` of a `DataFlow`; other iterables, such as files, are closed by their owners."""
     if isinstance(flow, DataFlow):
         flow.close()
 
 
 def allocate_with(flow: Iterable[Any], allocate: Allocate) -> None:
-    """Call ``allocate_with(allocate)`` of a `DataFlow`; what else can be iterated has memory of its own."""
+    """Call ``allocate_with(allocate)`` of a `DataFlow`; ignore other iterables."""
     if isinstance(flow, DataFlow):
         flow.allocate_with(allocate)
 
 
 def may_refill(flow: Iterable[Any]) -> bool:
-    """Tell whether a flow may write again into an array that it has delivered; what does not say so may do it.
+    """Return whether a flow may overwrite arrays that it has delivered; True if it does not say.
 
     See `DataFlow.refills_arrays`, which any iterable may have.
     """
@@ -448,14 +446,14 @@ def may_refill(flow: Iterable[Any]) -> bool:
 
 
 def error_of_data(error: BaseException, owner: str) -> BaseException:
-    """Return what data code raised, or an error in its place if whoever asked for the data would take it otherwise.
+    """Return an exception of data code, or an `InputError` instead if it would end more than the data code.
 
-    `sys.exit` ends the process, without a sign of failure perhaps, and others end an iteration or a generator. Only the
-    user ends the process: in the main thread, by Ctrl-C or a handler of a signal.
+    `sys.exit` would end the process, perhaps with status 0, and `StopIteration` an iteration. Only the user may end the
+    process: in the main thread, by Ctrl-C or a signal handler.
 
     Args:
-        error: what the data code raised, in this thread.
-        owner: who ran it, for the message.
+        error: the exception that the data code raised in this thread.
+        owner: the object that ran it, for the message.
 
     Returns:
         `error` itself, or an `InputError` whose cause it is.
@@ -485,18 +483,18 @@ def _is_of_the_user(error: BaseException) -> bool:
 
 
 def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> DataFlow:
-    """Return the share of worker `index` of `count`; the shares together are the flow, each datapoint once a pass.
+    """Return the share of worker `index` of `count`; together, the shares have each datapoint of the flow once.
 
     Args:
-        flow: any iterable of datapoints; its own ``shard(index, count)`` is asked if it has one. HuggingFace datasets
-            have one of other arguments, so only dataflows are asked. Of a sequence, a share touches its own items only;
-            of what else can be iterated, it makes all datapoints, and drops those of the others.
-        index: from 0 on, less than `count`.
-        count: how many workers there are.
-        block: how many consecutive datapoints stay together.
+        flow: any iterable of datapoints. A dataflow's own ``shard(index, count)`` is called (Hugging Face datasets have
+            a ``shard`` with other arguments). A share of a sequence reads only its own items; a share of another
+            iterable makes all datapoints, and drops those of other workers.
+        index: from 0 to `count` - 1.
+        count: number of workers.
+        block: number of consecutive datapoints that stay together.
 
     Raises:
-        ConfigError: there is no such share.
+        ConfigError: `index` is out of range.
     """
     if not isinstance(flow, DataFlow):
         if not is_sequence(flow):
@@ -506,16 +504,16 @@ def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> DataFl
 
 
 def is_sequence(flow: Any) -> bool:
-    """Tell whether ``flow[i]``, for each i below its length, is what iterating it delivers: not so of a mapping."""
+    """Return whether iterating a flow delivers ``flow[i]`` for each index; False for a mapping."""
     if isinstance(flow, (Sequence, np.ndarray)) or is_foreign_sequence(flow):
         return True
     kind = type(flow)
-    # Python itself iterates by index what defines nothing else, such as the data sets of torch.
+    # Python iterates classes without `__iter__` by index, such as the datasets of torch.
     return hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and not hasattr(kind, "__iter__")
 
 
 def check_share(index: int, count: int) -> None:
-    """Make sure that `index` is the number of one of `count` workers.
+    """Check that `index` is from 0 to `count` - 1.
 
     Raises:
         ConfigError: it is not.
@@ -525,25 +523,25 @@ def check_share(index: int, count: int) -> None:
 
 
 def length_of_share(length: int, index: int, count: int, block: int = 1) -> int:
-    """Return how many of `length` datapoints are in a share of theirs."""
+    """Return the length of a share of `length` datapoints."""
     rounds, rest = divmod(length, count * block)
     return rounds * block + min(max(rest - index * block, 0), block)
 
 
 def divides_evenly(flow: Iterable[Any], parts: int) -> bool:
-    """Tell whether the length of a flow is known, and a multiple of `parts`."""
+    """Return whether the length of a flow is known and a multiple of `parts`."""
     length = flow_length(flow)
     return length is not None and length % parts == 0
 
 
 def seed_dataflow(flow: Iterable[Any], seed: int) -> None:
-    """Give every `RNGDataFlow` in `flow` whose seed was not chosen one that is derived from `seed`.
+    """Derive the seed of every `RNGDataFlow` in `flow` from `seed`, unless the user has chosen it.
 
-    Each gets another one: it depends on the seed, and on where in the flow it stands.
+    Each flow gets a different seed, which depends on `seed` and its place in the tree of flows.
 
     Args:
         flow: any iterable of datapoints.
-        seed: a non-negative number, such as the seed of the run.
+        seed: a non-negative integer, such as the seed of the run.
     """
     _seed(flow, np.random.SeedSequence(seed))
 
@@ -557,7 +555,7 @@ def _seed(flow: Iterable[Any], entropy: np.random.SeedSequence) -> None:
 
 
 def flow_length(flow: Iterable[Any]) -> int | None:
-    """Return how many datapoints a pass over a flow has, or None where it has no length or knows none."""
+    """Return the number of datapoints in a pass over a flow, or None if it is unknown."""
     try:
         return len(flow)  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):
@@ -565,7 +563,7 @@ def flow_length(flow: Iterable[Any]) -> int | None:
 
 
 def why_empty(flow: Iterable[Any]) -> str:
-    """Return why a flow that has delivered nothing has no datapoint: the flow at fault, and what to do about it."""
+    """Return why a flow is empty: which flow is the reason, and what to do about it."""
     kind, sources = type(flow).__name__, flow.sources if isinstance(flow, DataFlow) else ()
     empty = [source for source in sources if flow_length(source) == 0]
     if empty:
@@ -583,14 +581,14 @@ def why_empty(flow: Iterable[Any]) -> str:
 
 
 def check_iterable(flow: object, owner: str) -> None:
-    """Make sure that `flow` can be iterated, without starting an iteration (which may start workers).
+    """Check that `flow` is iterable, without starting an iteration (which may start workers).
 
     Args:
-        flow: what was given as a dataflow.
-        owner: who was given it, for the message.
+        flow: the argument that should be a dataflow.
+        owner: the object that takes it, for the message.
 
     Raises:
-        ConfigError: it is no iterable; the message says what to do with a generator function.
+        ConfigError: it is not iterable; the message says what to do with a generator function.
     """
     kind = type(flow)
     if hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"):
@@ -602,10 +600,11 @@ def check_iterable(flow: object, owner: str) -> None:
 
 
 class LookaheadDataFlow(StatefulProxyDataFlow):
-    """A proxy that takes datapoints ahead of what it delivers; a resumed one takes them again, and delivers in silence.
+    """A proxy that holds datapoints back, such as a buffer.
 
-    Its state is where the flow beneath stood when all that was taken had been delivered, and how many datapoints were
-    delivered since. So it is at the beginning of a pass; a subclass that has caught up at other times, too, says so.
+    Its state is the last position of the flow beneath at which it held nothing back, and the number of datapoints
+    delivered since; a resumed flow makes those again, and drops them. It holds nothing back at the start of a pass; a
+    subclass calls `caught_up` at other such times.
 
     Example:
         ```python
@@ -623,7 +622,7 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
         """Deliver a pass, given the datapoints of the flow beneath."""
 
     def caught_up(self) -> None:
-        """Say that what was taken from the flow beneath so far has been delivered."""
+        """Record that nothing is held back now."""
         self.place = {"caught_up": self.upstream.state_dict(), "since": 0}
 
     def __iter__(self) -> Iterator[Any]:
@@ -633,7 +632,7 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
         self.place = None
 
     def _start(self) -> Iterator[Any]:
-        """Return what is to be delivered in this pass: all, or what comes after the place that was loaded."""
+        """Return the datapoints of this pass, from the loaded place on if there is one."""
         place = self.begin()
         datapoints = iter(self.upstream)
         self.caught_up()
@@ -651,14 +650,14 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
     def break_off(self) -> None:
         """Let the next iteration begin the next pass, even in the middle of a pass."""
         if self._is_loaded and self.place is not None:
-            self._start()  # so that the flow beneath is as far in the pass as it was
+            self._start()  # to bring the flow beneath to its position in the pass
         super().break_off()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the current iteration."""
         state = super().state_dict()
         if self.place is not None:
-            del state["upstreams"]  # it is further on, by what was taken ahead
+            del state["upstreams"]  # the flow beneath is ahead
             state["place"] = dict(self.place)
         return state
 

@@ -35,7 +35,7 @@ class CombinedDataFlow(StatefulDataFlow):
         flows: one or more iterables of datapoints.
 
     Raises:
-        ConfigError: there is no flow, one is not iterable, or the same flow occurs twice: it has only one position.
+        ConfigError: `flows` is empty, one is not iterable, or the same flow occurs twice: it has only one position.
     """
 
     def __init__(self, flows: Iterable[Iterable[Any]]) -> None:

@@ -198,7 +198,7 @@ def measure_speed(
         clock: returns seconds.
 
     Raises:
-        ConfigError: there is no limit, or a number is invalid.
+        ConfigError: both limits are None, or a number is invalid.
         InputError: the flow delivers no datapoint after the warm-up.
     """
     check_iterable(flow, "measure_speed")

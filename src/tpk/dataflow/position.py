@@ -1,4 +1,4 @@
-"""Position of an iteration over a dataflow, from which a resumed run goes on."""
+"""Position of an iteration over a dataflow, from which a resumed run continues."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ logger = logging.getLogger(__name__)
 
 
 class Position:
-    """Iterates a flow pass by pass, and can say and take back where it stands.
+    """Iterates a flow pass by pass, and saves and restores its position.
 
-    A flow with ``state_dict`` and ``load_state_dict`` is asked for its own state. Of any other the datapoints are
-    counted: a sequence goes on at the right index, the rest is replayed from its first pass on, which gives the same
-    datapoints if they depend on nothing but how often the flow was iterated.
+    A flow with ``state_dict`` and ``load_state_dict`` keeps its own state. For other flows, datapoints are counted: a
+    sequence continues at the right index; other iterables are replayed from their first pass on, which gives the same
+    datapoints if they depend only on the number of iterations.
 
-    A flow is iterated by one consumer at a time: the position is that of the iteration that began last. A pass that is
-    not iterated to its end is broken off: the next iteration begins the next pass.
+    A flow has one consumer at a time: the position belongs to the last iteration. After an incomplete pass,
+    the next iteration begins the next pass.
 
     Args:
         flow: any iterable of datapoints.
 
     Attributes:
         flow: that iterable.
-        passes: how many passes have begun.
-        delivered: how many datapoints the pass under way has delivered.
+        passes: number of passes that have begun.
+        delivered: number of datapoints delivered in the current pass.
 
     Example:
         ```python
@@ -50,15 +50,15 @@ class Position:
         self.delivered = 0
         self._in_pass = False
         self._broken_off = False
-        self._history: list[list[int | None]] = []  # of the former passes: how many datapoints, and how often in a row
+        self._history: list[list[int | None]] = []  # of former passes: [datapoints, passes in a row]
         self._before: dict[str, Any] = {}
         self._begun_at = 0
         self._goes_on = False
         self._loaded: Mapping[str, Any] | None = None
 
     def __iter__(self) -> Generator[Any, None, None]:
-        """Begin a pass, or go on with the one whose state was loaded."""
-        # Not in the generator: two consumers that begin in turn must each get what was there at their turn.
+        """Begin a pass, or continue from the loaded state."""
+        # Not in the generator, which starts later: a second consumer may begin before that.
         loaded, self._loaded = self._loaded, None
         if loaded is None:
             self.break_off()
@@ -84,11 +84,11 @@ class Position:
                 self._take_state_back()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position as plain data; meant to be called between two datapoints."""
+        """Return the position as plain data, between two datapoints."""
         if self._loaded is not None:
             return dict(self._loaded)
         if self._has_just_begun and not self._is_told:
-            # A flow that is a generator has not begun yet, so its own state may still be that of the pass before.
+            # A generator starts later, so the flow may still have its state of the previous pass.
             return {**self._before, "broken_off": True} if self._broken_off else dict(self._before)
         state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "in_pass": self._in_pass}
         if self._broken_off:
@@ -101,19 +101,19 @@ class Position:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned; the next iteration goes on from there."""
+        """Restore a state; the next iteration continues from there."""
         self._loaded = state
 
     @property
     def _is_told(self) -> bool:
-        """Whether the flow takes part in breaking off; of any other the iteration shows what it does."""
+        """Whether the flow has a method `break_off`."""
         return has_state(self._source) and callable(getattr(self._source, "break_off", None))
 
     def _tell(self) -> None:
         self._source.break_off()  # type: ignore[attr-defined]
 
     def _take_state_back(self) -> None:
-        """Make the flow begin to iterate: one that is a generator takes its state back only then."""
+        """Start an iteration, so that a generator restores its state."""
         iterator = iter(self._source)
         next(iterator, None)
         close_iterator(iterator, self._source)
@@ -130,7 +130,7 @@ class Position:
         return iter(self._source)
 
     def _note(self, delivered: int | None) -> None:
-        """Note how far a former pass went, None for all the way."""
+        """Record the length of a former pass; None if it was complete."""
         if self._history and self._history[-1][0] == delivered:
             self._history[-1][1] += 1  # type: ignore[operator]
         else:
@@ -161,7 +161,7 @@ class Position:
         return self._replay(state) if self.passes else self._begin()
 
     def _replay(self, state: Mapping[str, Any]) -> Iterator[Any]:
-        """Return the iterator as it was in that pass, by going there through all that was delivered before."""
+        """Return the iterator at the position of `state`, by iterating all datapoints before it."""
         kind = type(self._source).__name__
         skipped = 0
         for delivered, times in self._history:
@@ -189,24 +189,24 @@ class Position:
             for datapoint in iterator:
                 self.delivered += 1
                 yield datapoint
-                datapoint = None  # so that its memory may serve for the next one
+                datapoint = None  # its memory may be used for the next one
             self._in_pass = False
         finally:
             close_iterator(iterator, self._source)
 
 
 _STATE_EVERY = 16
-"""Datapoints from one state that is kept to the next; those between are skipped when the run is resumed."""
+"""Number of datapoints between two kept states; a resumed run skips the datapoints since the last state."""
 
 
 class PositionTrail:
-    """The recent positions of a consumer that reads ahead of whoever uses the data.
+    """The recent positions of a reader that is ahead of its consumer.
 
-    `advance` is called after each datapoint, by the thread that iterates. `state_at` may be called by another thread.
+    The thread that iterates calls `advance` after each datapoint. Another thread may call `state_at`.
 
     Args:
-        position: where the reading stands.
-        horizon: how many datapoints the reader may be ahead.
+        position: the position of the reader.
+        horizon: the number of datapoints that the reader may be ahead.
     """
 
     def __init__(self, position: Position, horizon: int) -> None:
@@ -215,22 +215,22 @@ class PositionTrail:
         self.index = 0
 
     def start(self, index: int = 0) -> None:
-        """Forget what was before; `index` datapoints have been delivered."""
+        """Forget earlier positions; `index` datapoints were delivered."""
         self._states.clear()
         self.index = index
         self._states.append((index, self._position.state_dict()))
 
     def advance(self) -> None:
-        """Note that one more datapoint has been delivered."""
+        """Record that one more datapoint was delivered."""
         self.index += 1
         if self.index % _STATE_EVERY == 0:
             self._states.append((self.index, self._position.state_dict()))
 
     def state_at(self, index: int) -> dict[str, Any]:
-        """Return the state after `index` datapoints: a position, and how many datapoints to skip from there.
+        """Return the state after `index` datapoints: a position, and the number of datapoints to skip from there.
 
         Raises:
-            InputError: if that is longer ago than the horizon.
+            InputError: that is longer ago than the horizon.
         """
         for known, state in reversed(self._states.copy()):
             if known <= index:
@@ -239,30 +239,30 @@ class PositionTrail:
 
 
 def has_state(flow: object) -> bool:
-    """Whether a flow can say where it stands, and take that back."""
+    """Whether a flow can save and restore its position."""
     return callable(getattr(flow, "state_dict", None)) and callable(getattr(flow, "load_state_dict", None))
 
 
 def flows_within(flow: Any) -> list[Any]:
-    """Return the flows that a flow reads: its `sources`, and the dataflows that it keeps as attributes.
+    """Return the flows that a flow reads: its `sources`, and the dataflows among its attributes.
 
-    Most flows that users write keep the flow beneath as an attribute, and declare no `sources`.
+    Most flows that users write have the flow beneath as an attribute, and do not declare `sources`.
     """
-    # Only its class tells that something is a dataflow: a user's object may have any attribute.
+    # Look at the class: a user's object may have any attribute.
     found = list(flow.sources) if hasattr(type(flow), "sources") else []
     found += [value for value in getattr(flow, "__dict__", {}).values() if hasattr(type(value), "sources")]
     return list({id(each): each for each in found}.values())
 
 
 def close_iterator(iterator: Iterator[Any], flow: Iterable[Any]) -> None:
-    """Let an iterator of a flow go of its files and workers; one that the user made is the user's to close."""
+    """Close an iterator over a flow, which releases files and workers, unless it is the flow itself."""
     close = getattr(iterator, "close", None)
     if close is not None and iterator is not flow:
         close()
 
 
 def _with_drawn_seed(flow: Any) -> Iterator[Any]:
-    """Find the flows with randomness whose seed nobody chose: a replay needs the one that was drawn."""
+    """Find the random flows with a drawn seed, which a replay needs."""
     if not getattr(flow, "seed_was_chosen", True):
         yield flow
     for source in flows_within(flow):

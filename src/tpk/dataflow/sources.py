@@ -357,7 +357,7 @@ def _for_each(name: str, given: Any, count: int) -> list[Any]:
 def _shape(shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, Sequence) or not all(isinstance(side, (int, np.integer)) and side >= 0 for side in shape):
         raise ConfigError(
-            f"FakeData: shapes must have one shape for each component, such as [(224, 224, 3), ()]; {shape!r} is none"
+            f"FakeData: shapes must have one shape for each component, such as [(224, 224, 3), ()], not {shape!r}"
         )
     return tuple(int(side) for side in shape)
 
@@ -366,7 +366,7 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
     try:
         found: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
-        raise ConfigError(f"FakeData: {dtype!r} is no dtype") from error
+        raise ConfigError(f"FakeData: {dtype!r} is not a dtype") from error
     if found.kind not in "biuf":
         raise ConfigError(f"FakeData: dtype must be one of booleans, integers or floating-point numbers, not {found}")
     return found

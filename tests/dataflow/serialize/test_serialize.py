@@ -205,7 +205,7 @@ def test_a_missing_library_is_an_error(library, path, monkeypatch):
     LMDBSerializer.save(flow_of(2), path)
     monkeypatch.setitem(sys.modules, library, None)
     for attempt in (lambda: LMDBSerializer.load(path), lambda: LMDBSerializer.save([], path + "2")):
-        with pytest.raises(PluginImportError, match=r"Serializer needs \w+, which cannot be .* pip install 'tpk\["):
+        with pytest.raises(PluginImportError, match=r"Serializer needs \w+, which cannot .* pip install 'tpk-train\["):
             attempt()
 
 

@@ -95,7 +95,7 @@ def test_what_has_an_array_is_stored_as_one():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (object(), "a value of type object is no array"),
+        (object(), "a value of type object is not an array"),
         (np.array([object()]), "an array of objects can be stored if"),
         (2**70, "cannot be stored"),
         ({1, 2}, "a value of type set"),

@@ -61,7 +61,7 @@ class BlockFile:
             size: its size, as given to `reserve`.
 
         Raises:
-            InputError: this process has not enough address space.
+            InputError: the address space of this process is exhausted.
         """
         # Each `mmap.mmap` would keep its own descriptor.
         address = _libc().mmap(

@@ -3,16 +3,16 @@
 Each message is a header (kind, number, value), followed by `value` bytes if its kind is one of `WITH_PAYLOAD`. From the
 sender of datapoints to the receiver:
 
-- `BLOCK`: block `number` exists; it is the next one in the file of the blocks, and has `value` bytes. `DROP`: it is no
-  longer used.
-- `LAYOUT`: what the datapoints of layout `number` look like. `FORGET`: all layouts are void.
+- `BLOCK`: block `number` exists; it is the next one in the file of the blocks, and has `value` bytes. `DROP`: it is not
+  used any more.
+- `LAYOUT`: shapes and dtypes of the datapoints of layout `number`. `FORGET`: all layouts are void.
 - `ARRAYS`: a datapoint of layout `value` is in block `number`.
-- `OBJECT`: a datapoint of any kind; its pickle, or where in block `number` that is.
+- `OBJECT`: a datapoint of any kind; its pickle, or the place of the pickle in block `number`.
 - `END`: the pass over the flow is over.
-- `STATE`: where the flow stands after the last datapoint or end.
-- `LOG`: a record for the log. `ERROR`: what ended the sender.
+- `STATE`: the position of the flow after the last datapoint or end.
+- `LOG`: a log record. `ERROR`: the error that ended the sender.
 
-And back: `USED`: `value` more datapoints or ends were taken, `FREE`: no view into block `number` is left.
+And back: `USED`: `value` more datapoints or ends were taken. `FREE`: the last view into block `number` is gone.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ WITH_PAYLOAD = frozenset({LAYOUT, OBJECT, STATE, LOG, ERROR})
 NO_BLOCK = 0xFFFFFFFF
 
 AHEAD_BYTES = 1 << 26
-"""How far a sender goes ahead unless told otherwise: so many bytes, but 2 to 64 datapoints."""
+"""How far a sender may be ahead by default: this many bytes, but 2 to 64 datapoints."""
 AHEAD_MIN, AHEAD_MAX = 2, 64
 
 END_OF_PASS: Any = object()
-"""What a receiver returns when the pass over the flow is over."""
+"""Returned by a receiver at the end of a pass over the flow."""
 
 
 @attrs.frozen(eq=False)
 class Layout:
-    """How datapoints of one kind lie in a block.
+    """The layout of datapoints of one kind in a block.
 
     Attributes:
-        number: what the wire calls it.
+        number: its number in messages.
         container: list, tuple or dict.
         names: the keys of a dict, in order.
         arrays: shape, dtype and offset in bytes of each component.
-        size: how many bytes all of them take.
+        size: the size of all arrays in bytes.
     """
 
     number: int
@@ -69,27 +69,27 @@ class Layout:
 
 
 class LinkClosed(Exception):
-    """The other end of a link is gone."""
+    """Raised when the other end of a link is gone."""
 
 
 _LEAST_ALLOCATED = 1 << 16
-"""Bytes of a datapoint from which it pays to put it together in a block; to copy fewer takes less time."""
+"""The least size in bytes of a datapoint that is built in a block; copying a smaller one takes less time."""
 _MAX_LAYOUTS = 256
 _MAX_INLINE = 512
-"""Bytes of a pickle that go over the socket. Two that send to each other would wait forever if its buffer got full."""
+"""The largest pickle in bytes that goes over the socket. Two ends that fill its buffer would wait for each other."""
 
 
 Places: TypeAlias = tuple[int | None, ...]
-"""Of each array of a datapoint, where in a block it lies already; empty if none does."""
+"""For each array of a datapoint, its offset in a block if it was allocated there; empty if none was."""
 
 
 class _OutBlock:
-    """A block as its sender sees it, with the arrays that lie in it in each layout.
+    """The sender's side of a block, with views of its arrays for each layout.
 
     Attributes:
-        is_sent: whether the receiver may look at it.
-        lease: to what `Sender.allocate` has made in it, as long as somebody here looks at that.
-        allocated: how many bytes that takes, from the beginning on.
+        is_sent: whether the receiver may use it.
+        lease: a weak reference to the arrays that `Sender.allocate` made in it.
+        allocated: the size of these arrays in bytes, from the beginning of the block.
     """
 
     def __init__(self, number: int, size: int, memory: memoryview) -> None:
@@ -103,14 +103,14 @@ class _OutBlock:
         self.allocated = 0
 
     def place_of(self, array: Any) -> int | None:
-        """Return where an array lies in what was allocated here, or None if it lies elsewhere."""
+        """Return the offset of an array that was allocated in this block, or None for another array."""
         if type(array) is not np.ndarray or not array.flags.c_contiguous or not array.size:
             return None
         place = _address(array) - self.address
         return place if 0 <= place < self.allocated else None
 
     def arrays(self, layout: Layout, places: Places) -> list[np.ndarray[Any, Any] | None]:
-        """Return the arrays of the block, each to be written to; None for those of which `places` says it is done."""
+        """Return the arrays of the block to write to; None for arrays that are in the block already."""
         views = self.views.get(layout.number)
         if views is None:
             views = [np.ndarray(shape, dtype, self.memory, offset) for shape, dtype, offset in layout.arrays]
@@ -122,13 +122,13 @@ class _OutBlock:
 class Sender:
     """Sends datapoints to the `Receiver` at the other end of a socket.
 
-    It waits while the receiver is too far behind; a block is written again only after the receiver has let go of the
-    last view into it. What the receiver keeps does not count as being behind: there are more blocks then.
+    It blocks while the receiver is too far behind. A block is reused after the receiver has dropped the last view into
+    it; if the receiver keeps datapoints, the sender makes more blocks.
 
     Args:
         main: a Unix stream socket for the messages.
-        file: for the blocks; of this sender alone, and its receiver.
-        num_prefetch: how many datapoints to be ahead at most; None for what `AHEAD_BYTES` says.
+        file: the file for the blocks, which only this sender and its receiver use.
+        num_prefetch: number of datapoints that it may be ahead; None for `AHEAD_BYTES`.
 
     Raises:
         LinkClosed: (from every method) the other end is gone.
@@ -145,7 +145,7 @@ class Sender:
         self._blocks: dict[int, _OutBlock] = {}
         self._free: list[_OutBlock] = []
         self._allocated: list[_OutBlock] = []
-        # What was allocated may be let go of in any thread, even in the middle of what stands here.
+        # Arrays may be dropped in any thread, at any point of this code.
         self._let_go: deque[_OutBlock] = deque()
         self._room_beside = ALIGNMENT * 64
         self._blocks_made = 0
@@ -153,16 +153,15 @@ class Sender:
 
     @property
     def has_room(self) -> bool:
-        """Whether a datapoint can be sent without waiting."""
+        """Whether a datapoint can be sent without blocking."""
         if self._ahead >= self._window:
             self._read_back(socket.MSG_DONTWAIT)
         return self._ahead < self._window
 
     def allocate(self, arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
-        """Make the arrays of a datapoint, an `Allocate`: large ones in a block, so that `send` need not copy them.
+        """Make the arrays of a datapoint, large ones in a block, so that `send` does not copy them; an `Allocate`.
 
-        What is sent so belongs to the receiver; it must not be looked at here any more. What is not sent is let go of
-        like any array.
+        After `send`, the arrays belong to the receiver, and must not be used here. Unsent arrays are freed as usual.
         """
         sizes = [prod(shape) * dtype.itemsize for shape, dtype in arrays]
         if sum(sizes) < _LEAST_ALLOCATED or any(dtype.hasobject for _, dtype in arrays):
@@ -179,7 +178,7 @@ class Sender:
     def send(self, datapoint: Any) -> None:
         """Send a datapoint: arrays in a list, tuple or dict through shared memory, anything else pickled.
 
-        A pickle's large buffers, such as arrays within it, go through shared memory, too.
+        Large buffers of a pickle, such as nested arrays, also go through shared memory.
         """
         self._wait_for_room()
         block, places = self._find_allocated(datapoint) if self._allocated else (None, ())
@@ -202,27 +201,27 @@ class Sender:
         self._write(HEADER.pack(ARRAYS, block.number, layout.number))
 
     def send_end(self) -> None:
-        """Tell that the pass is over."""
+        """Send the end of the pass."""
         self._wait_for_room()
         self._write(HEADER.pack(END, 0, 0))
 
     def send_state(self, state: Any) -> None:
-        """Tell where the flow stands now."""
+        """Send the position of the flow."""
         self._send_payload(STATE, 0, pickle.dumps(state, protocol=5))
 
     def send_log(self, record: Any) -> None:
-        """Send a record for the log."""
+        """Send a log record."""
         self._send_payload(LOG, 0, pickle.dumps(record, protocol=5))
 
     def send_error(self, payload: bytes) -> None:
-        """Tell why nothing more comes."""
+        """Send the error that ends this sender."""
         self._send_payload(ERROR, 0, payload)
 
     def _send_payload(self, kind: int, number: int, payload: bytes) -> None:
         self._write(HEADER.pack(kind, number, len(payload)) + payload)
 
     def _find_allocated(self, datapoint: Any) -> tuple[_OutBlock | None, Places]:
-        """Return the block that was allocated for a datapoint, and where in it each of its arrays lies."""
+        """Return the block that was allocated for a datapoint, and the offset of each of its arrays in it."""
         values = list(datapoint.values()) if type(datapoint) is dict else datapoint
         if type(values) is list or type(values) is tuple:
             for block in self._allocated:
@@ -236,8 +235,8 @@ class Sender:
 
         Args:
             datapoint: anything.
-            places: where in `block` each of its arrays lies, None for those that lie elsewhere.
-            block: what was allocated for it, if anything was.
+            places: the offset of each array that is in `block` already, None for other arrays.
+            block: the block that was allocated for it, if any.
         """
         container = type(datapoint)
         if container is list or container is tuple:
@@ -301,12 +300,12 @@ class Sender:
         except Exception:
             if self._dumps is cloudpickle.dumps:
                 raise
-        # Something of the main script; cloudpickle takes it, and is slower.
+        # It may contain classes of the main script; cloudpickle can handle these, but is slower.
         self._dumps = cloudpickle.dumps
         return self._pickle(datapoint)
 
     def _acquire(self, size: int) -> _OutBlock:
-        """Return a block of at least that size that nobody looks at."""
+        """Return an unused block of at least `size` bytes."""
         if self._num_prefetch is None:
             self._window = min(max(AHEAD_BYTES // max(size, 1), AHEAD_MIN), AHEAD_MAX)
         while self._let_go:
@@ -316,11 +315,11 @@ class Sender:
             self._take_back(block)
         if not self._free:
             self._read_back(socket.MSG_DONTWAIT)
-        # The last to come back first: it is still in the processor's cache.
+        # Use the latest first, which is still in the processor's cache.
         for place in reversed(range(len(self._free))):
             if self._free[place].size >= size:
                 block = self._free.pop(place)
-                if len(self._free) > self._window:  # The receiver has kept many for a while.
+                if len(self._free) > self._window:  # The receiver kept many for a while.
                     self._drop(self._free[0])
                 return block
         if self._free:
@@ -353,7 +352,7 @@ class Sender:
         self._ahead += 1
 
     def _read_back(self, flags: int) -> None:
-        """Take in what the receiver has sent back."""
+        """Handle the messages of the receiver."""
         try:
             data = self._main.recv(1 << 16, flags)
         except BlockingIOError:
@@ -374,7 +373,7 @@ class Sender:
                 self._take_back(block)
 
     def _take_back(self, block: _OutBlock) -> None:
-        """Use a block again if nobody looks at it any more, neither there nor here."""
+        """Mark a block as free if neither end uses it."""
         if not block.is_sent and block.lease is None:
             self._free.append(block)
 
@@ -385,7 +384,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 
 def _lay_out(sizes: list[int], begin: int = 0) -> tuple[list[int], int]:
-    """Return where parts of these sizes start, aligned as TensorFlow wants arrays, and where the last one ends."""
+    """Return the aligned offsets of parts of these sizes, and the end of the last one."""
     offsets, end = [], -(-begin // ALIGNMENT) * ALIGNMENT
     for size in sizes:
         offsets.append(end)
@@ -396,15 +395,15 @@ def _lay_out(sizes: list[int], begin: int = 0) -> tuple[list[int], int]:
 _CHUNK = 1 << 16
 _ALL_ACKNOWLEDGED_AT = 8
 _MAX_KEPT = 256
-"""Blocks. Each is a mapping of its own, of which a process may have some 65,000, and takes a page at least; so whoever
-keeps more datapoints than that, such as a cache, gets copies of the further ones."""
+"""The largest number of blocks in use at the receiver. Each takes a page and a mapping, of which a process may have
+65,000; so a consumer that keeps more datapoints, such as a cache, gets copies."""
 
 
 class RemoteFailure(Exception):
-    """The sender sent an error instead of a datapoint.
+    """Raised when the sender sends an error instead of a datapoint.
 
     Attributes:
-        payload: what it sent.
+        payload: the content of its message.
     """
 
     def __init__(self, payload: bytes) -> None:
@@ -422,20 +421,20 @@ class _InBlock:
 class Receiver:
     """Receives datapoints from the `Sender` at the other end of a socket.
 
-    The arrays of a datapoint are views into shared memory, writable, and start on a multiple of 64 bytes. Their block
-    is used again when the last of them is gone. While very many are kept, further ones are copies.
+    The arrays of a datapoint are writable, aligned views into shared memory. Their block is reused when the last view
+    is gone. While very many blocks are in use, further arrays are copies.
 
     Args:
         main: a Unix stream socket for the messages. If it has a timeout, `receive` may raise `TimeoutError`, and can
             be called again then.
-        file: the sender's, for the blocks.
-        num_prefetch: as the sender has it.
-        log: takes what the sender logs.
+        file: the sender's file for the blocks.
+        num_prefetch: as for the sender.
+        log: takes the log records of the sender.
 
     Attributes:
-        items: how many datapoints and ends of passes were received.
-        state: the last state that the sender told; None before the first.
-        state_items: `items` when it was told.
+        items: number of datapoints and ends of passes received.
+        state: the last state from the sender; None before the first.
+        state_items: `items` when the state was received.
     """
 
     def __init__(
@@ -454,7 +453,7 @@ class Receiver:
         self._unacknowledged = 0
         self._blocks: dict[int, _InBlock] = {}
         self._layouts: dict[int, Layout] = {}
-        # Views are let go of in any thread, at any time, even in the middle of what stands here.
+        # Views may be dropped in any thread, at any point of this code.
         self._released: deque[int] = deque()
         self._kept = 0
         self.items = 0
@@ -488,7 +487,7 @@ class Receiver:
 
     @property
     def has_message(self) -> bool:
-        """Whether something has been read from the socket that `receive` has not yet looked at."""
+        """Whether a message was read from the socket that `receive` did not handle yet."""
         return len(self._data) > self._place
 
     def _next_message(self) -> tuple[int, int, int, bytes]:
@@ -532,7 +531,7 @@ class Receiver:
         try:
             self._main.sendall(message)
         except OSError:
-            pass  # What it has sent before it went is still there to be read.
+            pass  # Its last messages can still be read.
 
     def _take_notice(self, kind: int, number: int, value: int, payload: bytes) -> None:
         if kind == BLOCK:
@@ -557,7 +556,7 @@ class Receiver:
             self._acknowledge_at = 1
 
     def _lease(self, number: int) -> np.ndarray[Any, Any]:
-        """Return the bytes of a block; when that array and all views of it are gone, the block is released."""
+        """Return the bytes of a block, which is released when that array and all views of it are gone."""
         self._kept += 1
         block = self._blocks[number]
         whole = np.frombuffer(block.memory, np.uint8)

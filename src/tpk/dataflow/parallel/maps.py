@@ -178,7 +178,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
 
     Raises:
         ConfigError: a number is not positive or `worker_init` is not a name of a function; and, at the start of an
-            iteration, the function cannot be pickled, or that of `worker_init` is missing.
+            iteration, `map_func` cannot be pickled, or the function of `worker_init` is missing.
         InputError: (during iteration) a worker died.
         Exception: (during iteration) an exception of the function in a worker, with its traceback there as the cause.
 

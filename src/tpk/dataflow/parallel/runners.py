@@ -361,7 +361,7 @@ class TeamState:
         return attrs.asdict(self)
 
     def give_up_pass(self) -> None:
-        """Let each worker that has not finished this pass begin the next one."""
+        """Let each worker leave an unfinished pass, and begin the next one."""
         for worker, is_over in zip(self.workers, self.over, strict=True):
             if not is_over:
                 worker.skips.append(0)

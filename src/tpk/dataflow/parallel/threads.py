@@ -204,7 +204,7 @@ class _Buffer:
         self.put(kind, value)
 
     def take(self, timeout: float) -> tuple[int, Any]:
-        """Return the next message; raise `Empty` if there is none within `timeout` seconds."""
+        """Return the next message; raise `Empty` if none comes within `timeout` seconds."""
         message = self._messages.get(timeout=timeout)
         if message[0] in (OBJECT, END):
             self._room.put(None)

@@ -28,7 +28,7 @@ from tpk.dataflow.parallel.blocks import BlockFile
 from tpk.dataflow.parallel.link import LinkClosed, Receiver, Sender
 from tpk.errors import ConfigError, add_note
 
-if sys.platform != "win32":  # where there are no workers, but this module is imported all the same
+if sys.platform != "win32":  # Windows has no workers, but imports this module
     import fcntl
 
 _GRACE = 2.0

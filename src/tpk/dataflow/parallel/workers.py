@@ -194,7 +194,7 @@ class WorkerProcess:
         self._sockets[0].settimeout(self._next_warning)
 
     def _ask_where_it_is(self) -> str:
-        # The signal would kill a worker that has not set its handler yet.
+        # The signal would kill a worker without a handler for it.
         self._is_ready = self._is_ready or bool(self._stacks_size)
         if not self._is_ready:
             return "still starting"
@@ -293,7 +293,7 @@ def _reason(status: int | None) -> str:
         return f"it exited with status {status}"
     reason = f"killed by signal {-status} ({signal.Signals(-status).name})"
     if -status == signal.SIGKILL:
-        reason += "; if nobody did that, the machine or container ran out of memory"
+        reason += "; unless someone did that, the machine or container ran out of memory"
     return reason
 
 

@@ -46,7 +46,7 @@ def datapoints_with_progress(flow: Iterable[Any], path: str, owner: str) -> Iter
     total = flow_length(flow)
     iterator = iter(flow)
     try:
-        # With None, tqdm is silent where there is no terminal.
+        # With None, tqdm is silent unless it writes to a terminal.
         yield from tqdm(iterator, desc=os.path.basename(path), total=total, disable=None if total else True)
     finally:
         close_iterator(iterator, flow)

@@ -76,7 +76,7 @@ class LMDBSerializer:
 
         Args:
             path: what `save` wrote, or an LMDB file or directory of tensorpack's `LMDBSerializer`.
-            shuffle: whether each epoch has an order of its own.
+            shuffle: whether to shuffle anew in each epoch.
             seed: see `RNGDataFlow`.
             allow_pickle: whether pickled datapoints are read, which tensorpack writes. A pickle can run any code.
 
@@ -92,7 +92,7 @@ class LMDBFile(ABC):
 
     Args:
         path: a directory or a single file.
-        owner: who reads it, for messages.
+        owner: the name of the reader, for messages.
 
     Raises:
         PluginImportError: lmdb is not installed.
@@ -145,7 +145,7 @@ class LMDBFile(ABC):
         subdir = os.path.isdir(self.path)
         file = os.path.join(self.path, "data.mdb") if subdir else self.path
         if not os.path.exists(file):
-            raise InputError(f"{self.owner}: the directory {self.path} holds no data.mdb, so it is no LMDB")
+            raise InputError(f"{self.owner}: the directory {self.path} contains no data.mdb, so it is not an LMDB")
         status = os.stat(file)
         identity = status.st_dev, status.st_ino
         environment = _environments.get(identity)
@@ -155,7 +155,7 @@ class LMDBFile(ABC):
             except lmdb.Error as error:
                 raise self.damaged(str(error)) from error
             _environments[identity] = environment
-        # A page behind the end of the file would not be an error but a signal that kills the process.
+        # Reading a page beyond the end of the file would kill the process by a signal.
         needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
         if status.st_size < needed:
             raise self.damaged(f"it has {status.st_size} of {needed} bytes")

@@ -1,4 +1,4 @@
-"""Datapoints as bytes: msgpack with arrays, which runs no code when it is read, and the ways of tensorpack."""
+"""Datapoints as bytes: msgpack with arrays, which is safe to read, and the formats of tensorpack."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ARRAY, _SCALAR, _OBJECTS, _TUPLE = range(1, 5)
 class DatapointPacker:
     """Turns datapoints into bytes and back.
 
-    Lists, tuples, dicts, text, bytes, numbers, None, NumPy's arrays and scalars come back as they were; whatever else
-    has ``__array__``, such as a tensor, comes back as an array. Arrays come back writable and aligned.
+    Lists, tuples, dicts, text, bytes, numbers, None, NumPy's arrays and scalars come back as they were. Other objects
+    with ``__array__``, such as tensors, come back as arrays. Arrays come back writable and aligned.
 
     Args:
-        owner: who packs, for messages.
-        allow_pickle: whether bytes that were pickled (by tensorpack) are read; a pickle can run any code.
+        owner: the name of the serializer, for messages.
+        allow_pickle: whether to read bytes that were pickled (by tensorpack); a pickle can run any code.
     """
 
     def __init__(self, owner: str, allow_pickle: bool = False) -> None:
@@ -39,7 +39,7 @@ class DatapointPacker:
         """Return the bytes.
 
         Raises:
-            InputError: something in it can not be stored; it names the type.
+            InputError: something in it cannot be stored; the error names the type.
         """
         try:
             return self._pack(datapoint)
@@ -86,7 +86,9 @@ class DatapointPacker:
         if isinstance(value, dict):
             return dict(value)
         if not hasattr(value, "__array__"):
-            raise TypeError(f"a value of type {type(value).__name__} is no array, number, text, bytes, list or dict")
+            raise TypeError(
+                f"a value of type {type(value).__name__} is not an array, number, text, bytes, list or dict"
+            )
         array = np.asarray(value)
         if array.dtype.hasobject:
             flat = array.ravel().tolist()
@@ -118,12 +120,12 @@ class DatapointPacker:
 
 
 def is_pickle(data: Any) -> bool:
-    """Whether bytes are a pickle; of msgpack's, only those of an empty dict begin alike."""
+    """Whether bytes are a pickle; msgpack's bytes of an empty dict, but no others, also begin with 0x80."""
     return len(data) > 1 and data[0] == 0x80
 
 
 def _from_msgpack_numpy(value: dict[Any, Any]) -> Any:
-    """Read an array in the manner of the package msgpack-numpy, which tensorpack used to use."""
+    """Read an array in the format of the package msgpack-numpy, which tensorpack used."""
     if b"nd" not in value:
         return value
     if value.get(b"kind", b"") != b"":
@@ -134,7 +136,7 @@ def _from_msgpack_numpy(value: dict[Any, Any]) -> Any:
 
 def _array(dtype: np.dtype[Any], shape: Any, data: bytes, begin: int) -> np.ndarray[Any, Any]:
     if len(data) - begin != prod(shape) * dtype.itemsize:
-        raise ValueError(f"{len(data) - begin} bytes are no array of {dtype} with shape {tuple(shape)}")
+        raise ValueError(f"{len(data) - begin} bytes do not fit an array of {dtype} with shape {tuple(shape)}")
     array = aligned_empty(tuple(shape), dtype)
     if array.size:
         array[...] = np.frombuffer(data, dtype, offset=begin).reshape(shape)

@@ -73,7 +73,7 @@ class BatchData(StatefulProxyDataFlow):
             if len(held) < size:
                 break
             batch = joiner.join(held, range(first, first + size))
-            held.clear()  # its memory may serve for the next batch
+            held.clear()  # its memory may be used for the next batch
             yield batch
             batch = None
         if held and self.remainder:
@@ -105,8 +105,7 @@ def left_out(flow: Iterable[Any]) -> int:
 class BatchDataByShape(LookaheadDataFlow):
     """Join `batch_size` datapoints whose component `idx` has the same shape, as soon as there are that many.
 
-    Otherwise like `BatchData`. Each worker that shares it joins the datapoints of its own share, so each has its own
-    remainder.
+    Otherwise like `BatchData`. Each worker joins the datapoints of its share, so each makes a separate remainder.
 
     Args:
         flow: any iterable of datapoints.
@@ -196,15 +195,15 @@ class Joiner:
     def copies(self, datapoints: Iterator[Any], size: int) -> list[Any]:
         """Return copies of up to `size` datapoints of a flow that may write to their arrays again, for `join`.
 
-        Each array is copied to its row of the batch as it comes, while it is in the processor's cache. In the copy of
-        its datapoint, the whole array of the batch stands for it.
+        Each array is copied to its row of the batch as it comes, while it is in the processor's cache. The copy of its
+        datapoint refers to the whole array of the batch instead.
         """
         copies: list[Any] = []
         for datapoint in datapoints:
             if not copies and isinstance(datapoint, (list, tuple, Mapping)):
                 self._arrays = self._new_arrays(datapoint, size)
             copies.append(self._copy(datapoint, len(copies)))
-            datapoint = None  # its memory may serve for the next one
+            datapoint = None  # its memory may be used for the next one
         return copies
 
     def join(self, datapoints: Sequence[Any], numbers: Sequence[int]) -> Any:

@@ -166,7 +166,7 @@ class FixedSizeData(StatefulProxyDataFlow):
             return datapoint
         raise InputError(
             f"FixedSizeData: a pass of {type(self.flow).__name__} has no datapoint; it is empty, or a one-shot "
-            "iterator, such as a generator, of which there is no second pass"
+            "iterator, such as a generator, which cannot be iterated twice"
         )
 
     def allocate_with(self, allocate: Allocate) -> None:

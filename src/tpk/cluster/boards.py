@@ -1,4 +1,4 @@
-"""Boards: tables on TensorFlow's servers in which the workers write their states and read those of the others."""
+"""Boards: tables on TensorFlow's servers where workers write their own states and read the other workers' states."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Board:
             )
 
     def exchange(self, state: WorkerState) -> Mapping[int, WorkerState]:
-        """Write the state of this worker if the board is written by it, and return the states on the board, by rank.
+        """Write the state of this worker if `is_written`, and return the states on the board, by rank.
 
         Raises:
             OSError: nothing listens at the address of the process.
@@ -96,9 +96,9 @@ class Board:
 
 
 def boards_of(cluster: Cluster, target: str, timeout: float, training: int) -> list[Board]:
-    """Return the boards of a cluster: one on each parameter server, or on each worker if there are none.
+    """Return the boards of a cluster: one on each parameter server, or on each worker if the cluster has only workers.
 
-    The arguments are those of `Board`.
+    For the arguments see `Board`.
     """
     job, count = (PS, len(cluster.ps)) if cluster.ps else (WORKER, cluster.world_size)
     return [Board(cluster, (job, index), target, timeout, training) for index in range(count)]

@@ -48,7 +48,7 @@ class Connections:
 
 
 def check_listening(address: str, seconds: float = 2.0) -> None:
-    """Raise an `OSError` if nothing listens at ``"host:port"``, or nobody answers there in time.
+    """Raise an `OSError` if nothing listens at ``"host:port"``, or if there is no answer in time.
 
     TensorFlow would wait for it without an end.
     """
@@ -111,16 +111,16 @@ def _normal(end: tuple[object, ...]) -> End:
 
 
 def _tcp_sockets() -> Iterator[socket.socket]:
-    """Yield a socket of its own for each descriptor of this process that is a TCP socket."""
+    """Yield a separate socket for each descriptor of this process that is a TCP socket."""
     # Elsewhere than on Linux and macOS, nobody is freed.
     for name in os.listdir(_DESCRIPTORS) if os.path.isdir(_DESCRIPTORS) else ():
         try:
             copy = os.dup(int(name))
-        except OSError:  # It was closed meanwhile, such as that of the listing itself.
+        except OSError:  # Closed in the meantime, as the descriptor of the listing is.
             continue
         try:
             found = socket.socket(fileno=copy)
-        except OSError:  # It is none.
+        except OSError:  # Not a socket.
             os.close(copy)
             continue
         if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:

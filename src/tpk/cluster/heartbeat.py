@@ -138,7 +138,7 @@ class Heartbeat:
             raise reason from error
 
     def guard(self, sess: SharedSession) -> None:
-        """Abort `sess`, too, once another process has failed or died, also while this one waits for nobody."""
+        """Also abort `sess` once another process has failed or died, even while this one does not wait."""
         self._background = Wait("step", 0, time.monotonic()), sess
 
     @property

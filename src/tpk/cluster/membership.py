@@ -32,7 +32,7 @@ Key = tuple[str, int]
 
 @attrs.frozen
 class WorkerState:
-    """What a worker tells the others about itself.
+    """The state that a worker reports to the others.
 
     Attributes:
         incarnation: differs between processes that have had one address.
@@ -65,7 +65,7 @@ class WorkerState:
 
     @classmethod
     def decode(cls, data: bytes) -> WorkerState | None:
-        """Return the state that `encode` made `data` of; None if there is none."""
+        """Return the state encoded in `data`; None if it is empty."""
         return cls(**json.loads(data)) if data else None
 
     def has_left(self, training: int) -> bool:
@@ -161,7 +161,7 @@ class Membership:
             self._members[key].heard_at = self._clock()
 
     def note(self, states: Mapping[int, WorkerState]) -> None:
-        """Take note of the states of workers, by rank; one that has not changed is no sign of life."""
+        """Record the states of workers, by rank. An unchanged state is not a sign of life."""
         for rank, state in states.items():
             member = self._members.get((WORKER, rank))
             if member is None:

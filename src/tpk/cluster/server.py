@@ -34,10 +34,10 @@ class RunningServer:
     """The server of this process.
 
     Attributes:
-        cluster: as what it was started.
-        cpu_devices: how many logical CPU devices it has.
-        target: what a session connects to.
-        trainings: how many trainings have used it, the one under way included.
+        cluster: the cluster, and which process of it the server is.
+        cpu_devices: the number of logical CPU devices.
+        target: the target for sessions that connect to it.
+        trainings: how many trainings have used it, including the current one.
     """
 
     cluster: Cluster
@@ -47,21 +47,21 @@ class RunningServer:
 
 
 def start_server(cluster: Cluster, config: Any) -> RunningServer:
-    """Return the server of this process, which is started unless it runs already.
+    """Return the server of this process, and start it if it does not run yet.
 
-    TensorFlow cannot stop a server; so the next training of the process goes on with it.
+    TensorFlow cannot stop a server, so the next training in this process uses it again.
 
     Args:
-        cluster: who is in the cluster, and who this process is.
+        cluster: the processes, and which of them this one is.
         config: `tf.compat.v1.ConfigProto` with the number of CPU devices, the threads, and the GPU options of the
-            server; those of a session that connects to it count for nothing.
+            server. Sessions that connect to it cannot change these.
 
     Raises:
-        ConfigError: if the port is in use, or this process has a server that is another one.
+        ConfigError: the port is in use, or the server of this process belongs to another cluster.
     """
     global _running
     with _lock:
-        # To ask a map of a protocol buffer by an index would set it to 0.
+        # Indexing a map of a protocol buffer would add the key.
         cpu_devices = max(config.device_count.get("CPU", 0), 1)
         if _running is None:
             target = _start(cluster, config)
@@ -82,13 +82,13 @@ def start_server(cluster: Cluster, config: Any) -> RunningServer:
 
 
 def cluster_of(value: Any) -> Cluster:
-    """Return the cluster that the option of a strategy with parameter servers means.
+    """Return the cluster for the option of a strategy with parameter servers.
 
     Args:
         value: what `as_cluster` takes, or a `tf.compat.v1.train.Server`.
 
     Raises:
-        ConfigError: if it describes no cluster, or one without parameter servers.
+        ConfigError: the value describes no cluster, or one without parameter servers.
     """
     cluster = _cluster_of_server(value) if isinstance(value, tf.compat.v1.train.Server) else as_cluster(value)
     if not cluster.ps:
@@ -101,10 +101,10 @@ def cluster_of(value: Any) -> Cluster:
 
 
 def given_server(cluster: Cluster, server: Any) -> RunningServer:
-    """Return a `tf.compat.v1.train.Server` of the user's as the server of this process; each call is a training more.
+    """Return a `tf.compat.v1.train.Server` of the user as the server of this process. Each call counts a training.
 
     Args:
-        cluster: that of the server.
+        cluster: the cluster of the server.
         server: the server.
     """
     if server.target not in _given:
@@ -136,7 +136,7 @@ def _start(cluster: Cluster, config: Any) -> str:
 
 
 def _close_to_others(cluster: Cluster) -> None:
-    """Let only those of the cluster reach the server, where that is possible: TensorFlow has it listen everywhere."""
+    """Restrict the server, which listens on all network interfaces, to loopback if the whole cluster is there."""
     members = [address for addresses in cluster.jobs.values() for address in addresses]
     if not are_on_loopback(members) or not confine_to_loopback(cluster.port):
         logger.warning(

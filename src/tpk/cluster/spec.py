@@ -1,4 +1,4 @@
-"""Specification of a cluster, and of who in it this process is: from `TF_CONFIG`, from SLURM, or given explicitly."""
+"""The processes of a cluster, and how long they wait for each other: from `TF_CONFIG`, SLURM, or given explicitly."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Cluster:
     Attributes:
         workers: ``"host:port"`` of each worker, by rank.
         ps: ``"host:port"`` of each parameter server.
-        job: what this process is: ``"worker"`` or ``"ps"``.
-        index: which of them, from 0 on.
+        job: the job of this process: ``"worker"`` or ``"ps"``.
+        index: the index of this process in its job, from 0 on.
 
     Raises:
-        ConfigError: if an address is none, or stands there twice, or there is no such process.
+        ConfigError: an address is invalid or given twice, or the job or index does not exist.
 
     Example:
         ```python
@@ -87,7 +87,7 @@ class Cluster:
 
     @property
     def world_size(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return len(self.workers)
 
     @property
@@ -95,7 +95,7 @@ class Cluster:
         """The number of this process among the workers; 0 is the chief.
 
         Raises:
-            ConfigError: if it is a parameter server.
+            ConfigError: this process is a parameter server.
         """
         if self.job != WORKER:
             raise ConfigError(f"{self.name_of(self.job, self.index)} is no worker; it has no rank.")
@@ -117,19 +117,19 @@ class Cluster:
         return device_of(self.job, self.index)
 
     def name_of(self, job: str, index: int) -> str:
-        """Return what messages call a process, such as ``"rank 1 (10.0.0.2:2222)"``."""
+        """Return the name of a process in messages, such as ``"rank 1 (10.0.0.2:2222)"``."""
         address = self.jobs[job][index]
         return f"rank {index} ({address})" if job == WORKER else f"parameter server {index} ({address})"
 
     @classmethod
     def find(cls, environ: Mapping[str, str] = os.environ) -> Cluster:
-        """Return the cluster that the environment tells of: by TF_CONFIG, or else by SLURM.
+        """Return the cluster described by the environment: by TF_CONFIG, otherwise by SLURM.
 
         Args:
             environ: the environment of this process.
 
         Raises:
-            ConfigError: if it tells of none, or what it tells is broken.
+            ConfigError: the environment describes no cluster, or an invalid one.
         """
         if environ.get("TF_CONFIG", "").strip():
             return cls.from_tf_config(environ["TF_CONFIG"])
@@ -143,10 +143,10 @@ class Cluster:
     def from_tf_config(cls, text: str) -> Cluster:
         """Return the cluster that the value of TF_CONFIG describes.
 
-        If there is a job ``chief`` (or ``master``), it is worker 0, and those of the job ``worker`` come after it.
+        A job ``chief`` (or ``master``) is worker 0, before the workers of the job ``worker``.
 
         Args:
-            text: JSON, as Kubeflow's training operator and `tf.distribute` have it.
+            text: JSON, in the format of Kubeflow's training operator and `tf.distribute`.
 
         Raises:
             ConfigError: if it is broken; it says where.
@@ -194,13 +194,13 @@ class Cluster:
 
 
 def as_cluster(value: Any) -> Cluster:
-    """Return the cluster that a strategy's option means.
+    """Return the cluster for a strategy's option.
 
     Args:
-        value: a `Cluster`; a mapping with the structure of TF_CONFIG; or None, to look into the environment.
+        value: a `Cluster`; a mapping with the structure of TF_CONFIG; or None, to read the environment.
 
     Raises:
-        ConfigError: if it is none of these, or describes no cluster.
+        ConfigError: the value is invalid, or describes no cluster.
     """
     if value is None:
         return Cluster.find()
@@ -233,7 +233,7 @@ def _job(name: str, values: Any) -> tuple[str, ...]:
 
 
 def _index(value: Any) -> int:
-    # Some schedulers write it as a string.
+    # Some schedulers write the index as a string.
     try:
         return int(str(value))
     except ValueError:

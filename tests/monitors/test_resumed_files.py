@@ -240,7 +240,7 @@ def test_a_monitor_that_was_failing_at_the_checkpoint_keeps_what_it_wrote(traine
     resumed, writer = monitors()
     resumed.load_state_dict(state)
     assert content(writer) == before
-    assert "JSONWriter was failing when the checkpoint was taken; what it wrote stays as it is" in caplog.text
+    assert "JSONWriter was failing when the checkpoint was taken; its output stays as it is" in caplog.text
 
 
 def test_events_that_could_not_be_written_are_in_the_checkpoint(trainer, monkeypatch):

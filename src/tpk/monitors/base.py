@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tpk.durable_files import free_name
+from tpk.durable_files import free_name, refuse_link
 from tpk.errors import ConfigError, HookError, StopTraining
 from tpk.plugin.callback import Callback
+
+if TYPE_CHECKING:
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
 MAX_CONSECUTIVE_FAILURES = 5
-REPORT_METHODS = (
-    "process_scalar",
-    "process_image",
-    "process_histogram",
-    "process_summary",
-    "process_event",
-    "flush",
-)
+REPORT_METHODS = ("process_scalar", "process_image", "process_histogram", "process_summary", "process_event", "flush")
 """The methods through which reports reach a monitor."""
 
 
@@ -113,6 +111,48 @@ class Monitor(Callback):
         Called before `before_train`, if the run may be a second attempt. A monitor that writes files returns in
         `state_dict` how much of them belongs to the checkpoint, and removes the rest in `load_state_dict`.
         """
+
+
+class FileMonitor(Monitor):
+    """A monitor that writes scalars to one file.
+
+    Args:
+        filename: in the `run_dir` of the trainer, unless it is absolute.
+        clock: returns the time, in seconds since 1970.
+    """
+
+    def __init__(self, filename: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+        self.filename = Path(filename)
+        self._clock = clock
+
+    @property
+    def state_key(self) -> str:
+        """The file name."""
+        return str(self.filename)
+
+    @property
+    def path(self) -> Path:
+        """The file.
+
+        Raises:
+            ConfigError: if the trainer has no `run_dir` and the file name is relative.
+        """
+        return in_run_dir(self, self.filename)
+
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
+        """Check that the file can be written.
+
+        Raises:
+            ConfigError: if the trainer has no `run_dir` to write it to, or it is a symbolic link.
+        """
+        refuse_link(self.path)
+
+    def set_aside(self) -> None:
+        """Rename the file of an earlier attempt or run, if there is one, to ``stats-1.csv`` for example."""
+        if self.path.exists():
+            aside = free_name(self.path.parent, self.path.stem, self.path.suffix)
+            self.path.rename(aside)
+            logger.info("%s is of an earlier attempt or run; it is now %s", self.path, aside)
 
 
 def _flush_only() -> None:
@@ -252,11 +292,3 @@ def in_run_dir(monitor: Monitor, filename: Path) -> Path:
             f"run_dir, give {name} an absolute path, or leave it out of `monitors`."
         )
     return Path(run_dir or "") / filename
-
-
-def set_aside(path: Path) -> None:
-    """Rename a file of an earlier attempt or run, if there is one, to ``<name>-1`` for example."""
-    if path.exists():
-        aside = free_name(path.parent, path.stem, path.suffix)
-        path.rename(aside)
-        logger.info("%s is of an earlier attempt or run; it is now %s", path, aside)

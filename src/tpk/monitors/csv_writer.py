@@ -7,20 +7,19 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpk.durable_files import refuse_link, replace_file
-from tpk.monitors.base import Monitor, in_run_dir, set_aside
+from tpk.durable_files import replace_file
+from tpk.monitors.base import FileMonitor
 from tpk.monitors.history import POSITION_COLUMNS, column_name
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
-class CSVWriter(Monitor):
+class CSVWriter(FileMonitor):
     """Writes the history as a table to ``stats.csv`` at the end of each epoch.
 
     It has a row for each step that reported a scalar. The first columns are ``epoch_num``, ``global_step`` and ``time``
@@ -44,38 +43,15 @@ class CSVWriter(Monitor):
     def __init__(
         self, filename: str | os.PathLike[str] = "stats.csv", *, clock: Callable[[], float] = time.time
     ) -> None:
-        self.filename = Path(filename)
-        self._clock = clock
+        super().__init__(filename, clock=clock)
         # When each global step first reported a scalar.
         self._times: dict[int, float] = {}
         self._is_resumed = False
 
-    @property
-    def state_key(self) -> str:
-        """Distinguishes several of these writers when a training is resumed."""
-        return str(self.filename)
-
-    @property
-    def path(self) -> Path:
-        """The file.
-
-        Raises:
-            ConfigError: if the trainer has no `run_dir` and the file name is relative.
-        """
-        return in_run_dir(self, self.filename)
-
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Check that the file can be written.
-
-        Raises:
-            ConfigError: if there is no directory for it, or it is a symbolic link.
-        """
-        refuse_link(self.path)
-
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Set aside the file of another run."""
         if not self._is_resumed:
-            set_aside(self.path)
+            self.set_aside()
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Note the time of the current step; the value is in the history."""

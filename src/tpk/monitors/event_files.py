@@ -1,4 +1,4 @@
-"""Files of events, written so that a full disk loses none."""
+"""Event files, written so that no event is lost when the disk is full."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _file_count = itertools.count()
 
 
 class EventFiles:
-    """Appends events to a file in a folder, and begins another file when that has failed.
+    """Appends events to a file in a folder, and begins another file after a failure.
 
-    TensorFlow's own writer gives up for good when a write fails, and leaves half of a record, after which nobody reads
-    on. This one takes back what was written in part, and keeps the events until they can be written.
+    When a write fails, TensorFlow's own writer stops for good and leaves half of a record, at which readers stop. This
+    class removes the partial record, and keeps the events until they can be written.
 
-    A file is named so that it comes after those that are there already, whatever the clock says: TensorBoard reads them
-    in the order of their names.
+    TensorBoard reads the files in the order of their names. A new file is named so that it comes after the existing
+    ones, whatever the clock says.
 
     Args:
-        folder: where; it is created with the first event.
-        suffix: what the names of the files end with, which tells whose they are.
-        max_queue: how many events may wait to be written.
-        flush_secs: how long they may wait, in seconds, when there are fewer; it is looked at with each event.
+        folder: the folder of the files; it is created with the first event.
+        suffix: the end of the names of the files, which identifies their writer.
+        max_queue: the maximum number of events that wait to be written.
+        flush_secs: how long events may wait, in seconds. This is checked when another event arrives.
         clock: returns the time, in seconds since 1970.
     """
 
@@ -52,28 +52,28 @@ class EventFiles:
 
     @property
     def waiting(self) -> list[bytes]:
-        """The events that are not written yet."""
+        """The events that are still to be written."""
         return list(self._waiting)
 
     def paths(self) -> list[Path]:
-        """Return the files with this suffix, also those of earlier attempts at the run, in their order; no links."""
+        """Return the files with this suffix in order, including files of earlier attempts at the run. Ignores links."""
         return sorted(path for path in self._folder.glob(f"{_PREFIX}*{self._suffix}") if not path.is_symlink())
 
     def add(self, events: Sequence[bytes]) -> None:
-        """Take events, serialized.
+        """Add serialized events, and write them if enough events are waiting.
 
         Raises:
-            Exception: they are to be written, and cannot be; they go on waiting.
+            Exception: if they cannot be written; they keep waiting.
         """
         self._waiting += events
         if len(self._waiting) >= self._max_queue or time.monotonic() - self._flushed_at >= self._flush_secs:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is waiting.
+        """Write the events that are waiting.
 
         Raises:
-            Exception: it cannot be written, and goes on waiting.
+            Exception: if they cannot be written; they keep waiting.
         """
         if not self._waiting:
             return
@@ -91,10 +91,10 @@ class EventFiles:
         self._flushed_at = time.monotonic()
 
     def close(self) -> None:
-        """Write what is waiting, and close the file.
+        """Write the events that are waiting, and close the file.
 
         Raises:
-            Exception: it cannot be written.
+            Exception: if they cannot be written.
         """
         try:
             self.flush()
@@ -108,10 +108,10 @@ class EventFiles:
         there = [path.name.removeprefix(_PREFIX).partition(".")[0] for path in self.paths()]
         latest = max((int(seconds) for seconds in there if seconds.isdigit()), default=-1)
         seconds = max(int(self._clock()), latest + 1)
-        # Apart from files of the same second, of other writers and other processes.
+        # Distinguishes files of other writers and processes in the same second.
         own = f"{socket.gethostname()}.{os.getpid()}.{next(_file_count)}"
         self._path, self._size = self._folder / f"{_PREFIX}{seconds:010d}.{own}{self._suffix}", 0
-        self._path.touch(exist_ok=False)  # TensorFlow would write where a link leads.
+        self._path.touch(exist_ok=False)  # TensorFlow would follow a link.
         try:
             self._writer = tf.io.TFRecordWriter(os.fspath(self._path))
         except BaseException:
@@ -123,7 +123,7 @@ class EventFiles:
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        with suppress(Exception):  # It may try once more to write the rest.
+        with suppress(Exception):  # It may try again to write the rest.
             writer.close()
         del writer
         with suppress(OSError):

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from tpk.errors import ConfigError, UnknownScalarError
@@ -43,9 +44,7 @@ class History(Mapping[str, np.ndarray]):
     """
 
     def __init__(self) -> None:
-        self._epochs: dict[str, array[int]] = {}
-        self._steps: dict[str, array[int]] = {}
-        self._values: dict[str, array[float]] = {}
+        self._series: dict[str, _Series] = {}
 
     # The comparison of a `Mapping` would ask for the truth of an array.
     __eq__ = object.__eq__
@@ -57,17 +56,16 @@ class History(Mapping[str, np.ndarray]):
         Raises:
             UnknownScalarError: if it was never reported. This is a `KeyError`.
         """
-        self._check(name)
-        return np.array(self._values[name], np.float64)
+        return np.array(self._of(name).values, np.float64)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._steps)
+        return iter(self._series)
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return len(self._series)
 
     def __repr__(self) -> str:
-        return f"History({', '.join(f'{name}: {len(values)} values' for name, values in self._values.items())})"
+        return f"History({', '.join(f'{name}: {len(series.values)} values' for name, series in self._series.items())})"
 
     def steps(self, name: str) -> np.ndarray:
         """Return the global steps at which `name` was reported, oldest first (``int64``).
@@ -75,8 +73,7 @@ class History(Mapping[str, np.ndarray]):
         Raises:
             UnknownScalarError: if it was never reported.
         """
-        self._check(name)
-        return np.array(self._steps[name], np.int64)
+        return np.array(self._of(name).steps, np.int64)
 
     def epochs(self, name: str) -> np.ndarray:
         """Return the epochs in which `name` was reported, oldest first (``int64``).
@@ -84,8 +81,7 @@ class History(Mapping[str, np.ndarray]):
         Raises:
             UnknownScalarError: if it was never reported.
         """
-        self._check(name)
-        return np.array(self._epochs[name], np.int64)
+        return np.array(self._of(name).epochs, np.int64)
 
     def columns(self, *names: str) -> dict[str, np.ndarray]:
         """Return a table with a row for each global step at which a scalar was reported.
@@ -105,8 +101,7 @@ class History(Mapping[str, np.ndarray]):
         chosen = names or tuple(self)
         epoch_of: dict[int, int] = {}
         for name in chosen:
-            self._check(name)
-            epoch_of.update(zip(self._steps[name], self._epochs[name], strict=True))
+            epoch_of.update(zip(self._of(name).steps, self._of(name).epochs, strict=True))
         steps = np.array(sorted(epoch_of), np.int64)
         table = {"epoch_num": np.array([epoch_of[step] for step in steps.tolist()], np.int64), "global_step": steps}
         for name in chosen:
@@ -136,14 +131,13 @@ class History(Mapping[str, np.ndarray]):
             ```
         """
         chosen = names or tuple(self)
-        for name in chosen or ("",):
-            self._check(name)
+        series = [self._of(name) for name in chosen or ("",)]
         if figure is None:
             instead = "The values are in history.columns()."
             figure = import_optional("matplotlib.pyplot", "history.plot()", "matplotlib", instead).figure()
         plots = grid_of_plots(figure, chosen)
-        for name, plot in zip(chosen, plots, strict=True):
-            plot.plot(self._steps[name], self._values[name], marker="." if len(self._steps[name]) < 30 else "")
+        for each, plot in zip(series, plots, strict=True):
+            plot.plot(each.steps, each.values, marker="." if len(each.steps) < 30 else "")
         figure.tight_layout()
         return plots
 
@@ -163,8 +157,8 @@ class History(Mapping[str, np.ndarray]):
         values = -self[name] if reverse else self[name]
         if np.isnan(values).all():
             return None
-        position = int(np.nanargmin(values))
-        return self._values[name][position], self._epochs[name][position], self._steps[name][position]
+        position, series = int(np.nanargmin(values)), self._of(name)
+        return series.values[position], series.epochs[position], series.steps[position]
 
     # Adding, saving and restoring values.
 
@@ -213,17 +207,14 @@ class History(Mapping[str, np.ndarray]):
     @property
     def names(self) -> list[str]:
         """The names of the scalars reported so far, in the order of their first reports."""
-        return list(self._steps)
+        return list(self)
 
     def add(self, name: str, epoch: int, step: int, value: int | float) -> None:
         """Add a value."""
-        if name not in self._steps:
-            self._epochs[name] = array("q")
-            self._steps[name] = array("q")
-            self._values[name] = array("d")
-        self._values[name].append(value)
-        self._steps[name].append(step)
-        self._epochs[name].append(epoch)
+        series = self._series.setdefault(name, _Series())
+        series.epochs.append(epoch)
+        series.steps.append(step)
+        series.values.append(value)
 
     def latest(self, name: str) -> float:
         """Return the last value of `name`.
@@ -231,8 +222,7 @@ class History(Mapping[str, np.ndarray]):
         Raises:
             UnknownScalarError: if it was never reported.
         """
-        self._check(name)
-        return self._values[name][-1]
+        return self._of(name).values[-1]
 
     def of(self, name: str) -> list[tuple[int, float]]:
         """Return the global steps and values of `name`, oldest first.
@@ -240,28 +230,32 @@ class History(Mapping[str, np.ndarray]):
         Raises:
             UnknownScalarError: if it was never reported.
         """
-        self._check(name)
-        return list(zip(self._steps[name], self._values[name], strict=True))
+        return list(zip(self._of(name).steps, self._of(name).values, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the epochs and steps (``int64``) and the values (``float64``) of each scalar."""
-        return {
-            name: {"epochs": self.epochs(name), "steps": self.steps(name), "values": self[name]} for name in self._steps
-        }
+        return {name: {"epochs": self.epochs(name), "steps": self.steps(name), "values": self[name]} for name in self}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the values that `state_dict` returned."""
-        self._epochs = {name: array("q", kept["epochs"].tolist()) for name, kept in state.items()}
-        self._steps = {name: array("q", kept["steps"].tolist()) for name, kept in state.items()}
-        self._values = {name: array("d", kept["values"].tolist()) for name, kept in state.items()}
+        self._series = {
+            name: _Series(
+                array("q", kept["epochs"].tolist()),
+                array("q", kept["steps"].tolist()),
+                array("d", kept["values"].tolist()),
+            )
+            for name, kept in state.items()
+        }
 
     def nearest(self, name: str) -> str:
         """Return a hint for a `name` that was never reported: the nearest name, and a list of all names."""
-        return f"{nearest(name, self._steps, n=1)} Reported so far: {', '.join(sorted(self)) or 'none'}.".lstrip()
+        return f"{nearest(name, self, n=1)} Reported so far: {', '.join(sorted(self)) or 'none'}.".lstrip()
 
-    def _check(self, name: str) -> None:
-        if name not in self._steps:
-            raise UnknownScalarError(f"no scalar {name!r} was reported so far. {self.nearest(name)}")
+    def _of(self, name: str) -> _Series:
+        try:
+            return self._series[name]
+        except KeyError:
+            raise UnknownScalarError(f"no scalar {name!r} was reported so far. {self.nearest(name)}") from None
 
     # The table that a notebook shows.
 
@@ -289,6 +283,15 @@ class History(Mapping[str, np.ndarray]):
         self.plot(*names, figure=figure)
         figure.savefig(image, format="png")
         return f'<img src="data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}">'
+
+
+@attrs.define
+class _Series:
+    """The values of one scalar, each with the epoch and global step of its report."""
+
+    epochs: array[int] = attrs.field(factory=lambda: array("q"))
+    steps: array[int] = attrs.field(factory=lambda: array("q"))
+    values: array[float] = attrs.field(factory=lambda: array("d"))
 
 
 def column_name(name: str) -> str:

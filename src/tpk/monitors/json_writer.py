@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpk.durable_files import free_name, open_no_link, refuse_link, replace_file
-from tpk.monitors.base import Monitor, in_run_dir, set_aside
+from tpk.monitors.base import FileMonitor
 from tpk.monitors.history import POSITION_COLUMNS, column_name
 from tpk.monitors.values import json_number
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class JSONWriter(Monitor):
+class JSONWriter(FileMonitor):
     """Appends scalars to ``stats.jsonl``, one JSON object per line.
 
     Each object has the keys ``epoch_num``, ``global_step`` and ``time`` (seconds since 1970), and the scalars reported
@@ -51,32 +51,9 @@ class JSONWriter(Monitor):
     def __init__(
         self, filename: str | os.PathLike[str] = "stats.jsonl", *, clock: Callable[[], float] = time.time
     ) -> None:
-        self.filename = Path(filename)
-        self._clock = clock
+        super().__init__(filename, clock=clock)
         self._rows: list[dict[str, int | float]] = []
         self._file: _AppendedFile | None = None
-
-    @property
-    def state_key(self) -> str:
-        """Distinguishes several of these writers when a training is resumed."""
-        return str(self.filename)
-
-    @property
-    def path(self) -> Path:
-        """The file.
-
-        Raises:
-            ConfigError: if the trainer has no `run_dir` and the file name is relative.
-        """
-        return in_run_dir(self, self.filename)
-
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Check that the file can be written.
-
-        Raises:
-            ConfigError: if there is no directory for it, or it is a symbolic link.
-        """
-        refuse_link(self.path)
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Add a value to the row of the current step."""
@@ -119,7 +96,7 @@ class JSONWriter(Monitor):
     def start_over(self) -> None:
         """Rename the file, to ``stats-1.jsonl`` for example."""
         self.close()
-        set_aside(self.path)
+        self.set_aside()
 
     def _write_all_but(self, number: int) -> None:
         while len(self._rows) > number:

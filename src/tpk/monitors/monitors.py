@@ -1,4 +1,4 @@
-"""Reports of a training: what is reported goes here, and from here to the history and to each monitor."""
+"""The reports of a training, which go to the history and to each monitor."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ from tpk.checkpoint.encoding import state_keys
 from tpk.errors import StopTraining
 from tpk.monitors.base import Monitor, report_methods_of
 from tpk.monitors.history import History
-from tpk.monitors.summary_protos import (
-    histogram_summary,
-    image_summary,
-    read_summary,
-    scalar_summary,
-    scalars_in,
-)
+from tpk.monitors.summary_protos import histogram_summary, image_summary, read_summary, scalar_summary, scalars_in
 from tpk.monitors.values import ReportedValueError, as_distribution, as_images, as_scalar
 
 if TYPE_CHECKING:
@@ -30,20 +24,20 @@ logger = logging.getLogger(__name__)
 
 
 class Monitors:
-    """What training reports goes through here: to the history, and, in the chief process, to every monitor.
+    """Passes the reports of a training on to the history, and in the chief process to every monitor.
 
-    A failing monitor is isolated, see `Monitor`.
+    A failing monitor is isolated; see `Monitor`.
 
     Args:
         trainer: the trainer that reports.
         monitors: instances of `Monitor`, each once.
-        is_chief: if false, the history is kept and nothing is handed on.
+        is_chief: if false, reports reach only the history.
         followed: the names of the scalars that callbacks follow.
         clock: returns the time of an event, in seconds since 1970.
 
     Attributes:
-        monitors: the monitors that are reported to.
-        history: what was reported; see `tpk.History`.
+        monitors: the monitors that receive reports.
+        history: the scalars reported so far; see `tpk.History`.
         followed: the names of the scalars that callbacks such as `MinSaver` follow.
 
     Example:
@@ -67,11 +61,11 @@ class Monitors:
         self.monitors: tuple[Monitor, ...] = tuple(monitors) if is_chief else ()
         self._reports = [(monitor, frozenset(report_methods_of(monitor))) for monitor in self.monitors]
         self._keyed = dict(zip(state_keys(self.monitors), self.monitors, strict=True))
-        # The states of monitors that a resumed run does without; another resume may have them again.
+        # The states of monitors that the resumed run does not have; the next resume may have them again.
         self._unused_states: dict[str, Any] = {}
         self.history = History()
         self.followed = tuple(followed)
-        # Of the scalars that `run_step` has reported in this epoch: their sum, and how many there are.
+        # The sum and the number of the values that `run_step` has reported in this epoch, by scalar.
         self._step_sums: dict[str, tuple[float, int]] = {}
         self._clock = clock
         self._is_paused = False
@@ -84,78 +78,67 @@ class Monitors:
         """Take reports again."""
         self._is_paused = False
 
-    # What training reports
+    # Reports of the training
 
     def put_scalar(self, name: str, value: Any) -> None:
-        """Report a number; inside of `run_step`, one to be averaged over the epoch.
+        """Report a number. Numbers reported within `run_step` are averaged over the epoch.
 
         Args:
-            name: what it measures, such as ``"val-error"``; any string that is not empty.
-            value: a number of Python or NumPy, or an array without dimensions.
+            name: the name of the scalar, such as ``"val-error"``; any non-empty string.
+            value: a Python or NumPy number, or an array without dimensions.
 
         Raises:
-            ReportedValueError: if it is no single real number.
+            ReportedValueError: if the value is not a single real number.
         """
         number = as_scalar(name, value)
-        if self._is_paused:
-            return
-        if self.trainer.loop.progress.in_run_step:
+        if self.trainer.loop.progress.in_run_step and not self._is_paused:
             total, count = self._step_sums.get(name, (0.0, 0))
             self._step_sums[name] = (total + number, count + 1)
-            return
-        self.history.add(name, self.trainer.epoch_num, self.trainer.global_step, number)
-        self._hand_on("process_scalar", name, number)
-        self._hand_on_summary(scalar_summary, name, number)
+        else:
+            self._put_number(name, number)
+            self._hand_on_summary(scalar_summary, name, number)
 
     def put_image(self, name: str, images: Any) -> None:
         """Report one or more images.
 
         Args:
-            name: what they show.
+            name: the name of the images.
             images: an array of shape ``(height, width)``, ``(height, width, channels)`` or ``(number, height,
                 width, channels)`` with 1, 3 (RGB) or 4 (RGBA) channels; ``uint8``, or other numbers from 0 to
-                255. What lies outside is clipped.
+                255. Values outside this range are clipped.
 
         Raises:
-            ReportedValueError: if the shape or dtype is another.
+            ReportedValueError: if the array has another shape or dtype.
         """
         array = as_images(name, images)
-        if self._is_paused:
-            return
         self._hand_on("process_image", name, array)
         self._hand_on_summary(image_summary, name, array)
 
     def put_histogram(self, name: str, values: Any) -> None:
-        """Report numbers, to show how they are distributed.
+        """Report the distribution of numbers.
 
         Args:
-            name: what they measure.
-            values: an array of any shape. What is not finite is left out, which is logged.
+            name: the name of the distribution.
+            values: an array of any shape. NaN and the infinities are left out, with a warning.
 
         Raises:
-            ReportedValueError: if they are not real numbers, or none at all.
+            ReportedValueError: if the values are not real numbers, or there are none.
         """
         array = as_distribution(name, values)
-        if self._is_paused:
-            return
         finite = array[np.isfinite(array)]
-        if len(finite) < len(array):
-            logger.warning(
-                "histogram %r in step %d: %d of %d values are not finite and left out",
-                name,
-                self.trainer.global_step,
-                len(array) - len(finite),
-                len(array),
-            )
+        left_out = len(array) - len(finite)
+        if left_out and not self._is_paused:
+            message = "histogram %r in step %d: %d of %d values are not finite and left out"
+            logger.warning(message, name, self.trainer.global_step, left_out, len(array))
         if len(finite):
             self._hand_on("process_histogram", name, finite)
             self._hand_on_summary(histogram_summary, name, finite)
 
     def put_summary(self, summary: Any) -> None:
-        """Report what summary ops of the graph returned.
+        """Report the result of summary ops of the graph.
 
-        The scalars in it are handed on as scalars, too. The name of the main tower and the suffix
-        ``-summary`` are taken out of the names.
+        Its scalars are also reported as scalars. The name of the main tower and the suffix ``-summary`` are removed
+        from the names.
 
         Args:
             summary: a `tf.compat.v1.Summary`, or its serialized bytes.
@@ -164,26 +147,21 @@ class Monitors:
             ReportedValueError: if it is neither.
         """
         named = read_summary(summary)
-        if self._is_paused:
-            return
         for name, number in scalars_in(named):
-            self.history.add(name, self.trainer.epoch_num, self.trainer.global_step, number)
-            self._hand_on("process_scalar", name, number)
+            self._put_number(name, number)
         self._hand_on("process_summary", named)
 
     def put_event(self, event: Any) -> None:
-        """Report an event that is no value, such as run metadata.
+        """Report an event that does not hold values, such as run metadata.
 
         Args:
             event: a `tf.compat.v1.Event`; its step and wall time are set in a copy.
 
         Raises:
-            ReportedValueError: if it is none.
+            ReportedValueError: if it is not an event.
         """
         if not isinstance(event, tf.compat.v1.Event):
             raise ReportedValueError(f"put_event takes a tf.compat.v1.Event, got {event!r}.")
-        if self._is_paused:
-            return
         stamped = tf.compat.v1.Event()
         stamped.CopyFrom(event)
         stamped.step = self.trainer.global_step
@@ -191,7 +169,7 @@ class Monitors:
         self._hand_on("process_event", stamped)
 
     def flush(self) -> None:
-        """Have every monitor bring what it has to its destination."""
+        """Let every monitor write or send everything that has arrived."""
         self._hand_on("flush")
 
     def step_means(self) -> dict[str, float]:
@@ -199,17 +177,17 @@ class Monitors:
         return {name: total / count for name, (total, count) in self._step_sums.items()}
 
     def report_step_means(self) -> None:
-        """Report these means, at the end of the epoch."""
+        """Report the means of the scalars that `run_step` has reported, at the end of the epoch."""
         means = self.step_means()
         self._step_sums.clear()
         for name, mean in means.items():
             self.put_scalar(name, mean)
 
-    # What was reported
+    # The scalars reported so far
 
     @property
     def names(self) -> list[str]:
-        """The scalars reported so far."""
+        """The names of the scalars reported so far."""
         return self.history.names
 
     def get_latest(self, name: str) -> float:
@@ -228,10 +206,12 @@ class Monitors:
         """
         return self.history.of(name)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the history and the states of the monitors; those that have none are flushed.
+    # Checkpoints
 
-        The state of a monitor that fails is None: it is not known how much of its files belongs to this moment.
+    def state_dict(self) -> dict[str, Any]:
+        """Return the history and the states of the monitors. Monitors without a state are flushed.
+
+        The state of a failing monitor is None: how much of its files belongs to this checkpoint is unknown.
         """
         for monitor in self.monitors:
             if not monitor._overrides("state_dict"):
@@ -244,7 +224,7 @@ class Monitors:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned, before `before_train`; what does not match is logged."""
+        """Restore the state that `state_dict` returned, before `before_train`. Mismatches are logged."""
         self.history.load_state_dict(state["history"])
         self._step_sums = {name: (total, count) for name, (total, count) in state.get("step_sums", {}).items()}
         states = state["monitors"]
@@ -253,7 +233,7 @@ class Monitors:
                 monitor.isolation.call("start_over")
             elif states[key] is None:
                 logger.warning(
-                    "monitor %s was failing when the checkpoint was taken; what it wrote stays as it is",
+                    "monitor %s was failing when the checkpoint was taken; its output stays as it is",
                     monitor.isolation.name,
                 )
             else:
@@ -261,27 +241,31 @@ class Monitors:
         self._unused_states = {key: own for key, own in states.items() if key not in self._keyed}
         if self._unused_states and self.monitors:
             logger.warning(
-                "the checkpoint has the state of monitors that this run does not have: %s. What they wrote stays as it "
-                "is.",
+                "the checkpoint has the state of monitors that this run does not have: %s. Their output is left alone.",
                 ", ".join(sorted(self._unused_states)),
             )
 
     def start_over(self) -> None:
-        """Have every monitor set aside what an attempt at this run has written that left no checkpoint."""
+        """Let every monitor set aside the output of an attempt at this run that left no checkpoint."""
         for monitor in self.monitors:
             monitor.isolation.call("start_over")
 
+    def _put_number(self, name: str, number: int | float) -> None:
+        if not self._is_paused:
+            self.history.add(name, self.trainer.epoch_num, self.trainer.global_step, number)
+        self._hand_on("process_scalar", name, number)
+
     def _hand_on_summary(self, make_summary: Callable[[str, Any], Any], name: str, value: Any) -> None:
-        """Hand on a summary of `value`, made only if a monitor takes summaries."""
+        """Pass on a summary of `value`, which is made only if a monitor processes summaries."""
         if any("process_summary" in reports for _, reports in self._reports):
             self._hand_on("process_summary", make_summary(name, value))
 
     def _hand_on(self, method: str, *arguments: Any) -> None:
         """Call a report method of the monitors that override it.
 
-        A monitor that asks for the end of the training keeps neither those after it nor who reports from their parts.
+        If a monitor asks for the end of the training, the others and the caller still complete this report.
         """
-        for monitor, reports in self._reports:
+        for monitor, reports in () if self._is_paused else self._reports:
             if method not in reports:
                 continue
             try:

@@ -1,4 +1,4 @@
-"""Protocol buffers of TensorBoard: made from reported values, and read."""
+"""TensorBoard's protocol buffers: made from reported values, and read."""
 
 from __future__ import annotations
 
@@ -26,21 +26,12 @@ def scalar_summary(name: str, value: int | float) -> Any:
 
 def image_summary(name: str, images: np.ndarray) -> Any:
     """Return a summary of images: ``uint8``, of shape ``(number, height, width, channels)``."""
-    tags = [name] if len(images) == 1 else [f"{name}/{index}" for index in range(len(images))]
-    return Summary(
-        value=[
-            Summary.Value(
-                tag=tag,
-                image=Summary.Image(
-                    height=image.shape[0],
-                    width=image.shape[1],
-                    colorspace=image.shape[2],
-                    encoded_image_string=encode_png(image),
-                ),
-            )
-            for tag, image in zip(tags, images, strict=True)
-        ]
-    )
+    summary = Summary()
+    for index, image in enumerate(images):
+        height, width, channels = image.shape
+        png = Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=encode_png(image))
+        summary.value.add(tag=name if len(images) == 1 else f"{name}/{index}", image=png)
+    return summary
 
 
 def histogram_summary(name: str, values: np.ndarray) -> Any:
@@ -65,10 +56,13 @@ def histogram_summary(name: str, values: np.ndarray) -> Any:
 
 
 def read_summary(summary: Any) -> Any:
-    """Return `summary`, a `tf.compat.v1.Summary` or one that is serialized, with the names that readers want.
+    """Return a copy of a summary, with shorter tags.
 
-    The name of the main tower (``tower0/``) and the suffix ``-summary``, which keeps the names of summary ops
-    apart from those of the tensors that they show, are taken out of the tags.
+    The name of the main tower (``tower0/``) is removed, and the suffix ``-summary``, by which the name of a summary op
+    differs from the name of its tensor.
+
+    Args:
+        summary: a `tf.compat.v1.Summary`, or its serialized bytes.
 
     Raises:
         ReportedValueError: if it is neither.
@@ -80,12 +74,12 @@ def read_summary(summary: Any) -> Any:
         try:
             named.ParseFromString(summary)
         except DecodeError as error:
-            raise ReportedValueError(f"put_summary got {len(summary)} bytes that are no tf.Summary.") from error
+            raise ReportedValueError(f"put_summary got {len(summary)} bytes that are not a tf.Summary.") from error
     elif isinstance(summary, Summary):
         named.CopyFrom(summary)
     else:
         raise ReportedValueError(
-            f"put_summary takes a tf.compat.v1.Summary or its bytes, got {summary!r}. For a number there is put_scalar."
+            f"put_summary takes a tf.compat.v1.Summary or its bytes, got {summary!r}. Report a number by put_scalar."
         )
     for value in named.value:
         value.tag = reported_name(value.tag)
@@ -93,7 +87,7 @@ def read_summary(summary: Any) -> Any:
 
 
 def scalars_in(summary: Any) -> Iterator[tuple[str, float]]:
-    """Find the scalars in `summary`, in TensorFlow 1's format or in TensorFlow 2's."""
+    """Yield the scalars in `summary`, in the format of TensorFlow 1 or 2."""
     for value in summary.value:
         if value.HasField("simple_value"):
             yield value.tag, value.simple_value

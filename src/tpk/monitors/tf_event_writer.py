@@ -24,18 +24,18 @@ SessionLog = tf.compat.v1.SessionLog
 
 
 class TFEventWriter(Monitor):
-    """Writes everything to an event file, which TensorBoard shows: ``tensorboard --logdir runs``.
+    """Writes all reports to an event file for TensorBoard: ``tensorboard --logdir runs``.
 
-    A run that was killed and resumed goes on in the same curves, in a file of its own. What the killed run reported
-    after the checkpoint is cut off, and a TensorBoard that is running already is told to drop it. Of a run that begins
-    at step 0 in a folder with event files of another one, TensorBoard shows both. What cannot be written, because the
-    disk is full, is tried again.
+    A resumed run continues the same curves in a new file. Events that were written after the checkpoint are removed,
+    and a running TensorBoard is told to drop them. If a run begins at step 0 in a folder that has event files of
+    another run, TensorBoard shows both. Events that cannot be written, for example because the disk is full, are tried
+    again.
 
     Args:
         logdir: the folder of the event file; None means the `run_dir` of the trainer.
-        max_queue: how many events wait at most to be written together.
-        flush_secs: how long an event may wait, in seconds, until the next one or the end of the epoch at the latest.
-        save_graph: write the graph as well.
+        max_queue: the maximum number of events that wait to be written.
+        flush_secs: how long an event may wait, in seconds. This is checked when another event arrives.
+        save_graph: also write the graph.
         clock: returns the time of an event.
 
     Example:
@@ -64,7 +64,7 @@ class TFEventWriter(Monitor):
 
     @property
     def state_key(self) -> str:
-        """What tells it from other writers of events when a training is resumed."""
+        """The folder, if it was given."""
         return "" if self._logdir is None else os.fspath(self._logdir)
 
     @property
@@ -72,34 +72,33 @@ class TFEventWriter(Monitor):
         """The folder of the event file.
 
         Raises:
-            ConfigError: if none was given, and the trainer has no `run_dir`.
+            ConfigError: if no `logdir` was given, and the trainer has no `run_dir`.
         """
         return in_run_dir(self, Path()) if self._logdir is None else Path(self._logdir)
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Check that there is a place to write to.
+        """Check that there is a folder to write to.
 
         Raises:
-            ConfigError: if there is none.
+            ConfigError: as `logdir`.
         """
-        # So that it is known whose they are.
+        # The suffix tells the files of several writers apart.
         suffix = f".{(self.plugin_name or type(self).__name__).replace('#', '-')}"
         self._files = EventFiles(self.logdir, suffix, self._max_queue, self._flush_secs, self._clock)
 
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Write the graph, which is final by now, and at which step the session starts."""
+        """Write the graph, which is now final, and the step at which the session starts."""
         drops_later_steps = self._is_resumed or self.global_step > 0 or not self._files.paths()
         if self._save_graph and not self._graph_is_written:
             self._graph_is_written = True
             self._add(Event(graph_def=trainer.graph.as_graph_def(add_shapes=True).SerializeToString()))
-        # TensorBoard drops what it has of the step of a start and of all later steps: what was reported after the
-        # checkpoint, but not all of another run beside which this one begins. The current step itself was reported by
-        # the run that saved it.
+        # At a start event, TensorBoard drops all events of its step and later: those reported after the checkpoint,
+        # but also everything of another run in the folder. The current step was reported before the checkpoint.
         if drops_later_steps:
             self._add(Event(step=self.global_step + 1, session_log=SessionLog(status=SessionLog.START)))
 
     def process_summary(self, summary: Any) -> None:
-        """Write a summary, at the current step."""
+        """Write a summary with the current step."""
         self._add(Event(step=self.global_step, summary=summary))
 
     def process_event(self, event: Any) -> None:
@@ -107,11 +106,11 @@ class TFEventWriter(Monitor):
         self._files.add([event.SerializeToString()])
 
     def flush(self) -> None:
-        """Bring to the disk what was written so far."""
+        """Write the events that are waiting."""
         self._files.flush()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sizes of the event files in bytes, after bringing them to the disk; and what is in none yet."""
+        """Return the sizes of the event files in bytes, after syncing them to disk, and the events still waiting."""
         try:
             self.flush()
         except Exception:
@@ -123,20 +122,20 @@ class TFEventWriter(Monitor):
         return {"sizes": sizes, "graph_is_written": self._graph_is_written, "waiting": self._files.waiting}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back the events that were written after the checkpoint."""
+        """Remove the events that were written after the checkpoint."""
         self._graph_is_written = state["graph_is_written"]
         self._is_resumed = True
         for path in self._files.paths():
             size = state["sizes"].get(path.name, 0)
             if path.stat().st_size > size:
-                logger.info("%s: cutting off what was written after the checkpoint", path)
+                logger.info("%s: removing the events that were written after the checkpoint", path)
                 os.truncate(path, size)
             if not size:
                 path.unlink()
         self._files.add(state["waiting"])
 
     def start_over(self) -> None:
-        """Move the event files into a folder ``kept-<n>`` beside them, a separate run in TensorBoard."""
+        """Move the event files to a folder ``kept-<n>`` next to them, which is a separate run in TensorBoard."""
         paths = self._files.paths()
         if not paths:
             return
@@ -147,7 +146,7 @@ class TFEventWriter(Monitor):
         logger.info("the events of an earlier attempt, which left no checkpoint, are now in %s", aside)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Write what is left, and close the file."""
+        """Write the remaining events and close the file."""
         self._files.close()
 
     def _add(self, event: Any) -> None:

@@ -1,4 +1,4 @@
-"""Reported values: scalars, images and distributions, checked and brought into one form."""
+"""Reported values: scalars, images and distributions, checked and converted to one form."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tpk.errors import TpkError
 
 
 class ReportedValueError(TpkError, ValueError):
-    """Something was reported to the monitors that is not what it was reported as.
+    """Raised when a reported value has the wrong type or shape.
 
     Cure:
         Report a scalar as one number (``float(value)``, or ``value.mean()`` of an array), an image as an array of
-        height, width and channels, and what has many values by `put_histogram`.
+        height, width and channels, and many values by `put_histogram`.
     """
 
 
@@ -24,20 +24,20 @@ def as_scalar(name: str, value: Any) -> int | float:
     """Return `value` as a Python int or float.
 
     Args:
-        name: what it was reported as, for messages.
+        name: the name of the scalar, for messages.
         value: a real number of Python, NumPy or any library whose zero-dimensional arrays NumPy can read.
 
     Raises:
-        ReportedValueError: if it is anything else, such as an array with dimensions, or a string.
+        ReportedValueError: if it is something else, such as an array with dimensions, or a string.
     """
     _check_name(name, "scalar")
     if isinstance(value, numbers.Integral):
         return int(value)
     try:
         array = np.asarray(value)
-    except Exception as error:  # such as TensorFlow's, for a tensor that has no value yet
+    except Exception as error:  # such as TensorFlow's, for a symbolic tensor
         raise ReportedValueError(
-            f"scalar {name!r}: expected a number, got {value!r}. Report its value, e.g. what a run of it returned."
+            f"scalar {name!r}: expected a number, got {value!r}. Report its value, such as the result of sess.run."
         ) from error
     if array.ndim != 0:
         raise ReportedValueError(
@@ -57,13 +57,13 @@ def as_images(name: str, images: Any) -> np.ndarray:
     """Return `images` as ``uint8`` of shape ``(number, height, width, channels)``.
 
     Args:
-        name: what they were reported as, for messages.
+        name: the name of the images, for messages.
         images: an array of shape ``(height, width)``, ``(height, width, channels)`` or ``(number, height,
-            width, channels)`` with 1, 3 (RGB) or 4 (RGBA) channels. Whole numbers or floats from 0 to 255,
-            whatever the dtype: what lies outside is clipped, NaN is 0.
+            width, channels)`` with 1, 3 (RGB) or 4 (RGBA) channels. Integers or floats from 0 to 255: values
+            outside this range are clipped, NaN becomes 0.
 
     Raises:
-        ReportedValueError: if the shape or dtype is another.
+        ReportedValueError: if the array has another shape or dtype.
     """
     _check_name(name, "image")
     array = np.asarray(images)
@@ -89,14 +89,14 @@ def as_images(name: str, images: Any) -> np.ndarray:
 
 
 def as_distribution(name: str, values: Any) -> np.ndarray:
-    """Return all numbers in `values`, as ``float64`` of shape ``(number,)``; they need not be finite.
+    """Return the numbers in `values`, which may be NaN or infinite, as ``float64`` of shape ``(number,)``.
 
     Args:
-        name: what they were reported as, for messages.
+        name: the name of the distribution, for messages.
         values: real numbers in an array of any shape.
 
     Raises:
-        ReportedValueError: if they are not real numbers, or none at all.
+        ReportedValueError: if they are not real numbers, or there are none.
     """
     _check_name(name, "histogram")
     array = np.asarray(values)
@@ -108,10 +108,10 @@ def as_distribution(name: str, values: Any) -> np.ndarray:
 
 
 def json_number(value: int | float) -> int | float | str:
-    """Return `value` as what JSON can hold: NaN and the infinities become strings.
+    """Return `value` in a form that JSON can hold.
 
-    They are ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, as in the JSON mapping of protocol buffers;
-    `float` in Python and ``Number`` in JavaScript turn them back into numbers.
+    NaN and the infinities become the strings ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, as in the JSON mapping of
+    protocol buffers. `float` in Python and ``Number`` in JavaScript convert them back.
     """
     if math.isfinite(value):
         return value
@@ -119,10 +119,10 @@ def json_number(value: int | float) -> int | float | str:
 
 
 def _is_float(array: np.ndarray) -> bool:
-    # The float types that NumPy does not have itself, such as bfloat16, are of kind "V", like records.
+    # Float types from outside NumPy, such as bfloat16, have the kind "V", like records.
     return array.dtype.kind == "f" or (array.dtype.kind == "V" and "float" in array.dtype.name)
 
 
 def _check_name(name: Any, kind: str) -> None:
     if not isinstance(name, str) or not name:
-        raise ReportedValueError(f"the name of a {kind} must be a string that is not empty, got {name!r}.")
+        raise ReportedValueError(f"the name of a {kind} must be a non-empty string, got {name!r}.")

@@ -111,7 +111,7 @@ def test_a_debug_run_is_two_steps_of_everything_and_leaves_nothing(tmp_path, pla
     assert seen.run_dir.parent == place and seen.run_dir.name.startswith("tpk-debug-run-")
     assert not list(place.iterdir()) and not (tmp_path / "run").exists()
     assert trainer.history["every_fifth"] == [2]
-    assert "the debug run went well" in caplog.messages
+    assert "the debug run succeeded" in caplog.messages
 
 
 def test_it_touches_no_run_and_resumes_none(tmp_path, place):
@@ -121,13 +121,6 @@ def test_it_touches_no_run_and_resumes_none(tmp_path, place):
     launch(tmp_path, ["ModelSaver", tpk.use("DebugRun", steps=1), seen], resume="auto")
     assert seen.counts == (1, 1)
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
-
-
-def test_what_a_condition_keeps_from_its_turn_is_named(tmp_path, place, caplog):
-    never = tpk.EnableCallbackIf(tpk.RunOp(lambda: tf.no_op(), run_before=False), lambda self: self.epoch_num > 5)
-    launch(tmp_path, [never, "DebugRun"])
-    (warning,) = [each.getMessage() for each in caplog.records if "has not had its turn" in each.getMessage()]
-    assert "EnableCallbackIf(" in warning
 
 
 def test_a_training_without_a_config_or_a_directory_is_shortened_too(run_steps, place):
@@ -186,7 +179,7 @@ def test_phases_that_are_called_by_hand_are_an_error():
 
 @pytest.mark.parametrize("steps", [0, 1.5, True])
 def test_a_number_of_steps_that_makes_no_sense_is_an_error(steps):
-    with pytest.raises(ConfigError, match=r"DebugRun\(steps=.*positive whole number"):
+    with pytest.raises(ConfigError, match=r"DebugRun: steps must be an integer, 1 or more"):
         tpk.DebugRun(steps)
 
 

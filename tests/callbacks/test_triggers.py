@@ -195,13 +195,15 @@ def test_no_time_is_an_error(options):
 @pytest.mark.parametrize("kind", [PeriodicTrigger, PeriodicCallback])
 @pytest.mark.parametrize("name", ["every_k_steps", "every_k_epochs"])
 def test_a_period_is_a_positive_int(kind, name, period):
-    with pytest.raises(ConfigError, match=f"every {period!r} {name.removeprefix('every_k_')}: expected a positive int"):
+    with pytest.raises(
+        ConfigError, match=f"{name.removeprefix('every_k_')} must be an integer, 1 or more, not {period!r}"
+    ):
         kind(Recorder(), **{name: period})
 
 
 @pytest.mark.parametrize("minutes", [0, -1, float("nan")])
 def test_minutes_are_positive(minutes):
-    with pytest.raises(ConfigError, match=f"every {minutes!r} minutes: expected a positive number"):
+    with pytest.raises(ConfigError, match=f"Every: minutes must be positive, not {minutes!r}"):
         Every(minutes=minutes)
 
 

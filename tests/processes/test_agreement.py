@@ -12,7 +12,6 @@ from processes_as_threads import PATIENCE, ThreadStrategy, run_in_threads
 
 import tpk
 from tpk.checkpoint import newest_complete
-from tpk.errors import UnknownScalarError
 
 X = np.random.default_rng(0).normal(size=[24, 4, 3]).astype(np.float32)
 Y = X @ np.float32([[1], [2], [3]])
@@ -354,16 +353,3 @@ def test_a_run_dir_that_is_removed_ends_the_training_of_all(tmp_path):
     chief, other = train_two(tmp_path, callbacks=lambda rank: [Remove()])
     assert isinstance(chief, tpk.CheckpointError) and "was removed or moved" in str(chief)
     assert isinstance(other, tpk.errors.PeerError)
-
-
-@pytest.mark.parametrize("follower", [tpk.MinSaver, lambda name: tpk.EarlyStopping(name, patience=9)])
-def test_a_statistic_that_nobody_reports_is_an_error_in_all_processes(tmp_path, follower):
-    class Report(tpk.Callback):
-        def trigger_epoch(self, trainer):
-            trainer.monitors.put_scalar("mean_score", 1.0)
-
-    def run(meeting, rank):
-        return train(ThreadStrategy(meeting, rank), [Report(), follower("mean_scroe")], run_dir=tmp_path / "run")
-
-    for outcome in run_in_threads(2, run):
-        assert isinstance(outcome, UnknownScalarError) and "Nearest: 'mean_score'" in str(outcome)

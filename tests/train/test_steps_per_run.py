@@ -410,7 +410,7 @@ def test_a_run_step_of_ones_own_is_refused(tmp_path):
 
 def test_a_gate_that_most_runs_would_pass_by_is_refused(tmp_path):
     gated = tpk.PeriodicCallback(Fetch([]), every_k_steps=10)
-    with pytest.raises(ConfigError, match=r"every_k_steps=10\): a run makes 8 steps .*Take a multiple of 8"):
+    with pytest.raises(ConfigError, match=r"every_k_steps=10\): a run makes 8 steps .*Use a multiple of 8"):
         train(8, callbacks=[gated], run_dir=tmp_path / "run")
 
 

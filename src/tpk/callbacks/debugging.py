@@ -1,4 +1,4 @@
-"""Debug run: a training of two steps that goes through everything a whole one does."""
+"""Debugging tools: a training of two steps, and a shell inside a running training."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpk.callbacks.inference.runner import InferenceRunner
-from tpk.callbacks.triggers import Every, PeriodicTrigger, ProxyCallback, innermost
-from tpk.errors import ConfigError, PluginImportError, StopTraining
+from tpk.callbacks.triggers import Every, PeriodicTrigger, TimedCallback, innermost
+from tpk.checks import check_at_least, check_one_of
+from tpk.errors import ConfigError, StopTraining
 from tpk.plugin import Callback, hookimpl, order_of
+from tpk.plugin.creation import import_optional
 
 if TYPE_CHECKING:
     from tpk.plugin.run_options import RunOptions
@@ -29,25 +31,25 @@ logger = logging.getLogger(__name__)
 
 
 class DebugRun(Callback):
-    """Makes of a training one of two steps, in which everything happens once: whether it runs, in seconds.
+    """Runs only two steps of a training, and everything else once: a dry run that takes seconds.
 
-    One epoch of two steps, evaluations of two batches, and whatever else is in the list: schedules, savers, monitors.
-    What stands under a `PeriodicTrigger` whose time does not come in these steps is triggered at the end all the same;
-    what stands under another condition that never holds is named in the log. The run has a new directory of its own,
-    which is removed at its end, so that no run is touched: nothing is resumed, and no checkpoint stays. (`session_init`
-    is applied. A monitor that reports to a server does so.) Lightning calls this ``fast_dev_run``.
+    The training has one epoch of two steps, and evaluations have two batches. All other callbacks and monitors do what
+    they always do; the callbacks of `PeriodicTrigger`s are triggered at the end of the epoch, whenever their time is.
+    The run has a new directory of its own, which is removed at its end: nothing is resumed, and no other run is
+    touched. (`session_init` is applied. A monitor that reports to a server does so.) Lightning calls this
+    ``fast_dev_run``.
 
-    To see whether a model can learn a few batches by heart is another thing: ``TrainConfig(overfit_batches=4)``.
+    To see whether a model can learn a few batches by heart, use ``TrainConfig(overfit_batches=4)``.
 
-    When it runs: before anything is built, and at the end of the epoch; never in a step. It works on every strategy, in
-    all processes alike, and with every trainer that trains by `train`, `train_with_defaults` or
-    `launch_train_with_config`. With ``steps_per_run=k``, its steps are one run if there are no more than k.
+    It works on every strategy, in all processes alike, and with every trainer that trains by `train`,
+    `train_with_defaults` or `launch_train_with_config`. With ``steps_per_run=k``, its steps are one run if there are no
+    more than k.
 
     Args:
-        steps: how many steps, and how many batches of each evaluation.
+        steps: the number of steps, and of batches in each evaluation.
 
     Raises:
-        ConfigError: if `steps` is no positive whole number; in the training, if its phases are called one by one.
+        ConfigError: if `steps` is not a positive integer; in the training, if its phases are called one by one.
 
     Example:
         ```python
@@ -60,13 +62,12 @@ class DebugRun(Callback):
     chief_only = False
 
     def __init__(self, steps: int = 2) -> None:
-        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-            raise ConfigError(f"DebugRun(steps={steps!r}): expected a positive whole number.")
+        check_at_least(self, 1, steps=steps)
         self._steps = steps
         self._is_configured = False
 
     def configure_run(self, run: RunOptions) -> None:
-        """Make it a short one, in a directory of its own."""
+        """Shorten the run, and give it a directory of its own."""
         self._is_configured = True
         run.max_epoch = min(run.max_epoch, run.starting_epoch)
         run.steps_per_epoch = min(run.steps_per_epoch, self._steps)
@@ -77,11 +78,7 @@ class DebugRun(Callback):
 
     @hookimpl(trylast=True)
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Shorten the evaluations.
-
-        Raises:
-            ConfigError: if it came too late to shorten the training.
-        """
+        """Shorten the evaluations."""
         if not self._is_configured:
             raise ConfigError(
                 "DebugRun shortens a training that is started by train(), train_with_defaults() or "
@@ -94,49 +91,39 @@ class DebugRun(Callback):
                 runner.max_batches = self._steps
         logger.info("a debug run: %d steps of everything, in a directory that is removed at the end", self._steps)
 
-    # Last, when all that reports in each epoch has done so; the checkpoint of the epoch is taken after it.
+    # After everything that reports in each epoch, and before the checkpoint of the epoch.
     @hookimpl(trylast=True)
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Trigger what would have had its turn later."""
-        waiting = [each for each in trainer.hooks.plugins.values() if isinstance(each, ProxyCallback)]
-        periodic = [each for each in waiting if isinstance(each, PeriodicTrigger) and each.is_awaited]
-        # Those that report before those that follow what is reported.
-        for late in sorted(periodic, key=lambda each: order_of(innermost(each).trigger)["trylast"]):
-            late.trigger(trainer)
-        for each in waiting:
-            if each.is_awaited:
-                logger.warning("in this debug run, %s has not had its turn: its condition did not hold", each)
+        """Trigger the callbacks whose time may be later."""
+        periodic = [each for each in trainer.hooks.plugins.values() if isinstance(each, PeriodicTrigger)]
+        # Those that report statistics before those that follow them.
+        for each in sorted(periodic, key=lambda each: order_of(innermost(each).trigger)["trylast"]):
+            each.trigger(trainer)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Say that all went well, if it did."""
+        """Log that the run succeeded."""
         if trainer.loop.failure is None:
-            logger.info("the debug run went well")
+            logger.info("the debug run succeeded")
 
 
-SHELLS = ("ipython", "pdb")
+class InjectShell(TimedCallback):
+    """Opens a shell inside the training when a file appears: ``touch INJECT_SHELL.tmp``.
 
+    The shell has the variables ``trainer``, ``sess``, ``graph`` and ``monitors``. The training continues when you leave
+    it, by ``c`` in pdb or Ctrl-D in IPython; ``q`` in pdb ends the training cleanly. pdb can also step through the code
+    that runs next. The file is removed when the shell opens, so one ``touch`` opens one shell. If standard input is not
+    a terminal, a warning in the log says so, and no shell opens.
 
-class InjectShell(Callback):
-    """Opens a shell inside of the training when a file appears: ``touch INJECT_SHELL.tmp``.
-
-    In the shell there are ``trainer``, ``sess``, ``graph`` and ``monitors``. The training goes on when it is left, by
-    ``c`` in pdb and by Ctrl-D in IPython; ``q`` in pdb ends the training in good order. pdb can also go on step by
-    step, and up to what called it. The file is removed when the shell opens, so that one ``touch`` opens one shell.
-
-    Where nobody could type, because standard input is no terminal, it opens none, and a line in the log says so.
-    Without the file, it never asks for anything.
-
-    When it runs: at the end of each epoch, or `when` it shall, it looks whether the file is there, and does nothing
-    else. It works on every strategy, in the chief; the other processes wait for it. A `Watchdog` counts the
-    time in the shell as any other.
+    It only looks for the file, at the end of each epoch or at the times of `when`. It works on every strategy, in the
+    chief; the other processes wait. A `Watchdog` counts the time in the shell.
 
     Args:
-        file: its path; a relative one is one of the directory in which the training was started.
-        shell: ``"ipython"`` or ``"pdb"``; by default IPython where it is installed, else pdb.
-        when: an `Every`: the times at which it looks; by default the end of each epoch.
+        file: its path; a relative path starts from the directory in which the training was started.
+        shell: ``"ipython"`` or ``"pdb"``; by default IPython if it is installed.
+        when: an `Every`: the times at which it looks for the file; by default the end of each epoch.
 
     Raises:
-        ConfigError: if `shell` or `when` is something else.
+        ConfigError: if `shell` or `when` is invalid.
         PluginImportError: when the training is set up, if ``shell="ipython"`` and it is not installed.
 
     Example:
@@ -152,45 +139,25 @@ class InjectShell(Callback):
         *,
         when: Every | None = None,
     ) -> None:
-        if shell not in (None, *SHELLS):
-            raise ConfigError(f"InjectShell(shell={shell!r}): expected one of {', '.join(map(repr, SHELLS))}.")
-        if not isinstance(when, Every | None):
-            raise ConfigError(f"InjectShell(when={when!r}): expected a tpk.Every, such as tpk.Every(steps=100).")
+        super().__init__(when)
+        check_one_of(self, (None, "ipython", "pdb"), shell=shell)
         self._path = Path(file).absolute()
         self._shell = shell
-        self._when = when
-
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks of those times at which it looks."""
-        hooks = super().hook_implementations()
-        return hooks if self._when is None else self._when.hooks(self, hooks)
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """See which shell there is, and say how to open it.
-
-        Raises:
-            PluginImportError: if IPython was wanted, and is not installed.
-        """
-        has_ipython = importlib.util.find_spec("IPython") is not None
-        if self._shell == "ipython" and not has_ipython:
-            raise PluginImportError(
-                "InjectShell(shell='ipython') needs IPython, which is not installed: pip install ipython, or take "
-                "shell='pdb'."
-            )
-        self._shell = self._shell or ("ipython" if has_ipython else "pdb")
+        """Choose the shell, and log how to open it."""
+        if self._shell == "ipython":
+            import_optional("IPython", "InjectShell(shell='ipython')", "ipython", "Or use shell='pdb'.")
+        self._shell = self._shell or ("ipython" if importlib.util.find_spec("IPython") else "pdb")
         logger.info("to open a shell in this training: touch %s", self._path)
 
     def trigger(self, trainer: TrainerProtocol) -> None:
-        """Open the shell if the file is there.
-
-        Raises:
-            StopTraining: if pdb was left by ``q``.
-        """
+        """Open the shell if the file exists."""
         if not self._path.exists():
             return
         self._path.unlink(missing_ok=True)
         if sys.stdin is None or not sys.stdin.isatty():
-            logger.warning("no shell is opened, since standard input is no terminal")
+            logger.warning("no shell is opened, because standard input is not a terminal")
             return
         try:
             with _interrupts_for_the_shell():
@@ -200,22 +167,22 @@ class InjectShell(Callback):
 
 
 def _open(shell: str | None, trainer: TrainerProtocol) -> None:
+    # The shell sees the local variables of this function.
     sess, graph, monitors = trainer.sess, trainer.graph, trainer.monitors
-    greeting = f"in {trainer.loop.progress}; here are trainer, sess, graph and monitors"
+    greeting = f"in {trainer.loop.progress}, with the variables trainer, sess, graph and monitors"
     if shell == "ipython":
         import IPython
 
         IPython.embed(header=greeting)
         return
     logger.info("a shell %s", greeting)
-    # What the shell sees are the variables of this function.
     pdb.Pdb(nosigint=True).set_trace()
     del sess, graph, monitors
 
 
 @contextmanager
 def _interrupts_for_the_shell() -> Iterator[None]:
-    """Within the context, Ctrl-C breaks off what is typed or run in the shell, and not the training."""
+    """Let Ctrl-C interrupt what runs in the shell, and not the training, within the context."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
-from tpk.callbacks.triggers import Every
+from tpk.callbacks.triggers import Every, TimedCallback
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.series import CheckpointSeries, Retention, check_on_failure
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
-class ModelSaver(Callback):
+class ModelSaver(TimedCallback):
     """Saves checkpoints: the variables as ``model-<global step>``, and what else it takes to resume the training.
 
     It saves at the end of each epoch, or `when` it shall; or, as any callback with a `trigger`, when `PeriodicTrigger`
@@ -80,10 +80,8 @@ class ModelSaver(Callback):
         check_at_least(self, 0, max_to_keep=max_to_keep)
         check_not_negative(self, keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours)
         check_flags(self, weights_only=weights_only, asynchronous=asynchronous)
-        if not isinstance(when, Every | None):
-            raise ConfigError(f"ModelSaver(when={when!r}): expected a tpk.Every, such as tpk.Every(steps=1000).")
         check_on_failure(on_failure)
-        self._when = when
+        super().__init__(when)
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
         self._var_list = var_list
         self.weights_only = weights_only or var_list is not None
@@ -105,11 +103,6 @@ class ModelSaver(Callback):
     def state_key(self) -> str:
         """What tells it from other savers when a training is resumed."""
         return "" if self._checkpoint_dir is None else str(self._checkpoint_dir)
-
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks of those times at which it saves."""
-        hooks = super().hook_implementations()
-        return hooks if self._when is None else self._when.hooks(self, hooks)
 
     @hookimpl(trylast=True)
     def setup_graph(self, trainer: TrainerProtocol) -> None:
@@ -176,8 +169,7 @@ class MinSaver(StatisticFollower, Callback):
     The files are called ``min-<statistic>-<global step>``; the best is what
     ``tf.train.latest_checkpoint(directory, "checkpoint-min-<statistic>")`` returns. They hold variables only: to resume
     a training, have a `ModelSaver` besides. A value that is NaN is never the best, and of equal ones the first is. A
-    statistic that nobody reports is an error after the first epoch, see
-    `tpk.callbacks.statistics.followed.StatisticCheck`.
+    statistic that has not been reported by the first time it is looked at is a warning.
 
     Args:
         monitor_stat: a statistic that the monitors know, such as ``"validation_error"``.
@@ -189,7 +181,6 @@ class MinSaver(StatisticFollower, Callback):
     Raises:
         ConfigError: if an option has a value that it cannot have; and, when the training starts, if there is no
             directory.
-        UnknownScalarError: in the training, if nobody reports the statistic.
 
     Example:
         ```python

@@ -1,75 +1,102 @@
-"""Proxies: callbacks that stand in for another callback."""
+"""Callbacks that stand in for another one, to choose when or whether it runs."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tpk.checks import check_at_least, check_positive
 from tpk.errors import ConfigError, HookError, PluginError
-from tpk.plugin.callback import HOOK_NAMES, Callback, trigger_of
+from tpk.plugin import hookimpl, order_of
+from tpk.plugin.callback import HOOK_ARGUMENTS, HOOK_NAMES, Callback, trigger_of
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
+from tpk.plugin.spec import taken_arguments, taking_all
 
 if TYPE_CHECKING:
     from tpk.plugin.run_options import RunOptions
     from tpk.plugin.trainer import TrainerProtocol
 
+logger = logging.getLogger(__name__)
+
 
 class ProxyCallback(Callback):
-    """The base of callbacks that change when or whether another callback runs.
+    """Base of callbacks that stand in for another callback.
 
-    It has the hooks, the state, the name and the trainer of the callback that it stands for. Subclasses override
-    `hook_implementations` and return fewer, more or changed ones.
+    A proxy has the hooks, the state, the name and the trainer of the other callback, `cb`. A subclass overrides the
+    hooks that it changes, and calls those of `cb` by `call`. An override is used if `cb` implements the hook, or if
+    `extra_hooks` has it; it takes the place in the order of calls that `cb`'s own hook, or else its `trigger`, has.
 
     Args:
-        callback: the callback that it stands for: an instance, a class, a name, ``"module:attr"``, or `tpk.use`. It is
-            made of what it is named by when the training is set up.
+        callback: the other callback: an instance, a class, a name, ``"module:attr"``, or `tpk.use`. Names are resolved
+            when the training is set up.
+
+    Attributes:
+        cb: the other callback, once it is resolved.
+        extra_hooks: overridden hooks that are used although `cb` may not implement them.
 
     Raises:
-        PluginError: if `callback` is, or later leads to, something else than a `Callback`.
+        PluginError: if `callback` is, or later resolves to, something else than a `Callback`.
+
+    Example:
+        ```python
+        class Timed(ProxyCallback):
+            def trigger_epoch(self, trainer):
+                began = time.monotonic()
+                self.call("trigger_epoch", trainer)
+                trainer.monitors.put_scalar("seconds", time.monotonic() - began)
+        ```
     """
+
+    cb: Callback
+    extra_hooks: Collection[str] = ()
 
     def __init__(self, callback: Any) -> None:
         self._given = callback
+        self._hooks_of_cb: dict[str, Callable[..., Any]] = {}
         if not isinstance(callback, str | type | Use):
             self._take(callback)
 
     def resolve_plugins(self) -> None:
-        """Make the callback of what it was named by.
-
-        Raises:
-            PluginError: if it leads to something else than a `Callback`, or to nothing.
-        """
-        # An instance is resolved as well: it may hold what is not.
+        """Resolve the name of the other callback."""
+        # An instance is resolved too: it may be a proxy of a name.
         self._take(get_catalog().resolve("callback", vars(self).get("cb", self._given)))
 
     def _take(self, callback: Any) -> None:
         if not isinstance(callback, Callback):
             raise PluginError(f"{type(self).__name__} stands in for a tpk.Callback, but got {callback!r}.")
         self.cb = callback
-        # What is named within is not known before it is resolved.
-        if not isinstance(innermost(self), ProxyCallback):
+        if not isinstance(innermost(self), ProxyCallback):  # Otherwise, the name inside is still unresolved.
             self.check_callback(callback)
 
     def check_callback(self, callback: Callback) -> None:
-        """See to it that a callback can be stood in for; raise an error if not."""
+        """Raise an error if this proxy cannot stand in for `callback`."""
 
-    cb: Callback
-    """The callback that it stands for, once that is known."""
+    def call(self, hook: str, *arguments: Any) -> Any:
+        """Call a hook of the other callback, with all of its arguments; None if it does not implement it."""
+        implementation = self._hooks_of_cb.get(hook)
+        return None if implementation is None else implementation(*arguments)
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether the callback has yet to have its turn for the first time, so that it may still report something."""
-        return False
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks of the other callback, with the overrides of this class in their place."""
+        hooks = self.cb.hook_implementations()
+        for name in HOOK_NAMES:
+            if self._overrides(name) and (name in hooks or name in self.extra_hooks):
+                place = innermost(self).trigger
+                if name in hooks:
+                    place = hooks[name]
+                    self._hooks_of_cb[name] = _with_all_arguments(self.cb, name, place)
+                hooks[name] = _in_place_of(place, getattr(self, name))
+        return {name: method for name, method in hooks.items() if name not in self.unused_hooks}
 
     @property
     def trainer(self) -> TrainerProtocol:
-        """The trainer, which is that of the callback."""
+        """The trainer."""
         return self.cb.trainer
 
     @trainer.setter
@@ -78,7 +105,7 @@ class ProxyCallback(Callback):
 
     @property
     def plugin_name(self) -> str:
-        """The unique name under which both were registered."""
+        """The unique name under which both are registered."""
         return self.cb.plugin_name
 
     @plugin_name.setter
@@ -95,63 +122,65 @@ class ProxyCallback(Callback):
         self.cb.chief_only = chief_only
 
     def configure_run(self, run: RunOptions) -> None:
-        """Let the callback change the run."""
+        """Let the other callback configure the run."""
         self.cb.configure_run(run)
 
     def trigger(self, trainer: TrainerProtocol) -> None:
-        """Trigger the callback."""
+        """Trigger the other callback."""
         trigger_of(self.cb)(trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the callback."""
+        """Return the state of the other callback."""
         return self.cb.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give the callback its state back."""
+        """Restore the state of the other callback."""
         self.cb.load_state_dict(state)
-
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks of the callback."""
-        return self.cb.hook_implementations()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({vars(self).get('cb', self._given)!r})"
 
 
 def innermost(callback: Callback) -> Callback:
-    """Return the callback for which proxies, however many, stand in; or `callback` itself, if it is no proxy."""
+    """Return the callback for which nested proxies stand in; `callback` itself if it is no proxy."""
     while isinstance(callback, ProxyCallback) and "cb" in vars(callback):
         callback = callback.cb
     return callback
 
 
-logger = logging.getLogger(__name__)
-
-_REPORTING_HOOKS = ("after_run", "trigger_step", "after_epoch", "trigger_epoch")
-_GATED_HOOKS = ("before_epoch", "before_run", *_REPORTING_HOOKS)
-
-Implementation = Callable[..., Any]
-
-
-def _check_count(every: Every, attribute: Any, value: Any) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise ConfigError(f"every {value!r} {attribute.name}: expected a positive int, or None.")
+def _with_all_arguments(callback: Callback, hook: str, implementation: Callable[..., Any]) -> Callable[..., Any]:
+    if getattr(implementation, "tpk_impl", {}).get("wrapper"):
+        raise HookError(
+            f"{hook} of {callback!r} is a hook wrapper, which a proxy cannot call. Make it an ordinary hook."
+        )
+    given = HOOK_ARGUMENTS[hook]
+    taken = taken_arguments(f"{type(callback).__name__}.{hook}", given, implementation)
+    return taking_all(implementation, taken, given)
 
 
-def _check_minutes(every: Every, attribute: Any, value: Any) -> None:
-    if value is not None and not value > 0:
-        raise ConfigError(f"every {value!r} minutes: expected a positive number, or None.")
+def _in_place_of(place: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `method` as a hook that has the same place in the order of calls as `place`."""
+    order = order_of(place)
+    if not any(order.values()):
+        return method
+
+    @hookimpl(tryfirst=order["tryfirst"], trylast=order["trylast"])
+    @wraps(method)
+    def call(*arguments: Any) -> Any:
+        return method(*arguments)
+
+    return call
 
 
 @attrs.frozen(kw_only=True)
 class Every:
-    """The times at which a callback is triggered, apart from what it does then; of several, each counts.
+    """The times at which a callback is triggered. If several are given, each counts.
 
     Attributes:
-        steps: whenever `global_step` has passed a multiple of it; where one run makes several steps, after the run that
+        steps: whenever `global_step` has passed a multiple of it; if one run makes several steps, after the run that
             passes it.
         epochs: at the end of epochs whose number is a multiple of it.
-        minutes: after the step in which so many minutes have passed since the last time, or since the start.
+        minutes: after the first step that ends so many minutes after the last trigger or the start.
         before_train: also once before the first epoch.
         clock: returns the time in seconds, for `minutes`.
 
@@ -164,119 +193,89 @@ class Every:
         ```
     """
 
-    steps: int | None = attrs.field(default=None, validator=_check_count)
-    epochs: int | None = attrs.field(default=None, validator=_check_count)
-    minutes: float | None = attrs.field(default=None, validator=_check_minutes)
+    steps: int | None = None
+    epochs: int | None = None
+    minutes: float | None = None
     before_train: bool = False
     clock: Callable[[], float] = attrs.field(default=time.monotonic, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        check_at_least(self, 1, steps=self.steps, epochs=self.epochs)
+        check_positive(self, minutes=self.minutes)
         if not (self.steps or self.epochs or self.minutes or self.before_train):
             raise ConfigError(
                 "A callback for which no time is given would never trigger. Give it a number of steps or of epochs, or "
                 "before_train=True."
             )
 
-    def hooks(self, callback: Callback, implementations: Mapping[str, Implementation]) -> dict[str, Implementation]:
-        """Return the hooks of a callback, with its `trigger` called at these times and no others.
 
-        Args:
-            callback: the callback.
-            implementations: the hooks that it has otherwise, which stay, but for ``trigger_epoch``.
+class TimedCallback(Callback):
+    """Base of callbacks that an `Every` triggers; a subclass implements `trigger`.
 
-        Raises:
-            HookError: if one of them that comes together with a trigger is a hook wrapper.
-        """
-        return _Triggering(self, callback).hooks(implementations)
+    Args:
+        when: the times; None for the end of each epoch.
 
+    Raises:
+        ConfigError: if `when` is something else.
+    """
 
-class _Triggering:
-    """Triggers one callback in one training at the times of an `Every`."""
-
-    def __init__(self, when: Every, callback: Callback) -> None:
-        self._when = when
-        self._callback = callback
-        self._trigger_callback = trigger_of(callback)
-        self._period_of_steps = 0
-        self._triggered_at = 0.0
-
-    def hooks(self, implementations: Mapping[str, Implementation]) -> dict[str, Implementation]:
-        hooks = {name: implementation for name, implementation in implementations.items() if name != "trigger_epoch"}
-        counts = self._when.steps is not None or self._when.minutes is not None
-        if self._when.epochs is not None:
-            hooks["trigger_epoch"] = self._then(None, self._after_epoch)
-        if counts:
-            hooks["trigger_step"] = self._then(hooks.get("trigger_step"), self._after_step)
-        if counts or self._when.before_train:
-            hooks["before_train"] = self._then(hooks.get("before_train"), self._before_train)
-        return hooks
-
-    def _then(self, implementation: Implementation | None, trigger: Callable[[], None]) -> Implementation:
-        """Return an implementation that calls `trigger`, after `implementation` if there is one."""
-        if implementation is None:
-            # Wrapping leads the hook manager to the options of `trigger`: what must come last after an epoch
-            # must come last at other times, too.
-            @wraps(innermost(self._callback).trigger)
-            def triggered(*_: Any) -> None:
-                trigger()
-
-            return triggered
-
-        _check_plain(self._callback, implementation)
-
-        @wraps(implementation)
-        def followed(*arguments: Any) -> None:
-            implementation(*arguments)
-            trigger()
-
-        return followed
-
-    def _before_train(self) -> None:
-        if self._when.steps is not None:
-            self._period_of_steps = self._callback.global_step // self._when.steps
-            self._say_if_it_comes_late(self._when.steps, self._callback.trainer.loop.steps_per_run)
-        self._start_clock()
-        if self._when.before_train:
-            self._trigger()
-
-    def _say_if_it_comes_late(self, every: int, steps_per_run: int) -> None:
-        if every % steps_per_run:
-            logger.info(
-                "%s every %d steps comes after the run that passes such a step: a run makes %d (steps_per_run)",
-                type(innermost(self._callback)).__name__,
-                every,
-                steps_per_run,
+    def __init__(self, when: Every | None = None) -> None:
+        if not isinstance(when, Every | None):
+            raise ConfigError(
+                f"{type(self).__name__}(when={when!r}): expected a tpk.Every, such as tpk.Every(steps=1000)."
             )
+        self.when = when or Every(epochs=1)
+        self._last_period = 0
+        self._triggered_at = 0.0
+        self.unused_hooks = _hooks_unused_by(self.when)
 
-    def _after_step(self) -> None:
+    def before_train(self, trainer: TrainerProtocol) -> None:
+        """Start to count."""
+        if self.when.steps is not None:
+            self._last_period = trainer.global_step // self.when.steps
+            if self.when.steps % trainer.loop.steps_per_run:
+                logger.info(
+                    "%s every %d steps comes after the run that passes such a step: a run makes %d (steps_per_run)",
+                    type(innermost(self)).__name__,
+                    self.when.steps,
+                    trainer.loop.steps_per_run,
+                )
+        self._triggered_at = self.when.clock()
+        if self.when.before_train:
+            self._trigger_now(trainer)
+
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
+        """Trigger if the step ends a period."""
         is_due = False
-        if self._when.steps is not None:
-            # A run may make several steps, so `global_step` may jump over a multiple.
-            period = self._callback.global_step // self._when.steps
-            is_due, self._period_of_steps = period != self._period_of_steps, period
-        if self._when.minutes is not None and not is_due:
-            is_due = self._when.clock() - self._triggered_at >= 60 * self._when.minutes
+        if self.when.steps is not None:
+            # One run may make several steps, so `global_step` may jump over a multiple.
+            period = trainer.global_step // self.when.steps
+            is_due, self._last_period = period != self._last_period, period
+        if self.when.minutes is not None and not is_due:
+            is_due = self.when.clock() - self._triggered_at >= 60 * self.when.minutes
         if is_due:
-            self._trigger()
+            self._trigger_now(trainer)
 
-    def _after_epoch(self) -> None:
-        if self._callback.epoch_num % self._when.epochs == 0:  # type: ignore[operator]
-            self._trigger()
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+        """Trigger if the epoch ends a period."""
+        if self.when.epochs is not None and trainer.epoch_num % self.when.epochs == 0:
+            self._trigger_now(trainer)
 
-    def _trigger(self) -> None:
-        self._start_clock()
-        self._trigger_callback(self._callback.trainer)
-
-    def _start_clock(self) -> None:
-        if self._when.minutes is not None:
-            self._triggered_at = self._when.clock()
+    def _trigger_now(self, trainer: TrainerProtocol) -> None:
+        self._triggered_at = self.when.clock()
+        trigger_of(self)(trainer)
 
 
-class PeriodicTrigger(ProxyCallback):
-    """Calls `trigger` of a callback every k steps, every k epochs, or before the training.
+def _hooks_unused_by(when: Every) -> set[str]:
+    needed = {"trigger_step": when.steps or when.minutes, "trigger_epoch": when.epochs}
+    return {hook for hook, period in needed.items() if not period}
 
-    Most callbacks that do something at the end of each epoch do it in `trigger`, so this chooses other times
-    for them. All other hooks of the callback run as ever.
+
+class PeriodicTrigger(ProxyCallback, TimedCallback):
+    """Triggers a callback every k steps, every k epochs, or before the training.
+
+    Most callbacks do their work in `trigger`, by default at the end of each epoch; this chooses other times. All other
+    hooks of the callback run as before.
 
     Args:
         callback: a callback that implements `trigger`: an instance, a class, a name, or `tpk.use`.
@@ -285,7 +284,7 @@ class PeriodicTrigger(ProxyCallback):
         before_train: also trigger once before the first epoch.
 
     Raises:
-        ConfigError: if no time is given, or a period is not a positive int.
+        ConfigError: if no time is given, or a period is not a positive integer.
         HookError: if the callback does not implement `trigger`.
 
     Example:
@@ -295,6 +294,8 @@ class PeriodicTrigger(ProxyCallback):
         ```
     """
 
+    extra_hooks = ("before_train", "trigger_step", "trigger_epoch")
+
     def __init__(
         self,
         callback: Any,
@@ -302,45 +303,52 @@ class PeriodicTrigger(ProxyCallback):
         every_k_epochs: int | None = None,
         before_train: bool = False,
     ) -> None:
-        super().__init__(callback)
-        self._when = Every(steps=every_k_steps, epochs=every_k_epochs, before_train=before_train)
-        self._is_awaited = True
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether the callback has not been triggered yet."""
-        return self._is_awaited
-
-    def trigger(self, trainer: TrainerProtocol) -> None:
-        """Trigger the callback."""
-        self._is_awaited = False
-        super().trigger(trainer)
+        TimedCallback.__init__(self, Every(steps=every_k_steps, epochs=every_k_epochs, before_train=before_train))
+        ProxyCallback.__init__(self, callback)
 
     def check_callback(self, callback: Callback) -> None:
-        """See to it that there is something to trigger.
+        """Raise an error if there is nothing to trigger."""
+        inner = innermost(callback)
+        trigger_of(inner)
+        if not inner._overrides("trigger"):
+            hooks = [name for name in HOOK_NAMES if inner._overrides(name)]
+            raise HookError(
+                f"PeriodicTrigger calls `trigger`, which {inner!r} does not implement (it implements "
+                f"{', '.join(hooks) or 'no hook'}). Move what it does to `trigger`, or use PeriodicCallback."
+            )
 
-        Raises:
-            HookError: if the callback does not implement `trigger`.
-        """
-        _check_trigger(callback)
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks of the callback, of which ``trigger_step`` is kept whatever the times are."""
+        if "trigger_step" in self.cb.hook_implementations():
+            self.unused_hooks = _hooks_unused_by(self.when) - {"trigger_step"}
+        return super().hook_implementations()
 
-    def hook_implementations(self) -> dict[str, Implementation]:
-        """Return the hooks of the callback, with `trigger` called at the chosen times only."""
-        return self._when.hooks(self, self.cb.hook_implementations())
+    def before_train(self, trainer: TrainerProtocol) -> None:
+        """Let the callback start, then start to count."""
+        self.call("before_train", trainer)
+        TimedCallback.before_train(self, trainer)
+
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
+        """Let the callback see the step, then trigger it if the step ends a period."""
+        self.call("trigger_step", trainer)
+        TimedCallback.trigger_step(self, trainer)
+
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+        """Trigger the callback if the epoch ends a period."""
+        TimedCallback.trigger_epoch(self, trainer)
 
 
 class EnableCallbackIf(ProxyCallback):
     """Runs the hooks of a callback that belong to epochs and steps only while a condition holds.
 
-    These are ``before_epoch``, ``before_run``, ``after_run``, ``trigger_step``, ``after_epoch``,
-    ``trigger_epoch`` and `trigger`. The condition is evaluated anew for each of them, except that
-    ``after_run`` runs exactly when ``before_run`` did. ``setup_graph``, ``before_train`` and ``after_train``
-    always run.
+    These are ``before_epoch``, ``before_run``, ``after_run``, ``trigger_step``, ``after_epoch``, ``trigger_epoch`` and
+    `trigger`. The condition is evaluated for each call, except that ``after_run`` runs exactly when ``before_run`` did.
+    The other hooks, such as ``setup_graph``, ``before_train`` and ``after_train``, always run.
 
     Args:
         callback: any callback: an instance, a class, a name, or `tpk.use`.
-        predicate: takes this `EnableCallbackIf` (which has `trainer`, `epoch_num`, `local_step` and
-            `global_step`) and returns whether the callback is enabled now. It must not have side effects.
+        predicate: takes this `EnableCallbackIf` (which has `trainer`, `epoch_num`, `local_step` and `global_step`) and
+            returns whether the callback is enabled now. It must not have side effects.
 
     Example:
         ```python
@@ -352,133 +360,86 @@ class EnableCallbackIf(ProxyCallback):
         super().__init__(callback)
         self._predicate = predicate
         self._enabled_in_run = False
-        self._awaited: set[str] = set()
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether one of the hooks in which the callback may report something has never been enabled yet."""
-        return bool(self._awaited)
+    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
+        """Return the hooks of the callback, those of epochs and steps under the condition."""
+        if "after_run" in self.cb.hook_implementations():
+            self.extra_hooks = {*self.extra_hooks, "before_run"}
+        return super().hook_implementations()
+
+    def before_epoch(self, trainer: TrainerProtocol) -> None:
+        """Call the hook if the callback is enabled; so do the others."""
+        self._call_if_enabled("before_epoch", trainer)
+
+    def before_run(self, run_context: Any) -> Any:
+        """Call the hook if the callback is enabled, and remember whether it is for `after_run`."""
+        self._enabled_in_run = self._predicate(self)
+        return self.call("before_run", run_context) if self._enabled_in_run else None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Call the hook if the callback was enabled in `before_run`."""
+        if self._enabled_in_run:
+            self.call("after_run", run_context, run_values)
+
+    def trigger_step(self, trainer: TrainerProtocol) -> None:
+        """See `before_epoch`."""
+        self._call_if_enabled("trigger_step", trainer)
+
+    def after_epoch(self, trainer: TrainerProtocol) -> None:
+        """See `before_epoch`."""
+        self._call_if_enabled("after_epoch", trainer)
+
+    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+        """See `before_epoch`."""
+        self._call_if_enabled("trigger_epoch", trainer)
 
     def trigger(self, trainer: TrainerProtocol) -> None:
         """Trigger the callback if it is enabled."""
         if self._predicate(self):
-            self._awaited.discard("trigger_epoch")
             super().trigger(trainer)
 
-    def hook_implementations(self) -> dict[str, Implementation]:
-        """Return the hooks of the callback, those of epochs and steps under the condition."""
-        hooks = self.cb.hook_implementations()
-        before_run, after_run = hooks.get("before_run"), hooks.get("after_run")
-        self._awaited = {name for name in _REPORTING_HOOKS if name in hooks}
-        for name in _GATED_HOOKS:
-            if name in hooks:
-                hooks[name] = self._gate(name, hooks[name])
-        if after_run is not None:
-            hooks["before_run"] = self._gate_before_run(before_run)
-            hooks["after_run"] = self._gate_after_run(after_run)
-        return hooks
-
-    def _gate(self, name: str, implementation: Implementation) -> Implementation:
-        _check_plain(self.cb, implementation)
-
-        @wraps(implementation)
-        def gated(*arguments: Any) -> Any:
-            if not self._predicate(self):
-                return None
-            self._awaited.discard(name)
-            return implementation(*arguments)
-
-        return gated
-
-    def _gate_before_run(self, implementation: Implementation | None) -> Implementation:
-        if implementation is None:
-
-            def decide() -> None:
-                self._enabled_in_run = self._predicate(self)
-
-            return decide
-
-        @wraps(implementation)
-        def gated(*arguments: Any) -> Any:
-            self._enabled_in_run = self._predicate(self)
-            return implementation(*arguments) if self._enabled_in_run else None
-
-        return gated
-
-    def _gate_after_run(self, implementation: Implementation) -> Implementation:
-        @wraps(implementation)
-        def gated(*arguments: Any) -> None:
-            if self._enabled_in_run:
-                self._awaited.discard("after_run")
-                implementation(*arguments)
-
-        return gated
+    def _call_if_enabled(self, hook: str, trainer: TrainerProtocol) -> None:
+        if self._predicate(self):
+            self.call(hook, trainer)
 
 
 class PeriodicCallback(EnableCallbackIf):
     """Makes a callback run less often: only in every k-th step or epoch.
 
-    It is `EnableCallbackIf` with the condition that `global_step` is a multiple of `every_k_steps`, or
-    `epoch_num` one of `every_k_epochs`. To run a callback more often than once an epoch, use
-    `PeriodicTrigger`.
+    It is `EnableCallbackIf` with the condition that `global_step` is a multiple of `every_k_steps`, or `epoch_num` a
+    multiple of `every_k_epochs`. To run a callback more often than once an epoch, use `PeriodicTrigger`.
 
     Args:
         callback: any callback: an instance, a class, a name, or `tpk.use`.
-        every_k_steps: enable the callback when `global_step` is a multiple of it. Where one run makes several steps, it
+        every_k_steps: enable the callback when `global_step` is a multiple of it. If one run makes several steps, it
             is enabled for the whole run.
         every_k_epochs: enable the callback in epochs whose number is a multiple of it.
 
     Raises:
-        ConfigError: if both are None, or one is not a positive int; (in `setup_graph`) if `every_k_steps` is no
+        ConfigError: if both are None, or one is not a positive integer; (in `setup_graph`) if `every_k_steps` is not a
             multiple of the steps in a run.
     """
+
+    extra_hooks = ("setup_graph",)
 
     def __init__(self, callback: Any, every_k_steps: int | None = None, every_k_epochs: int | None = None) -> None:
         super().__init__(callback, PeriodicCallback._is_due)
         if every_k_steps is None and every_k_epochs is None:
             raise ConfigError(f"PeriodicCallback({callback!r}) would never run. Give every_k_steps or every_k_epochs.")
-        self._every = Every(steps=every_k_steps, epochs=every_k_epochs)
+        check_at_least(self, 1, every_k_steps=every_k_steps, every_k_epochs=every_k_epochs)
+        self._every_k_steps, self._every_k_epochs = every_k_steps, every_k_epochs
 
-    def hook_implementations(self) -> dict[str, Implementation]:
-        """Return the hooks of the callback, under the condition, which is checked before any of them is called."""
-        hooks = super().hook_implementations()
-        setup_graph: Implementation = hooks.get("setup_graph", self.cb.setup_graph)
-
-        @wraps(setup_graph)
-        def checked(*arguments: Any) -> None:
-            self._check_period()
-            setup_graph(*arguments)
-
-        return {**hooks, "setup_graph": checked}
-
-    def _check_period(self) -> None:
-        steps, steps_per_run = self._every.steps, self.trainer.loop.steps_per_run
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
+        """Check the period, then let the callback set up the graph."""
+        steps, steps_per_run = self._every_k_steps, trainer.loop.steps_per_run
         if steps is not None and steps % steps_per_run:
             raise ConfigError(
                 f"PeriodicCallback({self.cb!r}, every_k_steps={steps}): a run makes {steps_per_run} steps "
-                f"(steps_per_run), and would pass most of these by. Take a multiple of {steps_per_run}."
+                f"(steps_per_run), and would skip most of the k-th steps. Use a multiple of {steps_per_run}."
             )
+        self.call("setup_graph", trainer)
 
     def _is_due(self) -> bool:
-        if self._every.steps is not None and self.global_step % self._every.steps == 0:
+        if self._every_k_steps is not None and self.global_step % self._every_k_steps == 0:
             return True
-        return self._every.epochs is not None and self.epoch_num % self._every.epochs == 0
-
-
-def _check_trigger(callback: Callback) -> None:
-    inner = innermost(callback)
-    trigger_of(inner)
-    if not inner._overrides("trigger"):
-        hooks = [name for name in HOOK_NAMES if inner._overrides(name)]
-        raise HookError(
-            f"PeriodicTrigger calls `trigger`, which {inner!r} does not implement (it implements "
-            f"{', '.join(hooks) or 'no hook'}). Move what it does to `trigger`, or use PeriodicCallback."
-        )
-
-
-def _check_plain(callback: Callback, implementation: Implementation) -> None:
-    if getattr(implementation, "tpk_impl", {}).get("wrapper"):
-        raise HookError(
-            f"{implementation.__name__} of {callback!r} is a hook wrapper, which can neither go along with a trigger "
-            "nor stand under a condition. Make it an ordinary hook, or decide inside of it."
-        )
+        return self._every_k_epochs is not None and self.epoch_num % self._every_k_epochs == 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.callbacks.statistics.followed import StatisticCheck, statistic_followers
+from tpk.callbacks.statistics.followed import statistic_followers
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.reports.overview import log_model_overview
@@ -56,16 +56,6 @@ def check_steps_per_run(trainer: TrainerProtocol) -> None:
 def followed_statistics(plugins: Sequence[Any]) -> list[str]:
     """Return the names of the statistics that some of the plugins follow."""
     return [follower.statistic.name for follower in statistic_followers(plugins)]
-
-
-def check_statistics(plugins: Sequence[Any]) -> list[StatisticCheck]:
-    """Return the callback that checks that each followed statistic is reported; none if no statistic is followed.
-
-    Args:
-        plugins: the plugins of all processes. Each process makes the same check, so all of them end together.
-    """
-    followers = statistic_followers(plugins)
-    return [StatisticCheck(followers)] if followers else []
 
 
 def check_graph(trainer: TrainerProtocol) -> None:

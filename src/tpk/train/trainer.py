@@ -18,7 +18,7 @@ from tpk.session import HookedSession, as_session_creator
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import check_agreement, make_checkpoints
-from tpk.train.checks import check_graph, check_statistics, check_steps_per_run, followed_statistics
+from tpk.train.checks import check_graph, check_steps_per_run, followed_statistics
 from tpk.train.loop import TrainLoop
 from tpk.train.phases import Phases
 from tpk.train.reproducibility import check_determinism, reproducible
@@ -352,7 +352,7 @@ class Trainer(Plugin):
             self.hooks.hook.setup_graph(trainer=self)
             # These come last: savers have registered by now, and a checkpoint includes what the others do.
             last = [] if self._resumption is None else [self._resumption]
-            self.hooks.register_all([*last, self.checkpoints, *check_statistics(given)])
+            self.hooks.register_all([*last, self.checkpoints])
             self.strategy.complete_graph()
             check_graph(self)
 

@@ -1,4 +1,4 @@
-"""Early stopping: the end of a training that does not get better."""
+"""Callbacks that stop a training: when a statistic stops improving, or when its time is up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
@@ -20,21 +19,19 @@ if TYPE_CHECKING:
 
 
 class EarlyStopping(StatisticFollower, Callback):
-    """Ends the training when a statistic has not become better for some time.
+    """Stops training when a statistic stops improving.
 
-    The training ends in good order once the epoch is over: all other callbacks do their part of it. A training that
-    it has ended is over for good: resumed, it ends at once. A statistic that nobody reports is an error after the first
-    epoch, see `tpk.callbacks.statistics.followed.StatisticCheck`.
+    The training ends cleanly after the epoch: all other callbacks finish it. If it is resumed later, it ends at once.
+    A statistic that has not been reported by the first time it is looked at is a warning.
 
     Args:
-        monitor_stat: a statistic that the monitors know, such as ``"validation_error"``.
-        patience: how many of its values in a row may be no better than the best before them.
-        min_delta: by how much a value must be better than the best to count; not negative.
-        reverse: the statistic becomes better by growing.
+        monitor_stat: the name of a statistic, such as ``"validation_error"``.
+        patience: the number of values in a row that may be no better than the best one before.
+        min_delta: by how much a value must be better than the best one to count; not negative.
+        reverse: whether the statistic improves by growing.
 
     Raises:
-        ConfigError: if `patience` is not positive or `min_delta` negative.
-        UnknownScalarError: in the training, if nobody reports the statistic.
+        ConfigError: if `patience` is not positive or `min_delta` is negative.
 
     Example:
         ```python
@@ -44,12 +41,14 @@ class EarlyStopping(StatisticFollower, Callback):
 
     # All processes of a training end together.
     chief_only = False
+    state_key: str
 
     def __init__(self, monitor_stat: str, patience: int, min_delta: float = 0.0, reverse: bool = False) -> None:
         check_at_least(self, 1, patience=patience)
         check_flags(self, reverse=reverse)
         check_not_negative(self, min_delta=min_delta)
         self.statistic = Statistic(monitor_stat, reverse)
+        self.state_key = monitor_stat
         self._patience = patience
         self._min_delta = min_delta
         self._sign = -1.0 if reverse else 1.0
@@ -57,21 +56,16 @@ class EarlyStopping(StatisticFollower, Callback):
         self._waited = 0
         self._reason = ""
 
-    @property
-    def state_key(self) -> str:
-        """What tells it from others of its kind when a training is resumed."""
-        return self.statistic.name
-
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """End the training again, if it had been ended when the checkpoint was taken."""
+        """End the training again if it had ended when the checkpoint was taken."""
         if self._reason:
             raise StopTraining(self._reason)
 
     @hookimpl(trylast=True)
     def trigger(self, trainer: TrainerProtocol) -> None:
-        """Look at the statistic, after all that may write it."""
+        """Look at the statistic, after all callbacks that may report it."""
         value = self.statistic.take_new(trainer.monitors) if trainer.is_chief else None
-        # Only the chief has all statistics, but all processes have to end together.
+        # Only the chief has all statistics.
         value = trainer.strategy.process_group.broadcast_object(f"the statistic {self.statistic.name!r}", value)
         if value is None:
             return
@@ -94,7 +88,7 @@ class EarlyStopping(StatisticFollower, Callback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         self._best, self._waited, self._reason = state["best"], state["waited"], state["reason"]
         self.statistic.load_state_dict(state["statistic"])
 
@@ -104,27 +98,23 @@ class EarlyStopping(StatisticFollower, Callback):
         return self._best is None or self._sign * value < self._sign * self._best - self._min_delta
 
 
-_CLOCK = re.compile(r"(?:(\d+):)?(\d+):([0-5]?\d):([0-5]?\d)")
-
-
 class MaxTime(Callback):
-    """Ends the training when it has run for some time, after the step in which that is over.
+    """Stops training after a given time.
 
-    It ends in good order: all other callbacks do their part of that step, and the last checkpoint is saved where there
-    is a saver. A training that is resumed goes on counting: the time up to its checkpoint counts, and what was killed
-    after it does not. So a training that it has ended ends at once when it is resumed, unless it is given more time.
-    (Where each job of a cluster has a limit, let its scheduler send SIGTERM or SIGUSR1 before that, which ends a
-    training in good order, too.)
+    The training ends cleanly after the step in which the time is up, with a last checkpoint if there is a saver. The
+    time counts across resumes, up to the checkpoint from which a run continues. So a training that it has ended ends
+    at once when it is resumed, unless it is given more time. (If each job of a cluster has a limit, let the scheduler
+    send SIGTERM or SIGUSR1 before it, which also ends a training cleanly.)
 
-    All that it does in a step is to look at a clock, after it. It works on all strategies: the chief looks, and all
-    processes end in the same step, up to a second later.
+    In each step it only reads a clock. It works on all strategies: the chief decides, and all processes end in the same
+    step, up to a second later.
 
     Args:
         duration: seconds, a `datetime.timedelta`, or ``"HH:MM:SS"`` or ``"DD:HH:MM:SS"``.
         clock: returns the time in seconds.
 
     Raises:
-        ConfigError: if the duration is none of these, or not positive.
+        ConfigError: if the duration is invalid or not positive.
 
     Example:
         ```python
@@ -133,36 +123,36 @@ class MaxTime(Callback):
     """
 
     def __init__(self, duration: float | timedelta | str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = _seconds(duration)
+        self._seconds = _in_seconds(duration)
         self._clock = clock
-        # What the runs before this one have taken, and when that is counted from.
+        # The time of earlier runs, and the start of this one.
         self._before = 0.0
         self._started: float | None = None
         self._end = math.inf
 
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Begin to count."""
+        """Start the clock."""
         self._count_from(self._before)
 
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """End the training if what came between two epochs has taken the rest of the time."""
-        self._look(trainer)
+        """End the training if the time was up between two epochs."""
+        self._check(trainer)
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """End the training if it is time."""
+        """End the training if the time is up."""
         if self._clock() >= self._end:
-            self._look(trainer)
+            self._check(trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return for how long the training has run."""
+        """Return how long the training has run."""
         return {"elapsed": self._elapsed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on counting, and end the training if there is no time left."""
+        """Continue to count, and end the training if there is no time left."""
         self._before = float(state["elapsed"])
         if self._started is not None:
             self._count_from(self._before)
-            self._look(self.trainer)
+            self._check(self.trainer)
 
     @property
     def _elapsed(self) -> float:
@@ -172,23 +162,23 @@ class MaxTime(Callback):
         self._started = self._clock()
         self._end = self._started + self._seconds - elapsed
 
-    def _look(self, trainer: TrainerProtocol) -> None:
+    def _check(self, trainer: TrainerProtocol) -> None:
         elapsed = self._elapsed
         if elapsed >= self._seconds:
-            self._end = math.inf  # It asks once.
+            self._end = math.inf  # Ask only once.
             trainer.request_stop(f"MaxTime: it has run for {timedelta(seconds=round(elapsed))}")
 
 
-def _seconds(duration: Any) -> float:
-    seconds = -1.0
+def _in_seconds(duration: Any) -> float:
+    seconds = math.nan
     if isinstance(duration, timedelta):
         seconds = duration.total_seconds()
     elif isinstance(duration, str):
-        found = _CLOCK.fullmatch(duration.strip())
+        found = re.fullmatch(r"(?:(\d+):)?(\d+):([0-5]?\d):([0-5]?\d)", duration.strip())
         if found:
             days, hours, minutes, rest = (int(part or 0) for part in found.groups())
-            seconds = timedelta(days=days, hours=hours, minutes=minutes, seconds=rest).total_seconds()
-    elif not isinstance(duration, bool) and isinstance(duration, Real):
+            seconds = ((24 * days + hours) * 60 + minutes) * 60 + rest
+    elif isinstance(duration, int | float) and not isinstance(duration, bool):
         seconds = float(duration)
     if not 0 < seconds < math.inf:
         raise ConfigError(

@@ -432,8 +432,7 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
     That is when, of the last ``last_k + 1`` values of the statistic, none is less than the first of them by
     more than `threshold`; or greater, if `reverse`. After a change it waits for `last_k` epochs.
 
-    A statistic that nobody reports is an error after the first epoch, see
-    `tpk.callbacks.statistics.followed.StatisticCheck`.
+    A statistic that has not been reported by the first time it is looked at is a warning.
 
     Args:
         param: a `HyperParam`, or the name of a variable.
@@ -445,7 +444,6 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
 
     Raises:
         ConfigError: if `threshold` is negative or `last_k` not positive.
-        UnknownScalarError: in the training, if nobody reports the statistic.
 
     Example:
         A tenth of the learning rate when the validation error has not fallen by 0.002 in five epochs:
@@ -485,6 +483,8 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
     @hookimpl(trylast=True)
     def trigger(self, trainer: TrainerProtocol) -> None:
         """Change the value if the statistic has not improved; after all that may write the statistic."""
+        if trainer.is_chief:
+            self.statistic.warn_if_unknown(trainer.monitors)
         super().trigger(trainer)
 
     def get_value_to_set(self) -> float | None:

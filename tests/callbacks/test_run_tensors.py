@@ -31,7 +31,7 @@ def test_what_is_in_no_tower_is_found_in_the_graph():
     finding = Finding(lambda trainer: (tf.constant(1.0, name="one"), tpk.find_tensor(trainer, "one")))
     train(finding, epochs=1)
     assert finding.found[0] is finding.found[1]
-    with pytest.raises(TowerError, match=r"has no tensor 'scroe'\. Nearest: score"):
+    with pytest.raises(TowerError, match=r"has no tensor 'scroe'\. Nearest: 'score'"):
         train(Finding(lambda trainer: tpk.find_tensor(trainer, "scroe")), epochs=1)
 
 

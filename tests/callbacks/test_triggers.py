@@ -161,7 +161,7 @@ def test_a_trigger_that_takes_something_else_is_an_error():
         def trigger(self, epoch):
             raise AssertionError
 
-    with pytest.raises(HookError, match=r"Wrong\.trigger takes 'epoch', which this hook does not give; it may take tr"):
+    with pytest.raises(HookError, match=r"Wrong\.trigger takes 'epoch', which this hook does not pass; it may take tr"):
         PeriodicTrigger(Wrong(), every_k_steps=2)
 
 

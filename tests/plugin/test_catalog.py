@@ -247,7 +247,7 @@ def test_a_third_party_that_has_the_name_of_a_builtin_is_told_of(fake_distributi
     fake_distribution("tpk-other", entry_points={"tpk.monitors": {"JSONWriter": "other:JSONWriter"}})
     isolated_catalog.resolve("monitor", "JSONWriter")
     assert (
-        "'JSONWriter' is the built-in monitor. To use that of tpk-other 1.0, name its target, 'other:JSONWriter'"
+        "'JSONWriter' is the built-in monitor. To use the one from tpk-other 1.0, name its target, 'other:JSONWriter'"
         in caplog.text
     )
 

@@ -178,7 +178,7 @@ def test_the_hooks_of_third_parties_are_checked():
         manager.register(Misspelled())
     with pytest.raises(tpk.errors.HookError, match=r"takes 'rewards'.* it may take reward, length, or fewer"):
         manager.register(Wrong())
-    with pytest.raises(tpk.errors.HookError, match="adds after_episode, choose_level once more"):
+    with pytest.raises(tpk.errors.HookError, match="adds after_episode, choose_level again"):
         manager.add_hookspecs(EpisodeSpecs)
     with pytest.raises(tpk.errors.HookError, match="has no function that is marked by"):
         manager.add_hookspecs(Recorder)

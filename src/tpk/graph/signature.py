@@ -42,7 +42,11 @@ def check_signature(signature: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class MisfitError(InputError):
-    """Why a value does not fit its spec. The caller adds which value it is."""
+    """A value does not fit its `tf.TensorSpec`. The caller adds which value it is.
+
+    Cure:
+        Compare the shape and dtype of the value with the spec in the message: ``inputs()`` of the model has it.
+    """
 
 
 class ArraySpec:

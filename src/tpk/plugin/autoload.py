@@ -1,4 +1,4 @@
-"""Plugins that load without being named: those of the group ``tpk.plugins``, and those in ``TPK_PLUGINS``."""
+"""Plugins that load without being named, from the group ``tpk.plugins`` and from ``TPK_PLUGINS``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_autoloaded(catalog: Catalog, *steps: Callable[[object], object]) -> None:
-    """Import the plugins in ``TPK_PLUGINS``, then those of the entry-point group ``tpk.plugins``, by name.
+    """Import the plugins in ``TPK_PLUGINS``, then the plugins of the entry-point group ``tpk.plugins``, by name.
 
     The latter are skipped if ``TPK_DISABLE_AUTOLOAD`` is on.
 

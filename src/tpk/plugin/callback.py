@@ -1,4 +1,4 @@
-"""The base of all callbacks: a no-op for each hook, so that overriding a method *is* implementing it."""
+"""The base class of callbacks, which specifies the hooks of a training run: one method each."""
 
 from __future__ import annotations
 
@@ -31,24 +31,23 @@ else:
 
 
 class Callback(Plugin):
-    """Something that happens besides the training itself: saving, reporting, evaluating, stopping.
+    """The base class of callbacks, which save, report, evaluate, or stop the training run.
 
-    Override the hooks you need; no decorator is needed. An override may leave out the arguments that it does
-    not use. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` move it before or after the others;
-    otherwise the order in the list of callbacks is the order of calls.
+    Override the hooks you need; no decorator is needed. An override may leave out arguments that it does not use.
+    Callbacks are called in the order of their list. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` move a method
+    before or after the others.
 
-    Besides the hooks, it may have ``state_dict()`` and ``load_state_dict(state)``: what a checkpoint holds of it. A
-    resumed training gives the state back after ``before_train`` (and after ``before_epoch``, if it goes on within an
-    epoch), so that nothing which these do is done twice. It belongs to the callback of the same class, and the same
-    `state_key`.
+    `state_dict` and `load_state_dict` save and restore the state of the callback in checkpoints. A resumed run restores
+    the state after ``before_train`` (and after ``before_epoch``, if it continues within an epoch), to the callback with
+    the same class and the same `state_key`.
 
     Attributes:
-        kind: what it is: ``"callback"``, or ``"monitor"`` or ``"strategy"``, which are callbacks, too.
-        trainer: the trainer that the callback was registered with; set before `setup_graph`.
-        chief_only: if true (the default), only the chief of a multi-process training runs this callback. Set
-            it to false for whatever must run in every process.
-        unused_hooks: hooks that this instance does not need although its class implements them, so that they cost
-            nothing. Set it in ``__init__``.
+        kind: ``"callback"``; or ``"monitor"`` or ``"strategy"``, which are also callbacks.
+        trainer: the trainer of the callback; set before `setup_graph`.
+        chief_only: if true (the default), only the chief of a multi-process run calls this callback. Set it to false
+            for a callback that must run in every process.
+        unused_hooks: hooks that the class implements but this instance does not need, so that they cost nothing. Set it
+            in ``__init__``.
 
     Example:
         ```python
@@ -72,18 +71,18 @@ class Callback(Plugin):
 
         @property
         def state_key(self) -> str:
-            """A text that tells it from others of its class when a training is resumed; empty if nothing has to."""
+            """A text that identifies the callback among others of its class when a run is resumed; may be empty."""
 
-    else:  # As a subclass likes: an attribute or a property.
+    else:  # A subclass may define an attribute or a property.
         state_key = ""
 
     @hookspec
     @_may_leave_out_arguments
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Add what the plugin needs to the graph; the last chance before the graph is finalized.
+        """Add ops to the graph, before it is finalized.
 
         Args:
-            trainer: the trainer, with its graph as the default graph. There is no session yet.
+            trainer: the trainer, whose graph is the default graph. It has no session yet.
 
         Example:
             ```python
@@ -99,7 +98,7 @@ class Callback(Plugin):
         """Called once before the first epoch, with the session created and all variables initialized or restored.
 
         Args:
-            trainer: the trainer; its graph and session are the default ones from here on.
+            trainer: the trainer; its graph and session are the default ones from now on.
 
         Example:
             ```python
@@ -111,7 +110,7 @@ class Callback(Plugin):
     @hookspec
     @_may_leave_out_arguments
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Called before the first step of each epoch; `trainer.epoch_num` is already that of the epoch.
+        """Called before the first step of each epoch, whose number is `trainer.epoch_num`.
 
         Args:
             trainer: the trainer.
@@ -126,17 +125,17 @@ class Callback(Plugin):
     @hookspec
     @_may_leave_out_arguments
     def before_run(self, run_context: Any) -> Any:
-        """Say what to run along with the step, in the very same `Session.run`.
+        """Return tensors and ops to run together with the step, in the same `Session.run`.
 
-        What a training tower computes is from before the step's update of the variables. A variable itself, and what
-        callbacks build from it, may be from before or after it; `Strategy.build` says how to tell TensorFlow which.
+        Tensors of a training tower are computed before the step updates the variables. The value of a variable, or of a
+        tensor that a callback computes from it, may be from before or after the update; see `Strategy.build`.
 
         Args:
-            run_context: a `tf.compat.v1.train.SessionRunContext`: the session, and what the step itself runs.
+            run_context: a `tf.compat.v1.train.SessionRunContext`: the session, and the arguments of the step itself.
 
         Returns:
-            `tf.compat.v1.train.SessionRunArgs`, or tensors or ops in any structure that `Session.run` takes,
-            or None. Returning the same object each time is the cheapest.
+            `tf.compat.v1.train.SessionRunArgs`, or tensors or ops in any structure that `Session.run` accepts, or None.
+            It is cheapest to return the same object each time.
 
         Example:
             ```python
@@ -148,12 +147,12 @@ class Callback(Plugin):
     @hookspec
     @_may_leave_out_arguments
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Take what `before_run` asked for.
+        """Called after the step with the results of `before_run`.
 
         Args:
-            run_context: the `tf.compat.v1.train.SessionRunContext` that `before_run` was given.
-            run_values: a `tf.compat.v1.train.SessionRunValues`; its `results` have the structure of what this
-                very plugin returned from `before_run`, and are None if that was None.
+            run_context: the `tf.compat.v1.train.SessionRunContext` of `before_run`.
+            run_values: a `tf.compat.v1.train.SessionRunValues`; its `results` have the structure that the `before_run`
+                of this plugin returned, and are None if it returned None.
 
         Example:
             ```python
@@ -165,11 +164,11 @@ class Callback(Plugin):
     @hookspec
     @_may_leave_out_arguments
     def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """Called after each step, whatever a step is; nothing runs along with it.
+        """Called after each step.
 
         Args:
-            trainer: the trainer; `trainer.local_step` is that of the step that has just ended, counted from 0 in each
-                epoch, and `trainer.global_step` how many steps have completed, this one included.
+            trainer: the trainer; `trainer.local_step` is the number of the step in its epoch, from 0, and
+                `trainer.global_step` the number of completed steps, including this one.
 
         Example:
             ```python
@@ -184,8 +183,7 @@ class Callback(Plugin):
     def after_epoch(self, trainer: TrainerProtocol) -> None:
         """Called after the last step of each epoch, before any `trigger_epoch`.
 
-        Finish here what was done step by step, so that it is complete when other plugins' `trigger_epoch`
-        look at it.
+        Complete results that are collected step by step here, so that `trigger_epoch` of other plugins can use them.
 
         Args:
             trainer: the trainer.
@@ -200,10 +198,10 @@ class Callback(Plugin):
     @hookspec
     @_may_leave_out_arguments
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Called once an epoch is over: evaluate, save, report.
+        """Called at the end of each epoch, to evaluate, save and report.
 
         Args:
-            trainer: the trainer; `trainer.epoch_num` is still that of the epoch that ends.
+            trainer: the trainer; `trainer.epoch_num` is the number of the epoch that ends.
 
         Example:
             ```python
@@ -216,10 +214,9 @@ class Callback(Plugin):
     @hookspec
     @_may_leave_out_arguments
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Called once at the end, however the training ends; the session is still open.
+        """Called once at the end, however the run ends; the session is still open.
 
-        Each implementation runs whatever happens in the others; a failure is logged. Wrappers are not
-        possible here.
+        Each implementation runs even if others fail; failures are logged. Wrappers are not possible here.
 
         Args:
             trainer: the trainer.
@@ -237,10 +234,10 @@ class Callback(Plugin):
         """Return the error that caused a run of the session to fail; the first answer is raised instead.
 
         Args:
-            error: what the run has raised.
+            error: the error that the run raised.
 
         Returns:
-            The error that caused it, or None if the plugin does not know.
+            The error that caused it; None if the plugin does not know.
 
         Example:
             ```python
@@ -281,20 +278,17 @@ class Callback(Plugin):
             ```python
             def before_checkpoint(self):
                 if not math.isfinite(self.cost):
-                    raise tpk.NonFiniteError("a checkpoint of a model that has diverged is of no use")
+                    raise tpk.NonFiniteError("the model has diverged")
             ```
         """
 
     def resolve_plugins(self) -> None:
-        """Turn what the callback was given by name into plugins; called before the graph is built.
-
-        What holds other callbacks overrides it; see `ProxyCallback`.
-        """
+        """Replace names of plugins that the callback holds by the plugins; called before the graph is built."""
 
     def configure_run(self, run: RunOptions) -> None:
-        """Change how long the training is, or where, before anything is built; called once by `Trainer.train`.
+        """Change the options of the run before anything is built; called once by `Trainer.train`.
 
-        It is called in all processes of the training, whatever `chief_only` is, and must do the same in each of them.
+        It is called in all processes of the run, even with `chief_only`, and must do the same in each of them.
 
         Args:
             run: the options, to be changed in place.
@@ -308,37 +302,34 @@ class Callback(Plugin):
 
     @_may_leave_out_arguments
     def trigger(self, trainer: TrainerProtocol) -> None:
-        """What the callback does each time that its time has come: by default at the end of each epoch.
-
-        Overriding it lets `PeriodicTrigger` choose other times. It may leave the trainer out, as a hook may.
-        """
+        """Called at the end of each epoch, or when `PeriodicTrigger` decides. It may leave out the trainer."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what must survive a restart, as plain JSON data."""
+        """Return the state of the callback for a checkpoint, as plain data."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
 
     @property
     def epoch_num(self) -> int:
-        """The epoch under way, from `starting_epoch` on."""
+        """The number of the current epoch."""
         return self.trainer.epoch_num
 
     @property
     def local_step(self) -> int:
-        """The step under way within the epoch, from 0 on; -1 before the first."""
+        """The number of the current step in the epoch, from 0; -1 before the first."""
         return self.trainer.local_step
 
     @property
     def global_step(self) -> int:
-        """How many steps have completed."""
+        """The number of completed steps."""
         return self.trainer.global_step
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks that this callback implements, by name, as callables.
 
-        The hook manager registers exactly these. Wrappers override it to hand on the hooks of what they wrap.
+        The hook manager registers these. A callback that wraps another one overrides it.
         """
         implementations = {name: getattr(self, name) for name in HOOK_NAMES if self._overrides(name)}
         if "trigger_epoch" not in implementations and self._overrides("trigger"):
@@ -349,24 +340,24 @@ class Callback(Plugin):
         return f"{type(self).__name__}({shown_arguments(self)})"
 
     def _overrides(self, name: str) -> bool:
-        """Whether `name` is more than the base's no-op, on class or instance, without touching it."""
+        """Whether the class or the instance overrides a hook; does not evaluate properties."""
         own = self.__class__
         return name in getattr(self, "__dict__", {}) or getattr(own, name) is not getattr(Callback, name)
 
 
 class Triggered(Protocol):
-    """What has a `trigger`, which takes the trainer or leaves it out: a callback."""
+    """An object with a `trigger`, which may leave out the trainer."""
 
     @property
     def trigger(self) -> Callable[..., None]:
-        """What it does each time that its time has come."""
+        """See `Callback.trigger`."""
 
 
 def trigger_of(callback: Triggered) -> Callable[[TrainerProtocol], None]:
-    """Return `trigger` of a callback as a function of the trainer, which its own may leave out.
+    """Return `trigger` of a callback as a function of the trainer.
 
     Raises:
-        HookError: it takes something else.
+        HookError: if it takes other arguments.
     """
     given = HOOK_ARGUMENTS["trigger_epoch"]
     taken = taken_arguments(f"{type(callback).__name__}.trigger", given, callback.trigger)
@@ -374,7 +365,7 @@ def trigger_of(callback: Triggered) -> Callable[[TrainerProtocol], None]:
 
 
 HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {**arguments_of_specs(ConfigurationSpecs), **arguments_of_specs(Callback)}
-"""The arguments of each hook of tpk, by its name; an implementation may take fewer of them."""
+"""The arguments of each hook; an implementation may take fewer."""
 
 CONFIGURATION_HOOKS = tuple(arguments_of_specs(ConfigurationSpecs))
 HOOK_NAMES = tuple(arguments_of_specs(Callback))
@@ -384,4 +375,4 @@ STEP_HOOKS = ("before_run", "after_run", "trigger_step")
 """The hooks around each step. They are compiled into plain tuples of methods, so wrappers are not possible."""
 
 MAY_STOP = ("before_train", "before_epoch", "after_run", "trigger_step", "after_epoch", "trigger_epoch")
-"""The hooks in which a `StopTraining` ends the training once all implementations have been called."""
+"""The hooks in which a `StopTraining` ends the run after all implementations were called."""

@@ -71,7 +71,7 @@ class CatalogEntry:
 
 
 class Catalog:
-    """The built-in plugins, and those of installed distributions.
+    """The built-in plugins and the plugins of installed distributions.
 
     Args:
         path: where to look for installed distributions, once, when a name is first needed; ``sys.path`` by default.
@@ -168,7 +168,7 @@ class Catalog:
         # Built-in plugins come first, and cannot be shadowed.
         if len(found) > 1 and found[0].is_builtin:
             logger.warning(
-                "%r is the built-in %s. To use that of %s, name its target, %s",
+                "%r is the built-in %s. To use the one from %s, name its target, %s",
                 name,
                 kind,
                 " and ".join(f"{each.distribution} {each.version}" for each in found[1:]),

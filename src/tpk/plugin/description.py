@@ -186,7 +186,7 @@ def _recording(init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
     def record_and_init(self: Any, *args: Any, **options: Any) -> None:
         nonlocal signature
-        # The constructor of a base class is called from that of the class itself.
+        # The constructor of a base class is called by the constructor of the class itself.
         if _RECORDED not in vars(self):
             vars(self)[_RECORDED] = {}, frozenset()
             try:
@@ -204,7 +204,7 @@ def _recording(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
-    """Return arguments by name, except `self`; those of ``**options`` by their own names."""
+    """Return arguments by name, except `self`; ``**options`` are flattened."""
     flat: dict[str, Any] = {}
     for name, value in itertools.islice(bound.arguments.items(), 1, None):
         kind = bound.signature.parameters[name].kind
@@ -321,7 +321,7 @@ def _is_secret(name: str, value: Any) -> bool:
     return isinstance(value, str | bytes) and _SECRET.search(name) is not None
 
 
-# What a form looks like.
+# Rendering of forms.
 
 
 def _as_described(form: Any, levels: int = _MOST_LEVELS // 2) -> Any:

@@ -50,7 +50,7 @@ def implementations_of(plugin: object, hooks: Mapping[str, tuple[str, ...]] = HO
 
     Raises:
         HookError: if `plugin` implements no hook, or a method does not fit: its name is similar to a hook, or its
-            arguments or options are not those of the hook.
+            arguments or options do not fit.
     """
     if isinstance(plugin, type):
         raise HookError(f"{plugin.__name__} is a class, not a plugin: pass an instance of it")

@@ -1,4 +1,4 @@
-"""The hook manager: the plugins of one trainer, in the order in which they are called."""
+"""The hook manager: the registry of the plugins of a trainer."""
 
 from __future__ import annotations
 
@@ -37,15 +37,14 @@ logger = logging.getLogger(__name__)
 
 
 class HookManager:
-    """The plugins of a trainer, each under a unique name, and the hooks by which all of them are called.
+    """The registry of the plugins of a trainer, each under a unique name, and of their hooks.
 
-    Plugins are called in the order in which they were registered; those marked `tryfirst` before all others, and those
-    marked `trylast` after them, in the order of registration in either case. What it has in common with a
-    `pluggy.PluginManager` has the same name and means the same; the plugins are the user's own objects.
+    Plugins are called in the order of registration; methods marked `tryfirst` before all others, and methods marked
+    `trylast` after them. Methods that `pluggy.PluginManager` also has mean the same there.
 
     Args:
-        take_stop: takes a `StopTraining` that a plugin raises, so that the others are still called at that moment. By
-            default it raises it.
+        take_stop: called with a `StopTraining` that a plugin raises, so that the others are still called; raises it by
+            default.
 
     Attributes:
         hook: calls a hook of all plugins: ``hooks.hook.before_epoch(trainer=trainer)``.
@@ -74,32 +73,30 @@ class HookManager:
 
     @property
     def plugins(self) -> dict[str, object]:
-        """The registered plugins, by their unique names, in order of registration."""
+        """The registered plugins by unique name, in the order of registration."""
         return {each.name: each.plugin for each in self._plugins}
 
     def add_hookspecs(self, module_or_class: ModuleType | type) -> None:
-        """Add hooks: the functions of a module or class that `tpk.hookspec` marks.
+        """Add the hooks of a module or class: its functions that are marked with `tpk.hookspec`.
 
-        A ``tpk.plugins`` plugin does that in its ``tpk_add_hookspecs``.
+        Plugins call it in ``tpk_add_hookspecs``.
 
         Raises:
-            HookError: none is marked, or one of them is there already.
+            HookError: if no function is marked, or a hook exists already.
         """
         added = arguments_of_specs(module_or_class)
         twice = sorted(added.keys() & self._arguments.keys())
         if twice or not added:
-            problem = (
-                f"adds {', '.join(twice)} once more" if twice else "has no function that is marked by @tpk.hookspec"
-            )
-            raise HookError(f"{describe(module_or_class)} {problem}; a hook is specified once, by a name of its own")
+            problem = f"adds {', '.join(twice)} again" if twice else "has no function that is marked with @tpk.hookspec"
+            raise HookError(f"{describe(module_or_class)} {problem}; specify each hook once, under a unique name")
         self._pluggy.add_hookspecs(module_or_class)
         self._arguments.update(added)
 
     def autoload(self) -> None:
-        """Register the plugins that no script names, unless that was done; see `load_autoloaded`."""
+        """Register the plugins that load without being named, once; see `load_autoloaded`."""
         if not self._is_autoloaded:
             self._is_autoloaded = True
-            # All hooks first, so that each plugin may implement those of any other.
+            # All hooks first, so that plugins can implement each other's.
             load_autoloaded(get_catalog(), self.add_specs_of, self.register)
 
     def check_names(self, plugin: object) -> None:
@@ -120,41 +117,40 @@ class HookManager:
         """Register one plugin, as `register_all` does; return its name.
 
         Raises:
-            HookError: as `register_all` does, or the name is taken.
+            HookError: as `register_all`, and if the name is taken.
         """
         return self._register([(plugin, name)])[0]
 
     def register_all(self, plugins: Iterable[object]) -> list[str]:
-        """Register `plugins` after those that are there already; all of them, or none if one does not fit.
+        """Register plugins after those registered before; either all of them, or none if one is invalid.
 
         Args:
-            plugins: trainers, strategies, monitors, callbacks, modules of hook implementations, or other objects that
-                have some.
+            plugins: trainers, strategies, monitors, callbacks, modules or other objects that implement hooks.
 
         Returns:
-            Their names: that of the class or module, with ``#2`` and so on if it is taken. A `Callback` has
-            it as its attribute `plugin_name`, too.
+            Their unique names: the name of the class or module, with ``#2`` and so on if it is taken. It is also the
+            attribute `plugin_name` of a `Callback`.
 
         Raises:
-            HookError: a plugin is registered already, implements no hook, or implements one in a way that
-                does not fit its specification.
+            HookError: if a plugin is registered already, implements no hook, or implements one that does not fit its
+                specification.
         """
         return self._register([(plugin, None) for plugin in plugins])
 
     def unregister(self, plugin: object) -> object:
-        """Take a plugin out of the list; return it.
+        """Remove a plugin, and return it.
 
         Raises:
-            HookError: it is not registered.
+            HookError: if it is not registered.
         """
         kept = [each for each in self._plugins if each.plugin is not plugin]
         if len(kept) == len(self._plugins):
-            raise HookError(f"{describe(plugin)} is not registered: known are {', '.join(self.plugins) or 'none'}")
+            raise HookError(f"{describe(plugin)} is not registered. Registered: {', '.join(self.plugins) or 'none'}")
         self._replace_registrations(kept)
         return plugin
 
     def is_registered(self, plugin: object) -> bool:
-        """Whether this very object is registered."""
+        """Return whether this object (not an equal one) is registered."""
         return self.get_name(plugin) is not None
 
     def get_name(self, plugin: object) -> str | None:
@@ -166,25 +162,21 @@ class HookManager:
         return self.plugins.get(name)
 
     def compile_step(self) -> StepHooks:
-        """Return the hooks of the step, compiled; to be called once all plugins are registered.
+        """Return the compiled hooks of the step. Call it after all plugins are registered.
 
-        If ``TPK_TRACE`` was on when the manager was made, they go through pluggy and are logged to
-        ``tpk.trace``.
+        If ``TPK_TRACE`` was on when the manager was created, they go through pluggy and are logged to ``tpk.trace``.
         """
         if self._traced_step:
             return self._traced_step.compile(self.translate_error)
         return compile_step(self.hook, self._take_stop, self.translate_error)
 
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return the error by which a run has really failed, as the first plugin that knows says; or None."""
+        """Return the error that caused the failure of a run, from the first plugin that knows it; or None."""
         cause: BaseException | None = self.hook.translate_error(error=error)
         return cause
 
     def after_train(self, trainer: TrainerProtocol) -> list[BaseException]:
-        """Call every `after_train`, whatever happens in the others, and return what they raised.
-
-        Each failure is logged with its traceback.
-        """
+        """Call every `after_train`, even if some fail. Return the failures, which are logged with their tracebacks."""
         failures: list[BaseException] = []
         for registration in call_order(self.hook.after_train):
             try:
@@ -200,7 +192,7 @@ class HookManager:
         for plugin, name in plugins:
             for other in known:
                 if other.plugin is plugin:
-                    raise HookError(f"{other.name} is listed twice: one object can be registered once only")
+                    raise HookError(f"{other.name} is listed twice: an object can be registered only once")
             taken = {other.name for other in known}
             if name in taken:
                 raise HookError(f"there is a plugin {name!r} already: names are unique")
@@ -215,7 +207,7 @@ class HookManager:
         return [each.name for each in added]
 
     def add_specs_of(self, plugin: object) -> None:
-        """Let a plugin add the hooks that it has, once, before its own methods and those of others are checked."""
+        """Call ``tpk_add_hookspecs`` of a plugin, once."""
         if isinstance(plugin, Plugin) or any(plugin is other for other in self._asked_for_specs):
             return
         self._asked_for_specs.append(plugin)
@@ -224,10 +216,10 @@ class HookManager:
             add(self)
 
     def _replace_registrations(self, plugins: list[_Plugin]) -> None:
-        """Register everything anew, so that pluggy calls it in this order.
+        """Register all plugins again, so that pluggy calls them in this order.
 
-        pluggy calls first what was registered last; but of those marked `trylast` it calls last what was registered
-        last, so these are registered apart.
+        pluggy calls the plugin that was registered last first, except for methods marked `trylast`, which it calls in
+        the order of registration. Therefore these are registered separately.
         """
         for registration in self._pluggy.get_plugins():
             self._pluggy.unregister(registration)
@@ -253,7 +245,7 @@ class _Plugin:
 
 
 class _Registrations(pluggy.PluginManager):
-    """pluggy, which holds a `Registration` or two in place of each plugin."""
+    """pluggy's manager, which has one or two `Registration`s for each plugin."""
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
         implementation = plugin.implementations[name]
@@ -272,8 +264,8 @@ def _set_name(plugin: Plugin, name: str) -> None:
         plugin.plugin_name = name
     except AttributeError as error:
         raise HookError(
-            f"{name} does not let its `plugin_name` be set ({type(error).__name__}), so its `trainer` could not be "
-            "either: a callback cannot be frozen"
+            f"the `plugin_name` of {name} cannot be set ({type(error).__name__}), and neither could its `trainer`: a "
+            "callback cannot be frozen"
         ) from error
 
 

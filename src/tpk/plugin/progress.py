@@ -1,4 +1,4 @@
-"""What the loop, the session and the plugins of a training share: its counters, and the request to end it."""
+"""The counters of a training run and the request to end it, shared by its loop, session and plugins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Progress:
         local_step: the current step of the epoch, from 0; -1 before the first.
         global_step: the number of completed steps. The current step counts once its first ``hooked_sess.run`` is done.
         in_run_step: whether ``run_step`` itself is running, as opposed to a hook.
-        steps_of_further_runs: the number of steps that a run counts if there is none to claim. With 1, `global_step`
+        steps_of_further_runs: the number of steps that a run counts when no step has begun. With 1, `global_step`
             counts runs of the session instead of steps.
     """
 

@@ -62,7 +62,7 @@ class StrategyProtocol(Protocol):
 
     @property
     def is_reproducible(self) -> bool:
-        """Whether two runs with the same seed compute the same, as far as it depends on the strategy."""
+        """Whether the strategy computes the same in two runs with the same seed."""
 
     @property
     def repeats_steps(self) -> bool:
@@ -219,14 +219,14 @@ class TowersProtocol(Protocol):
 
     @property
     def main(self) -> TowerProtocol | None:
-        """The first training tower; None if there is none."""
+        """The first training tower, or None."""
 
     def training(self) -> Sequence[TowerProtocol]:
         """Return the training towers."""
 
 
 class TrainerProtocol(Protocol):
-    """What a plugin may use of its trainer.
+    """The part of a trainer that plugins may use.
 
     Attributes:
         graph: the `tf.Graph` of the training run.
@@ -302,7 +302,7 @@ class TrainerProtocol(Protocol):
 
 
 class TowerTrainerProtocol(TrainerProtocol, Protocol):
-    """What a plugin may use of a trainer whose model is a tower function."""
+    """The part of a trainer with a tower function that plugins may use."""
 
     @property
     def tower_func(self) -> Callable[..., Tensor]:

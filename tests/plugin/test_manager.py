@@ -180,7 +180,7 @@ def test_the_hooks_of_third_parties_are_checked():
         manager.register(Wrong())
     with pytest.raises(tpk.errors.HookError, match="adds after_episode, choose_level again"):
         manager.add_hookspecs(EpisodeSpecs)
-    with pytest.raises(tpk.errors.HookError, match="has no function that is marked by"):
+    with pytest.raises(tpk.errors.HookError, match="has no function that is marked with"):
         manager.add_hookspecs(Recorder)
 
 

@@ -112,6 +112,8 @@ class TrainLoop:
             hooks.trigger_epoch
         hooks.after_train                   always; callbacks are isolated from each other's failures
         ```
+
+        `tpk.train.resume.checkpoints` lists the order at the end of an epoch, with the checkpoint.
         """
         trainer, progress = self._trainer, self.progress
         hook, trigger_step = trainer.hooks.hook, trainer.step_hooks.trigger

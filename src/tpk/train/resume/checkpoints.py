@@ -1,4 +1,24 @@
-"""Checkpoints of a training: each of one moment, when everybody has done their part of a step or an epoch."""
+"""When checkpoints are taken: at the end of a step or an epoch, after every plugin has done its part of it.
+
+The end of an epoch, in order. Within each group, plugins are called in the order of the list:
+
+```
+hooks.after_epoch              callbacks, then monitors
+means over the epoch           of the scalars that run_step has reported
+hooks.trigger_epoch
+    wrappers before `yield`
+    tryfirst callbacks
+    unmarked callbacks         most of them: they evaluate, and report statistics
+    trylast callbacks          they read statistics: MinSaver writes its model, ModelSaver requests a checkpoint
+    monitors                   they write the statistics of the epoch
+    Checkpoints                if one was requested: hooks.before_checkpoint; the training state is taken; then the
+                               variables, the training state and the pointer are written
+    wrappers after `yield`
+a requested stop               ends the training
+```
+
+`trigger_step` has the same order, without wrappers.
+"""
 
 from __future__ import annotations
 
@@ -45,16 +65,16 @@ class Saver(Protocol):
 
 
 class Checkpoints(Callback):
-    """Takes the checkpoints that savers ask for, when all callbacks and monitors have done their part of the moment.
+    """Takes the checkpoints that savers request, after all callbacks and monitors; the module shows the order.
 
-    Were they taken earlier, what comes later in the same step or epoch would be lost, or be done twice, in a training
-    that is resumed. So savers `request`, and the trainer registers this one after all others. A wrapper of
-    ``trigger_epoch`` may still do something after it. A save goes one way::
+    If a checkpoint were taken earlier, a resumed training would skip or repeat what comes later in the same step or
+    epoch. So savers only `request` one, and the trainer registers this callback last. That makes its wrapper of
+    ``trigger_epoch`` the innermost: other wrappers continue after the checkpoint. The path of a save::
 
         ModelSaver.trigger → request → (the end of the step or epoch) → take_state → CheckpointSeries.save
             → take_snapshot → (here, or in a thread) VariableWriter, CheckpointDirectory.write, .point_to
 
-    A training without savers pays nothing for it in a step; requests are then met at the end of the epoch.
+    A training without savers has no hook in the step; requests are then met at the end of the epoch.
 
     Args:
         trainer: the trainer.

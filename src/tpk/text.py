@@ -22,7 +22,7 @@ def nearest(name: str, known: Iterable[str], n: int = 3, cutoff: float = 0.5) ->
         >>> "No variable 'convo/W'." + nearest("convo/W", ["conv0/W", "fc/W"])
         "No variable 'convo/W'. Nearest: 'conv0/W'."
     """
-    close = difflib.get_close_matches(name, list(known), n=n, cutoff=cutoff)
+    close = difflib.get_close_matches(name, dict.fromkeys(known), n=n, cutoff=cutoff)
     return f" Nearest: {', '.join(map(repr, close))}." if close else ""
 
 

@@ -51,6 +51,16 @@ def test_a_directory_and_times_of_its_own(tmp_path):
     assert saved_steps(tmp_path / "a" / "b") == [2, 4, 5]
 
 
+def test_a_subclass_may_save_at_times_of_its_own(tmp_path):
+    class InThirdStep(tpk.ModelSaver):
+        def trigger_step(self, trainer):
+            if trainer.local_step == 2:
+                self.trigger(trainer)
+
+    Counting().train(callbacks=[InThirdStep()], steps_per_epoch=5, max_epoch=1, run_dir=tmp_path)
+    assert saved_steps(tmp_path) == [3, 5]
+
+
 def test_no_directory_is_an_error_before_the_training():
     with pytest.raises(tpk.ConfigError, match="no directory to save in"):
         Counting().train(callbacks=["ModelSaver"], steps_per_epoch=1, max_epoch=1)

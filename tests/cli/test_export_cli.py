@@ -199,8 +199,8 @@ def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
     ("arguments", "told"),
     [
         (["run", "M:Linear"], "does not say what its outputs are. Name them by --outputs"),
-        (["run", "M:Linear", "--outputs", "predicton"], "no tensor 'predicton'. Nearest: prediction"),
-        (["run", "M:Linear", "--outputs", "cost", "--inputs", "labl"], "no tensor 'labl'. Nearest: label"),
+        (["run", "M:Linear", "--outputs", "predicton"], "no tensor 'predicton'. Nearest: 'prediction'"),
+        (["run", "M:Linear", "--outputs", "cost", "--inputs", "labl"], "no tensor 'labl'. Nearest: 'label'"),
         (["run", "M:Linear", "--outputs", "cost", "--inputs", "x"], "depend on 'label', which is not among the inputs"),
         (["run", "M:Linear", "--outputs", "cost,,x"], "--outputs 'cost,,x': expected names with commas between them"),
         (["run", "M:Named", "--checkpoint", "model-20"], "there is no checkpoint 'run/model-20'"),

@@ -227,7 +227,7 @@ class TimedCallback(Callback):
         self.when = when or Every(epochs=1)
         self._last_period = 0
         self._triggered_at = 0.0
-        self.unused_hooks = _hooks_unused_by(self.when)
+        self.unused_hooks: set[str] = _unused_hooks(self, TimedCallback)
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Start to count."""
@@ -266,9 +266,12 @@ class TimedCallback(Callback):
         trigger_of(self)(trainer)
 
 
-def _hooks_unused_by(when: Every) -> set[str]:
-    needed = {"trigger_step": when.steps or when.minutes, "trigger_epoch": when.epochs}
-    return {hook for hook, period in needed.items() if not period}
+def _unused_hooks(callback: TimedCallback, base: type[TimedCallback]) -> set[str]:
+    """Return the hooks of `base` that its times do not need, and that no subclass has overridden."""
+    when = callback.when
+    periods = {"trigger_step": when.steps or when.minutes, "trigger_epoch": when.epochs}
+    inherited = {hook for hook in periods if getattr(type(callback), hook) is getattr(base, hook)}
+    return {hook for hook in inherited if not periods[hook]}
 
 
 class PeriodicTrigger(ProxyCallback, TimedCallback):
@@ -319,8 +322,9 @@ class PeriodicTrigger(ProxyCallback, TimedCallback):
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks of the callback, of which ``trigger_step`` is kept whatever the times are."""
+        self.unused_hooks = _unused_hooks(self, PeriodicTrigger)
         if "trigger_step" in self.cb.hook_implementations():
-            self.unused_hooks = _hooks_unused_by(self.when) - {"trigger_step"}
+            self.unused_hooks.discard("trigger_step")
         return super().hook_implementations()
 
     def before_train(self, trainer: TrainerProtocol) -> None:

@@ -201,7 +201,8 @@ class Trainer(Plugin):
 
         Args:
             build: builds the graph, once all plugins are resolved and other processes are met; None if it is built.
-            callbacks, monitors: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
+            callbacks: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
+            monitors: as for `callbacks`.
             run_dir: the directory of the run, which is created; None for none.
             seed: as in `TrainConfig`. A graph that is already built must have been given the same seed before its first
                 op: ``tf.compat.v1.set_random_seed(seed)`` under ``with trainer.graph.as_default():``.

@@ -239,7 +239,8 @@ def port_oracle(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack-numpy", "opencv-python-headless", "tabulate", "termcolor")
     session.install("libcst", "pyzmq")  # for the converter, and tpk-zmq
-    session.install("--no-deps", ".", "./plugins/tpk-zmq", "./plugins/tpk-tensorpack")
+    ported = [f"./plugins/{package}" for package in ("tpk-zmq", "tpk-tensorflow1", "tpk-tensorpack")]
+    session.install("--no-deps", ".", *ported)
     session.chdir("plugins/tpk-tensorpack")
     run_tests(session, "tests/oracle")
 
@@ -251,7 +252,7 @@ def bench(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6", "grain", "opencv-python-headless>=4.8")
-    session.install("./plugins/tpk-horovod", "./plugins/tpk-zmq", "./plugins/tpk-tensorpack")
+    session.install(*(f"./plugins/tpk-{name}" for name in ("horovod", "zmq", "tensorflow1", "tensorpack")))
     session.run("python", "-m", "tpk_horovod.build")
     session.run("python", "tests/benchmarks/start_up.py")
     session.run("python", "tests/benchmarks/checkpoints.py")

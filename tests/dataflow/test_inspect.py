@@ -67,6 +67,12 @@ def test_the_first_datapoints_are_logged_once_and_all_pass_through(caplog):
     ]
 
 
+def test_long_lists_and_deep_ones_are_cut(caplog):
+    with caplog.at_level(logging.INFO, "tpk.dataflow.inspect"):
+        list(PrintData([[[1, 2], [3], [4]]], name="nested", max_depth=1, max_list=2))
+    assert caplog.messages == ["nested, datapoint 0: list of 3\n  0: list of 2\n  1: list of 1\n  … 1 more"]
+
+
 def test_at_least_one_datapoint_is_shown():
     with pytest.raises(ConfigError, match="PrintData: num must be an integer, 1 or more, not 0"):
         PrintData([], num=0)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from tpk_tensorpack.port import convert
-from tpk_tensorpack.runner.script import run_script
+from tpk_tensorpack.runner import run_script
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.utils import fix_rng_seed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow
-from tpk_tensorpack import tensorflow1 as tf
+import tpk_tensorflow1 as tf
 from tpk_tensorpack.predict import (
     DataParallelOfflinePredictor,
     FeedfreePredictor,

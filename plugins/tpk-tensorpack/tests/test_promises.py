@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from tpk_tensorpack.runner.imports import compiled
+from tpk_tensorflow1.runner.imports import compiled
+from tpk_tensorpack.runner import PACKAGES
 
 SCRIPT = Path(__file__).with_name("promises.py")
 README = Path(__file__).parent.parent / "README.md"
 
 # The functions of a script, as the runner compiles it.
 _script = {"__name__": "promises"}
-exec(compiled(SCRIPT.read_bytes(), str(SCRIPT)), _script)
+exec(compiled(SCRIPT.read_bytes(), str(SCRIPT), PACKAGES), _script)
 
 
 @pytest.mark.parametrize("promise", _script["PROMISES"])

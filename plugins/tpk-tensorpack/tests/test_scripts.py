@@ -21,7 +21,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 RUN = """
 import sys
 import tensorflow as tf
-from tpk_tensorpack.runner.script import run_script
+from tpk_tensorpack.runner import run_script
 
 for path, *arguments in [each.split(",") for each in sys.argv[1:]]:
     tf.compat.v1.reset_default_graph()

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 import tensorflow
-from tpk_tensorpack import tensorflow1 as tf
+import tpk_tensorflow1 as tf
 from tpk_tensorpack.tfutils import (
     collect_env,
     common,

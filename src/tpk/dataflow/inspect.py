@@ -40,9 +40,11 @@ class PrintData(StatefulProxyDataFlow):
         flow: any iterable of datapoints.
         num: number of datapoints of the first pass to log.
         name: what to call them; by default the type of the flow beneath.
+        max_depth: how many levels of nested lists and dicts to describe.
+        max_list: how many items of each list or dict to describe.
 
     Raises:
-        ConfigError: `num` is less than 1.
+        ConfigError: a number is less than 1.
 
     Example:
         ```python
@@ -55,10 +57,14 @@ class PrintData(StatefulProxyDataFlow):
 
     refills_arrays = None
 
-    def __init__(self, flow: Iterable[Any], num: int = 1, name: str | None = None) -> None:
+    def __init__(
+        self, flow: Iterable[Any], num: int = 1, name: str | None = None, max_depth: int = 3, max_list: int = 3
+    ) -> None:
         super().__init__(flow)
-        check_at_least(self, 1, num=num)
+        check_at_least(self, 1, num=num, max_depth=max_depth, max_list=max_list)
         self.num = num
+        self.max_depth = max_depth
+        self.max_list = max_list
         self.name = name or type(flow).__name__
         self._shown = 0
 
@@ -67,7 +73,9 @@ class PrintData(StatefulProxyDataFlow):
         if self._shown < self.num:
             for datapoint in datapoints:
                 number = self.upstream.delivered - 1
-                logger.info("%s, datapoint %d: %s", self.name, number, describe(datapoint))
+                logger.info(
+                    "%s, datapoint %d: %s", self.name, number, describe(datapoint, self.max_depth, self.max_list)
+                )
                 self._shown += 1
                 yield datapoint
                 if self._shown >= self.num:

@@ -34,7 +34,7 @@ def __getattr__(name: str) -> Any:
         if found is not None:
             return found
     elif name == "tfv1":
-        return importlib.import_module(f"{__name__}.tensorflow1")
+        return importlib.import_module("tpk_tensorflow1")
     else:
         for room in _existing_rooms():
             if name in room.__all__:

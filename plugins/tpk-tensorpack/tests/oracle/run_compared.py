@@ -100,9 +100,9 @@ def main(whose, table):
         with_tensorpack.prepare()
         run_script = with_tensorpack.run_script
     elif whose == "ours":
-        runner = importlib.import_module("tpk_tensorpack.runner.script")
-        runner.use_tensorflow1()
-        run_script = runner.run_script
+        script = importlib.import_module("tpk_tensorflow1.runner.script")
+        script.use_tensorflow1(resource_variables=True)
+        run_script = importlib.import_module("tpk_tensorpack.runner").run_script
     else:
         run_script = run_converted
         # There is no way back from TensorFlow's TF1 behaviour, which some of them set.

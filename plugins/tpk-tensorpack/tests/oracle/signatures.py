@@ -48,7 +48,7 @@ def modules_of(package):
 
 def imported(package, name):
     """The module, if it has an `__all__`."""
-    skipped = ("numpy1", "tensorflow1", "runner", "port", "user_ops", "__main__")
+    skipped = ("runner", "port", "user_ops", "__main__")
     if name.partition(".")[0] in skipped:
         return
     try:

@@ -19,5 +19,5 @@ def is_tfv2() -> bool:
 
 def __getattr__(name: str) -> Any:
     if name == "tfv1":
-        return importlib.import_module("tpk_tensorpack.tensorflow1")
+        return importlib.import_module("tpk_tensorflow1")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

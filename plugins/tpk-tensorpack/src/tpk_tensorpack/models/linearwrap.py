@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tpk_tensorpack import tensorflow1
+import tpk_tensorflow1 as tensorflow1
+
 from tpk_tensorpack.models.registry import get_registered_layer
 
 __all__ = ["LinearWrap"]

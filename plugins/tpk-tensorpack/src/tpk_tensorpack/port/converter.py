@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import libcst as cst
+from tpk_tensorflow1.runner.imports import replacement
 
 import tpk
 import tpk_tensorpack
@@ -33,7 +34,6 @@ from tpk_tensorpack.port.names import (
 )
 from tpk_tensorpack.port.occurrences import TF1, Occurrence, Script, module_of, nodes_of, package_of
 from tpk_tensorpack.port.report import Conversion, ConversionError, Note
-from tpk_tensorpack.runner.imports import replacement
 
 _PREDICTION = ("OfflinePredictor", "PredictConfig")
 _OF_CONFIGS = frozenset({"PredictConfig", "OfflinePredictor", "FeedfreePredictor"})
@@ -544,14 +544,12 @@ class _Conversion:
             return
         code = found.code or ".".join(["{tf}", *written[: found.length]])
         if code.startswith("tf1"):
-            self.imports.need("from tpk_tensorpack import tensorflow1 as tf1")
+            self.imports.need("import tpk_tensorflow1 as tf1")
             self._note(
-                occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} is that of tpk_tensorpack: {found.note}"
+                occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} is that of tpk_tensorflow1: {found.note}"
             )
         elif code.startswith("tpk."):
             self.imports.need_tpk()
-        elif code.startswith("tf_slim"):
-            self.imports.need("import tf_slim")
         self.imports.replaced(occurrence)
         self.edits.put(occurrence.prefix(found.length - len(written) + len(occurrence.rest)), code.format(tf=tf))
 
@@ -584,8 +582,8 @@ class _Conversion:
             self.imports.stays(occurrence)
             return
         if found.note:
-            self.imports.need("from tpk_tensorpack import numpy1")
-            self._note(occurrence.node, f"np.{written[0]} is that of tpk_tensorpack: {found.note}")
+            self.imports.need("from tpk_tensorflow1 import numpy1")
+            self._note(occurrence.node, f"np.{written[0]} is that of tpk_tensorflow1: {found.note}")
         np = occurrence.root.value if occurrence.binding == "numpy" else self.imports.numpy_name()
         # `np` itself may be in use elsewhere, so its import stays.
         if occurrence.binding == "numpy":

@@ -10,10 +10,11 @@ from typing import Any
 import attrs
 import numpy
 import tensorflow
+import tpk_tensorflow1 as tensorflow1
+from tpk_tensorflow1 import numpy1
 
 import tpk.layers
 import tpk.layers.rnn_cell
-from tpk_tensorpack import numpy1, tensorflow1
 from tpk_tensorpack.port.names import NUMPY_EXPRESSIONS, SAME_CALLS
 
 _NOW = {("tensor", "input"): "input"}
@@ -55,8 +56,6 @@ def tensorflow_name(written: tuple[str, ...], is_v1: bool, arguments: Any = None
     """
     skipped = 2 if written[:2] == ("compat", "v1") else 0
     names = written[skipped:]
-    if names[:2] == ("contrib", "slim"):
-        return Found(".".join(["tf_slim", *names[2:]]), len(written))
     value: Any = tensorflow1
     length = 0
     try:
@@ -116,7 +115,7 @@ def _attribute(module: ModuleType, name: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
-        if module.__name__.startswith("tpk_tensorpack"):
+        if module.__name__.startswith("tpk_tensorflow1"):
             try:
                 return importlib.import_module(f"{module.__name__}.{name}")
             except ModuleNotFoundError:
@@ -125,7 +124,7 @@ def _attribute(module: ModuleType, name: str) -> Any:
 
 
 def _is_real_module(module: ModuleType) -> bool:
-    return not module.__name__.startswith("tpk_tensorpack")
+    return not module.__name__.startswith("tpk_tensorflow1")
 
 
 def _v1(names: tuple[str, ...], is_v1: bool) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import libcst as cst
+from tpk_tensorflow1.runner.imports import replacement
 
 from tpk_tensorpack.port.edits import WIDTH, Edits, comment_lines, statements
 from tpk_tensorpack.port.foreign import is_real_module
 from tpk_tensorpack.port.occurrences import PACKAGES, Occurrence, Script, dotted, local_name, module_of, package_of
-from tpk_tensorpack.runner.imports import replacement
 
 
 class Imports:

@@ -121,7 +121,7 @@ CONVERTED: dict[str, Rule] = {
     "FixedSizeData": Rule("FixedSizeData", renamed={"ds": "flow"}),
     "MapData": Rule("MapData", renamed={"ds": "flow"}),
     "MapDataComponent": Rule("MapDataComponent", renamed={"ds": "flow", "index": "component"}),
-    "PrintData": Rule("PrintData", renamed={"ds": "flow", "max_list": "max_items"}),
+    "PrintData": Rule("PrintData", renamed={"ds": "flow"}),
     "RepeatedData": Rule("RepeatedData", renamed={"ds": "flow"}),
     "RepeatedDataPoint": Rule("RepeatedDataPoint", renamed={"ds": "flow"}),
     # Training; these are converted together, or stay together.

@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as _tf
 
-from tpk_tensorpack.tensorflow1.missing import finder_in
-from tpk_tensorpack.tensorflow1.rnn_cell import (
+from tpk_tensorflow1.missing import finder_in
+from tpk_tensorflow1.rnn_cell import (
     BasicLSTMCell,
     BasicRNNCell,
     DeviceWrapper,

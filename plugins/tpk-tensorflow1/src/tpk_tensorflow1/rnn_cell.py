@@ -19,7 +19,7 @@ from tpk.layers.rnn_cell import (
     RNNCell,
 )
 from tpk.tf_internals import control_flow_context
-from tpk_tensorpack.tensorflow1.missing import finder_in
+from tpk_tensorflow1.missing import finder_in
 
 __all__ = [
     "BasicLSTMCell",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.tensorflow1.missing import finder_in
+from tpk_tensorflow1.missing import finder_in
 
 __getattr__ = finder_in(
     "tf.contrib.opt",

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as _tf
 
-from tpk_tensorpack.tensorflow1.missing import finder_in
+from tpk_tensorflow1.missing import finder_in
 
 __all__ = ["sequence_loss"]
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from tpk import layers
 from tpk.layers.layer_scope import ZEROS
-from tpk_tensorpack.tensorflow1.contrib.framework import add_arg_scope
-from tpk_tensorpack.tensorflow1.missing import finder_in
+from tpk_tensorflow1.contrib.framework import add_arg_scope
+from tpk_tensorflow1.missing import finder_in
 
 __all__ = [
     "apply_regularization",

@@ -1,4 +1,4 @@
-"""`tf.compat`, of which ``v1`` is all of `tpk_tensorpack.tensorflow1`."""
+"""`tf.compat`, of which ``v1`` is all of `tpk_tensorflow1`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as _tf
 
-from tpk_tensorpack import tensorflow1 as v1
+import tpk_tensorflow1 as v1
 
 __all__ = ["v1"]
 

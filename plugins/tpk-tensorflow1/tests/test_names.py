@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 import tensorflow
-from tpk_tensorpack import tensorflow1 as tf
-from tpk_tensorpack.tensorflow1.contrib import framework, layers as contrib_layers, rnn, seq2seq, slim
+import tpk_tensorflow1 as tf
+from tpk_tensorflow1.contrib import framework, layers as contrib_layers, rnn, seq2seq, slim
 
 import tpk
 
@@ -135,16 +135,16 @@ def test_summaries_are_those_of_tensorflow_1(graph):
 @pytest.mark.parametrize(
     ("module", "name", "message"),
     [
-        (tf, "placeholdr", "nearest that there is: tf.placeholder"),
-        (tf.nn, "reluu", "no tf.nn.reluu.*nearest that there is: tf.nn.relu"),
-        (tf.nn.rnn_cell, "LSTMCel", "nearest that there is: tf.nn.rnn_cell.LSTMCell"),
-        (tf.layers, "Conv2DD", "nearest that there is: tf.layers.Conv2D"),
-        (tf.contrib, "cudnn_rnn", "write tf.nn.rnn_cell.LSTMCell"),
-        (tf.contrib, "layer", "nearest that there is: tf.contrib.layers"),
-        (rnn, "LayerNormBasicLSTMCell", "nearest that there is: tf.contrib.rnn.*LSTMCell"),
-        (contrib_layers, "fully_conected", "nearest that there is: tf.contrib.layers.fully_connected"),
-        (framework, "list_variable", "nearest that there is: tf.contrib.framework.list_variables"),
-        (tf.contrib.opt, "AdamWOptimizer", "write tf.train.AdamOptimizer"),
+        (tf, "placeholdr", "Nearest: 'placeholder'"),
+        (tf.nn, "reluu", "tf.nn.reluu is not available.*Nearest: 'relu'"),
+        (tf.nn.rnn_cell, "LSTMCel", "Nearest: 'LSTMCell'"),
+        (tf.layers, "Conv2DD", "Nearest: 'Conv2D'"),
+        (tf.contrib, "cudnn_rnn", "Write tf.nn.rnn_cell.LSTMCell"),
+        (tf.contrib, "layer", "Nearest: 'layers'"),
+        (rnn, "LayerNormBasicLSTMCell", "Nearest: '.*LSTMCell'"),
+        (contrib_layers, "fully_conected", "Nearest: 'fully_connected'"),
+        (framework, "list_variable", "Nearest: 'list_variables'"),
+        (tf.contrib.opt, "AdamWOptimizer", "Write tf.train.AdamOptimizer"),
     ],
 )
 def test_what_is_gone_is_an_error_that_names_the_nearest(module, name, message):
@@ -152,10 +152,13 @@ def test_what_is_gone_is_an_error_that_names_the_nearest(module, name, message):
         getattr(module, name)
 
 
-def test_slim_says_what_to_install(monkeypatch):
+def test_slim_has_the_layers_of_contrib_and_says_what_to_install_for_the_rest(monkeypatch):
+    assert slim.conv2d is contrib_layers.conv2d
+    assert slim.arg_scope is framework.arg_scope
+    assert slim.layers.batch_norm is slim.batch_norm
     monkeypatch.setitem(sys.modules, "tf_slim", None)
-    with pytest.raises(ImportError, match=r"pip install 'tpk-tensorpack\[slim\]'"):
-        slim.conv2d  # noqa: B018
+    with pytest.raises(ImportError, match=r"slim.nets is in .* tf_slim.*pip install 'tpk-tensorflow1\[slim\]'"):
+        slim.nets  # noqa: B018
     assert not hasattr(slim, "__path__")
 
 
@@ -243,10 +246,10 @@ def test_a_layer_of_ones_own(graph):
 
 def test_a_layer_says_what_it_has(graph):
     layer = tf.layers.Dense(2)
-    with pytest.raises(AttributeError, match=r"no 'kernel'.*as it is not built"):
+    with pytest.raises(AttributeError, match=r"no 'kernel'.*before it is built"):
         layer.kernel  # noqa: B018
     layer(tf.zeros([1, 2]))
-    with pytest.raises(AttributeError, match=r"no 'kernal'; the nearest that there is: kernel"):
+    with pytest.raises(AttributeError, match=r"no 'kernal'. Nearest: 'kernel'"):
         layer.kernal  # noqa: B018
     with pytest.raises(TypeError, match="no argument 'input_shape'"):
         tf.layers.Dense(2, input_shape=(3,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tpk_tensorpack.tensorflow1.missing import no_such_name
+from tpk_tensorflow1.missing import no_such_name
 
 _MODULES = ("framework", "layers", "opt", "rnn", "seq2seq", "slim")
 _INSTEAD = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as _tf
 
-from tpk_tensorpack.tensorflow1.missing import no_such_name
+from tpk_tensorflow1.missing import no_such_name
 
 
 def __getattr__(name: str) -> Any:
     if name == "rnn_cell":
-        return importlib.import_module("tpk_tensorpack.tensorflow1.rnn_cell")
+        return importlib.import_module("tpk_tensorflow1.rnn_cell")
     for module in (_tf.compat.v1.nn, _tf.nn):
         try:
             return getattr(module, name)

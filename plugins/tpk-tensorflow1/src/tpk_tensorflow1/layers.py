@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import re
@@ -29,6 +28,8 @@ from tpk.layers import (
     separable_conv1d,
     separable_conv2d,
 )
+from tpk.text import nearest
+from tpk_tensorflow1.missing import finder_in
 
 __all__ = [
     "AveragePooling1D",
@@ -261,14 +262,12 @@ class Layer:
         if name in self._by_name:
             return self._by_name[name]
         known = sorted({*self._by_name, *(each for each in dir(type(self)) if not each.startswith("_"))})
-        near = difflib.get_close_matches(name, known, n=1)
-        if near:
-            hint = f"the nearest that there is: {near[0]}"
-        else:
-            hint = f"it has {', '.join(self._by_name) or 'no variables'}" + (
-                "" if self.built else ", as it is not built"
-            )
-        raise AttributeError(f"the layer {self.name!r} ({type(self).__name__}) has no {name!r}; {hint}", name=name)
+        hint = nearest(name, known, n=1)
+        if not hint and not self.built:
+            hint = " It has no variables before it is built."
+        elif not hint:
+            hint = f" Its variables: {', '.join(self._by_name) or 'none'}."
+        raise AttributeError(f"the layer {self.name!r} ({type(self).__name__}) has no {name!r}.{hint}", name=name)
 
     def _get_variable(self, getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
         variable = getter(name, *args, **kwargs)
@@ -435,11 +434,7 @@ MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
 Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
 
 
-def __getattr__(name: str) -> Any:
-    near = difflib.get_close_matches(name, __all__, n=1)
-    raise AttributeError(
-        f"tf.layers has no {name!r}" + (f"; the nearest that there is: tf.layers.{near[0]}" if near else ""), name=name
-    )
+__getattr__ = finder_in("tf.layers", __all__)
 
 
 def _sizes(graph: Any) -> tuple[int, int]:

@@ -1,0 +1,36 @@
+"""TensorFlow 1 on TensorFlow 2: ``import tpk_tensorflow1 as tf``.
+
+A name is looked up in this package first (``layers``, ``nn.rnn_cell`` and ``contrib``, which TensorFlow 2 has dropped),
+then in `tf.compat.v1`, then in `tf`, so names that exist in both versions have the meaning of TensorFlow 1.
+`python -m tpk_tensorflow1 script.py` runs a script whose imports of ``tensorflow``, ``tensorflow.compat.v1`` and
+``tensorflow.contrib`` are replaced by this package.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tpk_tensorflow1.missing import no_such_name
+
+_OWN = ("compat", "contrib", "layers", "nn")
+
+
+def __getattr__(name: str) -> Any:
+    # Python itself looks up names such as `__path__`.
+    if name.startswith("__") and name != "__version__":
+        raise AttributeError(name)
+    if name in _OWN:
+        return importlib.import_module(f"{__name__}.{name}")
+    tf = importlib.import_module("tensorflow")
+    for module in (tf.compat.v1, tf):
+        try:
+            return getattr(module, name)
+        except AttributeError:
+            pass
+    raise no_such_name("tf", name, dir(tf.compat.v1))
+
+
+def __dir__() -> list[str]:
+    tf = importlib.import_module("tensorflow")
+    return sorted({*_OWN, *dir(tf.compat.v1), *dir(tf)})

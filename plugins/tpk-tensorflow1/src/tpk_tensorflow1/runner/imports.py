@@ -1,0 +1,193 @@
+"""Imports of a script for TensorFlow 1, and the modules that replace them.
+
+Only the script and the modules below its directory are changed: the finder rewrites import statements in their syntax
+trees before they are compiled. Nothing is added to `sys.modules`, so all other modules import the real packages. Line
+numbers stay the same, and no bytecode is cached.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+
+import cloudpickle
+
+TENSORFLOW = "tpk_tensorflow1"
+NUMPY = f"{TENSORFLOW}.numpy1"
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+def compiled(source: str | bytes, path: str, packages: Mapping[str, str] | None = None) -> CodeType:
+    """Compile the source of a module with its imports replaced.
+
+    Args:
+        source: the source.
+        path: the path of the file.
+        packages: as for `replacement`.
+
+    Raises:
+        SyntaxError: the source is invalid, as raised by `compile`.
+    """
+    tree = _Rewriting(packages or {}).visit(ast.parse(source, path))
+    code: CodeType = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+    return code
+
+
+def replacement(module: str, packages: Mapping[str, str] | None = None) -> str | None:
+    """Return the name of the module that replaces another one; None if it is not replaced.
+
+    Args:
+        module: an absolute name, such as ``"tensorflow.contrib.slim"``.
+        packages: packages that are replaced in addition to TensorFlow and NumPy, such as
+            ``{"tensorpack": "tpk_tensorpack"}``.
+    """
+    package, _, rest = module.partition(".")
+    if packages and package in packages:
+        return f"{packages[package]}.{rest}" if rest else packages[package]
+    if package == "numpy":
+        return None if rest else NUMPY
+    return _replacement_in_tensorflow(rest) if package == "tensorflow" else None
+
+
+def _replacement_in_tensorflow(module: str) -> str | None:
+    module = module.removeprefix("compat.v1").removeprefix(".")
+    if not module:
+        return TENSORFLOW
+    if module.removeprefix("python.").partition(".")[0] == "keras":
+        # TensorFlow contains several versions of Keras; scripts get `tf.keras`.
+        return f"tensorflow.{module.removeprefix('python.')}"
+    is_ours = module.partition(".")[0] == "contrib" or _exists(f"{TENSORFLOW}.{module}")
+    return f"{TENSORFLOW}.{module}" if is_ours else None
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a parent package
+        return False
+
+
+class _Rewriting(ast.NodeTransformer):
+    def __init__(self, packages: Mapping[str, str]) -> None:
+        self._packages = packages
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        if node.level == 0 and node.module is not None:
+            node.module = replacement(node.module, self._packages) or node.module
+        return node
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        return [ast.copy_location(each, node) for alias in node.names for each in self._imports_of(alias)]
+
+    def _imports_of(self, alias: ast.alias) -> list[ast.stmt]:
+        """Return the statements that bind the same name as `alias`."""
+        new = replacement(alias.name, self._packages)
+        package, _, rest = alias.name.partition(".")
+        new_package = replacement(package, self._packages)
+        if alias.asname is not None or new_package is None:
+            return [ast.Import([ast.alias(new or alias.name, alias.asname)])]
+        bound = ast.Import([ast.alias(new_package, package)])
+        if not rest:
+            return [bound]
+        # `import a.b` binds `a`, which has the attribute `b`.
+        imported = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(new or alias.name)], [])
+        return [ast.Expr(imported), bound]
+
+
+class RewritingFinder(MetaPathFinder):
+    """A finder that replaces the imports of all modules below some directories.
+
+    Args:
+        directories: the directory of the script, and further directories with modules of the script.
+        packages: as for `replacement`.
+    """
+
+    def __init__(self, directories: Sequence[Path], packages: Mapping[str, str] | None = None) -> None:
+        self._directories = {place for directory in directories for place in _places(directory)}
+        self._packages = packages or {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of a module whose imports are replaced; None leaves the module to other finders."""
+        package = fullname.partition(".")[0]
+        if package in self._packages or package == "tensorpack" or fullname.startswith("tensorflow.contrib"):
+            self._check_importer(fullname)
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or type(spec.loader) is not SourceFileLoader or not self.covers(spec.origin):
+            return None
+        spec.loader = _RewritingLoader(fullname, spec.loader.path, self._packages)
+        spec.cached = None
+        return spec
+
+    def covers(self, path: str | None) -> bool:
+        """Whether the imports of the file at `path` are replaced.
+
+        A symbolic link counts as a file of its directory and of the directory of its target.
+        """
+        if path is None:
+            return False
+        files = _places(Path(path))
+        below = [file.relative_to(place) for file in files for place in self._directories if file.is_relative_to(place)]
+        return any(_INSTALLED.isdisjoint(each.parts) for each in below) and not any(
+            file.is_relative_to(directory) for file in files for directory in self._own_packages()
+        )
+
+    def _own_packages(self) -> list[Path]:
+        """Return the directories of tpk and of the replacing packages, which may be below that of the script."""
+        specs = [importlib.util.find_spec(name) for name in (TENSORFLOW, "tpk", *self._packages.values())]
+        return [Path(spec.origin).resolve().parent for spec in specs if spec is not None and spec.origin]
+
+    def _check_importer(self, fullname: str) -> None:
+        """Raise an error if the script imports a package by its name as a string; statements are replaced."""
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and "importlib" in frame.f_code.co_filename:
+            frame = frame.f_back
+        new = replacement(fullname, self._packages)
+        if new is not None and frame is not None and self.covers(frame.f_globals.get("__file__")):
+            raise ImportError(
+                f"{frame.f_code.co_filename}, line {frame.f_lineno}: {fullname!r} is imported by its name as a string, "
+                f"which the runner cannot replace. Write an import statement, or the string {new!r}.",
+                name=fullname,
+            )
+        if PathFinder.find_spec(fullname.partition(".")[0]) is None:
+            where = "a module" if frame is None else frame.f_globals.get("__file__", "a module")
+            remedy = (
+                "If that file belongs to the script, pass its directory with --also."
+                if new is not None
+                else "tpk-tensorpack runs scripts for tensorpack: python -m tpk_tensorpack script.py"
+            )
+            raise ModuleNotFoundError(f"No module named {fullname!r}, which {where} imports. {remedy}", name=fullname)
+
+
+class _RewritingLoader(SourceFileLoader):
+    def __init__(self, fullname: str, path: str, packages: Mapping[str, str]) -> None:
+        super().__init__(fullname, path)
+        self._packages = packages
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return compiled(self.get_data(path), path, self._packages)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module, and have its functions and classes pickled by value.
+
+        Worker processes do not have this loader. Pickling by value also gives them the current values of the module's
+        variables, as a fork would.
+        """
+        cloudpickle.register_pickle_by_value(module)
+        super().exec_module(module)
+
+
+def _places(path: Path) -> set[Path]:
+    """Return the absolute path with and without its symbolic links resolved."""
+    return {Path(os.path.abspath(path)), path.resolve()}

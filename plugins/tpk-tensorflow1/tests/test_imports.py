@@ -1,0 +1,171 @@
+"""Which modules the imports of a script give, and that all other modules are left alone."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import textwrap
+import traceback
+
+import numpy
+import pytest
+import tensorflow
+import tpk_tensorflow1
+from tpk_tensorflow1 import numpy1
+from tpk_tensorflow1.runner.imports import RewritingFinder, compiled, replacement
+
+OTHERS = {"oldlib": "json"}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that runs source as a script in a directory of its own, and returns its names."""
+    directory = tmp_path / "scripts"
+    directory.mkdir()
+    finder = RewritingFinder([directory], OTHERS)
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    monkeypatch.syspath_prepend(directory)
+    known = set(sys.modules)
+
+    def run(source):
+        path = directory / "script.py"
+        path.write_text(textwrap.dedent(source))
+        names = {"__name__": "__main__", "__file__": str(path)}
+        exec(compiled(path.read_text(), str(path), OTHERS), names)
+        return names
+
+    yield run
+    for name in set(sys.modules) - known:
+        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("oldlib", "json"),
+        ("oldlib.decoder", "json.decoder"),
+        ("tensorflow", "tpk_tensorflow1"),
+        ("tensorflow.compat.v1", "tpk_tensorflow1"),
+        ("tensorflow.compat", "tpk_tensorflow1.compat"),
+        ("tensorflow.contrib.slim", "tpk_tensorflow1.contrib.slim"),
+        ("tensorflow.python.ops", None),
+        ("tensorflow.keras.layers", "tensorflow.keras.layers"),
+        ("tensorflow.python.keras.layers", "tensorflow.keras.layers"),
+        ("tensorflow.compat.v1.keras", "tensorflow.keras"),
+        ("numpy", "tpk_tensorflow1.numpy1"),
+        ("numpy.random", None),
+        ("numpydoc", None),
+        ("tensorflow_probability", None),
+    ],
+)
+def test_the_replacement_of_a_module(name, expected):
+    assert replacement(name, OTHERS) == expected
+
+
+def test_all_forms_of_an_import_bind_what_they_would(run):
+    names = run(
+        """
+        import tensorflow
+        import tensorflow as tf
+        import tensorflow.compat.v1 as tfv1
+        from tensorflow.compat import v1
+        import numpy.random
+        import numpy as np, os.path as p
+
+        def later():
+            import oldlib.decoder
+            return oldlib
+        """
+    )
+    for name in ("tensorflow", "tf", "tfv1", "v1"):
+        assert names[name] is tpk_tensorflow1
+    assert names["numpy"] is names["np"] is numpy1
+    assert names["np"].random is numpy.random
+    assert names["later"]() is importlib.import_module("json")
+    assert names["p"].join("a", "b") == "a/b"
+
+
+def test_modules_beside_the_script_are_rewritten_and_others_are_not(run, tmp_path):
+    package = tmp_path / "scripts" / "beside_the_script"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .inner import np, tf\n")
+    (package / "inner.py").write_text("import numpy as np\nimport tensorflow as tf\n")
+    names = run("from beside_the_script import np, tf\nimport tpk.layers")
+    assert names["tf"] is tpk_tensorflow1
+    assert names["np"] is numpy1
+    assert sys.modules["tensorflow"] is tensorflow
+    assert sys.modules["numpy"] is numpy
+    assert not list(tmp_path.rglob("*.pyc"))
+
+
+def test_a_module_that_is_a_link_to_another_directory_is_rewritten(run, tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "linked_module.py").write_text("import tensorflow as tf\n")
+    (tmp_path / "scripts" / "linked_module.py").symlink_to(tmp_path / "shared" / "linked_module.py")
+    assert run("from linked_module import tf")["tf"] is tpk_tensorflow1
+
+
+def test_source_and_tracebacks_are_those_of_the_file(run):
+    names = run(
+        """
+        import tensorflow.contrib.framework as framework, numpy.linalg, os
+
+        def fails():
+            raise ValueError("on line 5")
+        """
+    )
+    assert inspect.getsource(names["fails"]).startswith("def fails():")
+    with pytest.raises(ValueError, match="on line 5") as caught:
+        names["fails"]()
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].lineno == 5
+
+
+def test_the_first_statement_may_be_a_docstring_and_a_future(run):
+    names = run('"""What it does."""\nfrom __future__ import division, print_function\nimport tensorflow as tf\n')
+    assert names["__doc__"] == "What it does."
+    assert names["tf"] is tpk_tensorflow1
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "new"),
+    [
+        ("oldlib.decoder", "oldlib", "json"),
+        ("tensorflow.contrib.slim", "tensorflow.contrib", "tpk_tensorflow1.contrib"),
+    ],
+)
+def test_an_import_by_a_string_is_an_error_that_says_what_to_write(run, name, package, new):
+    with pytest.raises(ImportError, match=f"line 3: '{package}' is imported by its name as a string.*'{new}"):
+        run(f"import importlib\n\nimportlib.import_module({name!r})")
+
+
+def test_a_module_elsewhere_that_imports_a_replaced_package_is_an_error_that_says_what_to_do(run):
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'oldlib', which .* imports\..*pass its directory"):
+        importlib.import_module("oldlib")
+
+
+def test_a_script_for_tensorpack_is_told_which_package_runs_it(run):
+    with pytest.raises(ModuleNotFoundError, match="python -m tpk_tensorpack"):
+        run("import tensorpack")
+
+
+def test_numpy_has_the_aliases_of_its_past():
+    assert numpy1.float is float
+    assert numpy1.zeros(2, numpy1.bool).dtype == bool
+    assert numpy1.float_ is numpy.float64
+    assert -numpy.inf == numpy1.NINF
+    assert numpy1.product([2, 3]) == 6
+    assert numpy1.asfarray([1, 2]).dtype == numpy.float64
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        numpy1.nothing_like_this  # noqa: B018
+
+
+def test_tensorflow_has_the_names_and_meanings_of_its_past():
+    assert tpk_tensorflow1.placeholder is tensorflow.compat.v1.placeholder
+    assert tpk_tensorflow1.summary is tensorflow.compat.v1.summary
+    assert tpk_tensorflow1.compat.v1 is tpk_tensorflow1
+    assert tpk_tensorflow1.TensorSpec is tensorflow.TensorSpec
+    assert tpk_tensorflow1.__version__ == tensorflow.__version__
+    with pytest.raises(AttributeError, match=r"tf.placeholdr is not available on.*Nearest: 'placeholder'"):
+        tpk_tensorflow1.placeholdr  # noqa: B018

@@ -1,1 +1,0 @@
-"""What runs a script that was written for tensorpack: its imports rewritten, TensorFlow's TF1 behaviour on."""

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tpk
 from tpk.callbacks.factory import CallbackFactory
 from tpk.errors import HookError
-from tpk.plugin import HOOK_NAMES
+from tpk.plugin.callback import HOOK_NAMES
 
 
 def train(callback):

@@ -114,6 +114,19 @@ def test_each_implementer_gets_its_own_results():
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=6))
+def test_the_compiled_step_has_the_order_of_pluggy(kinds):
+    calls = []
+    manager = HookManager()
+    manager.register_all([kind(calls) for kind in kinds])
+    hooks = manager.compile_step()
+    manager.hook.before_run(run_context=CONTEXT)
+    manager.hook.after_run(run_context=CONTEXT, run_values=None)
+    manager.hook.trigger_step(trainer="trainer")
+    expected = [(name, hook) for hook in ("before_run", "after_run", "trigger_step") for name in hooks.names[hook]]
+    assert [call[:2] for call in calls] == expected
+
+
+@given(st.lists(st.sampled_from(KINDS), max_size=6))
 def test_traced_and_compiled_steps_make_the_same_calls_in_the_same_order(kinds):
     plain, traced = [], []
     hooks = compiled(kinds, plain)
@@ -134,7 +147,8 @@ def test_a_trace_logs_every_call_with_arguments_and_results(monkeypatch, caplog)
         run_step(manager.compile_step(), calls)
         manager.hook.before_epoch(trainer="the trainer")
     text = "\n".join(record.message for record in caplog.records)
-    for part in ("Asking before_run [plugin]", "finish before_run --> ['request']", "before_epoch [hook]"):
+    parts = ("before_run of Asking(", "finish before_run of Asking --> 'request'", "before_epoch [hook]")
+    for part in parts:
         assert part in text
 
 

@@ -94,38 +94,6 @@ registry of the trainer itself, its strategy, and each monitor and callback, und
 compiled into `StepHooks`.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-import pluggy
-
-from tpk.plugin.base import Plugin
-from tpk.plugin.callback import HOOK_NAMES as HOOK_NAMES, Callback
-from tpk.plugin.catalog import Catalog, get_catalog, use_catalog
-from tpk.plugin.creation import Use, use
-from tpk.plugin.implementations import order_of
-from tpk.plugin.manager import HookManager
-from tpk.plugin.progress import Progress
-from tpk.plugin.spec import hookspec
-from tpk.plugin.step import StepHooks
-from tpk.plugin.trainer import TowerTrainerProtocol, TrainerProtocol
-
-__all__ = [
-    "Callback",
-    "Catalog",
-    "HookManager",
-    "Plugin",
-    "Progress",
-    "StepHooks",
-    "TowerTrainerProtocol",
-    "TrainerProtocol",
-    "Use",
-    "get_catalog",
-    "hookimpl",
-    "hookspec",
-    "order_of",
-    "use",
-    "use_catalog",
-]
-
-hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("tpk")
-"""Marks a hook implementation: a function of a module, or a method that is called first, last or around others."""
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

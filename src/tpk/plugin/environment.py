@@ -4,7 +4,7 @@
 - ``TPK_DISABLE_AUTOLOAD``: do not load the plugins of the group ``tpk.plugins``.
 - ``TPK_PLUGINS``: load these plugins, such as ``a,package.module``; a missing one is an error.
 - ``TPK_STRICT``: a broken autoloaded plugin is an error instead of a warning.
-- ``TPK_TRACE``: call the hooks of the step through pluggy, and log every hook call.
+- ``TPK_TRACE``: log every hook call, with its arguments and result.
 
 ``0`` and the empty string mean off.
 """

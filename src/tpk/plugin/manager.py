@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import pluggy
@@ -22,12 +22,13 @@ from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs
 from tpk.plugin.step import (
     Registration,
     StepHooks,
-    TracedStep,
     call_order,
     compile_step,
     direct,
     note_failure,
     raise_stop,
+    trace_logger,
+    traced,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class HookManager:
     """
 
     def __init__(self, take_stop: Callable[[StopTraining], None] = raise_stop) -> None:
-        self._pluggy = _Registrations("tpk")
+        self._pluggy = pluggy.PluginManager("tpk")
         self._take_stop = take_stop
         self.hook = self._pluggy.hook
         self._arguments: dict[str, tuple[str, ...]] = {}
@@ -69,7 +70,10 @@ class HookManager:
         self._plugins: list[_Plugin] = []
         self._asked_for_specs: list[object] = []
         self._is_autoloaded = False
-        self._traced_step = TracedStep(self._pluggy, self._take_stop) if is_on("TPK_TRACE") else None
+        self._is_traced = is_on("TPK_TRACE")
+        if self._is_traced:
+            self._pluggy.trace.root.setwriter(lambda text: trace_logger.info(text.rstrip("\n")))
+            self._pluggy.enable_tracing()
 
     @property
     def plugins(self) -> dict[str, object]:
@@ -113,13 +117,9 @@ class HookManager:
             if isinstance(plugin, Callback):
                 plugin.trainer = trainer
 
-    def register(self, plugin: object, name: str | None = None) -> str:
-        """Register one plugin, as `register_all` does; return its name.
-
-        Raises:
-            HookError: as `register_all`, and if the name is taken.
-        """
-        return self._register([(plugin, name)])[0]
+    def register(self, plugin: object) -> str:
+        """Register one plugin, as `register_all` does; return its name."""
+        return self.register_all([plugin])[0]
 
     def register_all(self, plugins: Iterable[object]) -> list[str]:
         """Register plugins after those registered before; either all of them, or none if one is invalid.
@@ -135,19 +135,21 @@ class HookManager:
             HookError: if a plugin is registered already, implements no hook, or implements one that does not fit its
                 specification.
         """
-        return self._register([(plugin, None) for plugin in plugins])
-
-    def unregister(self, plugin: object) -> object:
-        """Remove a plugin, and return it.
-
-        Raises:
-            HookError: if it is not registered.
-        """
-        kept = [each for each in self._plugins if each.plugin is not plugin]
-        if len(kept) == len(self._plugins):
-            raise HookError(f"{describe(plugin)} is not registered. Registered: {', '.join(self.plugins) or 'none'}")
-        self._replace_registrations(kept)
-        return plugin
+        known = list(self._plugins)
+        for plugin in plugins:
+            for other in known:
+                if other.plugin is plugin:
+                    raise HookError(f"{other.name} is listed twice: an object can be registered only once")
+            self.add_specs_of(plugin)
+            name = _unique_name(describe(plugin), {other.name for other in known})
+            known.append(_Plugin(name, plugin, implementations_of(plugin, self._arguments)))
+        added = known[len(self._plugins) :]
+        for each in added:
+            if isinstance(each.plugin, Plugin):
+                _set_name(each.plugin, each.name)
+        self._plugins = known
+        self._register_hooks()
+        return [each.name for each in added]
 
     def is_registered(self, plugin: object) -> bool:
         """Return whether this object (not an equal one) is registered."""
@@ -164,11 +166,9 @@ class HookManager:
     def compile_step(self) -> StepHooks:
         """Return the compiled hooks of the step. Call it after all plugins are registered.
 
-        If ``TPK_TRACE`` was on when the manager was created, they go through pluggy and are logged to ``tpk.trace``.
+        If ``TPK_TRACE`` was on when the manager was created, each call is logged to ``tpk.trace``.
         """
-        if self._traced_step:
-            return self._traced_step.compile(self.translate_error)
-        return compile_step(self.hook, self._take_stop, self.translate_error)
+        return compile_step(self.hook, traced if self._is_traced else direct, self._take_stop, self.translate_error)
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return the error that caused the failure of a run, from the first plugin that knows it; or None."""
@@ -180,31 +180,12 @@ class HookManager:
         failures: list[BaseException] = []
         for registration in call_order(self.hook.after_train):
             try:
-                direct(registration.implementations["after_train"])(trainer)
+                direct(registration)(trainer)
             except BaseException as error:
                 note_failure(error, registration.name, "after_train")
                 logger.error("after_train of %s failed", registration.name, exc_info=error)
                 failures.append(error)
         return failures
-
-    def _register(self, plugins: Iterable[tuple[object, str | None]]) -> list[str]:
-        known = list(self._plugins)
-        for plugin, name in plugins:
-            for other in known:
-                if other.plugin is plugin:
-                    raise HookError(f"{other.name} is listed twice: an object can be registered only once")
-            taken = {other.name for other in known}
-            if name in taken:
-                raise HookError(f"there is a plugin {name!r} already: names are unique")
-            self.add_specs_of(plugin)
-            implementations = implementations_of(plugin, self._arguments)
-            known.append(_Plugin(name or _unique_name(describe(plugin), taken), plugin, implementations))
-        added = known[len(self._plugins) :]
-        for each in added:
-            if isinstance(each.plugin, Plugin):
-                _set_name(each.plugin, each.name)
-        self._replace_registrations(known)
-        return [each.name for each in added]
 
     def add_specs_of(self, plugin: object) -> None:
         """Call ``tpk_add_hookspecs`` of a plugin, once."""
@@ -215,26 +196,15 @@ class HookManager:
         if add is not None and (hasattr(add, "tpk_impl") or not isinstance(plugin, ModuleType)):
             add(self)
 
-    def _replace_registrations(self, plugins: list[_Plugin]) -> None:
-        """Register all plugins again, so that pluggy calls them in this order.
-
-        pluggy calls the plugin that was registered last first, except for methods marked `trylast`, which it calls in
-        the order of registration. Therefore these are registered separately.
-        """
+    def _register_hooks(self) -> None:
+        """Register the hooks of all plugins with pluggy, in the order of their calls."""
         for registration in self._pluggy.get_plugins():
             self._pluggy.unregister(registration)
-        for each in reversed(plugins):
-            self._register_part(each, trylast=False)
-        for each in plugins:
-            self._register_part(each, trylast=True)
-        self._plugins = plugins
-
-    def _register_part(self, plugin: _Plugin, *, trylast: bool) -> None:
-        implementations = [each for each in plugin.implementations if each.trylast == trylast]
-        if implementations:
-            step_function = self._traced_step.step_function if self._traced_step else None
-            registration = Registration(plugin.name, implementations, step_function, self._take_stop)
-            self._pluggy.register(registration, name=f"{plugin.name} (trylast)" if trylast else plugin.name)
+        hooks = [(each.name, implementation) for each in self._plugins for implementation in each.implementations]
+        hooks.sort(key=lambda hook: hook[1].trylast - hook[1].tryfirst)
+        # pluggy calls the plugin that was registered last first.
+        for name, implementation in reversed(hooks):
+            self._pluggy.register(Registration(name, implementation, self._take_stop))
 
 
 @attrs.frozen(eq=False)
@@ -242,21 +212,6 @@ class _Plugin:
     name: str
     plugin: object
     implementations: list[Implementation]
-
-
-class _Registrations(pluggy.PluginManager):
-    """pluggy's manager, which has one or two `Registration`s for each plugin."""
-
-    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
-        implementation = plugin.implementations[name]
-        return {
-            "wrapper": implementation.wrapper,
-            "hookwrapper": False,
-            "optionalhook": False,
-            "tryfirst": implementation.tryfirst,
-            "trylast": implementation.trylast,
-            "specname": None,
-        }
 
 
 def _set_name(plugin: Plugin, name: str) -> None:

@@ -14,8 +14,11 @@ import pluggy
 
 from tpk.errors import HookError
 
-hookspec = pluggy.HookspecMarker("tpk")
+hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker("tpk")
 """Marks a hook specification: a method of a class that is passed to `HookManager.add_hookspecs`."""
+
+hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("tpk")
+"""Marks a hook implementation: a function of a module, or a method that is called first, last or around others."""
 
 
 class ConfigurationSpecs:

@@ -17,11 +17,13 @@ import pluggy
 from tpk.errors import StopTraining, add_note
 from tpk.plugin.callback import HOOK_ARGUMENTS, MAY_STOP, STEP_HOOKS
 from tpk.plugin.implementations import Implementation
-from tpk.plugin.spec import taking_all
+from tpk.plugin.spec import hookimpl, taking_all
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
+
+trace_logger = logging.getLogger("tpk.trace")
 
 Method = Callable[..., Any]
 
@@ -30,47 +32,22 @@ _GRAPH_IS_FINALIZED = "Graph is finalized"
 
 
 class Registration:
-    """A plugin as pluggy sees it: an object whose attributes are exactly the hooks that the plugin implements.
+    """One hook of one plugin as pluggy sees it: an object with a method for this hook only.
 
     pluggy never sees the plugin itself: it would evaluate its properties, miss hooks that it forwards by
     ``__getattr__``, and confuse it with an equal one.
 
     Attributes:
         name: the unique name of the plugin.
-        implementations: its hooks, by name.
+        implementation: the hook as the plugin implements it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        implementations: list[Implementation],
-        step_function: Callable[[str, Implementation], Callable[..., Any]] | None = None,
-        take_stop: Callable[[StopTraining], None] | None = None,
-    ) -> None:
-        """Hold `implementations`.
-
-        Args:
-            name: the unique name of the plugin.
-            implementations: its hooks.
-            step_function: replaces the functions of step hooks; None for none.
-            take_stop: called with a `StopTraining` of a hook that lets the other plugins finish.
-        """
+    def __init__(self, name: str, implementation: Implementation, take_stop: Callable[[StopTraining], None]) -> None:
         self.name = name
-        self.implementations = {each.hook: each for each in implementations}
-        for each in implementations:
-            if each.hook not in STEP_HOOKS:
-                function = noted(name, each, take_stop or raise_stop)
-            elif step_function is not None:
-                function = step_function(name, each)
-            else:
-                function = each.method
-            setattr(self, each.hook, function)
-
-    def __dir__(self) -> list[str]:
-        return list(self.implementations)
-
-    def __repr__(self) -> str:
-        return f"<{self.name}: {', '.join(self.implementations)}>"
+        self.implementation = implementation
+        function = noted(name, implementation, take_stop)
+        # The manager registers plugins in the order of their calls.
+        setattr(self, implementation.hook, hookimpl(wrapper=implementation.wrapper)(function))
 
 
 def raise_stop(stop: StopTraining) -> None:
@@ -78,9 +55,7 @@ def raise_stop(stop: StopTraining) -> None:
     raise stop
 
 
-def noted(
-    name: str, implementation: Implementation, take_stop: Callable[[StopTraining], None] = raise_stop
-) -> Callable[..., Any]:
+def noted(name: str, implementation: Implementation, take_stop: Callable[[StopTraining], None]) -> Method:
     """Return the method of `implementation`, wrapped to add a note with plugin and hook to its errors.
 
     `take_stop` gets a `StopTraining` of a hook in `MAY_STOP`, so that the other plugins are still called.
@@ -184,16 +159,21 @@ class StepHooks:
 
 def compile_step(
     hook: pluggy.HookRelay,
-    take_stop: Callable[[StopTraining], None] = raise_stop,
-    translate_error: Callable[[BaseException], BaseException | None] = lambda error: None,
+    function_of: Callable[[Registration], Method],
+    take_stop: Callable[[StopTraining], None],
+    translate_error: Callable[[BaseException], BaseException | None],
 ) -> StepHooks:
-    """Compile the step hooks registered with `hook`, in the order in which pluggy would call them."""
+    """Compile the step hooks registered with `hook`, in the order in which pluggy would call them.
+
+    Args:
+        hook: the hooks of a `pluggy.PluginManager`.
+        function_of: `direct` or `traced`.
+        take_stop: see `StepHooks`.
+        translate_error: see `StepHooks`.
+    """
     called = {name: call_order(getattr(hook, name)) for name in STEP_HOOKS}
     names = {name: tuple(each.name for each in registrations) for name, registrations in called.items()}
-    methods = {
-        name: tuple(direct(each.implementations[name]) for each in registrations)
-        for name, registrations in called.items()
-    }
+    methods = {name: tuple(map(function_of, registrations)) for name, registrations in called.items()}
     index = {plugin: position for position, plugin in enumerate(names["before_run"])}
     return StepHooks(
         before_run=methods["before_run"],
@@ -207,90 +187,27 @@ def compile_step(
     )
 
 
-def direct(implementation: Implementation) -> Method:
-    """Return a function of all arguments of the hook: the method itself if it takes all of them."""
-    return taking_all(implementation.method, implementation.arguments, HOOK_ARGUMENTS[implementation.hook])
-
-
 def call_order(caller: pluggy.HookCaller) -> list[Registration]:
     """Return the registrations that implement the hook of `caller`, first called first."""
     # pluggy calls the last one in its list first.
     return [cast(Registration, each.plugin) for each in reversed(caller.get_hookimpls())]
 
 
-logger = logging.getLogger("tpk.trace")
+def direct(registration: Registration) -> Method:
+    """Return a function of all arguments of the hook: the method itself if it takes all of them."""
+    implementation = registration.implementation
+    return taking_all(implementation.method, implementation.arguments, HOOK_ARGUMENTS[implementation.hook])
 
 
-class TracedStep:
-    """The hooks of a step through pluggy, with every call logged; slower, in the same order.
+def traced(registration: Registration) -> Method:
+    """Return a function of all arguments of the hook that logs each call, for ``TPK_TRACE=1``."""
+    method = direct(registration)
+    what = f"{registration.implementation.hook} of {registration.name}"
 
-    ``TPK_TRACE=1`` uses this instead of the compiled step. Requests and values differ by plugin, which pluggy does not
-    support, so the functions that it calls store and look them up by the name of the plugin.
-    """
+    def call(*arguments: Any) -> Any:
+        trace_logger.info("%s%r", what, arguments)
+        result = method(*arguments)
+        trace_logger.info("finish %s --> %r", what, result)
+        return result
 
-    def __init__(self, manager: pluggy.PluginManager, take_stop: Callable[[StopTraining], None]) -> None:
-        """Let `manager` log each hook call, with arguments and results, to the logger ``tpk.trace``."""
-        self._take_stop = take_stop
-        self._hook = manager.hook
-        self._trace = manager.trace.root.get("plugin")
-        self._requests: dict[str, Any] = {}
-        self._values: dict[str, Any] = {}
-        manager.trace.root.setwriter(lambda text: logger.info(text.rstrip("\n")))
-        manager.enable_tracing()
-
-    def step_function(self, name: str, implementation: Implementation) -> Callable[..., Any]:
-        """Return the function that pluggy calls for `implementation` of the plugin `name`."""
-        hook = implementation.hook
-        noted_call = noted(name, attrs.evolve(implementation, method=direct(implementation)), self._take_stop)
-
-        def call(*arguments: Any) -> Any:
-            self._trace(name, hook)
-            return noted_call(*arguments)
-
-        def before_run(run_context: Any) -> Any:
-            self._requests[name] = call(run_context)
-            return self._requests[name]
-
-        def after_run(run_context: Any, run_values: Any) -> None:
-            call(run_context, run_values[name])
-
-        def trigger_step(trainer: Any) -> None:
-            call(trainer)
-
-        functions: dict[str, Callable[..., Any]] = {
-            "before_run": before_run,
-            "after_run": after_run,
-            "trigger_step": trigger_step,
-        }
-        return functions[hook]
-
-    def compile(self, translate_error: Callable[[BaseException], BaseException | None]) -> StepHooks:
-        """Return step hooks with the same entries as the compiled ones, which call pluggy once for each hook.
-
-        The first `before_run` and the last `after_run` make the calls for all plugins.
-        """
-        compiled = compile_step(self._hook, translate_error=translate_error)
-        requesting, receiving = compiled.names["before_run"], compiled.names["after_run"]
-        return attrs.evolve(
-            compiled,
-            before_run=tuple(functools.partial(self._request, name, name == requesting[0]) for name in requesting),
-            after_run=tuple(
-                (functools.partial(self._receive, name, name == receiving[-1]), index)
-                for name, (_, index) in zip(receiving, compiled.after_run, strict=True)
-            ),
-            trigger_step=(self._trigger,) if compiled.trigger_step else (),
-        )
-
-    def _request(self, name: str, is_first: bool, run_context: Any) -> Any:
-        if is_first:
-            self._requests.clear()
-            self._hook.before_run(run_context=run_context)
-        return self._requests[name]
-
-    def _receive(self, name: str, is_last: bool, run_context: Any, run_values: Any) -> None:
-        self._values[name] = run_values
-        if is_last:
-            self._hook.after_run(run_context=run_context, run_values=self._values)
-
-    def _trigger(self, trainer: Any) -> None:
-        self._hook.trigger_step(trainer=trainer)
+    return call

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tpk.plugin import HOOK_NAMES, Callback, Catalog, get_catalog, use_catalog
+from tpk.plugin import Callback, Catalog, use_catalog
+from tpk.plugin.callback import HOOK_NAMES
 from tpk.plugin.environment import VARIABLES
 
 if TYPE_CHECKING:
@@ -45,10 +46,8 @@ class HookRecorder(Callback):
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
         """Return an implementation of each hook of callbacks."""
-        return {hook: self._recording(hook) for hook in HOOK_NAMES} | {
-            "before_run": self._ask,
-            "after_run": self._take,
-        }
+        hooks = {hook: self._recording(hook) for hook in HOOK_NAMES}
+        return {**hooks, "before_run": self._ask, "after_run": self._take}
 
     def _recording(self, hook: str) -> Callable[[], None]:
         def record() -> None:
@@ -130,7 +129,7 @@ def fake_distribution(isolated_catalog: Catalog) -> Callable[..., None]:
         (metadata / "entry_points.txt").write_text(_ini(entry_points or {}))
         for module, source in (modules or {}).items():
             (Path(site) / f"{module}.py").write_text(source)
-        get_catalog().refresh()
+        isolated_catalog.refresh()
 
     return add
 

@@ -15,7 +15,8 @@ from tpk.checkpoint.encoding import encode
 from tpk.errors import StopTraining, TrainerStateError
 from tpk.input_source.feed import FeedInput
 from tpk.input_source.queue import QueueInput
-from tpk.plugin import HOOK_NAMES, Callback, hookimpl
+from tpk.plugin import Callback, hookimpl
+from tpk.plugin.callback import HOOK_NAMES
 from tpk.plugin.description import options_of
 from tpk.plugin.hook_names import check_names
 from tpk.session.creator import NewSessionCreator

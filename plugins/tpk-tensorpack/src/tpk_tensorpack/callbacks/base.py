@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 import tpk
-from tpk.plugin import HOOK_NAMES
+from tpk.plugin.callback import HOOK_NAMES
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol

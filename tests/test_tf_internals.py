@@ -179,16 +179,15 @@ def test_a_loop_takes_variables_of_both_kinds(graph, use_resource):
         assert sess.run(variable) == 7.0
 
 
-def test_the_graph_of_a_function_is_found_by_its_name(graph):
+def test_the_graphs_of_the_functions_that_an_op_calls_are_found(graph):
     @tf.function(autograph=False)
     def double(x):
         return tf.multiply(x, 2, name="doubled")
 
     called = double(tf.constant(3)).op
-    name = called.get_attr("f").name
-    inner = tf_internals.function_graph(graph, name)
+    (inner,) = tf_internals.functions_called_by(called)
     assert "doubled" in [op.name for op in inner.get_operations()]
-    assert tf_internals.function_graph(graph, "unknown") is None
+    assert tf_internals.functions_called_by(inner.get_operations()[-1]) == []
 
 
 def test_the_gradient_of_a_branch_is_built_for_xla(graph):

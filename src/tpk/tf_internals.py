@@ -178,9 +178,11 @@ class _XlaContext(XLAControlFlowContext):  # type: ignore[misc]
         op._set_control_flow_context(None)
 
 
-def function_graph(graph: Any, name: str) -> Any | None:
-    """Return the graph of the function `name` that ops of `graph` call; None if it is unknown."""
-    return getattr(graph._get_function(name), "graph", None)
+def functions_called_by(op: Any) -> list[Any]:
+    """Return the graphs of the functions that `op` calls, including branches and loop bodies, as far as known."""
+    names = [each.name for value in op.node_def.attr.values() for each in (value.func, *value.list.func) if each.name]
+    graphs = [getattr(op.graph._get_function(name), "graph", None) for name in names]
+    return [graph for graph in graphs if graph is not None]
 
 
 def control_outputs(op: Any) -> Sequence[Any]:

@@ -22,7 +22,7 @@ from tpk.tf_internals import (
     build_loop,
     create_op_like,
     devices_with_kernel,
-    function_graph,
+    functions_called_by,
     is_reference,
     replace_input,
     set_device,
@@ -477,9 +477,7 @@ def _obstacle(op: Any) -> tuple[Any, str] | None:
     is_text = any(tensor.dtype == tf.string for tensor in (*op.inputs, *op.outputs))
     if is_text or not _has_kernel(op.type) or (marked is not None and not marked.b and not random):
         return op, "XLA does not compile it: leave it out"
-    values = [each for value in op.node_def.attr.values() for each in (value.func, *value.list.func) if each.name]
-    bodies = [function_graph(op.graph, value.name) for value in values]
-    inner = (each for body in bodies if body is not None for each in body.get_operations())
+    inner = (each for body in functions_called_by(op) for each in body.get_operations())
     return next((found for each in inner if each.type != "Placeholder" and (found := _obstacle(each))), None)
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.tf_internals import control_outputs, function_graph, handle_of
+from tpk.tf_internals import control_outputs, functions_called_by, handle_of
+
+logger = logging.getLogger(__name__)
 
 # Limits the memory if something new is fetched in each run.
 _MAX_KNOWN = 256
@@ -152,8 +154,6 @@ def _key_of_name(name: Any) -> Any:
     return (type(name), name) if isinstance(name, str | int) else id(name)
 
 
-logger = logging.getLogger(__name__)
-
 FURTHER_RUNS_NAME = "tpk_further_runs"
 """The name of the variable that counts the runs of steps after the first of each, where random ops need it."""
 
@@ -265,22 +265,12 @@ def _increments(handle: Any, initializer: Any) -> set[Any]:
     for op in handle.consumers():
         if op is initializer:
             continue
-        inner = [_input_of(function, op, handle) for function in _functions_of(op)]
+        inner = [_input_of(function, op, handle) for function in functions_called_by(op)]
         if op.type in _ASSIGN_OPS or any(_increments(each, initializer) for each in inner if each is not None):
             found.add(op)
         elif op.type in _PASS_ON_OPS:
             found |= {each for output in op.outputs for each in _increments(output, initializer)}
     return found
-
-
-def _functions_of(op: Any) -> Iterator[Any]:
-    """The graphs of the functions that `op` calls: branches, loop bodies, and functions."""
-    for attribute in op.node_def.attr.values():
-        for function in (attribute.func, *attribute.list.func):
-            if function.name:
-                graph = function_graph(op.graph, function.name)
-                if graph is not None:
-                    yield graph
 
 
 def _input_of(function: Any, op: Any, handle: Any) -> Any | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -124,14 +124,15 @@ def recorded_gradients(graph: Any) -> list[RecordedGradient]:
     return list(graph_records(graph, _GRADIENTS))
 
 
-def recorded_costs(graph: Any) -> dict[str, Any]:
-    """Return the costs of the first tower that have gradients, by their names inside the tower."""
-    return {name: record.cost for name, record in _first_by_cost(graph).items()}
+def costs_of_first_tower(graph: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the costs of the first tower that have gradients, each with the optimizer that minimizes it.
 
-
-def recorded_optimizers(graph: Any) -> list[tuple[Any, Any]]:
-    """Return the costs of the first tower that have gradients, each with the optimizer that minimizes it."""
-    return [(record.cost, record.optimizer) for record in _first_by_cost(graph).values()]
+    The keys are the names of the costs inside the tower.
+    """
+    costs: dict[str, tuple[Any, Any]] = {}
+    for record in recorded_gradients(graph):
+        costs.setdefault(name_in_tower(record.cost.name), (record.cost, record.optimizer))
+    return costs
 
 
 def gradient_ops_by_cost(graph: Any) -> dict[Any, list[Any]]:
@@ -160,7 +161,7 @@ def warn_of_untrained_variables(graph: Any) -> None:
     """Log one warning that names all `untrained_variables`, if there are any."""
     names = untrained_variables(graph)
     if names:
-        costs = ", nor of ".join(recorded_costs(graph))
+        costs = ", nor of ".join(costs_of_first_tower(graph))
         logger.warning("no gradient of %s, so not trained: %s", costs, ", ".join(names))
 
 
@@ -169,8 +170,13 @@ def values_of(gradient: Any) -> Any:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
-def _first_by_cost(graph: Any) -> dict[str, RecordedGradient]:
-    first: dict[str, RecordedGradient] = {}
-    for record in recorded_gradients(graph):
-        first.setdefault(name_in_tower(record.cost.name), record)
-    return first
+def map_values(gradient: Any, func: Callable[[Any], Any]) -> Any:
+    """Return a gradient, which may be sparse, with `func` applied to its values.
+
+    Args:
+        gradient: a tensor, or a `tf.IndexedSlices`.
+        func: works element by element, and maps 0 to 0.
+    """
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(func(gradient.values), gradient.indices, gradient.dense_shape)
+    return func(gradient)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tpk.callbacks.hyper_params.schedules import Schedule
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.errors import ConfigError, TrainerStateError
-from tpk.graph.gradients import recorded_optimizers
+from tpk.graph.gradients import costs_of_first_tower
 from tpk.graph.optimizers.learning_rate import learning_rate_of
 from tpk.graph.reports.summaries import names_of_scalar_summaries
 from tpk.graph.variables import by_name
@@ -612,6 +612,6 @@ def _optimizers_of(trainer: TrainerProtocol) -> dict[str, Any]:
     output = main_tower.output if main_tower is not None else None
     objectives = {cost.ref(): f"{name}/" for name, cost in output.items()} if isinstance(output, Mapping) else {}
     found: dict[str, Any] = {}
-    for cost, optimizer in recorded_optimizers(trainer.graph):
+    for cost, optimizer in costs_of_first_tower(trainer.graph).values():
         found.setdefault(f"{objectives.get(cost.ref(), '')}learning_rate", optimizer)
     return found

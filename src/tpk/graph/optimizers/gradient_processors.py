@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from tpk.checks import check_positive
 from tpk.errors import ConfigError
-from tpk.graph.gradients import values_of
+from tpk.graph.gradients import map_values, values_of
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.reports.summaries import add_tensor_summary
 from tpk.graph.scopes import check_can_be_collected
@@ -190,8 +190,7 @@ class SummaryGradient(MapGradient):
             self._summarized.add(var.ref())
             # Tags do not depend on where the gradients are applied: with the slash, the scope is the same everywhere.
             with tf.name_scope("SummaryGradient/"):
-                values = grad.values if isinstance(grad, tf.IndexedSlices) else grad
-                self._write(name, values)
+                self._write(name, values_of(grad))
         return grad
 
     def _write(self, name: str, values: Any) -> None:
@@ -249,7 +248,7 @@ class PrintGradient(MapGradient):
         }
         shown = [part for label, number in numbers.items() for part in (label, number)]
         with tf.control_dependencies([tf.print(f"gradient of {name}:", *shown, output_stream=sys.stderr)]):
-            return _map_values(grad, tf.identity)
+            return map_values(grad, tf.identity)
 
 
 class ScaleGradient(GradientProcessor):
@@ -315,14 +314,11 @@ def apply_grad_processors(optimizer: Any, processors: Sequence[GradientProcessor
             return apply_grad_processors(optimizer, [CheckGradient(), GlobalNormClip(1.0)])
         ```
     """
-    if isinstance(processors, GradientProcessor) or not isinstance(processors, Sequence):
-        raise ConfigError(f"apply_grad_processors takes a list of gradient processors, got {processors!r}.")
-    for processor in processors:
-        if not isinstance(processor, GradientProcessor):
-            raise ConfigError(
-                f"apply_grad_processors takes instances of GradientProcessor, got {processor!r}. "
-                "For a function, give MapGradient(function)."
-            )
+    if not isinstance(processors, Sequence) or not all(isinstance(each, GradientProcessor) for each in processors):
+        raise ConfigError(
+            f"apply_grad_processors takes a list of GradientProcessor instances, got {processors!r}. For a function, "
+            "write [MapGradient(function)]."
+        )
     return _GradientProcessingOptimizer(optimizer, processors)
 
 
@@ -345,15 +341,15 @@ class _GradientProcessingOptimizer(ProxyOptimizer):
 
 def _check_numerics(grad: Any, var: Any) -> Any:
     message = f"CheckGradient: the gradient of {variable_name(var)} is not finite"
-    return _map_values(grad, lambda values: tf.debugging.check_numerics(values, message))
+    return map_values(grad, lambda values: tf.debugging.check_numerics(values, message))
 
 
 def _multiply(grad: Any, multiplier: float) -> Any:
-    return grad if grad is None or multiplier == 1 else _map_values(grad, lambda values: values * multiplier)
+    return grad if grad is None or multiplier == 1 else map_values(grad, lambda values: values * multiplier)
 
 
 def _cast(grad: Any, dtype: Any) -> Any:
-    return grad if grad is None else _map_values(grad, lambda values: tf.cast(values, dtype))
+    return grad if grad is None else map_values(grad, lambda values: tf.cast(values, dtype))
 
 
 def _add_duplicate_rows(grad: Any) -> Any:
@@ -362,13 +358,6 @@ def _add_duplicate_rows(grad: Any) -> Any:
     rows, row_of = tf.unique(grad.indices)
     values = tf.math.unsorted_segment_sum(grad.values, row_of, tf.size(rows))
     return tf.IndexedSlices(values, rows, grad.dense_shape)
-
-
-def _map_values(grad: Any, func: Callable[[Any], Any]) -> Any:
-    """Apply `func`, which works element by element and keeps 0, to a dense or sparse gradient."""
-    if isinstance(grad, tf.IndexedSlices):
-        return tf.IndexedSlices(func(grad.values), grad.indices, grad.dense_shape)
-    return func(grad)
 
 
 def _with_two_arguments(func: Callable[..., Any]) -> Callable[[Any, Any], Any]:

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from tpk.checks import check_at_least, check_positive
 from tpk.errors import ConfigError
-from tpk.graph.gradients import values_of
 from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables, multiply, update_if
 from tpk.graph.optimizers.proxy import ProxyOptimizer, unwrapped
 from tpk.graph.reports.summaries import add_tensor_summary
@@ -124,16 +123,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
                 inverse = 1.0 / scale
         pairs = super().compute_gradients(scaled, *args, **kwargs)
         with tf.name_scope(self.get_name()):
-            return [(self._unscaled(grad, inverse), var) for grad, var in pairs]
-
-    def _unscaled(self, grad: Any, inverse: Any) -> Any:
-        if grad is None:
-            return None
-        values = values_of(grad)
-        with tf.device(values.device):
-            unscaled = multiply(values, inverse)
-        is_sparse = isinstance(grad, tf.IndexedSlices)
-        return tf.IndexedSlices(unscaled, grad.indices, grad.dense_shape) if is_sparse else unscaled
+            return [(None if grad is None else multiply(grad, inverse), var) for grad, var in pairs]
 
     def _own_variables(self) -> list[Any]:
         return [self._scale, self._good_steps, self._skipped_in_a_row]

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.gradients import values_of
+from tpk.graph.gradients import map_values, values_of
 from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
 from tpk.graph.reports.summaries import add_tensor_summary
 from tpk.tf_internals import replace_input, replaced_hyperparameters
@@ -89,9 +89,8 @@ def fail_unless(condition: Any, tensors: Sequence[tuple[str, Any]], sender: str,
         sender: the name of the check.
         after: ops that must have run before it fails.
     """
-
-    names = [name for name, _ in tensors]
-    return _fail_with(lambda: _report(names, _count([tensor for _, tensor in tensors])), condition, sender, after)
+    names, values = [name for name, _ in tensors], [tensor for _, tensor in tensors]
+    return _fail_with(lambda: _report(names, _count(values)), condition, sender, after)
 
 
 def check_each_finite(tensors: Sequence[tuple[str, Any]], sender: str, after: Iterable[Any] = ()) -> Any:
@@ -101,20 +100,13 @@ def check_each_finite(tensors: Sequence[tuple[str, Any]], sender: str, after: It
 
     Args:
         tensors: as in `check_all_finite`.
-        sender: who checks.
+        sender: the name of the check.
         after: ops that must have run before it fails.
     """
-    counts = []
-    for _, tensor in tensors:
-        with tf.device(tensor.device):
-            # Returns the identifier, the size, and the numbers of -Inf, +Inf and NaN.
-            health = tf.raw_ops.DebugNumericSummaryV2(input=tensor, tensor_debug_mode=3, output_dtype=tf.float64)
-        counts.append(health)
+    counts = _count([tensor for _, tensor in tensors])
     with tf.device("/cpu:0"):
-        _, sizes, negative, positive, nans = tf.unstack(tf.cast(tf.stack(counts), tf.int64), num=5, axis=1)
-        table = tf.stack([nans, negative + positive, sizes], axis=1)
-        condition = tf.reduce_all(table[:, :2] <= 0)
-    return _fail_with(lambda: _report([name for name, _ in tensors], table), condition, sender, after)
+        condition = tf.reduce_all(counts[:, :2] <= 0)
+    return _fail_with(lambda: _report([name for name, _ in tensors], counts), condition, sender, after)
 
 
 def _fail_with(report: Callable[[], Any], condition: Any, sender: str, after: Iterable[Any]) -> Any:
@@ -262,12 +254,7 @@ def get_shared_variables(owner: str, scope: str, variables: Mapping[str, tuple[A
         try:
             return [
                 tf.compat.v1.get_variable(
-                    name,
-                    [],
-                    dtype,
-                    tf.compat.v1.constant_initializer(value),
-                    trainable=False,
-                    use_resource=True,
+                    name, initializer=tf.constant(value, dtype), trainable=False, use_resource=True
                 )
                 for name, (dtype, value) in variables.items()
             ]
@@ -279,20 +266,21 @@ def get_shared_variables(owner: str, scope: str, variables: Mapping[str, tuple[A
 
 
 def _count(tensors: Sequence[Any]) -> Any:
-    """Return the number of NaNs, infinities and elements of each tensor."""
+    """Return the numbers of NaNs, infinities and elements of each tensor: ``int64``, with a row for each."""
     counts = []
     for tensor in tensors:
         with tf.device(tensor.device):
-            bad = [tf.reduce_sum(tf.cast(test(tensor), tf.int32)) for test in (tf.math.is_nan, tf.math.is_inf)]
-            size = tf.size(tensor)
-        counts.append(tf.stack([*bad, size]))
-    return tf.stack(counts)
+            # Returns an identifier, the size, and the numbers of -Inf, +Inf and NaN.
+            counts.append(tf.raw_ops.DebugNumericSummaryV2(input=tensor, tensor_debug_mode=3, output_dtype=tf.float64))
+    with tf.device("/cpu:0"):
+        _, sizes, negative, positive, nans = tf.unstack(tf.cast(tf.stack(counts), tf.int64), num=5, axis=1)
+        return tf.stack([nans, negative + positive, sizes], axis=1)
 
 
-def _report(names: Sequence[str], table: Any) -> Any:
+def _report(names: Sequence[str], counts: Any) -> Any:
     """Return a string tensor that reports the tensors that are not finite, given the result of `_count`."""
-    chosen = tf.where(tf.reduce_any(table[:, :2] > 0, axis=1))[:_MAX_REPORTED, 0]
-    nans, infinities, sizes = tf.unstack(tf.strings.as_string(tf.gather(table, chosen)), num=3, axis=1)
+    chosen = tf.where(tf.reduce_any(counts[:, :2] > 0, axis=1))[:_MAX_REPORTED, 0]
+    nans, infinities, sizes = tf.unstack(tf.strings.as_string(tf.gather(counts, chosen)), num=3, axis=1)
     lines = tf.strings.join(
         [tf.gather(tf.constant(list(names)), chosen), " has ", nans, " NaN, ", infinities, " Inf of ", sizes]
     )
@@ -337,19 +325,21 @@ def update_if(condition: Any, optimizer: Any, grads_and_vars: Sequence[tuple[Any
         return tf.where(condition, given, tf.constant(neutral[name], given.dtype))
 
     mask = tf.where(condition, 1.0, 0.0)
-    pairs = []
-    for grad, var in grads_and_vars:
-        values = values_of(grad)
-        with tf.device(values.device):
-            values = multiply(values, mask)
-        sparse = isinstance(grad, tf.IndexedSlices)
-        pairs.append((tf.IndexedSlices(values, grad.indices, grad.dense_shape) if sparse else values, var))
+    pairs = [(multiply(grad, mask), var) for grad, var in grads_and_vars]
     with replaced_hyperparameters(optimizer, replace):
         return optimizer.apply_gradients(pairs)
 
 
-def multiply(values: Any, factor: Any) -> Any:
-    """Return `values` times `factor`, a ``float32`` scalar; zero if `factor` is zero, even for infinite values."""
-    # In 16 bits the factor could become infinite, or zero.
-    wide = tf.cast(values, tf.float32) if values.dtype.size < 4 else values
-    return tf.cast(tf.math.multiply_no_nan(wide, tf.cast(factor, wide.dtype)), values.dtype)
+def multiply(gradient: Any, factor: Any) -> Any:
+    """Return a gradient times `factor`, a ``float32`` scalar. If the factor is zero, so are infinite gradients.
+
+    Each gradient is multiplied on its own device.
+    """
+
+    def scale(values: Any) -> Any:
+        with tf.device(values.device):
+            # In 16 bits the factor could become infinite, or zero.
+            wide = tf.cast(values, tf.float32) if values.dtype.size < 4 else values
+            return tf.cast(tf.math.multiply_no_nan(wide, tf.cast(factor, wide.dtype)), values.dtype)
+
+    return map_values(gradient, scale)

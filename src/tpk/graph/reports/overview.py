@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.graph.gradients import recorded_costs, warn_of_untrained_variables
+from tpk.graph.gradients import costs_of_first_tower, warn_of_untrained_variables
 from tpk.graph.random import COUNTERS
 from tpk.graph.steps import ops_computing
 from tpk.graph.variables import variable_name
@@ -118,7 +118,8 @@ def model_overview(graph: Any) -> ModelOverview:
     of_model = trainable | {variable_name(each) for each in graph.get_collection(GraphKeys.MODEL_VARIABLES)}
     keys = (GraphKeys.GLOBAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES, GraphKeys.MODEL_VARIABLES)
     variables = {variable_name(each): each for key in keys for each in graph.get_collection(key)}
-    used = set(ops_computing([*recorded_costs(graph).values(), *graph.get_collection(GraphKeys.UPDATE_OPS)]))
+    costs = [cost for cost, _ in costs_of_first_tower(graph).values()]
+    used = set(ops_computing([*costs, *graph.get_collection(GraphKeys.UPDATE_OPS)]))
     # Random ops read the counters, so a cost with dropout depends on them.
     of_model |= {name for name, each in variables.items() if each.op in used and name not in COUNTERS}
     described = {name: _describe(each, name in trainable) for name, each in variables.items()}

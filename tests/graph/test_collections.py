@@ -76,7 +76,7 @@ AROUND = {
 
 @pytest.mark.parametrize(("around", "build"), AROUND.values(), ids=AROUND)
 def test_what_is_made_inside_of_control_flow_cannot_be_collected(control_flow, around, build):
-    message = f"the cost is made inside of {around}, and does not exist outside.* Take it out."
+    message = f"the cost is created inside {around}, so it cannot be used outside.* Take it out."
     with tf.Graph().as_default(), pytest.raises(ConfigError, match=message):
         build()
 

@@ -158,7 +158,7 @@ def told(gpus, caplog):
 
 @pytest.mark.parametrize(
     ("devices", "places"),
-    [(None, "a logical CPU device"), (2, "2 logical CPU devices"), ([0, 1], "2 logical CPU devices")],
+    [(None, "one logical CPU device"), (2, "2 logical CPU devices"), ([0, 1], "2 logical CPU devices")],
 )
 def test_no_gpu_where_some_may_be_meant_is_a_warning_once(told, devices, places):
     resolve_devices(devices)

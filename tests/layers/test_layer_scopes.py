@@ -183,7 +183,7 @@ COLLECTING: dict[str, tuple[Callable[..., Any], str]] = {
 
 @pytest.mark.parametrize(("apply", "what"), COLLECTING.values(), ids=COLLECTING)
 def test_in_a_branch_nothing_can_be_collected(control_flow: None, images: Any, apply: Any, what: str) -> None:
-    message = f"layer '(scope/)?mine': {what} is made inside of a tf.cond.*Build the layer outside"
+    message = f"layer '(scope/)?mine': {what} is created inside a tf.cond.*Build the layer outside"
     with pytest.raises(ConfigError, match=message):
         tf.cond(v1.placeholder(tf.bool, []), lambda: apply(images, name="mine"), lambda: images)
 

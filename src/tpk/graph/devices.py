@@ -63,12 +63,11 @@ def resolve_devices(devices: Devices) -> list[str]:
 
 @functools.cache
 def _warn_of_cpus(count: int) -> None:
-    places = "a logical CPU device" if count == 1 else f"{count} logical CPU devices, which share the cores"
+    places = "one logical CPU device" if count == 1 else f"{count} logical CPU devices, which share the cores"
     logger.warning(
-        "TensorFlow sees no GPU, so it runs on %s. `tpk doctor` says why. To choose CPU devices, name them: "
-        "devices=['/cpu:0'%s].",
+        "TensorFlow sees no GPU, so it runs on %s. `tpk doctor` says why. To choose CPU devices, name them, as in "
+        "devices=['/cpu:0'].",
         places,
-        ", …" if count > 1 else "",
     )
 
 

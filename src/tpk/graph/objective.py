@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from tpk.checks import check_at_least
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.gradients import check_cost
 from tpk.graph.variables import variable_name
@@ -15,7 +16,7 @@ from tpk.graph.variables import variable_name
 
 @attrs.frozen
 class Objective:
-    """One cost that a training minimizes. Single-cost training is the case of one.
+    """One cost that a training minimizes. Single-cost training has one objective.
 
     Attributes:
         get_optimizer: returns a `tf.compat.v1.train.Optimizer`.
@@ -38,7 +39,7 @@ class Objective:
     def _check_get_optimizer(self, attribute: attrs.Attribute[Any], value: Any) -> None:
         if not callable(value):
             raise ConfigError(
-                f"get_optimizer is {value!r}; expected a function that makes one in the graph of the training. Write "
+                f"get_optimizer is {value!r}; expected a function that returns a new optimizer. Write "
                 "lambda: tf.compat.v1.train.AdamOptimizer(1e-3)."
             )
 
@@ -51,14 +52,13 @@ class Objective:
 
     @every.validator
     def _check_every(self, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"Objective(every={value!r}): expected a positive whole number.")
+        check_at_least(self, 1, every=value)
 
     def cost_in(self, output: Any) -> Any:
         """Return the cost in the output of a tower function, a scalar.
 
         Raises:
-            TowerError: if it is not there, or no scalar.
+            TowerError: if it is missing, or not a scalar.
         """
         if not self.name:
             return check_cost(output)
@@ -84,7 +84,7 @@ class Objective:
         chosen = [variable for variable, name in zip(variables, names, strict=True) if pattern.match(name)]
         if variables and not chosen:
             raise TowerError(
-                f"the objective {self.name!r} trains the variables that match {self.variables!r}, but none of them "
-                f"does: {', '.join(names)}."
+                f"the objective {self.name!r} trains the variables that match {self.variables!r}, but none matches: "
+                f"{', '.join(names)}."
             )
         return chosen

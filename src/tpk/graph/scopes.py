@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -66,7 +65,7 @@ def under_name_scope(name: str | None = None) -> _Decorator[_Arguments, _Result]
         name: the name of the scope; by default the name of the function. Repeated names are numbered, as always.
 
     Raises:
-        ConfigError: if `name` is not a valid scope name: write ``@under_name_scope()``, with parentheses.
+        ConfigError: if it decorates a function without parentheses: write ``@under_name_scope()``.
 
     Example:
         ```python
@@ -75,9 +74,7 @@ def under_name_scope(name: str | None = None) -> _Decorator[_Arguments, _Result]
             return tf.where(tf.abs(error) < 1, error**2 / 2, tf.abs(error) - 0.5)  # ops are called huber_loss/…
         ```
     """
-    _check_name("under_name_scope", name)
-
-    return _under(tf.name_scope, name)
+    return _under("under_name_scope", tf.name_scope, name)
 
 
 def under_variable_scope(name: str | None = None) -> _Decorator[_Arguments, _Result]:
@@ -90,7 +87,7 @@ def under_variable_scope(name: str | None = None) -> _Decorator[_Arguments, _Res
         name: the name of the scope; by default the name of the function.
 
     Raises:
-        ConfigError: if `name` is not a valid scope name: write ``@under_variable_scope()``, with parentheses.
+        ConfigError: if it decorates a function without parentheses: write ``@under_variable_scope()``.
 
     Example:
         ```python
@@ -99,12 +96,17 @@ def under_variable_scope(name: str | None = None) -> _Decorator[_Arguments, _Res
             return tpk.layers.dense(noise, 64)  # its variables are generator/dense/kernel and generator/dense/bias
         ```
     """
-    _check_name("under_variable_scope", name)
-
-    return _under(tf.compat.v1.variable_scope, name)
+    return _under("under_variable_scope", tf.compat.v1.variable_scope, name)
 
 
-def _under(scope: Callable[[str], AbstractContextManager[Any]], name: str | None) -> _Decorator[_Arguments, _Result]:
+def _under(
+    decorator: str, scope: Callable[[str], AbstractContextManager[Any]], name: str | None
+) -> _Decorator[_Arguments, _Result]:
+    if callable(name):
+        raise ConfigError(
+            f"@{decorator} is a function that returns a decorator: write @{decorator}(), with parentheses."
+        )
+
     def decorate(func: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
         @functools.wraps(func)
         def scoped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -125,27 +127,16 @@ def cached_name_scope(name: str, top_level: bool = True) -> AbstractContextManag
         name: the name of the scope.
         top_level: ignore the current scope, such as the scope of a tower.
 
-    Raises:
-        ConfigError: if `name` is not a valid scope name.
-
     Example:
         ```python
         with tpk.cached_name_scope("gradient-norms"):
             norm = tf.norm(gradient)  # gradient-norms/norm, the next one gradient-norms/norm_1
         ```
     """
-    _check_name("cached_name_scope", name or "(empty)")
     around = "" if top_level else tf.compat.v1.get_default_graph().get_name_scope()
-    # With the slash a scope is entered as it is.
+    # With the slash at the end, the name is not made unique.
     scope: AbstractContextManager[Any] = tf.name_scope(f"{around}/{name}/" if around else f"{name}/")
     return scope
-
-
-def _check_name(what: str, name: Any) -> None:
-    if callable(name):
-        raise ConfigError(f"@{what} is a function that returns a decorator: write @{what}(), with parentheses.")
-    if name is not None and (not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9.][A-Za-z0-9_.\-/]*", name)):
-        raise ConfigError(f"{what}({name!r}): expected a name of a TensorFlow scope, such as 'losses'.")
 
 
 _BRANCHES = {
@@ -263,7 +254,7 @@ def check_can_be_collected(what: str, remedy: str) -> None:
     around = control_flow_around()
     if around is not None:
         raise ConfigError(
-            f"{what} is made inside of {around}, and does not exist outside, where a collection would take it. {remedy}"
+            f"{what} is created inside {around}, so it cannot be used outside, through a collection. {remedy}"
         )
 
 
@@ -292,9 +283,8 @@ def custom_getter_scope(custom_getter: Callable[..., Any]) -> Iterator[None]:
     Names of variables and ops do not change. With several such contexts, the innermost getter is called first.
 
     Args:
-        custom_getter: as in `tf.compat.v1.variable_scope`: it is called with what to hand on to (``getter``), the
-            ``name`` of the variable, and the other arguments of `get_variable`, all by these names, and returns the
-            variable, or a tensor.
+        custom_getter: as in `tf.compat.v1.variable_scope`: called with the next getter (``getter``), the ``name`` of
+            the variable, and the other arguments of `get_variable` by keyword. It returns the variable, or a tensor.
 
     Example:
         ```python
@@ -312,18 +302,16 @@ def custom_getter_scope(custom_getter: Callable[..., Any]) -> Iterator[None]:
 
 
 def remap_variables(func: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Return a context in which a part of the graph gets the result of a function instead of each variable.
+    """Return a context in which the graph uses the result of a function instead of each variable.
 
     Args:
-        func: takes a variable, and returns what is to be used in its place: a tensor of its shape and type, or the
-            variable itself, as it is best for what is not trained, which layers assign to. In a tower that computes in
-            16 bits it takes tensors of these; where it depends on the name, write a `custom_getter_scope`.
-
-    Returns:
-        The context.
+        func: takes a variable, and returns what the graph uses instead: a tensor of its shape and type, or the
+            variable itself. Return variables that are not trained unchanged, because layers assign to them. In a tower
+            that computes in 16 bits, `func` gets tensors of that type; if it needs the name, write a
+            `custom_getter_scope`.
 
     Example:
-        Weights of one bit, whose gradients pass through (DoReFa-Net, https://arxiv.org/abs/1606.06160):
+        One-bit weights with a straight-through gradient (DoReFa-Net, https://arxiv.org/abs/1606.06160):
 
         ```python
         @tf.custom_gradient
@@ -342,23 +330,19 @@ def remap_variables(func: Callable[[Any], Any]) -> AbstractContextManager[None]:
 
 
 def freeze_variables(stop_gradient: bool = True, skip_collection: bool = False) -> AbstractContextManager[None]:
-    """Return a context in which a part of the graph gets variables that are not trained through it.
+    """Return a context in which variables are used without being trained.
 
-    With both arguments false it does nothing. A model of Keras 2 takes variables only: freeze it by
+    With both arguments false it does nothing. A Keras 2 model needs variables, not tensors: freeze it by
     ``stop_gradient=False, skip_collection=True``.
 
     Args:
-        stop_gradient: what it gets of a trainable variable is `tf.stop_gradient` of it. The variable itself stays
-            trainable: another piece of graph that shares it may train it, and weight decay that takes it from a
-            collection still reaches it.
+        stop_gradient: use `tf.stop_gradient` of each trainable variable. The variable itself stays trainable: other
+            parts of the graph that share it may train it, and weight decay of all trainable variables includes it.
         skip_collection: add variables that are created here to ``MODEL_VARIABLES`` instead of
             ``TRAINABLE_VARIABLES``, so that they are not trained, and users of that collection do not see them.
 
-    Returns:
-        The context.
-
     Example:
-        Fine-tuning: the backbone stays what it was, and the new head is trained.
+        Fine-tuning: the backbone does not change, and only the new head is trained.
 
         ```python
         with freeze_variables(skip_collection=True):
@@ -372,7 +356,7 @@ def freeze_variables(stop_gradient: bool = True, skip_collection: bool = False) 
         is_trainable = options.get("trainable") is not False
         if is_trainable and skip_collection:
             options["trainable"] = False
-        # What it gets may be a tensor, made of the variable by a context around; and one that is shared is not new.
+        # Not the result: an outer getter may return a tensor, and a shared variable is not new.
         with record_variables() as created:
             variable = getter(*args, **options)
         if is_trainable and skip_collection:

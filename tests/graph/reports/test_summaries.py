@@ -215,7 +215,7 @@ def test_in_a_branch_there_is_no_summary(control_flow, summarize, function):
         return x
 
     flag = v1.placeholder_with_default(True, [])
-    message = f"^{function}: the summary of .*x is made inside of a tf.cond.*Return the tensor from there"
+    message = f"^{function}: the summary of .*x is created inside a tf.cond.*Return the tensor from there"
     with pytest.raises(ConfigError, match=message):
         tf.cond(flag, branch, lambda: tf.zeros([]))
     with without_summaries():

@@ -265,7 +265,7 @@ def test_in_a_branch_a_model_cannot_train(keras, training):
         net = KerasModel(lambda: sequential(keras), keras=keras.__name__)
         return tf.cond(tf.reduce_sum(x) > 0, lambda: net(x, training=training), lambda: tf.zeros([6, 4]))
 
-    message = r"KerasModel.*: an update or a loss of its layers is made inside of a tf\.cond.*training=False"
+    message = r"KerasModel.*: an update or a loss of its layers is created inside a tf\.cond.*training=False"
     with pytest.raises(ConfigError, match=message):
         in_graph(build)
 

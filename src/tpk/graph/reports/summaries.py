@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.scopes import check_can_be_collected, graph_records
+from tpk.graph.variables import NamePattern
 
 logger = logging.getLogger(__name__)
 
@@ -193,14 +194,10 @@ def add_param_summary(*summary_lists: tuple[str, Sequence[str]], collections: Se
         ```
     """
     for pattern, types in summary_lists:
-        try:
-            matcher = re.compile(pattern)
-        except re.error as error:
-            raise ConfigError(f"add_param_summary: {pattern!r} is no regular expression: {error}.") from error
+        matching = filter(NamePattern(pattern, "add_param_summary").matches, tf.compat.v1.trainable_variables())
         with tf.compat.v1.name_scope("param-summary/"):
-            for variable in tf.compat.v1.trainable_variables():
-                if matcher.fullmatch(variable.op.name):
-                    add_tensor_summary(variable, types, collections=collections)
+            for variable in matching:
+                add_tensor_summary(variable, types, collections=collections)
 
 
 def moving_summaries(graph: Any) -> list[tuple[list[str], Any]]:
@@ -224,7 +221,7 @@ def names_of_scalar_summaries(graph: Any) -> set[str]:
         op = getattr(summary, "op", None)
         if op is not None and op.type == "ScalarSummary":
             tags = tf.get_static_value(op.inputs[0])
-            found |= set() if tags is None else {reported_name(tag.decode()) for tag in np.ravel(tags)}
+            found.update(reported_name(tag.decode()) for tag in np.ravel([] if tags is None else tags))
     return found
 
 

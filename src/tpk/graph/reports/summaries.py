@@ -216,7 +216,7 @@ def reported_name(tag: str) -> str:
 
 def names_of_scalar_summaries(graph: Any) -> set[str]:
     """Return under which names the summary ops of `graph` report scalars."""
-    found = set()
+    found: set[str] = set()
     for summary in graph.get_collection(tf.compat.v1.GraphKeys.SUMMARIES):
         op = getattr(summary, "op", None)
         if op is not None and op.type == "ScalarSummary":

@@ -63,3 +63,8 @@ def test_trigger_is_called_at_the_end_of_each_epoch():
 def test_something_else_than_a_function_is_an_error():
     with pytest.raises(HookError, match=r"CallbackFactory\(trigger=\.\.\.\) takes a function"):
         CallbackFactory(trigger=3)
+
+
+def test_an_unknown_hook_is_an_error_with_the_nearest_names():
+    with pytest.raises(HookError, match=r"no such hook\. Nearest: 'before_epoch'"):
+        CallbackFactory(before_epochs=lambda self: None)

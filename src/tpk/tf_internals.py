@@ -191,11 +191,6 @@ def control_outputs(op: Any) -> Sequence[Any]:
     return found
 
 
-def add_control_inputs(op: Any, ops: Sequence[Any]) -> None:
-    """Make an op wait for others, from the next run on."""
-    op._add_control_inputs(ops)
-
-
 def replace_input(op: Any, index: int, tensor: Any) -> None:
     """Make an op take `tensor` as its input at `index`, from the next run on."""
     op._update_input(index, tensor)

@@ -122,12 +122,11 @@ def test_averages_can_go_with_an_op(by_name):
 
     weights = []
     train(trainer, callback, Weights(), max_epoch=1)
-    assert callback.before_run(None) is None
     assert weights == [pytest.approx(1 - 0.95**4)], "updated once in each of the four steps"
 
 
-def test_an_op_that_is_not_there_is_an_error_that_names_it():
-    with pytest.raises(ConfigError, match="no op 'train_up'"):
+def test_a_missing_op_is_an_error_that_names_it():
+    with pytest.raises(KeyError, match="train_up"):
         train(Counting(add_moving_summary), MovingAverageSummary(train_op="train_up"))
 
 
@@ -201,7 +200,7 @@ def test_another_collection_can_be_summarized():
 
 
 def test_a_negative_period_is_an_error():
-    with pytest.raises(ConfigError, match="period must be at least 0, got -1"):
+    with pytest.raises(ConfigError, match="period must be an integer, 0 or more, not -1"):
         MergeAllSummaries(period=-1)
 
 
@@ -227,7 +226,7 @@ def test_a_window_survives_a_restart():
 def test_simple_moving_averages_check_what_they_are_given():
     with pytest.raises(ConfigError, match="list of tensors"):
         SimpleMovingAverage("cost", 10)
-    with pytest.raises(ConfigError, match="window_size must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="window_size must be an integer, 1 or more, not 0"):
         SimpleMovingAverage(["cost"], 0)
     with pytest.raises(ConfigError, match="no tensor 'cost'"):
         train(Counting(), SimpleMovingAverage(["cost"], 10))

@@ -169,5 +169,5 @@ def test_around_another_proxy_is_an_error_that_says_the_order():
 
 @pytest.mark.parametrize("callback", ["ProgressBar", "MergeAllSummaries"])
 def test_a_callback_without_a_plain_trigger_is_an_error(callback):
-    with pytest.raises(tpk.HookError, match="Move what is to see the averages to `trigger`"):
+    with pytest.raises(tpk.HookError, match="Move the code that needs the averages to `trigger`"):
         WithAveragedWeights(callback).resolve_plugins()

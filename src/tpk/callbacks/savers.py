@@ -1,4 +1,4 @@
-"""Saver of the model, and with it of all that it takes to resume the training."""
+"""Callbacks that save the model: checkpoints to resume from, the best models, and Keras files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import attrs
 
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.callbacks.triggers import Every, TimedCallback
@@ -26,44 +24,48 @@ from tpk.tower.keras.model import KerasModel, check_weight_file
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
+logger = logging.getLogger(__name__)
+
 
 class ModelSaver(TimedCallback):
-    """Saves checkpoints: the variables as ``model-<global step>``, and what else it takes to resume the training.
+    """Saves checkpoints: the variables as ``model-<global step>``, and the state needed to resume the training run.
 
-    It saves at the end of each epoch, or `when` it shall; or, as any callback with a `trigger`, when `PeriodicTrigger`
-    says so. A checkpoint is taken after all callbacks and monitors have done their part of that step or epoch, wherever
-    in the list this one stands. The variables' files are those of `tf.compat.v1.train.Saver`.
+    It saves at the end of each epoch, at the times of `when`, or when a `PeriodicTrigger` triggers it. A checkpoint is
+    taken after all callbacks and monitors are done with that step or epoch, wherever in the list the saver is. The
+    files of the variables have the format of `tf.compat.v1.train.Saver`.
 
-    Only a checkpoint in the `run_dir`, with training state, can be resumed from (``resume="auto"``).
+    A run can only be resumed (``resume="auto"``) from a checkpoint in its `run_dir` that has training state.
 
     Args:
-        max_to_keep: how many of the latest checkpoints to keep; 0 or None for all.
-        keep_checkpoint_every_n_hours: keep one of each so many hours besides.
-        checkpoint_dir: where to save; by default the `run_dir` of the trainer.
-        var_list: the variables to save; by default all that a checkpoint holds. With a list, no training state is
-            saved.
+        max_to_keep: the number of latest checkpoints to keep; 0 or None for all.
+        keep_checkpoint_every_n_hours: also keep one checkpoint for each period of this many hours.
+        checkpoint_dir: the directory; by default the `run_dir` of the trainer.
+        var_list: the variables to save; by default all variables that belong in a checkpoint. With a list, no training
+            state is saved.
         when: an `Every`: the times at which it saves; by default the end of each epoch.
-        weights_only: save the variables without training state, at the moment of `trigger`.
-        asynchronous: write the files in a thread while the training goes on. What is saved is one consistent picture of
-            the moment all the same; it takes the memory of the variables once more until it is written. If the one
-            before is not written yet, the training waits for it.
-        on_failure: ``"raise"`` ends the training if a checkpoint cannot be written, ``"warn"`` logs it. The failure of
-            an asynchronous write is met at the next checkpoint, or at the end of the training.
+        weights_only: save the variables without training state, immediately in `trigger`.
+        asynchronous: write the files in a thread while training continues. The values are still those of one moment;
+            until they are written, they need as much memory as the variables. If the previous checkpoint has not been
+            written yet, the training run waits for it.
+        on_failure: ``"raise"`` ends the run if a checkpoint cannot be written, ``"warn"`` logs it. The failure of an
+            asynchronous write is noticed at the next checkpoint, or at the end of the run.
 
     Attributes:
-        series: what writes the checkpoints; set when the training starts.
-        weights_only: whether they hold variables only.
+        series: writes the checkpoints; set in `setup_graph`.
+        weights_only: whether the checkpoints contain only variables.
 
     Raises:
-        ConfigError: if an option has a value that it cannot have; and, when the training starts, if there is no
-            directory, or two savers write the same files.
-        CheckpointError: when the training starts, if the directory cannot be written to.
+        ConfigError: if an option is invalid; and, when training starts, if there is no directory, or two savers write
+            the same files.
+        CheckpointError: when training starts, if the directory is not writable.
 
     Example:
         ```python
         callbacks=[tpk.ModelSaver(max_to_keep=3, when=tpk.Every(steps=1000), asynchronous=True)]
         ```
     """
+
+    state_key: str
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class ModelSaver(TimedCallback):
         check_on_failure(on_failure)
         super().__init__(when)
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
+        self.state_key = "" if self._checkpoint_dir is None else str(self._checkpoint_dir)
         self._var_list = var_list
         self.weights_only = weights_only or var_list is not None
         self._make_series = partial(
@@ -96,17 +99,12 @@ class ModelSaver(TimedCallback):
 
     @property
     def checkpoint_dir(self) -> Path:
-        """Where the checkpoints are."""
+        """The directory of the checkpoints."""
         return directory_of(self, self._checkpoint_dir)
 
-    @property
-    def state_key(self) -> str:
-        """What tells it from other savers when a training is resumed."""
-        return "" if self._checkpoint_dir is None else str(self._checkpoint_dir)
-
-    @hookimpl(trylast=True)
+    @hookimpl(trylast=True)  # Other callbacks may add variables.
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Get ready to save, once every other callback has added its variables."""
+        """Prepare the directory, and find the variables."""
         self.series = self._make_series(CheckpointDirectory(self.checkpoint_dir))
         trainer.checkpoints.register(self)
         self.series.prepare()
@@ -114,7 +112,7 @@ class ModelSaver(TimedCallback):
 
     @hookimpl(trylast=True)
     def trigger(self, trainer: TrainerProtocol) -> None:
-        """Ask for a checkpoint of this moment; variables without training state are saved at once."""
+        """Request a checkpoint of this moment; save variables without training state immediately."""
         if self.weights_only:
             trainer.checkpoints.before_saving()
             self.series.save(trainer.sess, self._variables, trainer.global_step)
@@ -123,22 +121,22 @@ class ModelSaver(TimedCallback):
             trainer.checkpoints.request(self.series)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Wait for what is being written."""
+        """Wait until everything is written."""
         self.series.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which checkpoints are kept for good."""
+        """Return which checkpoints are kept permanently."""
         return self.series.retention.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with the checkpoints that are there."""
+        """Continue with the checkpoints in the directory."""
         directory = self.series.directory
         names = [name for name in directory.names() if directory.step_of(name) <= self.global_step]
         self.series.retention.load_state_dict(state, names)
 
 
 def directory_of(saver: Callback, checkpoint_dir: Path | None) -> Path:
-    """Return where a saver saves: in its `checkpoint_dir`, if it has one, or in the `run_dir` of the trainer.
+    """Return the directory of a saver: its `checkpoint_dir`, or else the `run_dir` of the trainer.
 
     Raises:
         ConfigError: if there is neither.
@@ -152,35 +150,23 @@ def directory_of(saver: Callback, checkpoint_dir: Path | None) -> Path:
     return directory
 
 
-logger = logging.getLogger(__name__)
-
-
-@attrs.frozen
-class _Saved:
-    """A checkpoint, and the value for which it was saved."""
-
-    value: float
-    name: str
-
-
 class MinSaver(StatisticFollower, Callback):
-    """Saves the variables when a statistic is less than it ever was, or is among the least.
+    """Saves the variables when a statistic has reached a new minimum, or is among the `keep` smallest values.
 
-    The files are called ``min-<statistic>-<global step>``; the best is what
-    ``tf.train.latest_checkpoint(directory, "checkpoint-min-<statistic>")`` returns. They hold variables only: to resume
-    a training, have a `ModelSaver` besides. A value that is NaN is never the best, and of equal ones the first is. A
-    statistic that has not been reported by the first time it is looked at is a warning.
+    The files are called ``min-<statistic>-<global step>``;
+    ``tf.train.latest_checkpoint(directory, "checkpoint-min-<statistic>")`` returns the best one. They contain only
+    variables; to be able to resume a run, also use a `ModelSaver`. NaN is never the best value, and the first of equal
+    values wins. If the statistic has not been reported when it is first needed, the log has a warning.
 
     Args:
-        monitor_stat: a statistic that the monitors know, such as ``"validation_error"``.
-        keep: how many of the best to keep.
-        filename: what the files are called in place of ``min-<statistic>``.
-        checkpoint_dir: where to save; by default the `run_dir` of the trainer.
-        on_failure: ``"raise"`` ends the training if a checkpoint cannot be written, ``"warn"`` logs it.
+        monitor_stat: the name of a statistic that is reported to the monitors, such as ``"validation_error"``.
+        keep: the number of best models to keep.
+        filename: the prefix of the files instead of ``min-<statistic>``.
+        checkpoint_dir: the directory; by default the `run_dir` of the trainer.
+        on_failure: ``"raise"`` ends the run if a checkpoint cannot be written, ``"warn"`` logs it.
 
     Raises:
-        ConfigError: if an option has a value that it cannot have; and, when the training starts, if there is no
-            directory.
+        ConfigError: if an option is invalid; and, when training starts, if there is no directory.
 
     Example:
         ```python
@@ -193,6 +179,7 @@ class MinSaver(StatisticFollower, Callback):
     """
 
     _word, _sign = "min", 1.0
+    state_key: str
 
     def __init__(
         self,
@@ -208,50 +195,43 @@ class MinSaver(StatisticFollower, Callback):
         self._keep = keep
         self._prefix = filename or f"{self._word}-{monitor_stat}"
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
+        self.state_key = str(Path(checkpoint_dir or "", self._prefix))
         self._failing = check_on_failure(on_failure)
-        self._best: list[_Saved] = []
+        # The values and the names of the checkpoints that are kept, best first.
+        self._best: list[tuple[float, str]] = []
         self._directory: CheckpointDirectory
         self._variables: list[Any] = []
         self._writer = VariableWriter()
 
     @property
     def checkpoint_dir(self) -> Path:
-        """Where the checkpoints are.
-
-        Raises:
-            ConfigError: if there is no place for them.
-        """
+        """The directory of the checkpoints."""
         return directory_of(self, self._checkpoint_dir)
 
     @property
     def best(self) -> list[tuple[float, Path]]:
-        """The values and the paths of the checkpoints that are kept, the best first."""
-        return [(saved.value, self._directory.path / saved.name) for saved in self._best]
+        """The values and the paths of the checkpoints that are kept, best first."""
+        return [(value, self._directory.path / name) for value, name in self._best]
 
     @property
     def best_checkpoint(self) -> Path | None:
-        """Where the best model is; None before there is one."""
+        """The checkpoint of the best value, if there is one."""
         return self.best[0][1] if self._best else None
 
-    @property
-    def state_key(self) -> str:
-        """What tells it from other savers when a training is resumed."""
-        return self._prefix if self._checkpoint_dir is None else str(self._checkpoint_dir / self._prefix)
-
-    @hookimpl(trylast=True)
+    @hookimpl(trylast=True)  # Other callbacks may add variables.
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Get ready to save, once every other callback has added its variables."""
+        """Prepare the directory, and find the variables."""
         self._directory = CheckpointDirectory(self.checkpoint_dir, self._prefix, f"checkpoint-{self._prefix}")
         self._directory.prepare()
         self._variables = saveable_variables(trainer.graph)
 
-    @hookimpl(trylast=True)
+    @hookimpl(trylast=True)  # Other callbacks may report the statistic.
     def trigger(self, trainer: TrainerProtocol) -> None:
-        """Save if there is a new value and it is among the best, after all that may write the statistic."""
+        """Save the variables if the statistic has a new value that is among the best."""
         value = self.statistic.take_new(trainer.monitors)
         if value is None or math.isnan(value):
             return
-        if len(self._best) == self._keep and not self._is_better(value, self._best[-1].value):
+        if len(self._best) == self._keep and self._sign * value >= self._sign * self._best[-1][0]:
             return
         try:
             self._save(value)
@@ -259,47 +239,43 @@ class MinSaver(StatisticFollower, Callback):
             self._failing(error)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Let go of what it writes with."""
+        """Release the writer."""
         self._writer.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the list of the best, and how much of the statistic has been looked at."""
-        return {"best": [[saved.value, saved.name] for saved in self._best], "statistic": self.statistic.state_dict()}
+        """Return the best values, and how many values of the statistic have been used."""
+        return {"best": [[value, name] for value, name in self._best], "statistic": self.statistic.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back the list of the best; later files are removed, and those that are gone are left out."""
+        """Restore the best values; files of later steps are removed, and missing files are ignored."""
         self.statistic.load_state_dict(state["statistic"])
         known = self._directory.names()
-        best = [_Saved(float(value), str(name)) for value, name in state["best"]]
-        # An attempt that was killed may have removed a file for a better one that this attempt has yet to find.
-        self._best = [saved for saved in best if saved.name in known][: self._keep]
-        for saved in best:
-            if saved.name not in known:
-                logger.warning("%s is not there any more", self._directory.path / saved.name)
-        kept = [saved.name for saved in self._best]
+        best = [(float(value), str(name)) for value, name in state["best"]]
+        # A killed run may have removed a file in favor of a better one that this run has yet to reach.
+        self._best = [(value, name) for value, name in best if name in known][: self._keep]
+        for _, name in best:
+            if name not in known:
+                logger.warning("%s is not there any more", self._directory.path / name)
+        kept = [name for _, name in self._best]
         self._point([each for each in known if each not in kept and self._directory.step_of(each) > self.global_step])
 
     def _save(self, value: float) -> None:
         self.trainer.checkpoints.before_saving()
         snapshot = take_snapshot(self.trainer.sess, self._variables)
         name = self._directory.write(self.global_step, lambda prefix: self._writer.write(prefix, snapshot), None)
-        others = [saved for saved in self._best if saved.name != name]
-        position = sum(not self._is_better(value, saved.value) for saved in others)
-        ranked = [*others[:position], _Saved(value, name), *others[position:]]
-        self._best, gone = ranked[: self._keep], ranked[self._keep :]
-        self._point([saved.name for saved in gone])
+        others = [(other, saved) for other, saved in self._best if saved != name]
+        ranked = sorted([*others, (value, name)], key=lambda saved: self._sign * saved[0])  # Stable: the first wins.
+        self._best = ranked[: self._keep]
+        self._point([name for _, name in ranked[self._keep :]])
         logger.debug("saved %s: %s is %.5g", name, self.statistic.name, value)
         self.trainer.checkpoints.announce(name)
 
     def _point(self, gone: Sequence[str]) -> None:
-        self._directory.point_to([saved.name for saved in reversed(self._best)], gone)
-
-    def _is_better(self, value: float, than: float) -> bool:
-        return self._sign * value < self._sign * than
+        self._directory.point_to([name for _, name in reversed(self._best)], gone)
 
 
 class MaxSaver(MinSaver):
-    """Saves the variables when a statistic is greater than it ever was; else it is as `MinSaver`.
+    """Saves the variables when a statistic has reached a new maximum; otherwise like `MinSaver`.
 
     The files are called ``max-<statistic>-<global step>``.
     """
@@ -308,20 +284,20 @@ class MaxSaver(MinSaver):
 
 
 class KerasSaver(Callback):
-    """Writes a Keras model of the tower function, as it is at the end of each epoch, for plain Keras.
+    """Writes a Keras model that the tower function calls to a file at the end of each epoch, for use in plain Keras.
 
-    The file replaces that of the epoch before. It is no checkpoint: a training is resumed from those of `ModelSaver`.
+    Each file replaces the previous one. It is not a checkpoint; to be able to resume a run, use a `ModelSaver`.
 
     Args:
-        model: the model, which the tower function calls.
-        path: a file ``….keras`` for the whole model, or ``….weights.h5``; by default ``model.keras``. A relative path
-            is one in the directory of the run, if there is any.
+        model: the model.
+        path: a ``.keras`` file for the whole model, or a ``.weights.h5`` file. A relative path starts from the
+            directory of the run, if there is one.
 
     Attributes:
-        written: the file, once it was written.
+        written: the file, once it is written.
 
     Raises:
-        ConfigError: if the file has another suffix, or `model` is no `KerasModel`.
+        ConfigError: if the file has another suffix, or `model` is not a `KerasModel`.
 
     Example:
         ```python
@@ -340,7 +316,7 @@ class KerasSaver(Callback):
 
     @property
     def path(self) -> Path:
-        """Where it writes."""
+        """The path of the file."""
         run_dir = self.trainer.run_dir
         return self._path if run_dir is None else run_dir / self._path
 

@@ -1,4 +1,4 @@
-"""Callbacks that see the averages of the weights in place of the weights."""
+"""Callbacks that see the averages of the weights instead of the weights."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class WithAveragedWeights(ProxyCallback):
     evaluates them, a `ModelSaver` saves them under the names of the variables. Afterwards the variables have their own
     values again, bit by bit. All other hooks of the callback see the variables as they are.
 
-    A checkpoint saved this way is for inference and holds variables only. Save it in a directory of its own, and resume
-    from an ordinary checkpoint, which holds both weights and averages. To choose other times, put it inside:
+    A checkpoint saved this way is for inference and holds variables only. Save it in a separate directory, and
+    resume from an ordinary checkpoint, which has both weights and averages. To choose other times, wrap it:
     ``PeriodicTrigger(WithAveragedWeights(...), every_k_epochs=5)``.
 
     Args:
@@ -45,7 +45,7 @@ class WithAveragedWeights(ProxyCallback):
     extra_hooks = ("setup_graph",)
 
     def check_callback(self, callback: Callback) -> None:
-        """Raise an error if not all that `callback` does at the end of an epoch is in its `trigger`."""
+        """Raise an error unless `trigger` is all that `callback` does at the end of an epoch."""
         if isinstance(callback, ProxyCallback):
             raise ConfigError(
                 f"WithAveragedWeights({callback!r}) would not be asked when {callback.cb!r} is triggered. Put it "
@@ -59,7 +59,7 @@ class WithAveragedWeights(ProxyCallback):
         if not triggers_each_epoch:
             raise HookError(
                 f"WithAveragedWeights changes what `trigger` sees, but {callback!r} does not implement it, or does "
-                "something else in `trigger_epoch`. Move what is to see the averages to `trigger`."
+                "something else in `trigger_epoch`. Move the code that needs the averages to `trigger`."
             )
         if isinstance(callback, ModelSaver):
             callback.weights_only = True

@@ -7,7 +7,8 @@ from types import MethodType
 from typing import Any
 
 from tpk.errors import HookError
-from tpk.plugin import HOOK_NAMES, Callback
+from tpk.plugin import Callback
+from tpk.plugin.callback import HOOK_NAMES
 from tpk.text import nearest
 
 

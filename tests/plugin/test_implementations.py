@@ -305,12 +305,6 @@ def test_a_session_run_hook_is_an_error_that_says_how_to_wrap_it():
         implementations_of(NanTensorHook())
 
 
-def test_a_property_in_place_of_a_hook_is_an_error():
-    plugin_class = type("Odd", (Callback,), {"before_run": property(lambda self: 1 / 0)})
-    with pytest.raises(tpk.errors.HookError, match=r"Odd.before_run is a property"):
-        implementations_of(plugin_class())
-
-
 @pytest.mark.parametrize("method", [functools.partial(print), 3, Callback])
 def test_what_is_no_function_is_an_error(method):
     callback = Callback()

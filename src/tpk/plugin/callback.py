@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
-from tpk.plugin.base import Plugin
-from tpk.plugin.description import shown_arguments
+from tpk.plugin.description import RecordsOptions, shown_arguments
 from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec, taken_arguments, taking_all
 
 if TYPE_CHECKING:
-    from tpk.plugin.run_options import RunOptions
-    from tpk.plugin.trainer import TrainerProtocol
+    from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 _Self = TypeVar("_Self")
 _Arguments = ParamSpec("_Arguments")
@@ -26,6 +24,19 @@ def _flexible(method: Callable[Concatenate[_Self, _Arguments], _Result]) -> Call
 def _hook(method: Callable[Concatenate[_Self, _Arguments], _Result]) -> Callable[Concatenate[_Self, ...], _Result]:
     """Mark a method as a hook, which an override may implement with fewer arguments."""
     return hookspec(method)
+
+
+class Plugin(RecordsOptions):
+    """Something that is registered with a training run under a unique name: its trainer, strategy, monitors, callbacks.
+
+    Attributes:
+        kind: ``"trainer"``, ``"strategy"``, ``"monitor"`` or ``"callback"``.
+        plugin_name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``.
+            Subclasses are free to have a `name`.
+    """
+
+    kind: ClassVar[str]
+    plugin_name: str = ""
 
 
 class Callback(Plugin):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import inspect
 import logging
 import pkgutil
 import re
-import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -161,7 +160,7 @@ class Catalog:
         if ":" in name:
             return CatalogEntry(kind, name, target=name)
         found = [entry for entry in self.entries(kind) if entry.name == name]
-        if not found and kind == "plugin" and _is_module(name):
+        if not found and kind == "plugin":  # The name of a module.
             return CatalogEntry(kind, name, target=name)
         if not found:
             raise unknown_plugin(kind, name, self.entries())
@@ -214,9 +213,7 @@ class Catalog:
         ]
         known = [*builtin, *self._installed]
         blocked = _blocked(known)
-        counts: dict[tuple[str, str], int] = {}
-        for entry in known:
-            counts[entry.kind, entry.name] = counts.get((entry.kind, entry.name), 0) + 1
+        counts = Counter((entry.kind, entry.name) for entry in known)
 
         def status(entry: CatalogEntry) -> str:
             if entry in blocked:
@@ -345,11 +342,3 @@ def _check_kind(kind: str, plugin: object, what: str) -> None:
             f"{what} is not a {kind}: expected an instance of tpk.{kind.capitalize()}, but it is {plugin!r}"
             + (". A plugin that only implements hooks belongs in the callbacks" if kind == "monitor" else "")
         )
-
-
-def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name.partition(".")[0]) is not None
-    except ValueError:
-        # A module that was made at run time has no spec.
-        return name in sys.modules

@@ -1,6 +1,6 @@
 """Descriptions of objects by the arguments that they were made with: for ``config.json``, ``config.toml`` and `repr`.
 
-A value is first turned into a form, which is plain data that may contain `_Leaf` and `_Made`. `described`, `written` and
+A value is first turned into a form: plain data that may contain `_Leaf` and `_Made`. `described`, `written` and
 `shown_arguments` render it.
 """
 

@@ -9,8 +9,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from tpk.errors import HookError
-from tpk.plugin.base import Plugin
-from tpk.plugin.callback import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, HOOK_NAMES, Callback
+from tpk.plugin.callback import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, HOOK_NAMES, Callback, Plugin
 
 OF_OTHER_FRAMEWORKS = {
     "on_train_begin": "before_train",
@@ -77,14 +76,10 @@ def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
             f"{plugin!r} implements no hook: derive a callback from tpk.Callback, and decorate the hooks of a plugin "
             "module with @tpk.hookimpl"
         )
-    if isinstance(plugin, Callback) and any("__getattr__" in namespace for namespace in namespaces_of(plugin)):
-        raise HookError(
-            f"{owner} implements no hook: its __getattr__ is not used, because Callback has a method for each hook. "
-            "Override hook_implementations() to return the hooks of the object that it forwards to"
-        )
     if plugin.kind == "callback":
         raise HookError(
-            f"{owner} implements no hook, so nothing would call it: override one of {', '.join(HOOK_NAMES)}, or trigger"
+            f"{owner} implements no hook, so nothing would call it: override one of {', '.join(HOOK_NAMES)}, or "
+            "trigger; to forward hooks to another object, override hook_implementations"
         )
 
 

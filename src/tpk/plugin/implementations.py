@@ -10,8 +10,7 @@ from typing import Any
 import attrs
 
 from tpk.errors import HookError
-from tpk.plugin.base import Plugin
-from tpk.plugin.callback import HOOK_ARGUMENTS, STEP_HOOKS, Callback
+from tpk.plugin.callback import HOOK_ARGUMENTS, STEP_HOOKS, Callback, Plugin
 from tpk.plugin.hook_names import check_names, check_not_lost, describe, namespaces_of
 from tpk.plugin.spec import taken_arguments
 

@@ -12,8 +12,7 @@ import pluggy
 
 from tpk.errors import HookError, StopTraining
 from tpk.plugin.autoload import load_autoloaded
-from tpk.plugin.base import Plugin
-from tpk.plugin.callback import Callback
+from tpk.plugin.callback import Callback, Plugin
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.environment import is_on
 from tpk.plugin.hook_names import check_names, describe

@@ -55,10 +55,9 @@ def _tolerated(catalog: Catalog, entry: CatalogEntry, is_required: bool) -> Iter
         if is_required or is_on("TPK_STRICT"):
             raise
         logger.warning(
-            "%s is broken and was skipped. TPK_BLOCK=%s:%s blocks it, uninstalling %s removes it, and TPK_STRICT=1 "
+            "%s is broken and was skipped. TPK_BLOCK=plugin:%s blocks it, uninstalling %s removes it, and TPK_STRICT=1 "
             "makes this an error.",
             entry,
-            entry.kind,
             entry.name,
             entry.distribution,
             exc_info=True,

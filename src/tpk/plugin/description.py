@@ -102,9 +102,7 @@ def written_plugin(kind: str, value: Any) -> Any:
         kind: ``"trainer"``, ``"callback"`` or ``"monitor"``.
         value: an instance, a class, a name, ``"module:attr"`` or a `Use`.
     """
-    if isinstance(value, str):
-        return {USE: value}
-    form = written(value)
+    form = written(Use(value) if isinstance(value, str) else value)
     if inspect.isclass(value) and REF in form:
         form = {USE: form[REF]}
     target = form.get(USE, "") if isinstance(form, dict) else ""
@@ -169,17 +167,13 @@ class _Made(_Leaf):
 
 
 def _recording(init: Callable[..., None]) -> Callable[..., None]:
-    signature: inspect.Signature | None = None
-
     @functools.wraps(init)
     def record_and_init(self: Any, *args: Any, **options: Any) -> None:
-        nonlocal signature
         # The constructor of a base class is called by the constructor of the class itself.
         if _RECORDED not in vars(self):
             vars(self)[_RECORDED] = {}, frozenset()
             try:
-                signature = signature or inspect.signature(init)
-                bound = signature.bind(self, *args, **options)
+                bound = inspect.signature(init).bind(self, *args, **options)
             except TypeError:  # The constructor itself raises a better error.
                 pass
             else:
@@ -292,16 +286,13 @@ def _form_of_object(value: Any, counter: Iterator[int], level: int) -> Any:
 
 
 def _shown_object(value: Any) -> Any:
-    if isinstance(value, date | timedelta | range | slice):
-        return str(value)
     if isinstance(value, set | frozenset):
-        is_small = len(value) <= _MOST_ITEMS_DESCRIBED
-        return sorted(map(str, value)) if is_small else f"{type(value).__name__} of {len(value)}"
+        return sorted(map(str, value))
     if isinstance(value, functools.partial):
         return f"functools.partial({_qualified_name(value.func)})"
     if hasattr(value, "as_numpy_dtype") or (hasattr(value, "itemsize") and hasattr(value, "kind")):
         return str(value.name)  # A dtype.
-    if hasattr(value, "SerializeToString"):  # A protocol buffer.
+    if isinstance(value, date | timedelta | range | slice) or hasattr(value, "SerializeToString"):  # A protocol buffer.
         return " ".join(str(value).split())
     return type(value).__name__
 

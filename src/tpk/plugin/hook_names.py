@@ -11,28 +11,17 @@ from typing import Any
 from tpk.errors import HookError
 from tpk.plugin.callback import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, HOOK_NAMES, Callback, Plugin
 
-OF_OTHER_FRAMEWORKS = {
-    "on_train_begin": "before_train",
-    "on_train_start": "before_train",
-    "on_fit_start": "before_train",
-    "on_train_end": "after_train",
-    "on_fit_end": "after_train",
-    "on_epoch_begin": "before_epoch",
-    "on_epoch_start": "before_epoch",
-    "on_train_epoch_start": "before_epoch",
-    "on_epoch_end": "trigger_epoch",
-    "on_train_epoch_end": "trigger_epoch",
-    "on_batch_begin": "before_run",
-    "on_train_batch_begin": "before_run",
-    "on_train_batch_start": "before_run",
-    "on_step_begin": "before_run",
-    "on_batch_end": "trigger_step",
-    "on_train_batch_end": "trigger_step",
-    "on_step_end": "trigger_step",
-    "after_create_session": "before_train",
-    "on_save_checkpoint": "before_checkpoint",
-    "on_exception": "translate_error",
+_THEIRS = {
+    "before_train": ("on_train_begin", "on_train_start", "on_fit_start", "after_create_session"),
+    "after_train": ("on_train_end", "on_fit_end"),
+    "before_epoch": ("on_epoch_begin", "on_epoch_start", "on_train_epoch_start"),
+    "trigger_epoch": ("on_epoch_end", "on_train_epoch_end"),
+    "before_run": ("on_batch_begin", "on_train_batch_begin", "on_train_batch_start", "on_step_begin"),
+    "trigger_step": ("on_batch_end", "on_train_batch_end", "on_step_end"),
+    "before_checkpoint": ("on_save_checkpoint",),
+    "translate_error": ("on_exception",),
 }
+OF_OTHER_FRAMEWORKS = {theirs: ours for ours, names in _THEIRS.items() for theirs in names}
 """Hooks of Keras, Lightning and TensorFlow's `SessionRunHook`, and tpk's hook for each."""
 
 

@@ -216,3 +216,17 @@ def test_in_place_operators_make_tensors(tmp_path):
     )
     done = subprocess.run([sys.executable, "-m", "tpk_tensorpack", script], capture_output=True, text=True, timeout=200)
     assert done.stdout == "[1.0, 2.0]\n", done.stderr
+
+
+def test_each_op_of_a_training_has_one_thread_unless_the_script_says_otherwise(monkeypatch):
+    made = []
+
+    class Session(tf.compat.v1.Session):
+        def __init__(self, target="", graph=None, config=None):
+            made.append(config)
+            super().__init__(target, graph, config)
+
+    monkeypatch.setattr(tf.compat.v1, "Session", Session)
+    train([])
+    train([], session_config=tf.compat.v1.ConfigProto(intra_op_parallelism_threads=2))
+    assert [config.intra_op_parallelism_threads for config in made] == [1, 2]

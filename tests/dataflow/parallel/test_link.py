@@ -242,8 +242,8 @@ FLOAT, LONG = np.dtype(np.float32), np.dtype(np.int64)
 
 
 def allocated(sender, number=0):
-    images, labels = sender.allocate([((100, 500), FLOAT), ((100,), LONG)])
-    images[...] = np.arange(50_000).reshape(100, 500) + number
+    images, labels = sender.allocate([((100, 5000), FLOAT), ((100,), LONG)])
+    images[...] = np.arange(500_000).reshape(100, 5000) + number
     labels[...] = np.arange(100) + number
     return images, labels
 
@@ -293,7 +293,7 @@ def test_what_was_allocated_comes_as_it_is_whatever_else_comes_along(link, kind)
 def test_small_arrays_and_objects_are_not_allocated_in_a_block(link):
     sender, receiver = link
     (small,) = sender.allocate([((10,), LONG)])
-    objects, large = sender.allocate([((2,), np.dtype(object)), ((100_000,), LONG)])
+    objects, large = sender.allocate([((2,), np.dtype(object)), ((1_000_000,), LONG)])
     objects[:], large[:], small[:] = ["a", None], 1, 2
     assert not sender._blocks
     sender.send([small])
@@ -336,22 +336,24 @@ def test_what_was_allocated_has_memory_of_its_own_each_time_it_is_sent(link):
     assert_same(first, batch)
     assert_same(second, batch)
     first[0][...] = -1
-    assert_same(second[0], np.arange(50_000, dtype=np.float32).reshape(100, 500))
+    assert_same(second[0], np.arange(500_000, dtype=np.float32).reshape(100, 5000))
 
 
-def test_there_is_room_for_what_comes_along_once_its_size_is_known(link):
+def test_there_is_room_for_small_components_that_come_along(link):
     sender, receiver = link
     for number in range(5):
         images, labels = allocated(sender, number)
-        sender.send([images, labels, np.full(100_000, number, np.uint8)])
-        in_place = sender._allocated[-1].is_sent
-        assert in_place == (number > 0)
-        assert receiver.receive()[2][-1] == number
+        sender.send([np.full(500, number), images, labels[:80], np.full(10, number)])
+        assert not sender._allocated[-1].is_sent  # the labels are elsewhere in the layout
+        assert receiver.receive()[3][-1] == number
+        sender.send([np.full(90, number), images, labels])
+        assert sender._allocated[-1].is_sent
+        assert receiver.receive()[0][-1] == number
         del images, labels
 
 
 def rows(number):
-    return [np.full([50, 100], number, np.float32), number]
+    return [np.full([50, 1000], number, np.float32), number]
 
 
 IN_PLACE = {

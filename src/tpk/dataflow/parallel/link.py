@@ -22,10 +22,9 @@ import socket
 import struct
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 import cloudpickle
@@ -72,15 +71,13 @@ class LinkClosed(Exception):
     """Raised when the other end of a link is gone."""
 
 
-_LEAST_ALLOCATED = 1 << 16
+_LEAST_ALLOCATED = 1 << 18
 """The least size in bytes of a datapoint that is built in a block; copying a smaller one takes less time."""
+_ROOM_BESIDE = 1 << 16
+"""Bytes in such a block for the components that are not arrays before they are batched, such as labels."""
 _MAX_LAYOUTS = 256
 _MAX_INLINE = 512
 """The largest pickle in bytes that goes over the socket. Two ends that fill its buffer would wait for each other."""
-
-
-Places: TypeAlias = tuple[int | None, ...]
-"""For each array of a datapoint, its offset in a block if it was allocated there; empty if none was."""
 
 
 class _OutBlock:
@@ -96,27 +93,29 @@ class _OutBlock:
         self.number = number
         self.size = size
         self.memory = memory
-        self.address = _address(np.frombuffer(memory, np.uint8))
-        self.views: dict[int, list[np.ndarray[Any, Any] | None]] = {}
+        self.views: dict[int, list[np.ndarray[Any, Any]]] = {}
         self.is_sent = False
         self.lease: Any = None
         self.allocated = 0
 
-    def place_of(self, array: Any) -> int | None:
-        """Return the offset of an array that was allocated in this block, or None for another array."""
-        if type(array) is not np.ndarray or not array.flags.c_contiguous or not array.size:
-            return None
-        place = _address(array) - self.address
-        return place if 0 <= place < self.allocated else None
-
-    def arrays(self, layout: Layout, places: Places) -> list[np.ndarray[Any, Any] | None]:
-        """Return the arrays of the block to write to; None for arrays that are in the block already."""
+    def arrays(self, layout: Layout) -> list[np.ndarray[Any, Any]]:
+        """Return the arrays of a layout in the block."""
         views = self.views.get(layout.number)
         if views is None:
             views = [np.ndarray(shape, dtype, self.memory, offset) for shape, dtype, offset in layout.arrays]
-            views = [None if place is not None else view for view, place in zip_longest(views, places)]
             self.views[layout.number] = views
         return views
+
+    def holds(self, values: Iterable[np.ndarray[Any, Any]], layout: Layout) -> bool:
+        """Whether arrays that were allocated in this block are among `values`, all where the layout has them."""
+        begin, found = _address(np.frombuffer(self.memory, np.uint8)), False
+        for value, (_, _, offset) in zip(values, layout.arrays):  # noqa: B905 - equal; hot
+            place = _address(value) - begin
+            if 0 <= place < self.allocated and value.size:
+                if place != offset or not value.flags.c_contiguous:
+                    return False
+                found = True
+        return found
 
 
 class Sender:
@@ -147,7 +146,6 @@ class Sender:
         self._allocated: list[_OutBlock] = []
         # Arrays may be dropped in any thread, at any point of this code.
         self._let_go: deque[_OutBlock] = deque()
-        self._room_beside = ALIGNMENT * 64
         self._blocks_made = 0
         self._dumps: Callable[..., bytes] = pickle.dumps
 
@@ -167,7 +165,7 @@ class Sender:
         if sum(sizes) < _LEAST_ALLOCATED or any(dtype.hasobject for _, dtype in arrays):
             return allocate_aligned(arrays)
         offsets, size = _lay_out(sizes)
-        block = self._acquire(size + self._room_beside)
+        block = self._acquire(size + _ROOM_BESIDE)
         whole = np.frombuffer(block.memory, np.uint8)
         let_go = self._let_go
         block.lease = weakref.ref(whole, lambda reference: let_go.append(block))
@@ -181,22 +179,14 @@ class Sender:
         Large buffers of a pickle, such as nested arrays, also go through shared memory.
         """
         self._wait_for_room()
-        block, places = self._find_allocated(datapoint) if self._allocated else (None, ())
-        layout = self._layout_of(datapoint, places, block)
+        layout = self._layout_of(datapoint)
         if layout is None:
             self._send_object(datapoint)
             return
-        if block is not None and layout.size > block.size:
-            self._room_beside = layout.size - block.allocated  # for the next ones, which are like this one
-            block, places = None, ()
-            layout = self._layout_of(datapoint)
-            assert layout is not None
-        if block is None:
-            block = self._acquire(layout.size)
         values = datapoint.values() if layout.container is dict else datapoint
-        for view, value in zip(block.arrays(layout, places), values):  # noqa: B905 - equal; hot
-            if view is not None:
-                np.copyto(view, value)
+        block = self._find_allocated(values, layout) or self._acquire(layout.size)
+        for view, value in zip(block.arrays(layout), values):  # noqa: B905 - equal; hot
+            np.copyto(view, value)  # does nothing if both are the same memory
         block.is_sent = True
         self._write(HEADER.pack(ARRAYS, block.number, layout.number))
 
@@ -220,24 +210,15 @@ class Sender:
     def _send_payload(self, kind: int, number: int, payload: bytes) -> None:
         self._write(HEADER.pack(kind, number, len(payload)) + payload)
 
-    def _find_allocated(self, datapoint: Any) -> tuple[_OutBlock | None, Places]:
-        """Return the block that was allocated for a datapoint, and the offset of each of its arrays in it."""
-        values = list(datapoint.values()) if type(datapoint) is dict else datapoint
-        if type(values) is list or type(values) is tuple:
-            for block in self._allocated:
-                places = tuple(block.place_of(value) for value in values)
-                if not block.is_sent and any(place is not None for place in places):
-                    return block, places
-        return None, ()
+    def _find_allocated(self, values: Iterable[np.ndarray[Any, Any]], layout: Layout) -> _OutBlock | None:
+        """Return the block in which a datapoint was built, if the rest of it has room there, too."""
+        for block in self._allocated:
+            if not block.is_sent and layout.size <= block.size and block.holds(values, layout):
+                return block
+        return None
 
-    def _layout_of(self, datapoint: Any, places: Places = (), block: _OutBlock | None = None) -> Layout | None:
-        """Return the layout of a datapoint, or None if it is not made of arrays.
-
-        Args:
-            datapoint: anything.
-            places: the offset of each array that is in `block` already, None for other arrays.
-            block: the block that was allocated for it, if any.
-        """
+    def _layout_of(self, datapoint: Any) -> Layout | None:
+        """Return the layout of a datapoint, or None if it is not made of arrays."""
         container = type(datapoint)
         if container is list or container is tuple:
             names, values = (), datapoint
@@ -245,7 +226,7 @@ class Sender:
             names, values = tuple(datapoint), datapoint.values()
         else:
             return None
-        key: list[Any] = [container, names, places]
+        key: list[Any] = [container, names]
         for value in values:
             if type(value) is not np.ndarray:
                 return None
@@ -255,9 +236,11 @@ class Sender:
         try:
             return self._layouts[found]
         except KeyError:
-            return self._new_layout(found, list(values), 0 if block is None else block.allocated)
+            return self._new_layout(found, container, names, list(values))
 
-    def _new_layout(self, key: Any, values: list[np.ndarray[Any, Any]], begin: int) -> Layout | None:
+    def _new_layout(
+        self, key: Any, container: type, names: tuple[Any, ...], values: list[np.ndarray[Any, Any]]
+    ) -> Layout | None:
         if len(self._layouts) >= _MAX_LAYOUTS:
             self._layouts.clear()
             for block in self._blocks.values():
@@ -266,11 +249,7 @@ class Sender:
         if any(value.dtype.hasobject for value in values):
             self._layouts[key] = None
             return None
-        container, names, places, *_ = key
-        elsewhere = [value.nbytes for value, place in zip_longest(values, places) if place is None]
-        free, size = _lay_out(elsewhere, begin)
-        rest = iter(free)
-        offsets = [next(rest) if place is None else place for _, place in zip_longest(values, places)]
+        offsets, size = _lay_out([value.nbytes for value in values])
         arrays = tuple((value.shape, value.dtype, offset) for value, offset in zip(values, offsets, strict=True))
         layout = Layout(len(self._layouts), container, names, arrays, size)
         self._layouts[key] = layout
@@ -383,12 +362,15 @@ def _address(array: np.ndarray[Any, Any]) -> int:
     return address
 
 
-def _lay_out(sizes: list[int], begin: int = 0) -> tuple[list[int], int]:
-    """Return the aligned offsets of parts of these sizes, and the end of the last one."""
-    offsets, end = [], -(-begin // ALIGNMENT) * ALIGNMENT
-    for size in sizes:
-        offsets.append(end)
-        end += -(-size // ALIGNMENT) * ALIGNMENT
+def _lay_out(sizes: list[int]) -> tuple[list[int], int]:
+    """Return the aligned offsets of parts of these sizes, and the end of the last one.
+
+    Large parts come first: those that were allocated stay in their place when small ones join them.
+    """
+    offsets, end = [0] * len(sizes), 0
+    for index in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
+        offsets[index] = end
+        end += -(-sizes[index] // ALIGNMENT) * ALIGNMENT
     return offsets, max(end, 1)
 
 

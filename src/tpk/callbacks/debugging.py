@@ -24,7 +24,8 @@ from tpk.plugin import Callback, hookimpl, order_of
 from tpk.plugin.creation import import_optional
 
 if TYPE_CHECKING:
-    from tpk.plugin.trainer import RunOptions, TrainerProtocol
+    from tpk.plugin.run_options import RunOptions
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

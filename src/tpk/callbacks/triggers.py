@@ -19,7 +19,8 @@ from tpk.plugin.creation import Use
 from tpk.plugin.spec import taken_arguments, taking_all
 
 if TYPE_CHECKING:
-    from tpk.plugin.trainer import RunOptions, TrainerProtocol
+    from tpk.plugin.run_options import RunOptions
+    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

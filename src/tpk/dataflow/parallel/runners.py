@@ -175,7 +175,7 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
     A worker is a fresh interpreter, which gets the flow by cloudpickle. So the flow may contain lambdas, closures and
     classes of the main script, which needs no ``if __name__ == "__main__"``. The flow's ``reset_state`` is called in
     each worker, not here. Workers live from pass to pass. They end when the flow is closed or collected, when an
-    iteration is left in mid-pass, or when their parent dies; on Linux, the kernel kills them at once in that case.
+    iteration is left in mid-pass, or when their parent dies.
 
     Args:
         flow: any iterable of datapoints that can be pickled.

@@ -28,9 +28,6 @@ from tpk.dataflow.parallel.blocks import BlockFile
 from tpk.dataflow.parallel.link import LinkClosed, Receiver, Sender
 from tpk.errors import ConfigError, add_note
 
-if sys.platform != "win32":  # Windows has no workers, but imports this module
-    import fcntl
-
 _GRACE = 2.0
 """Seconds that the user's code has to end by itself when the parent has closed the connection."""
 
@@ -51,7 +48,6 @@ class Job:
 def main(
     results: int,
     tasks: int,
-    lifeline: int,
     results_file: int,
     tasks_file: int,
     stacks: int,
@@ -63,7 +59,6 @@ def main(
     Args:
         results: descriptor of the socket for results.
         tasks: descriptor of the socket for tasks.
-        lifeline: descriptor of a socket that closes when the parent dies.
         results_file: descriptor of the file for the blocks of results.
         tasks_file: descriptor of the file for the blocks of tasks.
         stacks: descriptor of a file for the stacks of all threads, on SIGUSR1 or when the process crashes.
@@ -71,7 +66,6 @@ def main(
         worker_init: ``"module:function"`` that is called before the user's objects are unpickled.
     """
     _prepare_signals(stacks)
-    _die_with_parent(lifeline, parent)
     results_socket, tasks_socket = socket.socket(fileno=results), socket.socket(fileno=tasks)
     results_blocks = BlockFile(results_file)
     over = threading.Event()
@@ -120,23 +114,11 @@ def _prepare_signals(stacks: int) -> None:
     os.write(stacks, b"\n")  # From now on the parent may send the signal.
 
 
-def _die_with_parent(lifeline: int, parent: int) -> None:
-    """Let the kernel kill this process when the parent dies (on Linux).
-
-    A thread could not do that while the user's code holds Python's lock. `PR_SET_PDEATHSIG` would kill it already when
-    the thread ends that started it.
-    """
-    if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        # Nothing is ever sent here, so the only event is the closing of the other end.
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def _end_with_parent(connection: socket.socket, parent: int, over: threading.Event) -> None:
-    """End this process when the parent closes the connection, even if the user's code takes long."""
+    """End this process when the parent dies or closes the connection, even if the user's code takes long.
+
+    The connection stays open if a fork of the parent lives on.
+    """
     closed = select.poll()
     closed.register(connection, select.POLLHUP)
     while os.getppid() == parent and not closed.poll(1000):

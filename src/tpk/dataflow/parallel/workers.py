@@ -37,6 +37,9 @@ takes about as long as to write it. glibc sets this itself once a process has fr
 _GRACE = 5.0
 """Seconds that a worker has to end when it is told to; then it is killed."""
 
+_MOST_STACKS = 1 << 20
+"""The most bytes of stacks to show at a time."""
+
 
 class RemoteTraceback(Exception):
     """The traceback of an error in a worker process, as the cause of the same error here."""
@@ -82,13 +85,12 @@ class WorkerProcess:
         job = _pickle_job(name, Job(work, num_prefetch))
         results, results_there = _socket_pair()
         tasks, tasks_there = _socket_pair()
-        lifeline, lifeline_there = _socket_pair()
-        there = [results_there, tasks_there, lifeline_there]
         self._sockets = [results, tasks]
         results_file, tasks_file = create_file(), create_file()
         results_blocks, tasks_blocks = BlockFile(results_file), BlockFile(tasks_file)
         self._stacks: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self._is_ready = False
+        self._stacks_read = 0
+        there = [results_there, tasks_there]
         descriptors = [*(each.fileno() for each in there), results_file, tasks_file, self._stacks.fileno()]
         try:
             self._process = subprocess.Popen(
@@ -101,9 +103,7 @@ class WorkerProcess:
         finally:
             for each in there:
                 each.close()
-        _lifelines.add(lifeline)
-        held = [lifeline, self._stacks]
-        self.stop = weakref.finalize(self, _stop, self._process, self._sockets, held, self.owner)
+        self.stop = weakref.finalize(self, _stop, self._process, self._sockets, self._stacks, self.owner)
         self.tasks = Sender(tasks, tasks_blocks)
         self.results = Receiver(results, results_blocks, num_prefetch, _log_from(name))
         try:
@@ -180,7 +180,7 @@ class WorkerProcess:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
             status = None
-        raise InputError(f"{self.name} (process {self.pid}) died: {_reason(status)}{self._read_stacks()}") from None
+        raise InputError(f"{self.name} (process {self.pid}) died: {_reason(status)}{self._new_stacks()}") from None
 
     def _warn_of_silence(self) -> None:
         logger.warning(
@@ -194,30 +194,24 @@ class WorkerProcess:
         self._sockets[0].settimeout(self._next_warning)
 
     def _ask_where_it_is(self) -> str:
-        # The signal would kill a worker without a handler for it.
-        self._is_ready = self._is_ready or bool(self._stacks_size)
-        if not self._is_ready:
+        self._new_stacks()
+        if not self._stacks_read:  # Without its handler, the signal would kill it.
             return "still starting"
-        self._read_stacks()
         os.kill(self.pid, signal.SIGUSR1)
-        written = threading.Event()
+        pause = threading.Event()
         for _ in range(50):
-            if self._stacks_size or self._process.poll() is not None:
+            pause.wait(0.02)
+            if os.fstat(self._stacks.fileno()).st_size > self._stacks_read or self._process.poll() is not None:
                 break
-            written.wait(0.02)
-        written.wait(0.02)
-        stacks = self._read_stacks()
-        return f"at{stacks}" if stacks else "at a place that cannot be told"
+        pause.wait(0.02)
+        return f"at{self._new_stacks() or ' an unknown place'}"
 
-    @property
-    def _stacks_size(self) -> int:
-        return os.fstat(self._stacks.fileno()).st_size
-
-    def _read_stacks(self) -> str:
-        self._stacks.seek(0)
-        text = self._stacks.read().decode(errors="replace").strip()
-        self._stacks.seek(0)
-        self._stacks.truncate()
+    def _new_stacks(self) -> str:
+        """Return the stacks that the worker has written since the last call."""
+        # Both processes share the position of the file, which must stay at its end.
+        content = os.pread(self._stacks.fileno(), _MOST_STACKS, self._stacks_read)
+        self._stacks_read += len(content)
+        text = content.decode(errors="replace").strip()
         return f"\n{text}" if text else ""
 
 
@@ -305,7 +299,7 @@ def _close(sockets: Iterable[socket.socket]) -> None:
         each.close()
 
 
-def _stop(process: Any, sockets: list[socket.socket], held: list[Any], owner: int) -> None:
+def _stop(process: Any, sockets: list[socket.socket], stacks: Any, owner: int) -> None:
     if os.getpid() != owner:  # a fork of the owner
         return
     _close(sockets)
@@ -314,16 +308,4 @@ def _stop(process: Any, sockets: list[socket.socket], held: list[Any], owner: in
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for each in held:
-        each.close()
-
-
-def _close_lifelines() -> None:
-    for lifeline in list(_lifelines):
-        lifeline.close()
-
-
-_lifelines: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-"""The sockets whose closing ends the workers; a forked process must not keep them open."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_lifelines)
+    stacks.close()

@@ -51,7 +51,6 @@ from tpk_tensorpack.callbacks.monitor import (
     Monitors,
     ScalarPrinter,
     SendMonitorData,
-    StatPrinter,
     TFEventWriter,
 )
 from tpk_tensorpack.callbacks.param import (
@@ -149,7 +148,6 @@ __all__ = [
     "SimpleMovingAverage",
     "StartProcOrThread",
     "StatMonitorParamSetter",
-    "StatPrinter",
     "TFEventWriter",
     "TFLocalCLIDebugHook",
     "TensorPrinter",

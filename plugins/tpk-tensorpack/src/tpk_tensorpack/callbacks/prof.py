@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import tpk
 from tpk_tensorpack.callbacks.base import Callback
-from tpk_tensorpack.utils.gpu import get_num_gpu
 
 __all__ = [
     "GPUMemoryTracker",
@@ -20,25 +19,25 @@ __all__ = [
 
 
 class GPUUtilizationTracker(Callback, tpk.GPUUtilizationTracker):
-    """Reports how busy the GPUs were in each epoch; see `tpk.GPUUtilizationTracker`. Without GPUs, it warns.
+    """Reports how busy the GPUs were in each epoch; see `tpk.GPUUtilizationTracker`.
 
     Args:
         devices: their indices; by default all.
     """
 
     def __init__(self, devices: Sequence[int] | None = None) -> None:
-        super().__init__(devices if get_num_gpu() else None)
+        super().__init__(devices)
 
 
 class GPUMemoryTracker(Callback, tpk.GPUMemoryTracker):
-    """Reports how much memory of the GPUs is used; see `tpk.GPUMemoryTracker`. Without GPUs, it warns.
+    """Reports how much memory of the GPUs is used; see `tpk.GPUMemoryTracker`.
 
     Args:
         devices: their indices.
     """
 
     def __init__(self, devices: Sequence[int] = (0,)) -> None:
-        super().__init__(devices if get_num_gpu() else None)
+        super().__init__(devices)
 
 
 PeakMemoryTracker = GPUMemoryTracker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.dataflow import dataset, dftools, imgaug
+from tpk_tensorpack.dataflow import dataset, imgaug
 from tpk_tensorpack.dataflow.base import (
     DataFlow,
     DataFlowTerminated,
@@ -32,7 +32,6 @@ from tpk_tensorpack.dataflow.format import (
     HDF5Data,
     LMDBData,
     LMDBDataDecoder,
-    LMDBDataPoint,
     SVMLightData,
 )
 from tpk_tensorpack.dataflow.image import (
@@ -49,7 +48,6 @@ from tpk_tensorpack.dataflow.parallel import (
     MultiThreadRunner,
     PrefetchData,
     PrefetchDataZMQ,
-    PrefetchOnGPUs,
 )
 from tpk_tensorpack.dataflow.parallel_map import (
     MultiProcessMapAndBatchData,
@@ -57,7 +55,6 @@ from tpk_tensorpack.dataflow.parallel_map import (
     MultiProcessMapData,
     MultiProcessMapDataZMQ,
     MultiThreadMapData,
-    ThreadedMapData,
 )
 from tpk_tensorpack.dataflow.raw import (
     DataFromGenerator,
@@ -100,7 +97,6 @@ __all__ = [
     "JoinData",
     "LMDBData",
     "LMDBDataDecoder",
-    "LMDBDataPoint",
     "LMDBSerializer",
     "LocallyShuffleData",
     "MapData",
@@ -118,7 +114,6 @@ __all__ = [
     "NumpySerializer",
     "PrefetchData",
     "PrefetchDataZMQ",
-    "PrefetchOnGPUs",
     "PrintData",
     "ProxyDataFlow",
     "RNGDataFlow",
@@ -131,9 +126,7 @@ __all__ = [
     "SelectComponent",
     "TFRecordSerializer",
     "TestDataSpeed",
-    "ThreadedMapData",
     "dataset",
-    "dftools",
     "imgaug",
     "send_dataflow_zmq",
 ]

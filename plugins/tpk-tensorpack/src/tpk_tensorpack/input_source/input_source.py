@@ -35,26 +35,11 @@ __getattr__ = not_here(
 )
 
 
-class Size(int):
-    """A size that can also be called, because ``InputSource.size`` is a method in tensorpack."""
-
-    def __call__(self) -> int:
-        return int(self)
+class FeedfreeInput(tpk.InputSource):
+    """The base of what needs no feeds."""
 
 
-class _InputSource(tpk.InputSource):
-    @property
-    def size(self) -> int | None:
-        """The number of datapoints of a pass; None if it is unknown. ``size()`` returns it, too."""
-        size = super().size
-        return None if size is None else Size(size)
-
-
-class FeedfreeInput(_InputSource):
-    """The base of input sources that do not use feeds."""
-
-
-class PlaceholderInput(_InputSource):
+class PlaceholderInput(tpk.InputSource):
     """Placeholders, which whoever runs the graph feeds."""
 
     is_fed = True
@@ -70,7 +55,7 @@ class PlaceholderInput(_InputSource):
         pass
 
 
-class FeedInput(_InputSource, tpk.FeedInput):
+class FeedInput(tpk.FeedInput):
     """Feeds a datapoint along with each step; see `tpk.FeedInput`.
 
     Args:
@@ -82,7 +67,7 @@ class FeedInput(_InputSource, tpk.FeedInput):
         super().__init__(ds, infinite)
 
 
-class QueueInput(FeedfreeInput, tpk.QueueInput):
+class QueueInput(tpk.QueueInput, FeedfreeInput):
     """Takes each datapoint from a queue that a thread fills; see `tpk.QueueInput`.
 
     A moving average of how many datapoints are in it is reported as ``QueueInput/queue_size``: 0 says that the data is
@@ -108,7 +93,7 @@ class QueueInput(FeedfreeInput, tpk.QueueInput):
         return super().end_after_each_pass()
 
 
-class BatchQueueInput(FeedfreeInput, tpk.BatchQueueInput):
+class BatchQueueInput(tpk.BatchQueueInput, FeedfreeInput):
     """Takes batches from a queue of single datapoints; see `tpk.BatchQueueInput`.
 
     Args:
@@ -141,7 +126,7 @@ def _queue_size_summary(source: Any) -> list[Any]:
     return [RunOp(average.op, run_before=False, run_as_trigger=False, run_step=True) for average in averages]
 
 
-class DummyConstantInput(FeedfreeInput, tpk.DummyConstantInput):
+class DummyConstantInput(tpk.DummyConstantInput, FeedfreeInput):
     """The same numbers in each step; see `tpk.DummyConstantInput`.
 
     Args:
@@ -152,14 +137,14 @@ class DummyConstantInput(FeedfreeInput, tpk.DummyConstantInput):
         super().__init__(shapes)
 
 
-class TensorInput(FeedfreeInput, tpk.TensorInput):
+class TensorInput(tpk.TensorInput, FeedfreeInput):
     """Tensors that a function makes; see `tpk.TensorInput`."""
 
     def __init__(self, get_tensor_fn: Callable[[], Any], size: int | None = None) -> None:
         super().__init__(get_tensor_fn, size)
 
 
-class TFDatasetInput(FeedfreeInput, tpk.TFDatasetInput):
+class TFDatasetInput(tpk.TFDatasetInput, FeedfreeInput):
     """A `tf.data.Dataset`; see `tpk.TFDatasetInput`.
 
     Args:
@@ -185,7 +170,7 @@ class TFDatasetInput(FeedfreeInput, tpk.TFDatasetInput):
         return tf.compat.v1.data.Dataset.from_generator(points, tuple(types))
 
 
-class ZMQInput(FeedfreeInput, tpk_zmq.ZMQInput):
+class ZMQInput(tpk_zmq.ZMQInput, FeedfreeInput):
     """Takes datapoints that other processes send; see `tpk_zmq.ZMQInput`.
 
     Args:
@@ -198,7 +183,7 @@ class ZMQInput(FeedfreeInput, tpk_zmq.ZMQInput):
         super().__init__(end_point, hwm, bind)
 
 
-class StagingInput(FeedfreeInput, tpk.StagingInput):
+class StagingInput(tpk.StagingInput, FeedfreeInput):
     """Has the datapoints of the next step on the device when it begins; see `tpk.StagingInput`.
 
     Args:

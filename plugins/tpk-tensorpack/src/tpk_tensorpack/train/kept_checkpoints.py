@@ -9,7 +9,8 @@ from pathlib import Path
 
 import tpk
 from tpk.durable_files import free_name
-from tpk.plugin.trainer import RunOptions, TrainerProtocol
+from tpk.plugin.run_options import RunOptions
+from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

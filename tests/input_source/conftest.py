@@ -84,6 +84,14 @@ class Drive:
         """Return what each tower gets in one step."""
         return self.hooked_sess.run(self.fetches)
 
+    @staticmethod
+    def join_thread(source: str) -> None:
+        """Wait for the end of the thread of an input source, if it has one."""
+        for thread in threading.enumerate():
+            if thread.name == f"tpk-{source}":
+                thread.join(60)
+                assert not thread.is_alive()
+
     def first_components(self, steps: int) -> list[Any]:
         """Return what the first input of each tower was in some steps, one after the other."""
         return [tower[0] for _ in range(steps) for tower in self.step()]

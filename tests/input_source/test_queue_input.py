@@ -81,7 +81,7 @@ def test_an_aligned_array_enters_the_queue_without_a_copy(drive):
     array = aligned_empty((1000,), np.float32)
     array[:] = 1
     with drive(QueueInput([[array]], infinite=False), [tf.TensorSpec([1000], tf.float32, "x")]) as training:
-        training.source._thread.join()
+        training.join_thread("QueueInput")
         array[:] = 2
         assert np.array_equal(training.step()[0][0], array)
 
@@ -166,7 +166,7 @@ def test_a_failure_ahead_of_the_training_is_logged_and_not_lost(drive, specs, ca
     with drive(QueueInput(datapoints()), specs("number")) as training:
         training.step()
         assert raised.wait(10)
-        training.source._thread.join()
+        training.join_thread("QueueInput")
     (record,) = caplog.records
     assert "failed ahead of what was used" in record.message
     assert "never reached by a step" in caplog.text
@@ -190,12 +190,11 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
     with drive(QueueInput(DataFromIterable(datapoints())), specs("number")) as training:
         training.step()
         assert asked.wait(60)
-        thread = training.source._thread
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "go_on.wait(60)" in record.message
     go_on.set()
-    thread.join()
+    training.join_thread("QueueInput")
 
 
 def test_reset_state_waits_for_the_data_code(drive, specs, caplog, when_logged, monkeypatch):
@@ -225,7 +224,7 @@ def test_a_closed_session_ends_the_thread(drive, specs, caplog):
     with drive(QueueInput(DataFromGenerator(counting)), specs("number")) as training:
         training.step()
         training.sess.close()
-        training.source._thread.join()
+        training.join_thread("QueueInput")
     assert caplog.records == []
 
 

@@ -70,7 +70,7 @@ def test_a_variable_keeps_the_datapoint_that_was_assigned_to_it(drive):
     with Assigns(FeedInput(refilling(100, 0)), [tf.TensorSpec([100], tf.float32, "x")]) as training:
         training.sess.run(training.kept.initializer)
         training.step()
-        next(training.source._stream)
+        training.hooks.hook.before_run(run_context=None)  # Takes the next datapoint.
         assert set(training.sess.run(training.kept).tolist()) == {0.0}
 
 

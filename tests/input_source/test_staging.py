@@ -33,7 +33,7 @@ def test_the_next_datapoints_are_staged_before_their_steps(drive, specs):
     source = QueueInput(numbers(4), infinite=False)
     with drive(StagingInput(source, nr_stage=3), specs("x")) as training:
         training.step()
-        source._thread.join(60)
+        training.join_thread("QueueInput")
         while source.consumed < 4:
             pass
     assert source.consumed == 4
@@ -129,7 +129,7 @@ class Initialize(tpk.Callback):
 def test_a_failure_ahead_of_the_steps_is_logged_and_not_lost(drive, specs, caplog):
     with drive(StagingInput(QueueInput([[0], ["one"]])), specs("x")) as training:
         training.step()
-        training.source._thread.join()
+        training.join_thread("StagingInput")
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "StagingInput: the data failed ahead of what was used" in caplog.text
 
@@ -147,11 +147,10 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
     with drive(source, specs("x")) as training:
         training.step()
         assert asked.wait(60)
-        thread = source.source._thread
     assert "QueueInput: the dataflow has not finished its datapoint within 0.01 s" in caplog.text
     assert "go_on.wait(60)" in caplog.text
     go_on.set()
-    thread.join()
+    training.join_thread("QueueInput")
 
 
 def test_a_step_can_be_taken_only_between_before_train_and_after_train(drive, specs):

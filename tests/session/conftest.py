@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tpk.session import plan
+from tpk.session.plan import compile_run
+
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("hooked_sessions")
 v1 = tf.compat.v1
@@ -41,3 +44,11 @@ def sess(graph):
     with v1.Session(graph=graph) as sess:
         sess.run(v1.global_variables_initializer())
         yield sess
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The options of each run that a hooked session compiles."""
+    options = []
+    monkeypatch.setattr(plan, "compile_run", lambda sess, run: options.append(run) or compile_run(sess, run))
+    return options

@@ -153,7 +153,7 @@ def test_hundreds_of_different_requests_take_no_memory_and_give_the_right_values
     assert after - before < 1_000_000
 
 
-def test_a_composite_made_anew_for_each_run_is_compiled_once(sess, graph):
+def test_a_composite_made_anew_for_each_run_is_compiled_once(sess, graph, compiled):
     with graph.as_default():
         sparse = tf.sparse.from_dense([[0.0, 1.0]])
     parts = (sparse.indices, sparse.values, sparse.dense_shape)
@@ -161,24 +161,24 @@ def test_a_composite_made_anew_for_each_run_is_compiled_once(sess, graph):
     for _ in range(MAX_PLANS):
         fetches = tf.SparseTensor(*parts)
         assert_same(ours.run(fetches), sess.run(sparse))
-    assert len(ours._compiled) == 1
+    assert len(compiled) == 1
 
 
-def test_the_structures_used_last_stay_compiled(sess):
+def test_the_structures_used_last_stay_compiled(sess, compiled):
     ours = hooked(sess)
     ours.run({"first": t("letters")})
     for number in range(2 * MAX_PLANS):
         assert ours.run({number: t("seven")})[number] == 7.0
-    assert len(ours._compiled) == 1
+    assert len(compiled) == 2
     assert ours.run({"first": t("letters")})["first"].tolist() == [b"x", b"y"]
-    assert len(ours._compiled) == 2
+    assert len(compiled) == 3
 
 
-def test_a_run_with_options_compiles_nothing(sess):
+def test_a_run_with_options_compiles_nothing(sess, compiled):
     ours = hooked(sess)
     ours.run(t("seven"), options=v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE))
     ours.run(t("seven"), run_metadata=v1.RunMetadata())
-    assert len(ours._compiled) == 0
+    assert not compiled
 
 
 # What hooks are given

@@ -141,12 +141,13 @@ STRUCTURES = {
 def test_no_two_results_of_a_run_share_memory(sess, graph, structure):
     with graph.as_default():
         fetches = STRUCTURES[structure](graph.get_tensor_by_name("constant:0"))
-    ours = hooked(sess, Ask(fetches))
+    asks = Ask(fetches)
+    ours = hooked(sess, asks)
     expected = sess.run(fetches)
     for _ in range(2):
         result = ours.run(fetches)
         assert_same(result, expected)
-        arrays = [each for part in (result, ours._hooks.before_run[0].__self__.got[-1]) for each in arrays_in(part)]
+        arrays = [each for part in (result, asks.got[-1]) for each in arrays_in(part)]
         for index, array in enumerate(arrays):
             assert not any(np.shares_memory(array, other) for other in arrays[:index])
 

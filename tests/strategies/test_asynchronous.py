@@ -189,4 +189,6 @@ def test_a_call_that_never_returns_is_left_behind_with_a_warning(caplog):
     workers.stop()
     assert "tpk-worker-1 is still in its call" in caplog.text
     release.set()
-    workers._threads[0].join(10)
+    for thread in threading.enumerate():
+        if thread.name == "tpk-worker-1":
+            thread.join(10)

@@ -17,21 +17,27 @@ SCORES = {"labels": "y", "predictions": "score"}
 CLASSES = {"labels": "y", "predictions": "incorrect_vector"}
 
 METRICS = {
-    "accuracy": MetricInferencer(metrics.accuracy, CLASSES),
-    "auc": MetricInferencer(metrics.auc, SCORES, num_thresholds=50),
-    "mean": MetricInferencer(metrics.mean, {"values": "score"}),
-    "weighted": MetricInferencer(metrics.mean, {"values": "score", "weights": "incorrect_vector"}, name="weighted"),
-    "mean_iou": MetricInferencer(metrics.mean_iou, CLASSES, num_classes=2),
-    "precision": MetricInferencer(metrics.precision, CLASSES),
-    "thresholds": MetricInferencer(metrics.precision_at_thresholds, SCORES, name="at", thresholds=[0.3, 0.6]),
-    "rmse": MetricInferencer(metrics.root_mean_squared_error, {"labels": "incorrect_vector", "predictions": "score"}),
-    "sensitivity": MetricInferencer(metrics.sensitivity_at_specificity, SCORES, specificity=0.5),
-    "false_positives": MetricInferencer(metrics.false_positives, CLASSES),
-    "partial": MetricInferencer(functools.partial(metrics.recall), CLASSES),
+    "accuracy": functools.partial(MetricInferencer, metrics.accuracy, CLASSES),
+    "auc": functools.partial(MetricInferencer, metrics.auc, SCORES, num_thresholds=50),
+    "mean": functools.partial(MetricInferencer, metrics.mean, {"values": "score"}),
+    "weighted": functools.partial(
+        MetricInferencer, metrics.mean, {"values": "score", "weights": "incorrect_vector"}, name="weighted"
+    ),
+    "mean_iou": functools.partial(MetricInferencer, metrics.mean_iou, CLASSES, num_classes=2),
+    "precision": functools.partial(MetricInferencer, metrics.precision, CLASSES),
+    "thresholds": functools.partial(
+        MetricInferencer, metrics.precision_at_thresholds, SCORES, name="at", thresholds=[0.3, 0.6]
+    ),
+    "rmse": functools.partial(
+        MetricInferencer, metrics.root_mean_squared_error, {"labels": "incorrect_vector", "predictions": "score"}
+    ),
+    "sensitivity": functools.partial(MetricInferencer, metrics.sensitivity_at_specificity, SCORES, specificity=0.5),
+    "false_positives": functools.partial(MetricInferencer, metrics.false_positives, CLASSES),
+    "partial": functools.partial(MetricInferencer, functools.partial(metrics.recall), CLASSES),
 }
 
 
-def of_tensorflow(inferencer, weight):
+def of_tensorflow(inferencer, options, weight):
     """What the metric is by itself, on all batches at once."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
         x, y = (tf.constant(np.concatenate(parts)) for parts in zip(*BATCHES, strict=True))
@@ -39,7 +45,7 @@ def of_tensorflow(inferencer, weight):
         wrong = tf.cast(tf.not_equal(score > 0.5, y > 0), tf.float32)
         tensors = {"y": y, "score": score, "incorrect_vector": wrong}
         arguments = {argument: tensors[name] for argument, name in inferencer.tensors.items()}
-        value, update = inferencer.metric(**arguments, **inferencer._options)
+        value, update = inferencer.metric(**arguments, **options)
         sess.run(tf.compat.v1.local_variables_initializer())
         sess.run(update)
         return np.atleast_1d(sess.run(value)).tolist()
@@ -49,13 +55,14 @@ def of_tensorflow(inferencer, weight):
     "make", [tpk.InferenceRunner, functools.partial(DataParallelInferenceRunner, devices=3)], ids=["one", "parallel"]
 )
 def test_they_are_what_tensorflow_computes_on_all_examples_at_once(make):
-    inferencers = [MetricInferencer(m.metric, m.tensors, m.name, **m._options) for m in METRICS.values()]
+    inferencers = [make_metric() for make_metric in METRICS.values()]
     history = train(make(BATCHES, inferencers))
     # In both epochs: each pass begins anew.
     for epoch in (0, 1):
-        for inferencer in inferencers:
+        for inferencer, made in zip(inferencers, METRICS.values(), strict=True):
+            options = {name: value for name, value in made.keywords.items() if name != "name"}
             values = [history[name][epoch] for name in inferencer.statistics]
-            expected = of_tensorflow(inferencer, 2.0 * (epoch + 1))
+            expected = of_tensorflow(inferencer, options, 2.0 * (epoch + 1))
             assert values == pytest.approx(expected, rel=1e-5), inferencer.name
     assert {"validation_auc", "at_0", "at_1", "validation_recall"} <= history.keys()
 

@@ -318,17 +318,21 @@ def test_what_is_wrapped_is_copied_too():
     adam = v1.train.AdamOptimizer(0.1)
     wrapped = AccumGradOptimizer(apply_grad_processors(adam, [GlobalNormClip(1.0)]), 2)
     (copy,) = copies_of_optimizers([wrapped])
-    innermost = copy._opt._opt
     assert type(copy) is AccumGradOptimizer
-    assert isinstance(innermost, v1.train.AdamOptimizer)
-    assert innermost is not adam
+    variable = v1.get_variable("x", initializer=1.0)
+    copy.apply_gradients([(tf.constant(1.0), variable)])
+    assert copy.get_slot(variable, "m") is not None
+    assert adam.get_slot(variable, "m") is None
 
 
 def test_one_optimizer_of_two_objectives_is_one_in_the_copies():
     adam = v1.train.AdamOptimizer(0.1)
     first, second, wrapped = copies_of_optimizers([adam, adam, apply_grad_processors(adam, [GlobalNormClip(1.0)])])
-    assert first is second is wrapped._opt
-    assert first is not adam
+    assert first is second
+    variable = v1.get_variable("x", initializer=1.0)
+    wrapped.apply_gradients([(tf.constant(1.0), variable)])
+    assert first.get_slot(variable, "m") is not None
+    assert adam.get_slot(variable, "m") is None
 
 
 def test_the_first_one_alone_updates_what_all_share():

@@ -70,7 +70,7 @@ def test_the_examples_of_a_step_can_be_given(name):
 
 @pytest.mark.parametrize("given", [0, -1])
 def test_a_number_of_examples_that_makes_no_sense_is_an_error(given):
-    with pytest.raises(ConfigError, match=rf"ThroughputTracker\(examples_per_step={given}\)"):
+    with pytest.raises(ConfigError, match=rf"ThroughputTracker: examples_per_step must be positive, not {given}"):
         ThroughputTracker(given)
 
 

@@ -1,4 +1,4 @@
-"""Throughput of a training: steps and examples per second."""
+"""The speed of a training run, and how long its steps wait for data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.checks import check_positive
 from tpk.errors import ConfigError
 from tpk.graph.steps import FetchDependencies
 from tpk.plugin import Callback, hookimpl
@@ -18,22 +19,24 @@ if TYPE_CHECKING:
     from tpk.input_source.meter import InputMeter
     from tpk.plugin.trainer import TrainerProtocol
 
+logger = logging.getLogger(__name__)
+
 
 @also_spelled({"samples_per_step": "examples_per_step"})
 class ThroughputTracker(Callback):
-    """Reports at the end of each epoch how fast its steps were: ``steps_per_second`` and ``examples_per_second``.
+    """Reports the speed of each epoch: ``steps_per_second`` and ``examples_per_second``.
 
-    Only the time of the steps counts, not what happens between two epochs. The examples of a step are the batches of
-    all towers of all processes. A batch is as large as the first dimension of the inputs of the main tower, in the
-    first step of the epoch; where its inputs differ in that, nothing tells how many examples there are.
+    Only the time of the steps counts, not the time between two epochs. The examples of a step are the batches of all
+    towers of all processes. The batch size is the first dimension of the inputs of the main tower in the first step of
+    the epoch; if the inputs differ in it, ``examples_per_second`` is not reported.
 
     Args:
-        examples_per_step: how many examples a step has, of all towers and processes together; by default the inputs
-            tell.
+        examples_per_step: the number of examples in a step of all towers and processes; by default the batch size is
+            used.
         clock: returns the time in seconds.
 
     Raises:
-        ConfigError: if `examples_per_step` is no positive number.
+        ConfigError: if `examples_per_step` is not positive.
 
     Example:
         ```python
@@ -44,10 +47,7 @@ class ThroughputTracker(Callback):
     def __init__(
         self, examples_per_step: float | None = None, *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        if examples_per_step is not None and not examples_per_step > 0:
-            raise ConfigError(
-                f"ThroughputTracker(examples_per_step={examples_per_step!r}): expected a positive number."
-            )
+        check_positive(self, examples_per_step=examples_per_step)
         self._given = examples_per_step
         self._clock = clock
         self._examples = examples_per_step
@@ -58,7 +58,7 @@ class ThroughputTracker(Callback):
         self._began = 0.0
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Find the batch."""
+        """Find the sizes of the inputs."""
         main_tower = trainer.towers.main
         if self._given is None and main_tower is not None:
             batched = [tensor for tensor in main_tower.inputs if tensor.shape.rank != 0]
@@ -66,23 +66,21 @@ class ThroughputTracker(Callback):
             with tf.name_scope("throughput/"):
                 self._sizes = [tf.shape(tensor, out_type=tf.int64)[:1] for tensor in batched]
 
-    # Last, and `after_epoch` first, so that what other callbacks do meanwhile is not counted.
-    @hookimpl(trylast=True)
+    @hookimpl(trylast=True)  # With `after_epoch` first, the time of other callbacks does not count.
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Look at the clock."""
+        """Start the clock."""
         self._is_due = bool(self._sizes)
         self._last_step = trainer.local_step
         self._began = self._clock()
 
     def before_run(self, run_context: Any) -> Any:
-        """Return the sizes of the inputs, in the first run that takes them anyway."""
-        # For their size alone, nothing is taken from the data.
+        """Return the sizes of the inputs, in the first run that takes all inputs anyway."""
         if self._is_due and len(self._inputs.among(run_context.original_args.fetches)) == len(self._sizes):
             return self._sizes
         return None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Keep how many examples the batches have together, if all inputs agree in that."""
+        """Store the number of examples in a step, if all inputs agree."""
         if run_values.results is None:
             return
         self._is_due = False
@@ -92,7 +90,7 @@ class ThroughputTracker(Callback):
 
     @hookimpl(tryfirst=True)
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        """Report."""
+        """Report the speed."""
         seconds, steps = self._clock() - self._began, trainer.local_step - self._last_step
         if seconds <= 0 or steps <= 0:
             return
@@ -101,29 +99,26 @@ class ThroughputTracker(Callback):
             trainer.monitors.put_scalar("examples_per_second", steps / seconds * self._examples)
 
 
-logger = logging.getLogger(__name__)
-
-
 class InputMonitor(Callback):
-    """Reports at the end of each epoch how long the steps waited for their data, and how much of it was ready.
+    """Reports at the end of each epoch how long its steps waited for data, and how much data was ready.
 
-    As scalars, each over the epoch:
+    The scalars:
 
-    - ``input/wait_seconds``: how long a step waited for its data, in the mean.
-    - ``input/wait_share``: which part of the time of the steps that was, from 0 to 1. Near 0 the data is fast enough;
-      otherwise a faster model would not train faster.
-    - ``input/queue_fill``: how many datapoints were ready when a step began, in the mean, if the input has a queue.
-      ``input/queue_fill_share``: that as a part of the room in the queue.
+    - ``input/wait_seconds``: the mean time that a step waited for its data.
+    - ``input/wait_share``: the same as a fraction of the time of the steps, from 0 to 1. Near 0 the data is fast
+      enough; otherwise a faster model would not train faster.
+    - ``input/queue_fill``: the mean number of datapoints that were ready when a step began, if the input has a queue.
+      ``input/queue_fill_share``: the same as a fraction of the capacity of the queue.
 
-    The waiting is that in the data code for a `FeedInput`; for others it is the time from the beginning of the step's
-    run until it has the datapoints of all towers, which a few more ops of the graph measure along with the step. So it
-    includes the few microseconds in which a datapoint is taken that is ready.
+    For a `FeedInput`, the time in the data code counts as waiting. For other sources it is the time from the start of
+    the run until it has the datapoints of all towers, measured by a few ops that run along with the step. It includes
+    the few microseconds that it takes to dequeue a datapoint that is ready.
 
     Args:
         clock: returns the time in seconds.
 
     Raises:
-        ConfigError: (at `setup_graph`) the trainer has no input source.
+        ConfigError: when the graph is set up, if the trainer has no input source.
 
     Example:
         ```python
@@ -134,16 +129,12 @@ class InputMonitor(Callback):
     def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._meter: InputMeter | None = None
-        self._steps = 0
+        self._last_step = 0
         self._began = 0.0
         self._seconds = 0.0
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Add to the graph what measures.
-
-        Raises:
-            ConfigError: if the trainer has no input source.
-        """
+        """Add the ops that measure to the graph."""
         source = trainer.input_source
         if source is None:
             raise ConfigError(
@@ -155,28 +146,27 @@ class InputMonitor(Callback):
             logger.info("InputMonitor: steps never wait for a %s, so nothing is reported", type(source).__name__)
 
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Begin to measure."""
+        """Start to measure."""
         if self._meter is not None:
             self._meter.start(trainer.sess)
 
-    # Last, and `after_epoch` first, so that what other callbacks do meanwhile is not counted.
-    @hookimpl(trylast=True)
+    @hookimpl(trylast=True)  # With `after_epoch` first, the time of other callbacks does not count.
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Look at the clock."""
+        """Start the clock."""
         self._last_step = trainer.local_step
         self._began = self._clock()
 
     def before_run(self, run_context: Any) -> Any:
-        """Return the op that measures, to be run along with the step."""
+        """Return the op that measures."""
         return None if self._meter is None else self._meter.op_for(run_context.original_args.fetches)
 
     @hookimpl(tryfirst=True)
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        """Look at the clock."""
+        """Stop the clock."""
         self._seconds = self._clock() - self._began
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Report."""
+        """Report the scalars."""
         steps = trainer.local_step - self._last_step
         if self._meter is None or not steps:
             return

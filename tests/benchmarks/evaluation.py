@@ -60,7 +60,6 @@ def measure(batches: int, repeats: int, clock: Callable[[], float], timings: dic
 
     import tpk
     from tpk.callbacks.inference.inferencers import MetricInferencer
-    from tpk.callbacks.inference.runner import DataParallelInferenceRunner
 
     rng = np.random.default_rng(0)
     shapes = ([BATCH, FEATURES], [BATCH, 1])
@@ -76,8 +75,7 @@ def measure(batches: int, repeats: int, clock: Callable[[], float], timings: dic
         "InferenceRunner, QueueInput, MetricInferencer": tpk.InferenceRunner(
             tpk.QueueInput(data), MetricInferencer(mean, {"values": "cost"})
         ),
-        "DataParallelInferenceRunner, 1 device": DataParallelInferenceRunner(data, scalars("parallel"), 1),
-        "DataParallelInferenceRunner, 2 devices": DataParallelInferenceRunner(data, scalars("parallel2"), 2),
+        "InferenceRunner, 2 devices": tpk.InferenceRunner(data, scalars("parallel"), devices=2),
     }
 
     class Race(tpk.Callback):

@@ -11,7 +11,6 @@ from evaluations import BATCHES, SIGNATURE, train
 
 import tpk
 from tpk.callbacks import Inferencer
-from tpk.callbacks.inference.runner import DataParallelInferenceRunner
 from tpk.dataflow import BatchData, DataFromGenerator, MapData, MultiThreadRunner
 from tpk.input_source import BatchQueueInput, StagingInput, TensorInput
 
@@ -177,8 +176,8 @@ def test_data_without_an_end_is_warned_of(caplog, monkeypatch):
     assert "has had 4 batches so far" in message
 
 
-@pytest.mark.parametrize("make", [tpk.InferenceRunner, DataParallelInferenceRunner])
-def test_an_op_of_the_model_that_is_out_of_range_is_an_error_and_no_end_of_the_data(make):
+@pytest.mark.parametrize("devices", [None, 2])
+def test_an_op_of_the_model_that_is_out_of_range_is_an_error_and_no_end_of_the_data(devices):
     def build(x, y):
         w = v1.get_variable("w", initializer=0.0)
         if not tpk.get_current_tower_context().is_training:
@@ -195,7 +194,9 @@ def test_an_op_of_the_model_that_is_out_of_range_is_an_error_and_no_end_of_the_d
             return tower.get_tensor("missing")
 
     with pytest.raises(tpk.errors.TowerError, match="failed in the model, and not because its data ended"):
-        trainer.train(callbacks=[make(unknown(), Missing())], steps_per_epoch=1, max_epoch=2)
+        trainer.train(
+            callbacks=[tpk.InferenceRunner(unknown(), Missing(), devices=devices)], steps_per_epoch=1, max_epoch=2
+        )
 
 
 def test_the_seed_of_the_graph_is_that_of_the_data():

@@ -52,7 +52,7 @@ def test_towers_report_what_one_tower_would(source, count):
     data = (BATCHES + BATCHES)[:count]
     seen = Seen()
     alone = train(tpk.InferenceRunner(data, inferencers()))
-    parallel = train(DataParallelInferenceRunner(SOURCES[source](data), [*inferencers(), seen], devices=3))
+    parallel = train(tpk.InferenceRunner(SOURCES[source](data), [*inferencers(), seen], devices=3))
     assert parallel == alone
     # Each batch once, in order.
     assert seen.batches == [x.tolist() for x, _ in data]
@@ -80,7 +80,8 @@ def test_the_towers_are_on_the_devices_of_the_strategy_or_on_those_that_are_name
     runner = DataParallelInferenceRunner(BATCHES, tpk.ClassificationError(), devices)
     history = train(runner, last, strategy=strategy)
     assert list(last.of_towers.values()) == expected
-    assert list(last.of_towers) == [f"InferenceTower/{index}" for index in range(len(expected))]
+    several = [f"InferenceTower/{index}" for index in range(len(expected))]
+    assert list(last.of_towers) == (several if len(expected) > 1 else ["InferenceTower"])
     assert history == train(tpk.InferenceRunner(BATCHES, tpk.ClassificationError()))
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from evaluations import BATCHES, Last, train
 
 import tpk
 from tpk.callbacks import Inferencer
-from tpk.callbacks.inference.runner import DataParallelInferenceRunner
 from tpk.callbacks.weight_averages import WithAveragedWeights
 from tpk.dataflow import DataFromGenerator, DataFromList
 from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
@@ -34,7 +34,7 @@ class Counts(Inferencer):
         return {"batches": self.passes[-1]}
 
 
-RUNNERS = [tpk.InferenceRunner, DataParallelInferenceRunner]
+RUNNERS = [tpk.InferenceRunner, partial(tpk.InferenceRunner, devices=2)]
 
 
 @pytest.mark.parametrize("make", RUNNERS)
@@ -97,7 +97,7 @@ def test_the_training_draws_what_it_would_draw_without():
         (tpk.InferenceRunner, tpk.QueueInput, 1),
         (tpk.InferenceRunner, tpk.TFDatasetInput, 1),
         (tpk.InferenceRunner, tpk.QueueInput, 3),
-        (DataParallelInferenceRunner, tpk.QueueInput, 1),
+        (partial(tpk.InferenceRunner, devices=2), tpk.QueueInput, 1),
     ],
 )
 def test_a_resumed_training_reports_what_it_would_have(tmp_path, make, source, every):

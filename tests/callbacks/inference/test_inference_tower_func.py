@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,7 +12,7 @@ from evaluations import BATCHES, Last, train
 import tpk
 
 v1 = tf.compat.v1
-RUNNERS = [tpk.InferenceRunner, tpk.DataParallelInferenceRunner]
+RUNNERS = [tpk.InferenceRunner, partial(tpk.InferenceRunner, devices=2)]
 PAIRS = [[np.float32([1, 2]), np.float32([3, 5])], [np.float32([0]), np.float32([1])]]
 
 

@@ -1,4 +1,4 @@
-"""Evaluation during training: an inference tower beside the training towers, run over a data set of its own."""
+"""Evaluation during training: inference towers next to the training towers, run over other data."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,8 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.callbacks.inference.inferencers import Inferencer
-from tpk.callbacks.triggers import ProxyCallback
+from tpk.callbacks.triggers import innermost
 from tpk.checkpoint.encoding import encode
+from tpk.checks import check_at_least
 from tpk.dataflow.base import check_iterable
 from tpk.errors import CheckpointError, ConfigError, InputError, PeerError, TowerError, add_note, in_one_line
 from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
@@ -42,45 +42,50 @@ DEFAULT_TOWER_NAME = "InferenceTower"
 
 
 class InferenceRunner(Callback):
-    """Runs the model over a data set at the end of each epoch, and reports what the inferencers make of it.
+    """Runs the model over a data set at the end of each epoch, and reports the statistics of its inferencers.
 
-    The model is built once more as an inference tower, which shares the variables of the training. For other times,
-    wrap it in a `PeriodicTrigger`; to evaluate the moving averages of the weights, in `WithAveragedWeights`.
+    It builds an inference tower, which shares the variables of the training towers. To evaluate at other times, wrap it
+    in a `PeriodicTrigger`; to evaluate the moving averages of the weights, in `WithAveragedWeights`.
 
-    Several runners evaluate several data sets; the statistics of each need names of their own, as the `prefix` of most
-    inferencers gives them.
+    Several runners can evaluate several data sets if their statistics have different names; most inferencers have a
+    `prefix` for this.
 
-    In a training of several processes each of them evaluates its share of the data, and the statistics are those of all
-    of it; see `Inferencer`. To evaluate in the chief alone, set `chief_only` of the runner to true.
+    With several `devices`, there is a tower on each, and the towers evaluate different batches at the same time: the
+    data is read on the CPU and fed to them. Every batch is still evaluated once, and the inferencers get the results in
+    the order of the batches, so the statistics are the same.
+
+    In a run of several processes, each process evaluates its share of the data, and the statistics are those of all
+    data; see `Inferencer`. To evaluate only in the chief, set the attribute `chief_only` of the runner to True.
 
     Args:
-        input: the data: any iterable of datapoints, which can be iterated again and again, or an `InputSource`. One
-            pass over it is made each time, to its end, whether or not it has a length.
+        input: the data: any iterable of datapoints that can be iterated repeatedly, or an `InputSource`. Each
+            evaluation is one pass to the end of the data, whether or not it has a length.
         infs: one or more `Inferencer`s.
         tower_name: the name scope of the tower; by default ``InferenceTower``, and ``InferenceTower2`` and so on for
-            further runners.
-        tower_func: a `tpk.TowerFunc` that builds the tower, whose signature is that of the data; by default that of the
-            trainer. It shares the variables of the training by their names. A trainer without towers needs one.
-        device: the device of the tower; by default TensorFlow places the ops.
-        sanity_batches: on how many batches everything is tried before the training starts, so that what is wrong is
-            found then and not after an epoch; nothing of that is reported.
-        shard_data: whether each of several processes takes its share of the data; otherwise all that it is given, and
-            the statistics are those of what the processes have together.
+            further runners. Several towers are ``<tower_name>/0``, ``<tower_name>/1`` and so on.
+        tower_func: a `tpk.TowerFunc` that builds the tower and has the signature of the data; by default that of the
+            trainer. It shares the variables of the training towers by name. Required for a trainer without towers.
+        devices: the device of the tower, or several: a count, indices, or device strings. A count or indices mean GPUs
+            if there are any, otherwise logical CPU devices, of which the session has as many as the strategy needs. By
+            default there is one tower, and TensorFlow chooses its device.
+        sanity_batches: the number of batches to evaluate before training starts, so that errors are found then and not
+            after an epoch. Their statistics are not reported.
+        shard_data: whether each of several processes takes its share of the data. Otherwise each evaluates all of the
+            data it is given, and the statistics are those of all of it together.
 
     Attributes:
-        max_batches: at how many batches a pass is broken off, in each process; None for whole passes. `DebugRun` sets
-            it.
+        max_batches: the maximum number of batches in a pass, in each process; None for no limit. Set by `DebugRun`.
 
     Raises:
-        ConfigError: if there is no inferencer, the data is empty, has no end, or can be iterated only once, or
-            `tower_func` is none; when the training is set up, if neither the trainer nor the runner has a tower
-            function, or two statistics have the same name.
+        ConfigError: if an argument is invalid, or the data is empty, endless, or can be iterated only once; when the
+            graph is set up, if neither the trainer nor the runner has a tower function, or two statistics have the same
+            name.
 
     Example:
         ```python
         callbacks = [
             tpk.InferenceRunner(validation, [tpk.ScalarStats("cost"), tpk.ClassificationError()], sanity_batches=2),
-            tpk.InferenceRunner(test, tpk.ClassificationError(summary_name="test_error")),
+            tpk.InferenceRunner(test, tpk.ClassificationError(summary_name="test_error"), devices=[0, 1]),
             tpk.InferenceRunner(pairs, tpk.ScalarStats("distance"), tower_func=tpk.TowerFunc(compare, pair_signature)),
         ]
         ```
@@ -94,21 +99,15 @@ class InferenceRunner(Callback):
         infs: Inferencer | Sequence[Inferencer],
         tower_name: str | None = None,
         tower_func: TowerFunc | None = None,
-        device: str | None = None,
+        devices: Devices = None,
         *,
         sanity_batches: int = 0,
         shard_data: bool = True,
     ) -> None:
-        self._inferencers = _as_list(infs)
-        for inferencer in self._inferencers:
-            if not isinstance(inferencer, Inferencer):
-                raise ConfigError(
-                    f"InferenceRunner takes Inferencers, such as tpk.ScalarStats('cost'), and not {inferencer!r}."
-                )
-        if not self._inferencers:
-            raise ConfigError("InferenceRunner was given no Inferencer, so it would report nothing.")
-        if isinstance(sanity_batches, bool) or not isinstance(sanity_batches, int) or sanity_batches < 0:
-            raise ConfigError(f"InferenceRunner(sanity_batches={sanity_batches!r}): expected a number of batches.")
+        check_at_least(self, 0, sanity_batches=sanity_batches)
+        self._inferencers: list[Inferencer] = list(infs) if isinstance(infs, Iterable) else [infs]
+        if not self._inferencers or not all(isinstance(each, Inferencer) for each in self._inferencers):
+            raise ConfigError(f"InferenceRunner takes Inferencers, such as tpk.ScalarStats('cost'), and not {infs!r}.")
         if tower_func is not None and not isinstance(tower_func, TowerFunc):
             raise ConfigError(
                 f"{type(self).__name__}(tower_func={tower_func!r}): expected a tpk.TowerFunc. Write "
@@ -117,17 +116,20 @@ class InferenceRunner(Callback):
         self._data = EvaluationData(input)
         self._tower_func = tower_func
         self._tower_name = tower_name
-        self._device = device
+        self._devices = None if devices is None else resolve_devices(devices)
         self._sanity_batches = sanity_batches
         self.max_batches: int | None = None
         self._shard_data = shard_data
         self._is_shared = False
-        self._fetches: Any = None
         self._towers: list[TowerHandle] = []
+        # What one run fetches: of a single tower, or of each of several towers, which are fed with `_batch`.
+        self._fetches: Any = None
+        self._batch: Sequence[Any] | None = None
+        self._towers_session: HookedSession
         self._statistics: set[str] = set()
 
     def setup_graph(self, trainer: Any) -> None:
-        """Build what evaluates.
+        """Build the towers.
 
         Raises:
             ConfigError: if there is no tower function, two statistics have the same name, or the statistics of several
@@ -138,34 +140,33 @@ class InferenceRunner(Callback):
                 f"{type(self).__name__} builds a tower, but {type(trainer).__name__} has no tower function. "
                 "Give the runner one: tower_func=tpk.TowerFunc(function, input_signature)."
             )
-        self._is_shared = trainer.strategy.process_group.world_size > 1 and not self.chief_only
+        world_size = trainer.strategy.process_group.world_size
+        self._is_shared = world_size > 1 and not self.chief_only
         for inferencer in self._inferencers:
             inferencer.trainer = trainer
             if self._is_shared and not inferencer.can_merge():
                 raise ConfigError(
-                    f"{type(inferencer).__name__} does not say how the statistics of "
-                    f"{trainer.strategy.process_group.world_size} processes become one. Define its methods "
-                    "state() and merge(states), as tpk.Inferencer documents "
-                    "them, or evaluate in the chief alone: set chief_only of the InferenceRunner to True."
+                    f"{type(inferencer).__name__} does not say how the statistics of {world_size} processes become "
+                    "one. Define its methods state() and merge(states), as tpk.Inferencer documents them, or evaluate "
+                    "in the chief alone: set chief_only of the InferenceRunner to True."
                 )
-        tower_func = self._tower_func or trainer.tower_func
-        self._data.setup(trainer, tower_func.input_signature, self._is_shared, self._shard_data)
+        self._tower_func = self._tower_func or trainer.tower_func
+        self._data.setup(trainer, self._tower_func.input_signature, self._is_shared, self._shard_data)
         self._build(trainer)
-        names = [name for inferencer in self._inferencers for name in inferencer.statistics]
-        self._claim(names)
+        self._claim([name for inferencer in self._inferencers for name in inferencer.statistics])
         self._data.complete_graph(trainer)
         size = self._data.source.size
-        batches = "batch" if size == 1 else "batches"
         logger.info(
             "%s: a pass is %s in %s",
             self._label,
-            "all that the data has, whose length is unknown," if size is None else f"{size} {batches}",
+            "all data, whose length is unknown," if size is None else f"{size} batch{'' if size == 1 else 'es'}",
             ", ".join(tower.ns_name for tower in self._towers),
         )
 
     def before_train(self, trainer: Any) -> None:
-        """Start the data, and try the evaluation on the first batches, if that is wanted."""
-        self._start(trainer)
+        """Start the data, and evaluate the first batches if `sanity_batches` says so."""
+        self._data.start(trainer, self._failure_of_model)
+        self._towers_session = HookedSession(trainer.sess, StepHooks(translate_error=self._failure_of_model))
         if self._sanity_batches:
             with _random_state_kept():
                 try:
@@ -179,10 +180,10 @@ class InferenceRunner(Callback):
         """Make one pass over the data, and report the statistics.
 
         Raises:
-            InputError: if the data is empty, or has another length than it says.
-            PeerError: if the evaluation of another process failed.
+            InputError: if the data is empty, or its length is wrong.
+            PeerError: if the evaluation in another process failed.
         """
-        # In each process: the monitors of all but the chief keep the history only, for callbacks that decide by it.
+        # In every process: outside the chief, monitors only keep the history, for callbacks that follow a statistic.
         for name, value in self._evaluate(self.max_batches).items():
             trainer.monitors.put_scalar(name, value)
 
@@ -195,67 +196,64 @@ class InferenceRunner(Callback):
         self._data.stop(trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which pass over the data comes next, as far as that makes a difference."""
+        """Return which pass over the data comes next, if passes differ."""
         return self._data.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         self._data.load_state_dict(state)
 
-    # What a subclass overrides, to evaluate in another way.
+    # Building the towers
 
     def _build(self, trainer: Any) -> None:
-        """Build the tower, on the data."""
+        """Build a tower on the data, or several to be fed."""
         inputs = self._data.get_input_tensors()
-        tower = self._build_tower(trainer, self._free_name(trainer), inputs, self._device)
-        # A batch has to be taken even if nothing that is fetched depends on it.
-        self._fetches = (tf.group(*inputs), tower)
+        name = self._free_name(trainer)
+        devices = self._choose_devices(trainer.strategy)
+        if len(devices) == 1:
+            # Every run must take a batch, even if nothing that it fetches depends on the data.
+            self._fetches = (tf.group(*inputs), self._build_tower(trainer, name, inputs, devices[0]))
+            return
+        with tf.device("/cpu:0"):
+            # A compiled run cannot fetch a fed tensor, only a copy.
+            self._batch = tuple(map(tf.identity, inputs))
+        self._fetches = tuple(
+            self._build_tower(trainer, f"{name}/{index}", None, device) for index, device in enumerate(devices)
+        )
 
-    def _start(self, trainer: Any) -> None:
-        """Start the data."""
-        self._data.start(trainer, [tower.ns_name for tower in self._towers])
-
-    def _results(self, limit: int | None) -> Iterator[Any]:
-        """Make a pass; each item is what the inferencers get of a batch."""
-        for _, results in self._data.results(self._fetches, limit):
-            yield results
+    def _choose_devices(self, strategy: StrategyProtocol) -> Sequence[str | None]:
+        return self._devices or [None]
 
     def _build_tower(self, trainer: Any, name: str, inputs: Sequence[Any] | None, device: str | None) -> Any:
-        """Build an inference tower, and return what the inferencers fetch of it."""
-        if self._tower_func is None:
-            tower = trainer.build_inference_tower(name, inputs, device=device)
-        else:
-            if name in [each.ns_name for each in _towers_of(trainer)]:
-                raise ConfigError(f"there is a tower {name!r} already. Give {self._label} another tower_name.")
-            on_device = nullcontext() if device is None else tf.device(device)
-            with on_device, trainer.strategy.predict_context(name):
-                self._tower_func(*(self._tower_func.placeholders() if inputs is None else inputs))
-            tower = self._tower_func.towers[-1]
+        """Build an inference tower, with placeholders by default; return what the inferencers fetch from it."""
+        if name in [tower.ns_name for tower in _towers_of(trainer)]:
+            raise ConfigError(f"there is a tower {name!r} already. Give {self._label} another tower_name.")
+        assert self._tower_func is not None
+        with tf.device(device), trainer.strategy.predict_context(name):
+            self._tower_func(*(self._tower_func.placeholders() if inputs is None else inputs))
+        tower = self._tower_func.towers[-1]
         self._towers.append(tower)
         with tf.device(device), tf.name_scope(f"{name}/evaluation/"):
             return tuple(_fetches_of(inferencer, tower) for inferencer in self._inferencers)
 
     def _free_name(self, trainer: Any) -> str:
-        """The name that was chosen, or the first default one that no tower has."""
+        """Return the given name, or the first default name that no tower has."""
         if self._tower_name is not None:
             return self._tower_name
-        taken = [f"{tower.ns_name}/" for tower in _towers_of(trainer)]
-        names = itertools.chain(
-            [DEFAULT_TOWER_NAME], (f"{DEFAULT_TOWER_NAME}{number}" for number in itertools.count(2))
-        )
-        return next(name for name in names if not any(each.startswith(f"{name}/") for each in taken))
+        taken = {tower.ns_name.partition("/")[0] for tower in _towers_of(trainer)}
+        numbered = (f"{DEFAULT_TOWER_NAME}{number}" for number in itertools.count(2))
+        return next(name for name in itertools.chain([DEFAULT_TOWER_NAME], numbered) if name not in taken)
 
     @property
     def _label(self) -> str:
-        """What it is called in messages, also where something else stands in for it."""
-        kind = type(self).__name__
-        name = self.plugin_name
+        """Its name in messages, even if a proxy is registered for it."""
+        kind, name = type(self).__name__, self.plugin_name
         return name if name.startswith(kind) else f"{kind} in {name}"
 
-    # How a pass goes.
+    # Evaluating
 
     def _evaluate(self, limit: int | None) -> dict[str, float]:
-        """Make a pass, of at most `limit` batches, and return the statistics."""
+        """Make a pass of at most `limit` batches, and return the statistics."""
         count = self._evaluate_together(limit) if self._is_shared else self._evaluate_share(limit)
         if not count:
             raise InputError(
@@ -267,7 +265,7 @@ class InferenceRunner(Callback):
         return dict(reported)
 
     def _evaluate_share(self, limit: int | None) -> int:
-        """Let the inferencers have what this process has of the data; return how many batches that was."""
+        """Pass the results for this process's share of the data to the inferencers; return the number of batches."""
         for inferencer in self._inferencers:
             inferencer.before_inference()
         takers = [inferencer.on_fetches for inferencer in self._inferencers]
@@ -278,25 +276,38 @@ class InferenceRunner(Callback):
             count += 1
         return count
 
+    def _results(self, limit: int | None) -> Iterator[Any]:
+        """Make a pass; each item has the results of one batch for the inferencers."""
+        if self._batch is None:
+            for _, results in self._data.results(self._fetches, limit):
+                yield results
+            return
+        batches = self._data.batches(self._batch, limit)
+        while taken := list(itertools.islice(batches, len(self._towers))):
+            feeds = {
+                placeholder: array
+                for tower, batch in zip(self._towers, taken, strict=False)
+                for placeholder, array in zip(tower.inputs, batch, strict=True)
+            }
+            yield from self._towers_session.run(self._fetches[: len(taken)], feeds)
+
     def _evaluate_together(self, limit: int | None) -> int:
-        """Do that in all processes, and let the inferencers have what all of them have found."""
-        process_group = self.trainer.strategy.process_group
+        """Evaluate the shares of all processes, and merge the states of the inferencers."""
         count, failure = 0, None
         states: list[Any] = []
         try:
             count = self._evaluate_share(limit)
             states = [inferencer.state() for inferencer in self._inferencers]
-        except Exception as error:  # The others wait for this process: it has to tell them.
+        except Exception as error:  # The other processes wait for this one: it has to tell them.
             failure = error
-        kinds = ", ".join(type(inferencer).__name__ for inferencer in self._inferencers)
         try:
-            shares = process_group.gather_object(
-                f"an evaluation by {kinds}", (count, states, in_one_line(failure) if failure else None)
+            shares = self.trainer.strategy.process_group.gather_object(
+                f"an evaluation by {self._label}", (count, states, in_one_line(failure) if failure else None)
             )
         finally:
             if failure is not None:
                 raise failure
-        failed = [f"rank {rank}: {what}" for rank, (_, _, what) in enumerate(shares) if what is not None]
+        failed = [f"rank {rank}: {reason}" for rank, (_, _, reason) in enumerate(shares) if reason is not None]
         if failed:
             raise PeerError(
                 f"the evaluation by {self._label} failed in another process, whose log tells more. {'; '.join(failed)}"
@@ -307,10 +318,10 @@ class InferenceRunner(Callback):
         return sum(count for count, _, _ in shares)
 
     def _claim(self, names: Sequence[str]) -> None:
-        """Make sure that nobody else reports statistics of these names.
+        """Claim names of statistics for this runner.
 
         Raises:
-            ConfigError: if somebody does.
+            ConfigError: if another inferencer or runner reports one of them.
         """
         twice = {name for name in names if names.count(name) > 1}
         whose = f"two inferencers of {self._label}"
@@ -324,6 +335,59 @@ class InferenceRunner(Callback):
             )
         self._statistics.update(names)
 
+    def _failure_of_model(self, error: BaseException) -> TowerError | None:
+        """Return the error to raise if an op of the model is out of range, which is not the end of the data."""
+        names = [tower.ns_name for tower in self._towers]
+        if isinstance(error, tf.errors.OutOfRangeError) and any(f"node {name}/" in error.message for name in names):
+            return TowerError(
+                f"an evaluation failed in the model, and not because its data ended: {error.message}. In the training "
+                "tower, the same error would end the training."
+            )
+        return None
+
+
+@also_spelled({"gpus": "devices"})
+class DataParallelInferenceRunner(InferenceRunner):
+    """An `InferenceRunner` on the devices of the strategy, or else on all GPUs.
+
+    Args:
+        input: as for `InferenceRunner`.
+        infs: as for `InferenceRunner`.
+        devices: as for `InferenceRunner`, with another default.
+        tower_name: as for `InferenceRunner`.
+        tower_func: as for `InferenceRunner`.
+        sanity_batches: as for `InferenceRunner`.
+        shard_data: as for `InferenceRunner`.
+
+    Raises:
+        ConfigError: as for `InferenceRunner`.
+
+    Example:
+        ```python
+        tpk.DataParallelInferenceRunner(validation, tpk.ClassificationError())
+        ```
+    """
+
+    def __init__(
+        self,
+        input: InputSource | Iterable[Any],
+        infs: Inferencer | Sequence[Inferencer],
+        devices: Devices = None,
+        tower_name: str | None = None,
+        tower_func: TowerFunc | None = None,
+        *,
+        sanity_batches: int = 0,
+        shard_data: bool = True,
+    ) -> None:
+        super().__init__(
+            input, infs, tower_name, tower_func, devices, sanity_batches=sanity_batches, shard_data=shard_data
+        )
+
+    def _choose_devices(self, strategy: StrategyProtocol) -> Sequence[str | None]:
+        # A strategy without devices has one device for each replica.
+        default = strategy.devices or resolve_devices(len(physical_of_logical_gpus()) or strategy.num_replicas)
+        return self._devices or default
+
 
 def _fetches_of(inferencer: Inferencer, tower: TowerHandle) -> Any:
     try:
@@ -333,22 +397,19 @@ def _fetches_of(inferencer: Inferencer, tower: TowerHandle) -> Any:
 
 
 def _towers_of(trainer: Any) -> list[TowerHandle]:
-    """Find the towers of a trainer and of its runners, some of which are both's."""
+    """Return the towers of a trainer and of its runners, some of them twice."""
     return [*trainer.towers, *(tower for runner in _runners(trainer) for tower in runner._towers)]
 
 
-def _runners(trainer: Any) -> Iterator[InferenceRunner]:
-    """Find the runners of a trainer, whatever stands in for them."""
-    for plugin in trainer.hooks.plugins.values():
-        while isinstance(plugin, ProxyCallback):
-            plugin = plugin.cb
-        if isinstance(plugin, InferenceRunner):
-            yield plugin
+def _runners(trainer: Any) -> list[InferenceRunner]:
+    """Return the runners of a trainer, without the proxies around them."""
+    inner = [innermost(plugin) for plugin in trainer.hooks.plugins.values()]
+    return [each for each in inner if isinstance(each, InferenceRunner)]
 
 
 @contextmanager
 def _random_state_kept() -> Iterator[None]:
-    """Let what happens within the context draw from the global generators without a trace."""
+    """Restore the state of the global random generators at the end of the context."""
     of_python, of_numpy = random.getstate(), np.random.get_state()
     try:
         yield
@@ -357,20 +418,15 @@ def _random_state_kept() -> Iterator[None]:
         np.random.set_state(of_numpy)
 
 
-def _as_list(infs: Any) -> list[Inferencer]:
-    # A text can be iterated, too.
-    return list(infs) if isinstance(infs, Iterable) and not isinstance(infs, Inferencer | str) else [infs]
-
-
 _SAID_FROM = 2**14
-"""From how many batches on the log says that a pass of unknown length goes on."""
+"""From this number of batches on, the log says that a pass of unknown length goes on."""
 
 
 class EvaluationData:
-    """Makes passes over a source with a session of its own, in which only the hooks of the source take part.
+    """Makes passes over an input source, in a session in which only the hooks of the source take part.
 
-    A pass ends at the end of the data; a source that would repeat its data does not do so here. Of a source that has no
-    end, but a size, a pass is that many batches.
+    A pass ends at the end of the data, even if the source would repeat it in a training run. If the source has no end,
+    but a size, a pass has this number of batches.
 
     Args:
         input: any iterable of datapoints, or an `InputSource`.
@@ -379,7 +435,7 @@ class EvaluationData:
         source: the input source.
 
     Raises:
-        ConfigError: if nothing can be evaluated on it: it is empty, has no end, or can be iterated only once.
+        ConfigError: if the data is empty, endless, or can be iterated only once.
     """
 
     def __init__(self, input: InputSource | Iterable[Any]) -> None:
@@ -393,25 +449,25 @@ class EvaluationData:
         self.source = input if isinstance(input, InputSource) else FeedInput(input, infinite=False)
         self._has_end = self.source.end_after_each_pass()
         self._check_size()
-        # The callbacks of the data have hooks of their own: they run with the steps of the evaluation.
+        # The callbacks of the source run with the steps of the evaluation, not of the training.
         self._hooks = HookManager()
         self._before_run: Sequence[Callable[[Any], Any]] = ()
-        self._session: HookedSession | None = None
+        self._session: HookedSession
         self._is_at_the_beginning = True
         self._is_between_passes = False
 
     def setup(self, trainer: Any, signature: Sequence[Any], is_shared: bool, shard: bool) -> None:
-        """Set the source up, in the graph.
+        """Set up the source, in the graph.
 
         Args:
             trainer: the trainer.
             signature: a `tf.TensorSpec` for each component.
-            is_shared: whether all processes of the training take part.
-            shard: whether each of them then takes its share of the data.
+            is_shared: whether all processes take part.
+            shard: whether each of them takes its share of the data.
         """
         seed = trainer.graph.seed
         if is_shared:
-            # Shares of what is shuffled differently in each process would overlap.
+            # If each process shuffled differently, their shares would overlap.
             seed = trainer.strategy.process_group.broadcast_object(
                 "the seed of the data of an evaluation", secrets.randbits(31) if seed is None else seed
             )
@@ -442,24 +498,20 @@ class EvaluationData:
         return self.source.get_input_tensors()
 
     def complete_graph(self, trainer: Any) -> None:
-        """Let the callbacks of the source add to the graph, once the towers are there."""
+        """Let the callbacks of the source add ops to the graph, after the towers are built."""
         self._hooks.hook.setup_graph(trainer=trainer)
 
-    def start(self, trainer: Any, tower_names: Iterable[str]) -> None:
+    def start(self, trainer: Any, translate_error: Callable[[BaseException], BaseException | None]) -> None:
         """Start the data; called in `before_train`.
 
         Args:
             trainer: the trainer, with its session.
-            tower_names: the name scopes of the towers that run along when batches are taken.
-
-        Raises:
-            ConfigError: if it has no end.
+            translate_error: returns the error to raise instead of the error of a run, or None.
         """
         self._hooks.hook.before_train(trainer=trainer)
-        model = FailuresOfModel(tower_names)
         step_hooks = attrs.evolve(
             self._hooks.compile_step(),
-            translate_error=lambda error: model(error) or self._hooks.translate_error(error),
+            translate_error=lambda error: translate_error(error) or self._hooks.translate_error(error),
         )
         self._before_run = step_hooks.before_run
         self._session = HookedSession(trainer.sess, step_hooks)
@@ -474,16 +526,15 @@ class EvaluationData:
             raise failure
 
     def results(self, fetches: Any, limit: int | None = None) -> Iterator[Any]:
-        """Make a pass; each item is what a run of `fetches`, which must depend on the input tensors, has given.
+        """Make a pass; each item is the result of a run of `fetches`, which must depend on the input tensors.
 
         Args:
             fetches: as for `Session.run`.
-            limit: after how many batches to break off.
+            limit: the maximum number of batches.
 
         Raises:
-            InputError: as `batches` does.
+            InputError: if the data has a length, and it is wrong.
         """
-        assert self._session is not None
         return self._batches(partial(self._session.run, fetches), limit)
 
     def batches(self, inputs: Any, limit: int | None = None) -> Iterator[Sequence[Any]]:
@@ -491,29 +542,23 @@ class EvaluationData:
 
         Args:
             inputs: copies of the input tensors, in their order.
-            limit: after how many batches to break off.
+            limit: the maximum number of batches.
 
         Raises:
-            InputError: if the data has a length, and it is not that.
+            InputError: if the data has a length, and it is wrong.
         """
-        assert self._session is not None
         if isinstance(self.source, FeedInput):
             return self._batches(self._fed, limit)
         return self._batches(partial(self._session.run, inputs), limit)
 
     def _fed(self) -> Sequence[Any]:
-        """What would be fed to a run: the batch, without a run that would only hand it back."""
+        """Return the batch that would be fed to a run, without a run that would only return it."""
         (feed,) = self._before_run
         arrays: Sequence[Any] = feed(None).feed_dict.take()
         return arrays
 
     def _batches(self, take: Callable[[], Any], limit: int | None) -> Iterator[Any]:
-        """Make a pass; each item is what `take` has returned, which takes the next batch.
-
-        Args:
-            take: raises `tf.errors.OutOfRangeError` at the end of the data.
-            limit: after how many batches to break off.
-        """
+        """Make a pass; each item is a result of `take`, which raises `tf.errors.OutOfRangeError` after the last one."""
         if not self._is_at_the_beginning:
             self.source.reset_state()
         self._is_at_the_beginning = self._is_between_passes = False
@@ -523,7 +568,7 @@ class EvaluationData:
             try:
                 result = take()
             except tf.errors.OutOfRangeError as end:
-                # Were it to leave here, the loop would take it for the end of the training's own data.
+                # Outside, this error would mean that the data of the training run has ended.
                 if size is not None and count < size:
                     raise self._wrong_size(f"ended after {count}") from end
                 self._is_between_passes = True
@@ -541,10 +586,10 @@ class EvaluationData:
             yield result
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which pass comes next, for data that is another one in each pass, such as shuffled data.
+        """Return which pass comes next, for data that differs from pass to pass, such as shuffled data.
 
-        It is empty before the first pass, and for data of which nobody but an iteration through all that was delivered
-        would find the place again: for an evaluation that is too dear.
+        It is empty before the first pass, and for data whose position could only be restored by iterating through
+        everything that was delivered, which would take too long.
         """
         if not self._is_between_passes or self.source.position is None:
             return {}
@@ -553,26 +598,26 @@ class EvaluationData:
             return {}
         try:
             encode(position)
-        except CheckpointError:  # What a loader of others keeps must not prevent checkpoints of the training.
+        except CheckpointError:  # The state of a foreign loader must not prevent checkpoints of the training run.
             return {}
         return {"position": position}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned; the next pass is the one that would have come next."""
+        """Restore what `state_dict` returned."""
         if "position" in state and self.source.position is not None:
             self.source.position.load_state_dict(state["position"])
             self._is_at_the_beginning, self._is_between_passes = False, True
 
     @property
     def _kind(self) -> str:
-        """What the data is, for messages."""
+        """A description of the data for messages."""
         kind = type(self.source).__name__
         return f"{kind} of {type(self.source.flow).__name__}" if isinstance(self.source, FlowInput) else kind
 
     def _wrong_size(self, what: str) -> InputError:
         return InputError(
             f"the data of an evaluation, {self._kind}, says that it has {self.source.size} datapoints, but {what}. "
-            "Give it the length that it really has, or none."
+            "Give it its true length, or none."
         )
 
     def _check_size(self) -> None:
@@ -584,115 +629,12 @@ class EvaluationData:
         if self.source.size is None and isinstance(self.source.innermost, TensorInput):
             raise ConfigError(
                 f"an evaluation would never end: {type(self.source.innermost).__name__} makes tensors without end. "
-                "Give it a size, how many make a pass: TensorInput(..., size=100)."
+                "Give it a size, the number of batches in a pass: TensorInput(..., size=100)."
             )
 
 
-class FailuresOfModel:
-    """Tells what only looks like the end of the data: an op of the model that is out of some range.
-
-    Args:
-        tower_names: the name scopes of the towers.
-    """
-
-    def __init__(self, tower_names: Iterable[str]) -> None:
-        self._prefixes = tuple(f"node {name}/" for name in tower_names)
-
-    def __call__(self, error: BaseException) -> BaseException | None:
-        """Return what to raise in place of `error`, or None if the model has no part in it."""
-        if not isinstance(error, tf.errors.OutOfRangeError):
-            return None
-        if not any(prefix in error.message for prefix in self._prefixes):
-            return None
-        return TowerError(
-            f"an evaluation failed in the model, and not because its data ended: {error.message}. Of the training "
-            "tower, the same would end the training."
-        )
-
-
 def _needs_replay(position: Any) -> bool:
-    """Whether somewhere in a position the datapoints were counted, because the data does not tell its own."""
+    """Return whether a position anywhere counts datapoints, because the data does not know its own position."""
     if isinstance(position, Mapping):
         return "history" in position or any(map(_needs_replay, position.values()))
     return isinstance(position, list | tuple) and any(map(_needs_replay, position))
-
-
-@also_spelled({"gpus": "devices"})
-class DataParallelInferenceRunner(InferenceRunner):
-    """An `InferenceRunner` with a tower on each of several devices, which evaluate different batches at the same time.
-
-    The statistics are those of an `InferenceRunner`: every batch is evaluated once, and the inferencers get the results
-    in the order of the batches. When fewer batches than towers are left, the first towers take them.
-
-    The data is taken on the CPU, and fed to the towers. The towers share the variables of the main training tower.
-
-    Args:
-        input: the data, as for `InferenceRunner`.
-        infs: one or more `Inferencer`s.
-        devices: a count, indices, or device strings; by default those of the training's strategy, or all GPUs. A count
-            or indices mean GPUs where there are any, else logical CPU devices, of which the session has as many as the
-            strategy asks for.
-        tower_name: what the name scopes of the towers begin with, a number follows; as for `InferenceRunner`.
-        tower_func: as for `InferenceRunner`.
-        sanity_batches: as for `InferenceRunner`.
-        shard_data: as for `InferenceRunner`.
-
-    Raises:
-        ConfigError: as `InferenceRunner` does; if the devices are none of what is expected.
-
-    Example:
-        ```python
-        tpk.DataParallelInferenceRunner(validation, tpk.ClassificationError(), devices=4)
-        ```
-    """
-
-    def __init__(
-        self,
-        input: InputSource | Iterable[Any],
-        infs: Inferencer | Sequence[Inferencer],
-        devices: Devices = None,
-        tower_name: str | None = None,
-        tower_func: TowerFunc | None = None,
-        *,
-        sanity_batches: int = 0,
-        shard_data: bool = True,
-    ) -> None:
-        super().__init__(input, infs, tower_name, tower_func, sanity_batches=sanity_batches, shard_data=shard_data)
-        self._devices = None if devices is None else resolve_devices(devices)
-        self._take: tuple[Any, ...] = ()
-        # For each number of towers what is fetched, and fed.
-        self._rounds: list[tuple[Any, list[Any]]] = []
-        self._towers_session: HookedSession | None = None
-
-    def _build(self, trainer: Any) -> None:
-        """Build a tower on each device."""
-        with tf.device("/cpu:0"):
-            # Of what is fed, only a copy can be fetched by a compiled run.
-            self._take = tuple(tf.identity(tensor) for tensor in self._data.get_input_tensors())
-        devices = self._devices or _devices_of(trainer.strategy)
-        name = self._free_name(trainer)
-        fetches, placeholders = [], []
-        for index, device in enumerate(devices):
-            fetches.append(self._build_tower(trainer, f"{name}/{index}", None, device))
-            placeholders.extend(self._towers[-1].inputs)
-            self._rounds.append((tuple(fetches), list(placeholders)))
-
-    def _start(self, trainer: Any) -> None:
-        """Start the data."""
-        super()._start(trainer)
-        model = FailuresOfModel([tower.ns_name for tower in self._towers])
-        self._towers_session = HookedSession(trainer.sess, StepHooks(translate_error=model))
-
-    def _results(self, limit: int | None) -> Iterator[Any]:
-        """Make a pass, by rounds of as many batches as there are towers."""
-        assert self._towers_session is not None
-        batches = self._data.batches(self._take, limit)
-        while taken := list(islice(batches, len(self._rounds))):
-            fetches, placeholders = self._rounds[len(taken) - 1]
-            arrays = [array for batch in taken for array in batch]
-            yield from self._towers_session.run(fetches, dict(zip(placeholders, arrays, strict=True)))
-
-
-def _devices_of(strategy: StrategyProtocol) -> Sequence[str]:
-    """Those on which it trains; where it does not tell them, all GPUs, or as many CPU devices as it has towers."""
-    return strategy.devices or resolve_devices(len(physical_of_logical_gpus()) or strategy.num_replicas)

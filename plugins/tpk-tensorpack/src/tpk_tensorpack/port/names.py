@@ -89,7 +89,7 @@ CONVERTED: dict[str, Rule] = {
     "DataParallelInferenceRunner": Rule(
         "DataParallelInferenceRunner", renamed={"gpus": "devices"}, kept_with={"tower_name": "tpk's default is another"}
     ),
-    "InferenceRunner": Rule("InferenceRunner", kept_with={"device": "tpk's is a device string"}),
+    "InferenceRunner": Rule("InferenceRunner", kept_with={"device": "tpk's devices takes device strings"}),
     "Inferencer": Rule("Inferencer", kind="inferencer"),
     "ScalarStats": Rule("ScalarStats", note="it weighs each batch by its size"),
     # Monitors.

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.cli.main import main
-from tpk.cli.runs.differences import differences
+from tpk.cli.runs.listing import differences
 from tpk.cli.runs.run import Run
 from tpk.train.run.lock import run_lock
 
@@ -144,7 +144,7 @@ def test_a_run_is_running_as_long_as_its_directory_is_locked(project, capsys):
         (found,) = listed(capsys, str(project / "runs" / "deep")).values()
         assert (found["state"], found["resumable"]) == ("running", False)
         _, text, _ = run(capsys, "show", str(project / "runs" / "deep" / "killed"))
-        assert f"killed: running, by process {os.getpid()} on " in text and "To go on: it is running." in text
+        assert f"killed: running, by process {os.getpid()} on " in text and "To resume: it is running." in text
 
 
 def test_in_what_configurations_differ_is_shown_by_names_of_plugins(runs, capsys):
@@ -249,16 +249,23 @@ def test_a_torn_checkpoint_is_none_to_go_on_from(runs, tmp_path):
             ["runs", "--sort", "csot"],
             "--sort csot: expected one of began, name, state, duration, step, or a statistic: ",
         ),
-        (["show", "runs"], "'runs' is not the directory of a run, but of 3: name one, such as "),
-        (["plot", "runs", "-o", "x.bmp"], "'x.bmp': expected a file that ends in one of .html, .png, .svg, .pdf."),
-        (["plot", "runs", "-o", "nowhere/x.html"], "'nowhere/x.html' cannot be written: No such file or directory."),
-        (["plot", "runs", "-o", "x.html", "--stat", "csot"], "no run has a statistic 'csot'. Nearest: 'cost'."),
+        (["show", "runs"], "'runs' has 3 runs below it: name one, such as "),
+        (["plot", "runs", "-o", "x.bmp"], "'x.bmp': expected a file name that ends in one of .png, .svg, .pdf."),
+        (["plot", "runs", "-o", "nowhere/x.svg"], "'nowhere/x.svg' cannot be written: No such file or directory."),
+        (["plot", "runs", "-o", "x.svg", "--stat", "csot"], "no run has a statistic 'csot'. Nearest: 'cost'."),
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(runs, capsys, arguments, told):
     status, _, errors = run(capsys, *arguments)
     assert status == (0 if told is None else 1)
     assert errors.startswith(f"tpk: {told}" if told else "") and errors.count("\n") == (told is not None)
+
+
+def test_the_newest_run_is_the_default(runs, capsys):
+    os.utime("runs/failed/log.txt", (4e9, 4e9))
+    assert run(capsys, "show")[1].startswith("runs/failed: failed")
+    os.utime("runs/done/log.txt", (4.1e9, 4.1e9))
+    assert run(capsys, "show")[1].startswith("runs/done: finished")
 
 
 def test_a_directory_without_runs_is_told(tmp_path, capsys):
@@ -283,7 +290,8 @@ def test_show_tells_what_it_was_how_it_ended_and_how_to_go_on(runs, capsys):
     ):
         assert part in text
     cwd = os.getcwd()
-    assert f"To go on: cd {cwd} && python {__file__} --lr 0.1 --fast --run-dir runs/failed --resume auto\n" in text
+    command = f"cd {cwd} && python {__file__} --run-dir=runs/failed --lr 0.1 --fast"
+    assert f"To resume: {command} --run-dir {cwd}/runs/failed --resume auto\n" in text
 
 
 def test_to_go_on_is_said_for_each_state(runs, capsys, tmp_path):
@@ -303,10 +311,9 @@ def test_to_go_on_is_said_for_each_state(runs, capsys, tmp_path):
         (
             ["train.py", "0.1"],
             "never",
-            'cd /here && python train.py 0.1, in which the training gets run_dir="RUN"',
+            'cd /here && python train.py 0.1, with run_dir="RUN"',
         ),
-        (["train.py", "0.1"], "auto", "cd /here && python train.py 0.1"),
-        (["/usr/bin/tpk", "train", "x.toml"], "never", "cd /here && tpk train RUN/config.toml --resume"),
+        (["/usr/bin/tpk", "train", "x.toml"], "never", "tpk train RUN/config.toml --resume"),
     ],
 )
 def test_to_go_on_is_the_command_that_has_started_it(runs, capsys, tmp_path, argv, resume, told):
@@ -334,7 +341,7 @@ def test_to_go_on_and_to_repeat_is_the_run_file_where_it_has_everything(runs, ca
     run_file = tmp_path / "run" / "config.toml"
     run_file.write_text('model = "digits:Model"')
     text = run(capsys, "show", str(tmp_path / "run"))[1]
-    assert text.endswith(f"To go on: tpk train {run_file} --resume\nTo repeat: tpk train {run_file}\n")
+    assert text.endswith(f"To resume: tpk train {run_file} --resume\nTo repeat: tpk train {run_file}\n")
     assert json.loads(run(capsys, "show", str(tmp_path / "run"), "--json")[1])["run_file"] == str(run_file)
     # Torn, or without something that could not be written.
     for content in ("model = ", 'callbacks = [{ use = "x", f = { not_written = "a lambda" } }]'):
@@ -342,32 +349,18 @@ def test_to_go_on_and_to_repeat_is_the_run_file_where_it_has_everything(runs, ca
         assert "To repeat" not in run(capsys, "show", str(tmp_path / "run"))[1]
 
 
-def test_a_run_that_was_moved_goes_on_where_it_is(runs, capsys, tmp_path):
-    """Its script would look for it where it was."""
-    shutil.copytree("runs/failed", tmp_path / "run")
-    for name, change in (
-        ("attempts", {"argv": ["train.py"]}),
-        ("config", {"resume": "auto", "run_dir": "runs/failed"}),
-    ):
-        path = tmp_path / "run" / f"{name}.json"
-        content = json.loads(path.read_text())
-        (content["attempts"][0] if name == "attempts" else content).update(change)
-        path.write_text(json.dumps(content))
-    assert f'gets run_dir="{tmp_path / "run"}", resume="auto"' in run(capsys, "show", str(tmp_path / "run"))[1]
-
-
 def test_to_go_on_is_said_of_several_processes(runs, capsys, tmp_path):
     shutil.copytree("runs/failed", tmp_path / "run")
     path = tmp_path / "run" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "world_size": 2}))
-    assert "To go on: in 2 processes, as before: cd " in run(capsys, "show", str(tmp_path / "run"))[1]
+    assert "To resume: in 2 processes, as before: cd " in run(capsys, "show", str(tmp_path / "run"))[1]
 
 
 @pytest.mark.parametrize("command", [["runs"], ["show", "runs/done"], ["plot", "runs", "-o", os.devnull + ".html"]])
 def test_seeing_imports_no_tensorflow(runs, command, tmp_path):
-    command = [str(tmp_path / "x.html") if each.startswith(os.devnull) else each for each in command]
+    command = [str(tmp_path / "x.svg") if each.startswith(os.devnull) else each for each in command]
     script = (
         f"import sys; from tpk.cli.main import main; status = main({command!r});"
-        "assert not {'tensorflow', 'keras', 'matplotlib', 'rich'} & set(sys.modules); sys.exit(status)"
+        "assert not {'tensorflow', 'keras'} & set(sys.modules); sys.exit(status)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, stdout=subprocess.DEVNULL)

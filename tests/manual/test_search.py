@@ -70,7 +70,7 @@ ANSWERS = {
     "TowerError": "reference/errors",
     "a tensor has no value yet": "reference/errors",
     "created variables when it was called again": "reference/errors",
-    "which is not a hook of tpk: did you mean before_run?": "reference/errors",
+    "which nothing calls: did you mean before_run?": "reference/errors",
 }
 """What people ask, and the page that answers it."""
 

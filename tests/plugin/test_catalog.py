@@ -246,10 +246,8 @@ def test_what_is_of_another_kind_is_an_error_that_says_where_it_belongs(hello, k
 def test_a_third_party_that_has_the_name_of_a_builtin_is_told_of(fake_distribution, isolated_catalog, caplog):
     fake_distribution("tpk-other", entry_points={"tpk.monitors": {"JSONWriter": "other:JSONWriter"}})
     isolated_catalog.resolve("monitor", "JSONWriter")
-    assert (
-        "'JSONWriter' is the built-in monitor. To use the one from tpk-other 1.0, name its target, 'other:JSONWriter'"
-        in caplog.text
-    )
+    theirs = "monitor 'JSONWriter' (other:JSONWriter, from tpk-other 1.0)"
+    assert f"'JSONWriter' is the built-in monitor. To use {theirs}, name its target" in caplog.text
 
 
 def test_no_third_party_shadows_a_builtin(fake_distribution, isolated_catalog):

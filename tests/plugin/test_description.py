@@ -130,7 +130,7 @@ def test_a_class_of_a_script_can_still_be_sent_to_a_worker():
         ({1: {"x": {2}}}, {"1": {"x": ["2"]}}),
         (list(range(100)), [0, "… 99 more"]),
         ({i: i for i in range(17)}, {**{str(i): i for i in range(16)}, "…": "1 more"}),
-        ("x" * 2000, "x" * 1000 + "…"),
+        ("x" * 3000, "x" * 2000 + "…"),
         (json.dumps, "json.dumps"),
         (lambda: 0, "test_description.<lambda>"),
         (functools.partial(json.dumps, indent=2), "functools.partial(json.dumps)"),

@@ -128,11 +128,11 @@ def test_what_forwards_by_getattr_keeps_its_hooks():
     assert runner.calls == ["before_epoch"]
 
 
-def test_a_callback_that_forwards_by_getattr_is_told_that_it_lost_its_hooks():
+def test_a_callback_that_forwards_by_getattr_implements_no_hook():
     class ForwardingCallback(Forwarder, Callback):
         pass
 
-    with pytest.raises(tpk.errors.HookError, match=r"__getattr__ is not used.*hook_implementations"):
+    with pytest.raises(tpk.errors.HookError, match=r"to forward hooks.* override hook_implementations"):
         implementations_of(ForwardingCallback(Undecorated()))
 
 
@@ -303,12 +303,6 @@ def test_a_session_run_hook_is_an_error_that_says_how_to_wrap_it():
 
     with pytest.raises(tpk.errors.HookError, match=r"give tpk.HookToCallback\(NanTensorHook\(...\)\)"):
         implementations_of(NanTensorHook())
-
-
-def test_a_property_in_place_of_a_hook_is_an_error():
-    plugin_class = type("Odd", (Callback,), {"before_run": property(lambda self: 1 / 0)})
-    with pytest.raises(tpk.errors.HookError, match=r"Odd.before_run is a property"):
-        implementations_of(plugin_class())
 
 
 @pytest.mark.parametrize("method", [functools.partial(print), 3, Callback])

@@ -148,7 +148,7 @@ def test_closing_finishes_what_is_under_way_and_fails_what_waits(held, by_numpy)
     closing = threading.Thread(target=batched.close)
     closing.start()
     for future in waiting:
-        with pytest.raises(SessionError, match="closed before this request had its turn"):
+        with pytest.raises(SessionError, match="closed before it computed this request"):
             future.result(TIMEOUT)
     held.may_go.set()
     closing.join(TIMEOUT)
@@ -163,7 +163,7 @@ def test_a_request_that_waits_for_others_is_failed_by_closing(offline):
     batched = MultiThreadAsyncPredictor(offline, max_wait=TIMEOUT)
     future = batched.put_task([rows(1)[0]])
     batched.close()
-    with pytest.raises(SessionError, match="before this request had its turn"):
+    with pytest.raises(SessionError, match="before it computed this request"):
         future.result(TIMEOUT)
 
 

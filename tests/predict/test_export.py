@@ -287,7 +287,7 @@ def test_what_is_there_already_is_refused_and_left_as_it_is(tmp_path):
     exports = (exporter.export_savedmodel, exporter.export_frozen, exporter.export_tflite)
     for export in exports:
         for name in ("model", "file"):
-            with pytest.raises(ConfigError, match=f"{name} exists already, and is left as it is. Export to another"):
+            with pytest.raises(ConfigError, match=f"{name} already exists and is not overwritten. Export to another"):
                 export(tmp_path / name)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "model"]
     assert (tmp_path / "file").read_text() == "mine"
@@ -336,8 +336,8 @@ def test_operations_that_tensorflow_lite_lacks_are_named(tmp_path):
     [
         ({}, ConfigError, r"signatures={}: expected a mapping of names to signatures"),
         ({"f": ["probabilities"]}, ConfigError, r"the signature 'f' is \['probabilities'\]; expected a Signature\("),
-        ({"": Signature(["cost"])}, ConfigError, "no signature can be called ''"),
-        ({"__saved_model_init_op": Signature(["cost"])}, ConfigError, "no signature can be called '__saved"),
+        ({"": Signature(["cost"])}, ConfigError, "a signature cannot have the name ''"),
+        ({"__saved_model_init_op": Signature(["cost"])}, ConfigError, "a signature cannot have the name '__saved"),
         ({"f": Signature(["probabilites"])}, TowerError, "no tensor 'probabilites'. Nearest: 'probabilities'"),
         ({"f": Signature(["cost"], ["imag"])}, TowerError, "no tensor 'imag'. Nearest: 'image'"),
         ({"f": Signature(["cost"], ["image"])}, InputError, "depend on 'label', which is not among the inputs"),
@@ -351,7 +351,7 @@ def test_a_signature_that_cannot_be_is_an_error(signatures, error, message, tmp_
 
 @pytest.mark.parametrize("names", [[], "cost", [1], None, {"cost": 2}])
 def test_a_signature_is_made_of_names(names):
-    with pytest.raises(ConfigError, match=r"Signature\(output_names=.*\): expected names of tensors"):
+    with pytest.raises(ConfigError, match=r"Signature: output_names=.*: expected"):
         Signature(names)
 
 
@@ -367,11 +367,11 @@ def test_an_exporter_needs_a_config():
 
 
 def test_a_path_that_tensorflow_would_take_for_a_pattern_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"takes a path with one of .* for a pattern"):
+    with pytest.raises(ConfigError, match=r"treats a path with one of .* as a pattern"):
         ModelExporter(config()).export_savedmodel(tmp_path / "model[1]")
 
 
 def test_a_place_that_cannot_be_written_to_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"nothing can be written to .*file"):
+    with pytest.raises(ConfigError, match=r"file.* could not be written"):
         ModelExporter(config()).export_frozen(tmp_path / "file" / "model.pb")

@@ -135,7 +135,7 @@ def test_too_early_and_too_late_are_told(model):
     look = Look(lambda trainer: trainer.get_predictor(["x"], ["prediction"]), compare)
     train(model, "single", look)
     assert look.epochs == 3
-    with pytest.raises(SessionError, match="its training is over"):
+    with pytest.raises(SessionError, match="by the end of the training"):
         look.predictors([[1, 2, 3]])
 
 

@@ -120,7 +120,7 @@ def test_the_end_of_the_data_is_clear_and_it_can_begin_anew(config_of, batches):
     ) as p:
         first = [results["p"] for results in p]
         assert [len(each) for each in first] == [len(x) for x in batches]
-        with pytest.raises(tf.errors.OutOfRangeError, match=r"QueueInput\) is at its end, after 5 datapoints"):
+        with pytest.raises(tf.errors.OutOfRangeError, match=r"QueueInput\) is exhausted after 5 datapoints"):
             p()
         p.reset_state()
         for again, before in zip(p, first, strict=True):

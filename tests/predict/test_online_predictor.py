@@ -56,9 +56,9 @@ def test_the_outputs_are_those_of_session_run(predict, x):
         ([np.ones([2, 3], complex)], "'x'.*expected float32.*got ndarray of dtype complex128"),
         ([[["a", "b", "c"]]], "'x'.*got list"),
         ([None], "'x'.*got NoneType"),
-        ([{"X": 1}], r"lacks \['x'\] and has unexpected \['X'\]"),
-        ([{}], r"lacks \['x'\] and has unexpected nothing"),
-        ([{"x": np.ones([1, 3]), "label": 1}], r"lacks nothing and has unexpected \['label'\]"),
+        ([{"X": 1}], r"missing keys \['x'\] and unexpected keys \['X'\]"),
+        ([{}], r"missing keys \['x'\] and unexpected keys \[\]"),
+        ([{"x": np.ones([1, 3]), "label": 1}], r"missing keys \[\] and unexpected keys \['label'\]"),
     ],
 )
 def test_an_input_that_does_not_fit_is_named(predict, arguments, message):

@@ -20,8 +20,8 @@ def double(x):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "either a model or a tower_func"),
-        ({"tower_func": double}, "belong together"),
+        ({}, "either a model, or a tower_func"),
+        ({"tower_func": double}, "together with its input_signature"),
         ({"tower_func": double, "input_signature": [X], "model": tpk.ModelDesc}, r"Write ModelDesc\(\)"),
         ({"model": double}, "get_input_signature"),
         ({"tower_func": 3, "input_signature": [X]}, "tower_func=3"),

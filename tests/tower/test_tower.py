@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import InputError, TowerError
-from tpk.tower import PredictTowerContext, TowerContext, TowerFunc, TrainTowerContext, get_current_tower_context
+from tpk.tower import PredictTowerContext, TowerFunc, TrainTowerContext, get_current_tower_context
 
 v1 = tf.compat.v1
 SIGNATURE = [tf.TensorSpec([None, 3], tf.float32, "x")]
@@ -33,11 +33,6 @@ def x():
 
 def names(variables):
     return [variable.name for variable in variables]
-
-
-def test_the_base_of_tower_contexts_says_which_to_take():
-    with pytest.raises(TowerError, match=r"Write tpk\.TrainTowerContext\(ns_name='tower0'\)"):
-        TowerContext("tower0", is_training=True)
 
 
 def test_towers_share_variables_and_have_name_scopes_of_their_own():

@@ -157,6 +157,7 @@ def test_numpy_has_the_aliases_of_its_past():
     assert -numpy.inf == numpy1.NINF
     assert numpy1.product([2, 3]) == 6
     assert numpy1.asfarray([1, 2]).dtype == numpy.float64
+    assert numpy1.hstack([n] for n in range(2)).tolist() == [0, 1]
     with pytest.raises(AttributeError, match="nothing_like_this"):
         numpy1.nothing_like_this  # noqa: B018
 

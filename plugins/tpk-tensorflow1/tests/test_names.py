@@ -162,6 +162,12 @@ def test_slim_has_the_layers_of_contrib_and_says_what_to_install_for_the_rest(mo
     assert not hasattr(slim, "__path__")
 
 
+def test_sizes_of_variables_may_be_whole_floats(graph):
+    assert tf.get_variable("half", [6 / 2, 2]).shape.as_list() == [3, 2]
+    with pytest.raises(TypeError):
+        tf.get_variable("third", [7 / 2, 2])
+
+
 def test_an_object_of_a_layer_shares_its_variables(graph):
     x = tf.constant(np.arange(12, dtype=np.float32).reshape(3, 4))
     with tf.variable_scope("scope"):

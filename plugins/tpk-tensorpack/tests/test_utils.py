@@ -66,7 +66,7 @@ def test_a_directory_that_is_there_is_an_error_where_nobody_can_be_asked(directo
     (directory / "logs").mkdir()
     (directory / "logs/old").touch()
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    with pytest.raises(OSError, match=r"'logs' exists.*set_logger_dir\(…, action=\)"):
+    with pytest.raises(OSError, match=r"'logs' exists.*action='k'"):
         logger.set_logger_dir("logs")
     with pytest.raises(ValueError, match="action='x': expected one of 'b', 'd', 'n', 'k'"):
         logger.set_logger_dir("logs", "x")

@@ -24,8 +24,7 @@ from tpk.plugin import Callback, hookimpl, order_of
 from tpk.plugin.creation import import_optional
 
 if TYPE_CHECKING:
-    from tpk.plugin.run_options import RunOptions
-    from tpk.plugin.trainer import TrainerProtocol
+    from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

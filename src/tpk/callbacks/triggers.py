@@ -19,8 +19,7 @@ from tpk.plugin.creation import Use
 from tpk.plugin.spec import taken_arguments, taking_all
 
 if TYPE_CHECKING:
-    from tpk.plugin.run_options import RunOptions
-    from tpk.plugin.trainer import TrainerProtocol
+    from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

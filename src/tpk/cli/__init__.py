@@ -1,3 +1,3 @@
-"""The ``tpk`` command: `tpk.cli.framework` says what a subcommand is, and `tpk.cli.main` lists them."""
+"""The ``tpk`` command: `tpk.cli.main` lists its subcommands; `tpk.cli.framework` has what they share."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The entry point of the ``tpk`` command, and the table of its subcommands."""
+"""The entry point of the ``tpk`` command and the table of its subcommands."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import click
 from click.shell_completion import shell_complete
 
 from tpk import __version__
-from tpk.cli.framework import COMPLETION_VARIABLE, SETTINGS, LazyGroup, examples
+from tpk.cli.framework import SETTINGS, LazyGroup, examples
 from tpk.errors import TpkError
 
 COMMANDS = {
     "train": "tpk.cli.train:train",
     "launch": "tpk.cli.launch.command:launch",
-    "runs": "tpk.cli.runs.command:runs",
-    "show": "tpk.cli.runs.command:show",
-    "plot": "tpk.cli.runs.command:plot",
-    "board": "tpk.cli.runs.command:board",
+    "runs": "tpk.cli.runs.listing:runs",
+    "show": "tpk.cli.runs.showing:show",
+    "plot": "tpk.cli.runs.plotting:plot",
     "checkpoint": "tpk.cli.checkpoint.command:checkpoint",
     "export": "tpk.cli.export.command:export",
     "data-speed": "tpk.cli.data_speed:data_speed",
     "plugins": "tpk.cli.plugins.command:plugins",
     "doctor": "tpk.cli.doctor.command:doctor",
-    "completion": "tpk.cli.completion:completion",
 }
+
+_COMPLETION = "_TPK_COMPLETE"
+"""The environment variable with which a shell asks for completion; click defines its values."""
 
 _INTERRUPTED = 130
 
@@ -38,10 +39,10 @@ _INTERRUPTED = 130
     invoke_without_command=True,
     context_settings=SETTINGS,
     epilog=examples(
-        "tpk COMMAND --help                     # options, and examples",
-        'eval "$(tpk completion bash)"          # completion in this shell; zsh and fish, too',
+        "tpk COMMAND --help                        # options and examples",
+        'eval "$(_TPK_COMPLETE=bash_source tpk)"   # completion in bash; or zsh_source, fish_source',
     )
-    + "\n\nThe exit status is 0 if all is well, 1 if something failed, and 2 if the command was called in a wrong way.",
+    + "\n\nThe exit status is 0 for success, 1 for failure, and 2 for wrong usage.",
 )
 @click.version_option(__version__, prog_name="tpk", message="%(prog)s %(version)s")
 @click.pass_context
@@ -56,17 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        argv: the arguments after ``tpk``; by default those of the process.
+        argv: the arguments after ``tpk``; by default the arguments of the process.
 
     Returns:
-        The exit status: 0 if all is well; 1 after an error, which stands on stderr in one line; 2 if there is no such
-        command or option; 130 after Ctrl-C. ``tpk launch`` and ``tpk checkpoint diff`` have further ones.
+        The exit status: 0 for success; 1 for an error, which is one line on stderr; 2 for an unknown command or option;
+        130 after Ctrl-C. ``tpk launch`` and ``tpk checkpoint diff`` define more.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # Not by `Command.main`, which takes an EOFError or a broken pipe in the user's own code for those of a terminal.
+    # `Command.main` would handle an EOFError or a broken pipe in the user's code as if it were the terminal's.
     try:
-        if COMPLETION_VARIABLE in os.environ:
-            return shell_complete(tpk, {}, "tpk", COMPLETION_VARIABLE, os.environ[COMPLETION_VARIABLE])
+        if _COMPLETION in os.environ:
+            return shell_complete(tpk, {}, "tpk", _COMPLETION, os.environ[_COMPLETION])
         with tpk.make_context("tpk", arguments) as context:
             status = tpk.invoke(context)
         sys.stdout.flush()
@@ -84,14 +85,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         if _has_reader():
             raise
-        # Whoever read our output had enough of it (`tpk plugins | head`); the interpreter must not flush it again.
+        # The reader has stopped (`tpk plugins | head`); the interpreter must not flush the output again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return int(status or 0)
 
 
 def _has_reader() -> bool:
-    """Whether somebody still reads what is written to stdout, as far as this system can tell."""
+    """Whether the other end of stdout is open, as far as this system can tell."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()

@@ -121,14 +121,12 @@ class FileMonitor(Monitor):
         clock: returns the time, in seconds since 1970.
     """
 
+    state_key: str
+
     def __init__(self, filename: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         self.filename = Path(filename)
+        self.state_key = str(self.filename)
         self._clock = clock
-
-    @property
-    def state_key(self) -> str:
-        """The file name."""
-        return str(self.filename)
 
     @property
     def path(self) -> Path:
@@ -248,25 +246,15 @@ class Isolation:
         self._last_failure = failure
         if self._in_a_row[name] >= MAX_CONSECUTIVE_FAILURES and not self.disabled:
             self.disabled = True
-            logger.error(
-                "monitor %s is disabled: %s failed %d times in a row, last with %r",
-                self.name,
-                name,
-                self._in_a_row[name],
-                error,
-            )
+            message = "monitor %s is disabled: %s failed %d times in a row, last with %r"
+            logger.error(message, self.name, name, self._in_a_row[name], error)
 
     def _log_failures(self) -> None:
         """Log at the end of the training how many calls failed."""
         if self._last_failure is not None:
-            logger.error(
-                "monitor %s failed in %d of %d calls%s, so its records are incomplete; last in %s with %s",
-                self.name,
-                self._failures,
-                self._calls,
-                " and was disabled" if self.disabled else "",
-                *self._last_failure,
-            )
+            message = "monitor %s failed in %d of %d calls%s, so its records are incomplete; last in %s with %s"
+            ending = " and was disabled" if self.disabled else ""
+            logger.error(message, self.name, self._failures, self._calls, ending, *self._last_failure)
 
 
 def report_methods_of(monitor: Monitor) -> list[str]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import attrs
 import tensorflow as tf
 
 Event = tf.compat.v1.Event
@@ -19,6 +20,7 @@ _PREFIX = "events.out.tfevents."
 _file_count = itertools.count()
 
 
+@attrs.define(eq=False)
 class EventFiles:
     """Appends events to a file in a folder, and begins another file after a failure.
 
@@ -34,26 +36,21 @@ class EventFiles:
         max_queue: the maximum number of events that wait to be written.
         flush_secs: how long events may wait, in seconds. This is checked when another event arrives.
         clock: returns the time, in seconds since 1970.
+
+    Attributes:
+        waiting: the events that are still to be written.
     """
 
-    def __init__(
-        self, folder: Path, suffix: str, max_queue: int, flush_secs: float, clock: Callable[[], float]
-    ) -> None:
-        self._folder = folder
-        self._suffix = suffix
-        self._max_queue = max_queue
-        self._flush_secs = flush_secs
-        self._clock = clock
-        self._waiting: list[bytes] = []
-        self._flushed_at = time.monotonic()
-        self._writer: Any = None
-        self._path = folder
-        self._size = 0
-
-    @property
-    def waiting(self) -> list[bytes]:
-        """The events that are still to be written."""
-        return list(self._waiting)
+    _folder: Path
+    _suffix: str
+    _max_queue: int
+    _flush_secs: float
+    _clock: Callable[[], float]
+    waiting: list[bytes] = attrs.field(factory=list, init=False)
+    _flushed_at: float = attrs.field(factory=time.monotonic, init=False)
+    _writer: Any = attrs.field(default=None, init=False)
+    _path: Path = attrs.field(factory=Path, init=False)
+    _size: int = attrs.field(default=0, init=False)
 
     def paths(self) -> list[Path]:
         """Return the files with this suffix in order, including files of earlier attempts at the run. Ignores links."""
@@ -65,8 +62,8 @@ class EventFiles:
         Raises:
             Exception: if they cannot be written; they keep waiting.
         """
-        self._waiting += events
-        if len(self._waiting) >= self._max_queue or time.monotonic() - self._flushed_at >= self._flush_secs:
+        self.waiting += events
+        if len(self.waiting) >= self._max_queue or time.monotonic() - self._flushed_at >= self._flush_secs:
             self.flush()
 
     def flush(self) -> None:
@@ -75,19 +72,19 @@ class EventFiles:
         Raises:
             Exception: if they cannot be written; they keep waiting.
         """
-        if not self._waiting:
+        if not self.waiting:
             return
         try:
             if self._writer is None:
                 self._begin()
-            for event in self._waiting:
+            for event in self.waiting:
                 self._writer.write(event)
             self._writer.flush()
             self._size = self._path.stat().st_size
         except Exception:
             self._give_up_file()
             raise
-        self._waiting.clear()
+        self.waiting.clear()
         self._flushed_at = time.monotonic()
 
     def close(self) -> None:

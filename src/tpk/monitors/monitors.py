@@ -232,18 +232,14 @@ class Monitors:
             if key not in states:
                 monitor.isolation.call("start_over")
             elif states[key] is None:
-                logger.warning(
-                    "monitor %s was failing when the checkpoint was taken; its output stays as it is",
-                    monitor.isolation.name,
-                )
+                message = "monitor %s was failing when the checkpoint was taken; its output stays as it is"
+                logger.warning(message, monitor.isolation.name)
             else:
                 monitor.isolation.call("load_state_dict", states[key])
         self._unused_states = {key: own for key, own in states.items() if key not in self._keyed}
         if self._unused_states and self.monitors:
-            logger.warning(
-                "the checkpoint has the state of monitors that this run does not have: %s. Their output is left alone.",
-                ", ".join(sorted(self._unused_states)),
-            )
+            message = "the checkpoint has the state of monitors that this run does not have: %s. Their output is kept."
+            logger.warning(message, ", ".join(sorted(self._unused_states)))
 
     def start_over(self) -> None:
         """Let every monitor set aside the output of an attempt at this run that left no checkpoint."""

@@ -65,18 +65,14 @@ class ScalarPrinter(Monitor):
         self._whitelist = _compile("whitelist", [_ALL_BUT_AVERAGES] if whitelist is None else whitelist)
         self._blacklist = _compile("blacklist", [] if blacklist is None else blacklist)
         self._values: dict[str, int | float] = {}
-        self._hidden: dict[str, int | float] = {}
         self._widths: dict[str, int] = {}
-        self.unused_hooks = [
-            *([] if enable_step else ["trigger_step"]),
-            *([] if enable_epoch else ["trigger_epoch"]),
-        ]
+        wanted = {"trigger_step": enable_step, "trigger_epoch": enable_epoch}
+        self.unused_hooks = [hook for hook, is_wanted in wanted.items() if not is_wanted]
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Keep a value until the next line is logged."""
-        if _matches(name, self._blacklist):
-            return
-        (self._values if _matches(name, self._whitelist) else self._hidden)[name] = value
+        if not _matches(name, self._blacklist):
+            self._values[name] = value
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Log the scalars that this step reported."""
@@ -94,27 +90,28 @@ class ScalarPrinter(Monitor):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values that are still to be logged."""
-        return {"values": dict(self._values), "hidden": dict(self._hidden)}
+        return {"values": dict(self._values)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the values that `state_dict` returned."""
-        self._values, self._hidden = dict(state["values"]), dict(state["hidden"])
+        # Older checkpoints have the values that `whitelist` leaves out under another key.
+        self._values = {**state["values"], **state.get("hidden", {})}
 
     def _log(self, trainer: TrainerProtocol, saving: Sequence[str] = ()) -> None:
         """Log the values that were reported since the last time."""
-        values, hidden = self._values, self._hidden
-        self._values, self._hidden = {}, {}
-        if not values and not saving:
-            return
+        values, self._values = self._values, {}
+        hidden = sorted(name for name in values if not _matches(name, self._whitelist))
         followed = trainer.monitors.followed
-        names = sorted(values, key=lambda name: (name not in followed, *_place(name)))
+        names = sorted(values.keys() - set(hidden), key=lambda name: (name not in followed, *_place(name)))
+        if not names and not saving:
+            return
         parts = [self._align(name, _part(name, values[name])) for name in names]
         if saving:
             parts.append(f"saving {', '.join(saving)}")
         title = self._align("", f"{_title(trainer)}, step {trainer.global_step}")
         lines, left_out = _fit(title, parts, *_room())
         logger.info("%s", "\n".join(lines))
-        left_out += [_part(name, hidden[name]) for name in sorted(hidden)]
+        left_out += [_part(name, values[name]) for name in hidden]
         if left_out:
             logger.debug("%s | %s", title, " | ".join(left_out))
 

@@ -44,6 +44,8 @@ class TFEventWriter(Monitor):
         ```
     """
 
+    state_key: str
+
     def __init__(
         self,
         logdir: str | os.PathLike[str] | None = None,
@@ -53,6 +55,7 @@ class TFEventWriter(Monitor):
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.state_key = "" if logdir is None else os.fspath(logdir)
         self._logdir = logdir
         self._max_queue = max_queue
         self._flush_secs = flush_secs
@@ -61,11 +64,6 @@ class TFEventWriter(Monitor):
         self._files: EventFiles
         self._graph_is_written = False
         self._is_resumed = False
-
-    @property
-    def state_key(self) -> str:
-        """The folder, if it was given."""
-        return "" if self._logdir is None else os.fspath(self._logdir)
 
     @property
     def logdir(self) -> Path:
@@ -119,7 +117,7 @@ class TFEventWriter(Monitor):
         for name in sizes:
             with (self.logdir / name).open("rb+") as file:
                 os.fsync(file.fileno())
-        return {"sizes": sizes, "graph_is_written": self._graph_is_written, "waiting": self._files.waiting}
+        return {"sizes": sizes, "graph_is_written": self._graph_is_written, "waiting": list(self._files.waiting)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Remove the events that were written after the checkpoint."""

@@ -1,5 +1,4 @@
-from .base import Plugin as Plugin
-from .callback import Callback as Callback
+from .callback import Callback as Callback, Plugin as Plugin
 from .catalog import Catalog as Catalog, get_catalog as get_catalog, use_catalog as use_catalog
 from .creation import Use as Use, use as use
 from .implementations import order_of as order_of

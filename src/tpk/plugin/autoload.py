@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tpk.errors import PluginError, add_note
+from tpk.errors import add_note
 from tpk.plugin.environment import is_on, names_in
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def load_autoloaded(catalog: Catalog, *steps: Callable[[object], object]) -> Non
         PluginError: if a plugin in ``TPK_PLUGINS`` is missing or broken; with ``TPK_STRICT``, if any plugin is. Without
             it, a broken installed plugin is a warning, and has the status ``"failed"`` in the catalog.
     """
-    required, loaded = _required(catalog), []
+    required, loaded = [catalog.find("plugin", name) for name in names_in("TPK_PLUGINS")], []
     named = {entry.target for entry in required}
     others = [] if is_on("TPK_DISABLE_AUTOLOAD") else catalog.entries("plugin")
     for entry in [*required, *(each for each in others if each.status != "blocked" and each.target not in named)]:
@@ -41,14 +41,6 @@ def load_autoloaded(catalog: Catalog, *steps: Callable[[object], object]) -> Non
             if catalog.outcome(entry) != "failed":
                 with _tolerated(catalog, entry, entry in required):
                     step(plugin)
-
-
-def _required(catalog: Catalog) -> list[CatalogEntry]:
-    names = names_in("TPK_PLUGINS")
-    try:
-        return [catalog.find("plugin", name) for name in names]
-    except PluginError as error:
-        raise type(error)(f"TPK_PLUGINS={','.join(names)}: {error}") from error
 
 
 @contextmanager
@@ -63,10 +55,9 @@ def _tolerated(catalog: Catalog, entry: CatalogEntry, is_required: bool) -> Iter
         if is_required or is_on("TPK_STRICT"):
             raise
         logger.warning(
-            "%s is broken and was skipped. TPK_BLOCK=%s:%s blocks it, uninstalling %s removes it, and TPK_STRICT=1 "
+            "%s is broken and was skipped. TPK_BLOCK=plugin:%s blocks it, uninstalling %s removes it, and TPK_STRICT=1 "
             "makes this an error.",
             entry,
-            entry.kind,
             entry.name,
             entry.distribution,
             exc_info=True,

@@ -12,29 +12,25 @@ _CALLBACKS = (  # noqa: SIM905 - a table of names reads better in lines
     "GraphProfiler DumpTensors DumpTensorAsImage DumpParamAsImage TensorPrinter ProcessTensors CheckNumerics "
     "GradientHistogram"
 ).split()
-_MONITORS = "TFEventWriter JSONWriter CSVWriter ScalarPrinter".split()  # noqa: SIM905 - a table of names reads better
-_NAMED_TRAINERS = (  # noqa: SIM905 - a table of names reads better in lines
-    "NoOpTrainer SimpleTrainer QueueInputTrainer AsyncMultiGPUTrainer SyncMultiGPUTrainer "
-    "SyncMultiGPUTrainerParameterServer SyncMultiGPUTrainerReplicated CollectiveTrainer DistributedReplicatedTrainer "
-    "DistributedParameterServerTrainer"
+_TRAINERS = (  # noqa: SIM905 - a table of names reads better in lines
+    "MultiObjectiveTrainer SingleCostTrainer NoOpTrainer SimpleTrainer QueueInputTrainer AsyncMultiGPUTrainer "
+    "SyncMultiGPUTrainer SyncMultiGPUTrainerParameterServer SyncMultiGPUTrainerReplicated CollectiveTrainer "
+    "DistributedReplicatedTrainer DistributedParameterServerTrainer"
 ).split()
+_STRATEGIES = {
+    "single": "SingleStrategy",
+    "async": "AsyncStrategy",
+    "replicated": "ReplicatedStrategy",
+    "parameter_server": "ParameterServerStrategy",
+    "collective": "CollectiveStrategy",
+    "distributed_replicated": "DistributedReplicatedStrategy",
+    "distributed_parameter_server": "DistributedParameterServerStrategy",
+}
 
 BUILTINS: dict[str, dict[str, str]] = {
-    "trainer": {
-        "MultiObjectiveTrainer": "tpk.train.multi_objective:MultiObjectiveTrainer",
-        "SingleCostTrainer": "tpk.train.tower_trainer:SingleCostTrainer",
-        **{name: f"tpk.train.trainers:{name}" for name in _NAMED_TRAINERS},
-    },
-    "strategy": {
-        "single": "tpk.strategies.single:SingleStrategy",
-        "async": "tpk.strategies.asynchronous:AsyncStrategy",
-        "replicated": "tpk.strategies.replicated:ReplicatedStrategy",
-        "parameter_server": "tpk.strategies.parameter_server:ParameterServerStrategy",
-        "collective": "tpk.strategies:CollectiveStrategy",
-        "distributed_replicated": "tpk.strategies:DistributedReplicatedStrategy",
-        "distributed_parameter_server": "tpk.strategies:DistributedParameterServerStrategy",
-    },
-    "monitor": {name: f"tpk.monitors:{name}" for name in _MONITORS},
+    "trainer": {name: f"tpk.train:{name}" for name in _TRAINERS},
+    "strategy": {name: f"tpk.strategies:{attribute}" for name, attribute in _STRATEGIES.items()},
+    "monitor": {name: f"tpk.monitors:{name}" for name in ("TFEventWriter", "JSONWriter", "CSVWriter", "ScalarPrinter")},
     "callback": {name: f"tpk.callbacks:{name}" for name in _CALLBACKS},
     "plugin": {},
 }

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
-from tpk.plugin.base import Plugin
-from tpk.plugin.description import shown_arguments
+from tpk.plugin.description import RecordsOptions, shown_arguments
 from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec, taken_arguments, taking_all
 
 if TYPE_CHECKING:
-    from typing import Concatenate, ParamSpec, TypeVar
+    from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
-    from tpk.plugin.run_options import RunOptions
-    from tpk.plugin.trainer import TrainerProtocol
+_Self = TypeVar("_Self")
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
-    _Self = TypeVar("_Self")
-    _Arguments = ParamSpec("_Arguments")
-    _Result = TypeVar("_Result")
 
-    def _may_leave_out_arguments(
-        hook: Callable[Concatenate[_Self, _Arguments], _Result],
-    ) -> Callable[Concatenate[_Self, ...], _Result]: ...
+def _flexible(method: Callable[Concatenate[_Self, _Arguments], _Result]) -> Callable[Concatenate[_Self, ...], _Result]:
+    """Tell type checkers that an override may leave out arguments."""
+    return method
 
-else:
 
-    def _may_leave_out_arguments(hook):
-        """Tell type checkers that an override may take fewer arguments than the hook has."""
-        return hook
+def _hook(method: Callable[Concatenate[_Self, _Arguments], _Result]) -> Callable[Concatenate[_Self, ...], _Result]:
+    """Mark a method as a hook, which an override may implement with fewer arguments."""
+    return hookspec(method)
+
+
+class Plugin(RecordsOptions):
+    """Something that is registered with a training run under a unique name: its trainer, strategy, monitors, callbacks.
+
+    Attributes:
+        kind: ``"trainer"``, ``"strategy"``, ``"monitor"`` or ``"callback"``.
+        plugin_name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``.
+            Subclasses are free to have a `name`.
+    """
+
+    kind: ClassVar[str]
+    plugin_name: str = ""
 
 
 class Callback(Plugin):
@@ -76,8 +85,7 @@ class Callback(Plugin):
     else:  # A subclass may define an attribute or a property.
         state_key = ""
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Add ops to the graph, before it is finalized.
 
@@ -92,8 +100,7 @@ class Callback(Plugin):
             ```
         """
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Called once before the first epoch, with the session created and all variables initialized or restored.
 
@@ -107,8 +114,7 @@ class Callback(Plugin):
             ```
         """
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Called before the first step of each epoch, whose number is `trainer.epoch_num`.
 
@@ -122,8 +128,7 @@ class Callback(Plugin):
             ```
         """
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def before_run(self, run_context: Any) -> Any:
         """Return tensors and ops to run together with the step, in the same `Session.run`.
 
@@ -144,8 +149,7 @@ class Callback(Plugin):
             ```
         """
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Called after the step with the results of `before_run`.
 
@@ -161,8 +165,7 @@ class Callback(Plugin):
             ```
         """
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Called after each step.
 
@@ -178,8 +181,7 @@ class Callback(Plugin):
             ```
         """
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def after_epoch(self, trainer: TrainerProtocol) -> None:
         """Called after the last step of each epoch, before any `trigger_epoch`.
 
@@ -195,8 +197,7 @@ class Callback(Plugin):
             ```
         """
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
         """Called at the end of each epoch, to evaluate, save and report.
 
@@ -211,8 +212,7 @@ class Callback(Plugin):
         """
         trigger_of(self)(trainer)
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Called once at the end, however the run ends; the session is still open.
 
@@ -229,7 +229,7 @@ class Callback(Plugin):
         """
 
     @hookspec(firstresult=True)
-    @_may_leave_out_arguments
+    @_flexible
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return the error that caused a run of the session to fail; the first answer is raised instead.
 
@@ -249,7 +249,7 @@ class Callback(Plugin):
         return None
 
     @hookspec(firstresult=True)
-    @_may_leave_out_arguments
+    @_flexible
     def recover(self, error: Exception) -> bool | None:
         """Recover from a failed step, which is then repeated. The first answer counts.
 
@@ -269,8 +269,7 @@ class Callback(Plugin):
         """
         return None
 
-    @hookspec
-    @_may_leave_out_arguments
+    @_hook
     def before_checkpoint(self) -> None:
         """Called before a checkpoint is taken; an error that it raises prevents that.
 
@@ -300,7 +299,7 @@ class Callback(Plugin):
             ```
         """
 
-    @_may_leave_out_arguments
+    @_flexible
     def trigger(self, trainer: TrainerProtocol) -> None:
         """Called at the end of each epoch, or when `PeriodicTrigger` decides. It may leave out the trainer."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import inspect
+import itertools
 import logging
 import pkgutil
 import re
-import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -161,19 +161,14 @@ class Catalog:
         if ":" in name:
             return CatalogEntry(kind, name, target=name)
         found = [entry for entry in self.entries(kind) if entry.name == name]
-        if not found and kind == "plugin" and _is_module(name):
+        if not found and kind == "plugin":  # The name of a module.
             return CatalogEntry(kind, name, target=name)
         if not found:
             raise unknown_plugin(kind, name, self.entries())
         # Built-in plugins come first, and cannot be shadowed.
         if len(found) > 1 and found[0].is_builtin:
-            logger.warning(
-                "%r is the built-in %s. To use the one from %s, name its target, %s",
-                name,
-                kind,
-                " and ".join(f"{each.distribution} {each.version}" for each in found[1:]),
-                " or ".join(repr(each.target) for each in found[1:]),
-            )
+            others = " or ".join(map(str, found[1:]))
+            logger.warning("%r is the built-in %s. To use %s, name its target", name, kind, others)
         if found[0].status == "conflict":
             raise PluginError(
                 f"more than one distribution offers the {kind} {name!r}: {', '.join(map(str, found))}. Name one by its "
@@ -214,9 +209,7 @@ class Catalog:
         ]
         known = [*builtin, *self._installed]
         blocked = _blocked(known)
-        counts: dict[tuple[str, str], int] = {}
-        for entry in known:
-            counts[entry.kind, entry.name] = counts.get((entry.kind, entry.name), 0) + 1
+        counts = Counter((entry.kind, entry.name) for entry in known)
 
         def status(entry: CatalogEntry) -> str:
             if entry in blocked:
@@ -289,17 +282,20 @@ def _installed_entries(path: Sequence[str] | None = None) -> list[CatalogEntry]:
     found: dict[str, list[CatalogEntry]] = {}
     for distribution in metadata.distributions() if path is None else metadata.distributions(path=list(path)):
         try:
-            points = [point for point in distribution.entry_points if point.group in kinds]
-            name, version = (distribution.metadata["Name"], distribution.version) if points else ("", "")
+            entries = [
+                CatalogEntry(
+                    kinds[point.group], point.name, point.value, distribution.metadata["Name"], distribution.version
+                )
+                for point in distribution.entry_points
+                if point.group in kinds
+            ]
         except Exception:
             logger.warning("the metadata of %s cannot be read; skipped", distribution, exc_info=True)
             continue
-        if points:
-            entries = [CatalogEntry(kinds[point.group], point.name, point.value, name, version) for point in points]
+        if entries:
             # Python imports the first one on the path; it hides others of the same name.
-            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), entries)
-    entries = [entry for entries in found.values() for entry in entries]
-    return sorted(entries, key=lambda entry: (entry.kind, entry.name, entry.distribution))
+            found.setdefault(re.sub(r"[-_.]+", "-", entries[0].distribution).lower(), entries)
+    return sorted(itertools.chain(*found.values()), key=lambda entry: (entry.kind, entry.name, entry.distribution))
 
 
 def _check_version(entry: CatalogEntry) -> None:
@@ -342,14 +338,6 @@ def _check_kind(kind: str, plugin: object, what: str) -> None:
         raise PluginError(f"{what} is not a {kind} but a {found}: it belongs in the {_LISTS[found]}")
     if not found and kind != "callback":
         raise PluginError(
-            f"{what} is not a {kind}: expected an instance of tpk.{kind.capitalize()}, but it is {plugin!r}"
-            + (". A plugin that only implements hooks belongs in the callbacks" if kind == "monitor" else "")
+            f"{what} is not a {kind}: expected an instance of tpk.{kind.capitalize()}, but it is {plugin!r}. A plugin "
+            "that only implements hooks belongs in the callbacks"
         )
-
-
-def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name.partition(".")[0]) is not None
-    except ValueError:
-        # A module that was made at run time has no spec.
-        return name in sys.modules

@@ -1,6 +1,7 @@
 """Descriptions of objects by the arguments that they were made with: for ``config.json``, ``config.toml`` and `repr`.
 
-A value is first turned into a form: plain data, `_Named`, `_Made` and `_Opaque`. `described` and `written` render it.
+A value is first turned into a form: plain data that may contain `_Leaf` and `_Made`. `described`, `written` and
+`shown_arguments` render it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,8 @@ _RECORDED = "_made_with"
 _MOST_VALUES = 1000
 _MOST_LEVELS = 16
 _MOST_CHARACTERS = 2000
-_MOST_CHARACTERS_DESCRIBED = 1000
 _MOST_ITEMS_DESCRIBED = 16
 _MOST_CHARACTERS_OF_REPR = 60
-_MOST_ITEMS_OF_REPR = 4
 _SECRET = re.compile(
     r"(^|_)((api|access|auth|private|secret)_?key|token|secret|password|passwd|credentials?)s?$", re.IGNORECASE
 )
@@ -103,9 +102,7 @@ def written_plugin(kind: str, value: Any) -> Any:
         kind: ``"trainer"``, ``"callback"`` or ``"monitor"``.
         value: an instance, a class, a name, ``"module:attr"`` or a `Use`.
     """
-    if isinstance(value, str):
-        return {USE: value}
-    form = written(value)
+    form = written(Use(value) if isinstance(value, str) else value)
     if inspect.isclass(value) and REF in form:
         form = {USE: form[REF]}
     target = form.get(USE, "") if isinstance(form, dict) else ""
@@ -153,45 +150,30 @@ def leaves_of(description: Any, path: str = "") -> dict[str, Any]:
 
 
 @attrs.frozen
-class _Opaque:
-    """A value that cannot be made again: why, and its description."""
+class _Leaf:
+    """A value without options: its description, and the target that it can be made from or why it has none."""
 
-    why: str
     shown: Any
+    why: str
+    target: str = ""
 
 
 @attrs.frozen
-class _Named:
-    """A function, a class or a member of an enum: its target or why it has none, and its description."""
+class _Made(_Leaf):
+    """An object, described by its class: its options, including defaults, and the names of those that were given."""
 
-    target: str
-    why: str
-    shown: str
-
-
-@attrs.frozen
-class _Made:
-    """An object: the target of its class or why it has none, its options including defaults, and which were given."""
-
-    target: str
-    why: str
-    shown: str
-    options: dict[str, Any]
-    given: frozenset[str]
+    options: dict[str, Any] = attrs.field(factory=dict)
+    given: frozenset[str] = frozenset()
 
 
 def _recording(init: Callable[..., None]) -> Callable[..., None]:
-    signature: inspect.Signature | None = None
-
     @functools.wraps(init)
     def record_and_init(self: Any, *args: Any, **options: Any) -> None:
-        nonlocal signature
         # The constructor of a base class is called by the constructor of the class itself.
         if _RECORDED not in vars(self):
             vars(self)[_RECORDED] = {}, frozenset()
             try:
-                signature = signature or inspect.signature(init)
-                bound = signature.bind(self, *args, **options)
+                bound = inspect.signature(init).bind(self, *args, **options)
             except TypeError:  # The constructor itself raises a better error.
                 pass
             else:
@@ -217,59 +199,65 @@ def _form_of(value: Any) -> Any:
 
 
 def _form(value: Any, counter: Iterator[int], level: int) -> Any:
+    kind = type(value)
     if next(counter) >= _MOST_VALUES or level > _MOST_LEVELS:
-        return _Opaque(f"more than {_MOST_VALUES} values, or values within values", type(value).__name__)
-    if value is None or type(value) in (bool, int, float):
+        return _Leaf(kind.__name__, f"more than {_MOST_VALUES} values, or values within values")
+    if value is None or kind in (bool, int, float):
         return value
     if isinstance(value, str) and not isinstance(value, enum.Enum):
         text = str(value)
-        return text if len(text) <= _MOST_CHARACTERS else _Opaque(f"a text of {len(text)} characters", text)
+        is_short = len(text) <= _MOST_CHARACTERS
+        return text if is_short else _Leaf(f"{text[:_MOST_CHARACTERS]}…", f"a text of {len(text)} characters")
     if isinstance(value, os.PathLike):
         return _form(os.fspath(value), counter, level)
     if isinstance(value, Use):
         return _Made(value.name, "", value.name, _options(value.options, counter, level), frozenset(value.options))
     if isinstance(value, Ref):
-        return _Named(value.target, "", value.target)
+        return _Leaf(value.target, "", value.target)
     if isinstance(value, list | tuple):
         return _form_of_list(value, counter, level)
     if isinstance(value, dict):  # Other mappings may read files.
         return _form_of_mapping(value, counter, level)
     if isinstance(value, enum.Enum):
-        target, why = _find_target(type(value))
-        return _Named(f"{target}.{value.name}", why, str(value))
+        target, why = _find_target(kind)
+        return _Leaf(str(value), why, f"{target}.{value.name}")
     if inspect.isclass(value) or inspect.isroutine(value):
-        return _Named(*_find_target(value), _qualified_name(value))
+        target, why = _find_target(value)
+        return _Leaf(_qualified_name(value), why, target)
     try:
         return _form_of_object(value, counter, level)
     except Exception as error:  # A property of the user's object may raise anything.
-        kind = type(value)
-        return _Opaque(f"an object of {kind.__qualname__}, which says {type(error).__name__}: {error}", kind.__name__)
+        return _Leaf(kind.__name__, f"an object of {kind.__qualname__}, which says {type(error).__name__}: {error}")
 
 
 def _options(options: Mapping[str, Any], counter: Iterator[int], level: int) -> dict[str, Any]:
     return {
-        name: _Opaque("a secret", "(not told)") if _is_secret(name, value) else _form(value, counter, level + 1)
+        name: _Leaf("(not told)", "a secret") if _is_secret(name, value) else _form(value, counter, level + 1)
         for name, value in options.items()
     }
 
 
 def _form_of_list(value: list[Any] | tuple[Any, ...], counter: Iterator[int], level: int) -> Any:
     if len(value) > _MOST_VALUES:
-        shown = [_as_described(_form_of(value[0])), f"… {len(value) - 1} more"]
-        return _Opaque(f"a {type(value).__name__} of {len(value)} items", shown)
+        shown = [described(value[0]), f"… {len(value) - 1} more"]
+        return _Leaf(shown, f"a {type(value).__name__} of {len(value)} items")
     items = [_form(item, counter, level + 1) for item in value]
     why = next((reason for reason in map(_why_not, items) if reason), "")
-    return _Opaque(why, _as_described(items)) if why else items
+    return _Leaf(_as_described(items), why) if why else items
 
 
 def _form_of_mapping(value: dict[Any, Any], counter: Iterator[int], level: int) -> Any:
     items = {str(key): item for key, item in itertools.islice(value.items(), _MOST_VALUES)}
     options = _options(items, counter, level)
     if len(value) > _MOST_VALUES:
-        return _Opaque(f"a mapping of {len(value)} keys", _as_described(options))
-    if any(type(key) is not str for key in value):
-        return _Opaque("a mapping with keys that are not text", _as_described(options))
-    return _Opaque("a mapping" + _RESERVED, _as_described(options)) if _has_reserved_key(options) else options
+        why = f"a mapping of {len(value)} keys"
+    elif any(type(key) is not str for key in value):
+        why = "a mapping with keys that are not text"
+    elif _has_reserved_key(options):
+        why = "a mapping" + _RESERVED
+    else:
+        return options
+    return _Leaf(_as_described(options), why)
 
 
 def _form_of_object(value: Any, counter: Iterator[int], level: int) -> Any:
@@ -281,11 +269,11 @@ def _form_of_object(value: Any, counter: Iterator[int], level: int) -> Any:
         fields = {each.name: getattr(value, each.name, None) for each in dataclasses.fields(value) if each.init}
     if fields is not None:
         target, why = _find_target(kind)
-        return _Made(target, why, kind.__name__, _options(fields, counter, level), frozenset(fields))
+        return _Made(kind.__name__, why, target, _options(fields, counter, level), frozenset(fields))
     if isinstance(value, RecordsOptions):
         options, given = vars(value).get(_RECORDED, ({}, frozenset()))
         target, why = _find_target(kind)
-        return _Made(target, why or _unnamed(kind, given), kind.__name__, options, given)
+        return _Made(kind.__name__, why or _unnamed(kind, given), target, options, given)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and type(value).__module__ == "numpy":
         return _form(value.item(), counter, level)
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
@@ -293,21 +281,18 @@ def _form_of_object(value: Any, counter: Iterator[int], level: int) -> Any:
         name = getattr(value, "name", None)
         text = f"{getattr(dtype, 'name', None) or dtype} {shape}"
         shown = f"{name} {text}" if isinstance(name, str) and name else text
-        return _Opaque(f"an array or a tensor of {text}", shown)
-    return _Opaque(f"an object of {kind.__module__}.{kind.__qualname__}, made in the script", _shown_object(value))
+        return _Leaf(shown, f"an array or a tensor of {text}")
+    return _Leaf(_shown_object(value), f"an object of {kind.__module__}.{kind.__qualname__}, made in the script")
 
 
 def _shown_object(value: Any) -> Any:
-    if isinstance(value, date | timedelta | range | slice):
-        return str(value)
     if isinstance(value, set | frozenset):
-        is_small = len(value) <= _MOST_ITEMS_DESCRIBED
-        return sorted(map(str, value)) if is_small else f"{type(value).__name__} of {len(value)}"
+        return sorted(map(str, value))
     if isinstance(value, functools.partial):
         return f"functools.partial({_qualified_name(value.func)})"
     if hasattr(value, "as_numpy_dtype") or (hasattr(value, "itemsize") and hasattr(value, "kind")):
         return str(value.name)  # A dtype.
-    if hasattr(value, "SerializeToString"):  # A protocol buffer.
+    if isinstance(value, date | timedelta | range | slice) or hasattr(value, "SerializeToString"):  # A protocol buffer.
         return " ".join(str(value).split())
     return type(value).__name__
 
@@ -324,28 +309,21 @@ def _is_secret(name: str, value: Any) -> bool:
 # Rendering of forms.
 
 
-def _as_described(form: Any, levels: int = _MOST_LEVELS // 2) -> Any:
-    if isinstance(form, _Opaque):
-        return _as_described(form.shown, levels)
-    if isinstance(form, _Named):
-        return form.shown
+def _as_described(form: Any) -> Any:
     if isinstance(form, _Made):
-        return {"name": form.shown, "options": _as_described(form.options, levels) if levels else {}}
-    if isinstance(form, str):
-        is_short = len(form) <= _MOST_CHARACTERS_DESCRIBED
-        return form if is_short else f"{form[:_MOST_CHARACTERS_DESCRIBED]}…"
+        return {"name": form.shown, "options": _as_described(form.options)}
+    if isinstance(form, _Leaf):
+        return _as_described(form.shown)
     if isinstance(form, float) and not abs(form) < float("inf"):
         return str(form)
-    if isinstance(form, dict | list) and not levels:
-        return type(form).__name__
     if isinstance(form, dict):
         few = dict(itertools.islice(form.items(), _MOST_ITEMS_DESCRIBED))
-        shown = {name: _as_described(item, levels - 1) for name, item in few.items()}
+        shown = {name: _as_described(item) for name, item in few.items()}
         return {**shown, "…": f"{len(form) - len(few)} more"} if len(form) > len(few) else shown
     if isinstance(form, list):
         # The first item of data shows what the others are like.
         items = form if len(form) <= _MOST_ITEMS_DESCRIBED else form[:1]
-        listed = [_as_described(item, levels - 1) for item in items]
+        listed = list(map(_as_described, items))
         return [*listed, f"… {len(form) - len(items)} more"] if len(form) > len(items) else listed
     return form
 
@@ -354,25 +332,21 @@ def _as_written(form: Any) -> Any:
     why = _why_not(form)
     if why:
         return {NOT_WRITTEN: why}
-    if isinstance(form, _Named):
-        return {REF: form.target}
     if isinstance(form, _Made):
         options = {name: _as_written(item) for name, item in form.options.items() if name in form.given}
         return {USE: form.target, **options}
+    if isinstance(form, _Leaf):
+        return {REF: form.target}
     if isinstance(form, dict):
         return {name: _as_written(item) for name, item in form.items()}
     return list(map(_as_written, form)) if isinstance(form, list) else form
 
 
 def _as_repr(form: Any) -> str:
-    if isinstance(form, _Named | _Made):
+    if isinstance(form, _Leaf):
         return form.target.rpartition(":")[2] or "…"
-    if isinstance(form, _Opaque | dict):
-        return "…"
-    if isinstance(form, list) and any(isinstance(item, _Named | _Made | dict) for item in form):
-        return f"[{', '.join(map(_as_repr, form))}]" if len(form) <= _MOST_ITEMS_OF_REPR else "…"
-    text = repr(form)
-    return text if len(text) <= _MOST_CHARACTERS_OF_REPR else "…"
+    text = f"[{', '.join(map(_as_repr, form))}]" if isinstance(form, list) else repr(form)
+    return text if len(text) <= _MOST_CHARACTERS_OF_REPR and not isinstance(form, dict) else "…"
 
 
 _RESERVED = f" with a key {USE!r}, {REF!r} or {NOT_WRITTEN!r}, which have a meaning in the file"
@@ -382,7 +356,7 @@ def _why_not(form: Any) -> str:
     """Return why a form cannot be written; empty if it can."""
     if isinstance(form, _Made) and not form.why and _has_reserved_key(form.options.keys() & form.given):
         return form.target + _RESERVED
-    return form.why if isinstance(form, _Opaque | _Named | _Made) else ""
+    return form.why if isinstance(form, _Leaf) else ""
 
 
 def _has_reserved_key(names: Any) -> bool:

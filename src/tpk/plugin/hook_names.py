@@ -9,31 +9,19 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from tpk.errors import HookError
-from tpk.plugin.base import Plugin
-from tpk.plugin.callback import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, HOOK_NAMES, Callback
+from tpk.plugin.callback import CONFIGURATION_HOOKS, HOOK_ARGUMENTS, HOOK_NAMES, Callback, Plugin
 
-OF_OTHER_FRAMEWORKS = {
-    "on_train_begin": "before_train",
-    "on_train_start": "before_train",
-    "on_fit_start": "before_train",
-    "on_train_end": "after_train",
-    "on_fit_end": "after_train",
-    "on_epoch_begin": "before_epoch",
-    "on_epoch_start": "before_epoch",
-    "on_train_epoch_start": "before_epoch",
-    "on_epoch_end": "trigger_epoch",
-    "on_train_epoch_end": "trigger_epoch",
-    "on_batch_begin": "before_run",
-    "on_train_batch_begin": "before_run",
-    "on_train_batch_start": "before_run",
-    "on_step_begin": "before_run",
-    "on_batch_end": "trigger_step",
-    "on_train_batch_end": "trigger_step",
-    "on_step_end": "trigger_step",
-    "after_create_session": "before_train",
-    "on_save_checkpoint": "before_checkpoint",
-    "on_exception": "translate_error",
+_THEIRS = {
+    "before_train": ("on_train_begin", "on_train_start", "on_fit_start", "after_create_session"),
+    "after_train": ("on_train_end", "on_fit_end"),
+    "before_epoch": ("on_epoch_begin", "on_epoch_start", "on_train_epoch_start"),
+    "trigger_epoch": ("on_epoch_end", "on_train_epoch_end"),
+    "before_run": ("on_batch_begin", "on_train_batch_begin", "on_train_batch_start", "on_step_begin"),
+    "trigger_step": ("on_batch_end", "on_train_batch_end", "on_step_end"),
+    "before_checkpoint": ("on_save_checkpoint",),
+    "translate_error": ("on_exception",),
 }
+OF_OTHER_FRAMEWORKS = {theirs: ours for ours, names in _THEIRS.items() for theirs in names}
 """Hooks of Keras, Lightning and TensorFlow's `SessionRunHook`, and tpk's hook for each."""
 
 
@@ -45,14 +33,13 @@ def check_names(plugin: object, hooks: Iterable[str] = HOOK_ARGUMENTS) -> None:
         hooks: the names of all hooks.
 
     Raises:
-        HookError: if a name is similar to a hook (``befor_run``), or a hook of another framework (``on_epoch_end``,
-            tensorpack's ``_before_run``), or a hook that cannot be implemented here; or similar to another method that
-            can be overridden (``proces_scalar`` of a monitor).
+        HookError: if a name is similar to a hook or to another method that can be overridden (``befor_run``;
+            ``proces_scalar`` of a monitor), or a hook of another framework (``on_epoch_end``, tensorpack's
+            ``_before_run``), or a hook that cannot be implemented here.
     """
-    owner, namespaces = describe(plugin), namespaces_of(plugin)
     hooks = {*hooks, "trigger"}
-    # A trainer may have methods with similar names: the run does not call them.
-    methods = [*hooks, *(() if _is_trainer(plugin) else _methods_of_kind(plugin))]
+    overridable = {*hooks, *_methods_of_kind(plugin)}
+    namespaces = namespaces_of(plugin)
     # If both `trigger_epoch` and `_trigger_epoch` are defined, the latter is a part of the former.
     parts = {f"_{name}" for names in namespaces for name in names if f"_{name}" in names}
     for namespace in namespaces:
@@ -60,9 +47,9 @@ def check_names(plugin: object, hooks: Iterable[str] = HOOK_ARGUMENTS) -> None:
             continue
         for name, value in namespace.items():
             if name in hooks:
-                _check_place(plugin, owner, name, value)
-            elif name not in parts:
-                _check_name(owner, name, value, hooks, methods)
+                _check_place(plugin, name, value)
+            elif name not in overridable | parts:
+                _check_name(describe(plugin), name, value, overridable)
 
 
 def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
@@ -78,14 +65,10 @@ def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
             f"{plugin!r} implements no hook: derive a callback from tpk.Callback, and decorate the hooks of a plugin "
             "module with @tpk.hookimpl"
         )
-    if isinstance(plugin, Callback) and any("__getattr__" in namespace for namespace in namespaces_of(plugin)):
-        raise HookError(
-            f"{owner} implements no hook: its __getattr__ is not used, because Callback has a method for each hook. "
-            "Override hook_implementations() to return the hooks of the object that it forwards to"
-        )
     if plugin.kind == "callback":
         raise HookError(
-            f"{owner} implements no hook, so nothing would call it: override one of {', '.join(HOOK_NAMES)}, or trigger"
+            f"{owner} implements no hook, so nothing would call it: override one of {', '.join(HOOK_NAMES)}, or "
+            "trigger; to forward hooks to another object, override hook_implementations"
         )
 
 
@@ -99,26 +82,29 @@ def describe(plugin: object) -> str:
 def namespaces_of(plugin: object) -> list[Mapping[str, Any]]:
     """Return the namespaces that define `plugin`: of its module, or of its class and base classes, nearest first.
 
-    `Callback` and `object` are left out. ``plugin.__class__`` sees through proxies.
+    `Callback` and `object` are left out.
     """
     if isinstance(plugin, ModuleType):
         return [{name: value for name, value in vars(plugin).items() if _belongs_to(plugin, value)}]
-    plugin_class = plugin if isinstance(plugin, type) else plugin.__class__
-    return [vars(owner) for owner in plugin_class.__mro__ if owner not in (Callback, Plugin, object)]
+    return [vars(owner) for owner in _class_of(plugin).__mro__ if owner not in (Callback, Plugin, object)]
+
+
+def _class_of(plugin: object) -> type:
+    # ``__class__`` sees through proxies.
+    return plugin if isinstance(plugin, type) else plugin.__class__
 
 
 def _methods_of_kind(plugin: object) -> list[str]:
-    """Return the public methods of the base class of its kind of plugin, such as `process_scalar` of a monitor."""
-    plugin_class = plugin if isinstance(plugin, type) else plugin.__class__
-    bases = [owner for owner in plugin_class.__mro__ if "kind" in vars(owner)]
-    return [
-        name for owner in bases for name, value in vars(owner).items() if _is_method(value) and not name.startswith("_")
-    ]
+    """Return the public methods of callbacks, monitors or strategies, such as `process_scalar` of a monitor.
+
+    A trainer may have methods with similar names.
+    """
+    base = next((owner for owner in _class_of(plugin).__mro__ if "kind" in vars(owner)), None)
+    return [] if base is None or _is_trainer(plugin) else [name for name in dir(base) if not name.startswith("_")]
 
 
 def _is_trainer(plugin: object) -> bool:
-    plugin_class = plugin if isinstance(plugin, type) else plugin.__class__
-    return issubclass(plugin_class, Plugin) and plugin_class.kind == "trainer"
+    return getattr(_class_of(plugin), "kind", None) == "trainer"
 
 
 def _belongs_to(module: ModuleType, value: object) -> bool:
@@ -126,17 +112,12 @@ def _belongs_to(module: ModuleType, value: object) -> bool:
     return inspect.isfunction(value) and (value.__module__ == module.__name__ or hasattr(value, "tpk_impl"))
 
 
-def _is_method(value: object) -> bool:
-    return isinstance(value, (FunctionType, staticmethod, classmethod))
-
-
-def _check_place(plugin: object, owner: str, name: str, value: object) -> None:
-    if isinstance(value, property):
-        raise HookError(f"{owner}.{name} is a property where the hook must be a method")
+def _check_place(plugin: object, name: str, value: object) -> None:
+    owner, is_marked = describe(plugin), hasattr(value, "tpk_impl")
     # A function of a module may be called `recover` without being a hook.
-    if isinstance(plugin, ModuleType) and not hasattr(value, "tpk_impl") and "_" in name:
+    if isinstance(plugin, ModuleType) and not is_marked and "_" in name:
         raise HookError(f"{owner}.{name} has the name of a hook but is not decorated: add @tpk.hookimpl")
-    if _is_trainer(plugin) and name in HOOK_NAMES and name != "setup_graph" and not hasattr(value, "tpk_impl"):
+    if _is_trainer(plugin) and name in HOOK_NAMES and name != "setup_graph" and not is_marked:
         raise HookError(
             f"{owner} defines {name}, which is a hook: decorate it with @tpk.hookimpl, move it to a tpk.Callback, or "
             "override run_step()"
@@ -148,25 +129,21 @@ def _check_place(plugin: object, owner: str, name: str, value: object) -> None:
         )
 
 
-def _check_name(owner: str, name: str, value: object, hooks: Iterable[str], methods: Iterable[str]) -> None:
-    decorated = hasattr(value, "tpk_impl")
-    if not decorated and (name in methods or not _is_method(value)):
+def _check_name(owner: str, name: str, value: object, overridable: Iterable[str]) -> None:
+    is_marked = hasattr(value, "tpk_impl")
+    if not is_marked and not isinstance(value, (FunctionType, staticmethod, classmethod)):
         return
-    underscored = name.startswith("_")
-    meant = name[1:] if underscored else name
-    # Above 0.88 are typos (`befor_run`, `after_training`), below it names that mean something else (`triggered`).
-    nearest = difflib.get_close_matches(meant.lower(), hooks, n=1, cutoff=0.6 if decorated else 0.88)
-    if nearest and underscored:
-        raise HookError(f"{owner} defines {name}, but tpk's hooks have no underscore: call it {nearest[0]!r}")
-    if nearest:
-        raise HookError(f"{owner} defines {name}, which is not a hook of tpk: did you mean {nearest[0]!r}?")
-    if decorated:
-        raise HookError(
-            f"{owner} defines {name}, which is not a hook of tpk; the hooks are {', '.join(HOOK_ARGUMENTS)}"
-        )
     if name in OF_OTHER_FRAMEWORKS:
         hook = OF_OTHER_FRAMEWORKS[name]
         raise HookError(f"{owner} defines {name}, a hook of other frameworks: tpk's hook is {hook!r}")
-    nearest = difflib.get_close_matches(name.lower(), methods, n=1, cutoff=0.88)
+    # Above 0.88 are typos (`befor_run`, `after_training`), below it names that mean something else (`triggered`).
+    cutoff = 0.6 if is_marked else 0.88
+    nearest = difflib.get_close_matches(name.removeprefix("_").lower(), overridable, n=1, cutoff=cutoff)
+    if nearest and name.startswith("_"):
+        raise HookError(f"{owner} defines {name}, but tpk's hooks have no underscore: call it {nearest[0]!r}")
     if nearest:
         raise HookError(f"{owner} defines {name}, which nothing calls: did you mean {nearest[0]!r}?")
+    if is_marked:
+        raise HookError(
+            f"{owner} defines {name}, which is not a hook of tpk; the hooks are {', '.join(HOOK_ARGUMENTS)}"
+        )

@@ -10,8 +10,7 @@ from typing import Any
 import attrs
 
 from tpk.errors import HookError
-from tpk.plugin.base import Plugin
-from tpk.plugin.callback import HOOK_ARGUMENTS, STEP_HOOKS, Callback
+from tpk.plugin.callback import HOOK_ARGUMENTS, STEP_HOOKS, Callback, Plugin
 from tpk.plugin.hook_names import check_names, check_not_lost, describe, namespaces_of
 from tpk.plugin.spec import taken_arguments
 
@@ -100,10 +99,8 @@ def _implementation(plugin: object, hook: str, method: Any, hooks: Mapping[str, 
 
 def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper: bool) -> None:
     function = inspect.unwrap(method)
-    if is_wrapper and hook in STEP_HOOKS:
-        raise HookError(f"{where} cannot be a wrapper, because the step is compiled: implement it without wrapper=True")
-    if is_wrapper and hook == "after_train":
-        raise HookError(f"{where} cannot be a wrapper, because each implementation runs even if others fail")
+    if is_wrapper and hook in (*STEP_HOOKS, "after_train"):
+        raise HookError(f"{where} cannot be a wrapper: the hooks of a step and after_train cannot be wrapped")
     if is_wrapper and not inspect.isgeneratorfunction(function):
         raise HookError(f"{where} is marked wrapper=True, so it needs a `yield` where the other implementations run")
     if not is_wrapper and (inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function)):

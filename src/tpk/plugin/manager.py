@@ -12,8 +12,7 @@ import pluggy
 
 from tpk.errors import HookError, StopTraining
 from tpk.plugin.autoload import load_autoloaded
-from tpk.plugin.base import Plugin
-from tpk.plugin.callback import Callback
+from tpk.plugin.callback import STEP_HOOKS, Callback, Plugin
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.environment import is_on
 from tpk.plugin.hook_names import check_names, describe
@@ -23,7 +22,6 @@ from tpk.plugin.step import (
     Registration,
     StepHooks,
     call_order,
-    compile_step,
     direct,
     note_failure,
     raise_stop,
@@ -159,16 +157,24 @@ class HookManager:
         """Return the name under which an object is registered, or None."""
         return next((each.name for each in self._plugins if each.plugin is plugin), None)
 
-    def get_plugin(self, name: str) -> object | None:
-        """Return the plugin of this name, or None."""
-        return self.plugins.get(name)
-
     def compile_step(self) -> StepHooks:
         """Return the compiled hooks of the step. Call it after all plugins are registered.
 
         If ``TPK_TRACE`` was on when the manager was created, each call is logged to ``tpk.trace``.
         """
-        return compile_step(self.hook, traced if self._is_traced else direct, self._take_stop, self.translate_error)
+        called = {name: call_order(getattr(self.hook, name)) for name in STEP_HOOKS}
+        names = {name: tuple(each.name for each in registrations) for name, registrations in called.items()}
+        function_of = traced if self._is_traced else direct
+        methods = {name: tuple(map(function_of, registrations)) for name, registrations in called.items()}
+        requests = {plugin: index for index, plugin in enumerate(names["before_run"])}
+        return StepHooks(
+            before_run=methods["before_run"],
+            after_run=tuple(zip(methods["after_run"], map(requests.get, names["after_run"]), strict=True)),
+            trigger_step=methods["trigger_step"],
+            names=names,
+            take_stop=self._take_stop,
+            translate_error=self.translate_error,
+        )
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return the error that caused the failure of a run, from the first plugin that knows it; or None."""

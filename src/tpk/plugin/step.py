@@ -15,7 +15,7 @@ import attrs
 import pluggy
 
 from tpk.errors import StopTraining, add_note
-from tpk.plugin.callback import HOOK_ARGUMENTS, MAY_STOP, STEP_HOOKS
+from tpk.plugin.callback import HOOK_ARGUMENTS, MAY_STOP
 from tpk.plugin.implementations import Implementation
 from tpk.plugin.spec import hookimpl, taking_all
 
@@ -155,36 +155,6 @@ class StepHooks:
             if candidate is method:
                 note_failure(error, name, hook)
                 return
-
-
-def compile_step(
-    hook: pluggy.HookRelay,
-    function_of: Callable[[Registration], Method],
-    take_stop: Callable[[StopTraining], None],
-    translate_error: Callable[[BaseException], BaseException | None],
-) -> StepHooks:
-    """Compile the step hooks registered with `hook`, in the order in which pluggy would call them.
-
-    Args:
-        hook: the hooks of a `pluggy.PluginManager`.
-        function_of: `direct` or `traced`.
-        take_stop: see `StepHooks`.
-        translate_error: see `StepHooks`.
-    """
-    called = {name: call_order(getattr(hook, name)) for name in STEP_HOOKS}
-    names = {name: tuple(each.name for each in registrations) for name, registrations in called.items()}
-    methods = {name: tuple(map(function_of, registrations)) for name, registrations in called.items()}
-    index = {plugin: position for position, plugin in enumerate(names["before_run"])}
-    return StepHooks(
-        before_run=methods["before_run"],
-        after_run=tuple(
-            (method, index.get(plugin)) for plugin, method in zip(names["after_run"], methods["after_run"], strict=True)
-        ),
-        trigger_step=methods["trigger_step"],
-        names=names,
-        take_stop=take_stop,
-        translate_error=translate_error,
-    )
 
 
 def call_order(caller: pluggy.HookCaller) -> list[Registration]:

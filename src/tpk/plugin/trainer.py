@@ -1,10 +1,14 @@
-"""Protocols of a trainer: what plugins may use of it, without importing the rooms that implement it."""
+"""What plugins may use of a trainer, as protocols, and the options of a run, which they may change."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import attrs
 
 from tpk.plugin.progress import Progress, StopRequest
 
@@ -21,6 +25,34 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 State: TypeAlias = dict[str, Any]
 """Plain data of a checkpoint."""
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+FOREVER = 2**63 - 1
+"""The `max_epoch` of a training run that ends by itself."""
+
+
+@attrs.define
+class RunOptions:
+    """The options of a run, from the arguments of `Trainer.train`; `Callback.configure_run` changes them in place.
+
+    Attributes:
+        steps_per_epoch: the number of steps in an epoch.
+        starting_epoch: the number of the first epoch.
+        max_epoch: the number of the last epoch.
+        run_dir: the directory of the run; None for none.
+        resume: ``"auto"``, ``"must"`` or ``"never"``.
+        may_hold_run: whether a run that is not resumed may start in a directory that holds another one.
+        resources: closed at the end of the run, after the log and all other files of the run.
+    """
+
+    steps_per_epoch: int
+    starting_epoch: int
+    max_epoch: int
+    run_dir: StrPath | None
+    resume: str
+    resources: ExitStack
+    may_hold_run: bool = False
 
 
 class ProcessGroupProtocol(Protocol):

@@ -1,14 +1,11 @@
 """Predictors: outputs of a model from arrays, during a training, after it, and for programs without tpk.
 
-- `OnlinePredictor`: of a training; `trainer.get_predictor` makes one.
-- `OfflinePredictor`: of a `PredictConfig`, with a graph
-  and a session of its own; `MultiTowerOfflinePredictor`: on several devices.
-- `MultiThreadAsyncPredictor`: requests of many threads, in batches.
-- `FeedfreePredictor`,
-  `SimpleDatasetPredictor`,
-  `MultiProcessDatasetPredictor`: whole data sets.
-- `AveragedWeights`, `InitialValues`: weights other than
-  those of a checkpoint.
+- `OnlinePredictor`: uses the session of a training; `trainer.get_predictor` returns one.
+- `OfflinePredictor`: builds the model of a `PredictConfig` in a separate graph and session;
+  `MultiTowerOfflinePredictor` does so on several devices.
+- `MultiThreadAsyncPredictor`: computes the requests of many threads in batches.
+- `FeedfreePredictor`, `SimpleDatasetPredictor`, `MultiProcessDatasetPredictor`: whole data sets.
+- `AveragedWeights`, `InitialValues`: other weights than those in a checkpoint.
 - `ModelExporter`: SavedModel, frozen graph, TensorFlow Lite.
 """
 

@@ -28,9 +28,9 @@ _GRACE = 5.0
 class MultiThreadAsyncPredictor:
     """Computes the requests of many threads in batches.
 
-    A request is one datapoint, without the batch dimension of the model; so is its result. Whenever a predictor is
-    free, it takes all waiting requests, up to `max_batch`. Batches therefore grow with the load. `max_wait` makes the
-    first request of a batch wait for others, for models whose calls cost far more than that.
+    A request is one datapoint, without the batch dimension of the model; its result has no batch dimension either.
+    Whenever a predictor is free, it takes all waiting requests, up to `max_batch`, so batches grow with the load.
+    `max_wait` makes the first request of a batch wait for others; use it for models whose calls take much longer.
 
     Requests whose arrays have different shapes are computed separately. If a batch fails, its requests are computed one
     by one, so that a bad request does not fail the others. Do not write to the arrays of a request until it is done.
@@ -38,15 +38,15 @@ class MultiThreadAsyncPredictor:
     It is a context manager that closes itself on exit.
 
     Args:
-        predictors: a predictor, or several with the same inputs and outputs, such as those of a
+        predictors: a predictor, or several with the same inputs and outputs, such as the predictors of a
             `MultiTowerOfflinePredictor` or of `trainer.get_predictors`. Each runs in its own thread. They stay open
             when this one is closed.
         max_batch: the largest number of requests to compute at once.
         max_wait: how many seconds a request waits for others at most when a predictor is free.
 
     Raises:
-        ConfigError: an input or output has no batch dimension of unknown size, the predictors differ, or a number is
-            out of range.
+        ConfigError: if an input or output has no batch dimension of unknown size, the predictors differ, or a number
+            is out of range.
 
     Example:
         ```python
@@ -94,11 +94,11 @@ class MultiThreadAsyncPredictor:
             The future of a list of arrays, or of a dict, as the predictor returns them; without a batch dimension.
 
         Raises:
-            InputError: the datapoint does not fit. Other requests are not affected.
-            SessionError: this predictor is closed.
+            InputError: if the datapoint does not fit. Other requests are not affected.
+            SessionError: if this predictor is closed.
         """
         request = _Request(self._check(arguments_of(datapoint)))
-        with self._closing:  # `close` must see each request.
+        with self._closing:  # No request may arrive after `close` has refused the waiting ones.
             if self._is_closed:
                 raise SessionError("the MultiThreadAsyncPredictor has been closed. Make a new one.")
             self._requests.put(request)
@@ -133,7 +133,7 @@ class MultiThreadAsyncPredictor:
     def _serve(self, predictor: OnlinePredictor) -> None:
         """Compute batches until this predictor is closed (in the predictor's thread)."""
         while True:
-            with self._gathering:  # One thread at a time, or several would share what one could take.
+            with self._gathering:  # One thread at a time, so that a batch is not split among several threads.
                 batch = self._next_batch()
             if self._is_closed:
                 _refuse(batch)
@@ -146,7 +146,7 @@ class MultiThreadAsyncPredictor:
                 _compute(predictor, requests)
 
     def _next_batch(self) -> list[_Request | None]:
-        """Wait for a request; return it with those that follow in time."""
+        """Wait for a request; return it with the requests that follow in time."""
         request = self._requests.get()
         batch = [request]
         deadline = 0.0 if request is None else request.arrived + self._max_wait
@@ -172,7 +172,7 @@ def _refuse(requests: Sequence[_Request | None]) -> None:
         if request is not None and request.future.set_running_or_notify_cancel():
             request.future.set_exception(
                 SessionError(
-                    "the MultiThreadAsyncPredictor was closed before this request had its turn. Wait for the results "
+                    "the MultiThreadAsyncPredictor was closed before it computed this request. Wait for the results "
                     "of all requests before you close it."
                 )
             )
@@ -207,7 +207,7 @@ def _rows(results: Any, count: int, predictor: OnlinePredictor) -> list[Any]:
         if np.shape(value)[:1] != (count,):
             raise InputError(
                 f"the output {name!r} has shape {np.shape(value)} for a batch of {count}, so it does not have one row "
-                "for each datapoint. Name outputs that have."
+                "for each datapoint. Choose other outputs."
             )
     if predictor.returns_dict:
         return [dict(zip(results, row, strict=True)) for row in zip(*values, strict=True)]
@@ -220,7 +220,7 @@ def _check_predictors(predictors: Sequence[Any]) -> None:
     kinds = [(each.input_specs, each.output_names, each.returns_dict) for each in predictors]
     if any(kind != kinds[0] for kind in kinds):
         raise ConfigError(
-            f"the predictors of a MultiThreadAsyncPredictor differ in their inputs or outputs: {predictors!r}. Give "
+            f"the predictors of a MultiThreadAsyncPredictor differ in their inputs or outputs: {predictors!r}. Pass "
             "predictors of one model."
         )
 
@@ -232,7 +232,7 @@ def _check_outputs(predictor: OnlinePredictor) -> None:
         if not _has_batches(tensor.shape):
             raise ConfigError(
                 f"requests cannot be batched: the output {name!r} has shape {tensor.shape}, so it does not have one "
-                "row for each datapoint. Name outputs that have."
+                "row for each datapoint. Choose other outputs."
             )
 
 
@@ -240,7 +240,7 @@ def _without_batch(spec: Any) -> Any:
     if not _has_batches(spec.shape):
         raise ConfigError(
             f"requests cannot be batched: the input {spec.name!r} has shape {spec.shape}. The first dimension of each "
-            "input must be that of the batch, of unknown size (None)."
+            "input must be the batch dimension, of unknown size (None)."
         )
     return tf.TensorSpec(spec.shape[1:] if spec.shape.rank else None, spec.dtype)
 

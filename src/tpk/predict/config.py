@@ -30,16 +30,16 @@ GetInputs = Callable[[], Sequence[Any]]
 class PredictConfig:
     """How to predict with a trained model.
 
-    The model is built as an inference tower in its own graph. The weights may come from a run with any strategy.
+    The model is built as an inference tower in a separate graph. The weights may come from a run with any strategy.
 
     Attributes:
         model: a `tpk.ModelDesc`, or another object with ``get_input_signature()`` and ``build_graph(*tensors)``.
         tower_func: instead of a model, a function of the input tensors that builds it.
         input_signature: a `tf.TensorSpec` for each argument of `tower_func`.
         session_init: the weights: a run directory, for its newest complete checkpoint; a step in it, or the name of a
-            saver of the best, such as ``"runs/cats/min-validation_cost"``; the path of a checkpoint or an ``.npz``
-            file; a mapping of names to arrays; a `SessionInit`, such as `AveragedWeights`; or a list of these. Values
-            that only the training needs are ignored; a variable of the model without a value is an error.
+            saver of the best checkpoint, such as ``"runs/cats/min-validation_cost"``; the path of a checkpoint or an
+            ``.npz`` file; a mapping of names to arrays; a `SessionInit`, such as `AveragedWeights`; or a list of these.
+            Values that only the training needs are ignored; a variable of the model without a value is an error.
         input_names: names of inputs in the signature, or of other tensors in the tower, to feed. None for the inputs
             of the signature that the outputs depend on, so that a prediction needs no labels.
         output_names: names of tensors in the tower; or a mapping of keys to such names, for results that are dicts.
@@ -48,7 +48,7 @@ class PredictConfig:
         precision: the precision of the tower, as in the training; see `tpk.graph.tower_options`.
 
     Raises:
-        ConfigError: an option is invalid; the message names it.
+        ConfigError: if an option is invalid; the message names it.
 
     Example:
         ```python
@@ -94,21 +94,17 @@ class PredictConfig:
             raise ConfigError(
                 f"PredictConfig(tower_func={self.tower_func!r}): expected a function of the input tensors."
             )
-        if (self.model is None) == (self.tower_func is None):
+        given = [option is not None for option in (model, self.tower_func, self.input_signature)]
+        if given not in ([True, False, False], [False, True, True]):
             raise ConfigError(
-                "PredictConfig needs either a model or a tower_func with its input_signature, and not both; got "
-                f"{'neither' if self.model is None else 'both'}."
-            )
-        if (self.tower_func is None) != (self.input_signature is None):
-            raise ConfigError(
-                "PredictConfig: tower_func and input_signature belong together, a tf.TensorSpec for each argument; a "
-                "model has a signature of its own."
+                "PredictConfig needs either a model, or a tower_func together with its input_signature, which has a "
+                "tf.TensorSpec for each argument."
             )
         if self.input_signature is not None:
             check_signature(self.input_signature)
 
     def make_graph(self) -> Any:
-        """Return the graph to build the model in: a new one, unless a subclass has another."""
+        """Return the graph to build the model in; by default a new one."""
         return tf.Graph()
 
     def make_tower_func(self) -> TowerFunc:
@@ -126,8 +122,8 @@ class PredictConfig:
                 their variables. Tensors in the first tower have the names that the model gives them.
 
         Raises:
-            TowerError: the model breaks a rule of tower functions, or has no tensor with a given name.
-            InputError: the outputs depend on an input that is not in `input_names`.
+            TowerError: if the model breaks a rule of tower functions, or has no tensor with a given name.
+            InputError: if the outputs depend on an input that is not in `input_names`.
         """
         graph = PredictGraph(self)
         for device in [self.device] if devices is None else devices:
@@ -142,7 +138,7 @@ class PredictConfig:
             devices: the devices that the session needs.
 
         Raises:
-            CheckpointError: the weights do not fit, or a variable has no value; the message names them.
+            CheckpointError: if the weights do not fit, or a variable has no value; the message names them.
         """
         creator = self._creator(devices)
         with graph.as_default(), _without_global_variables(graph):
@@ -183,10 +179,10 @@ class PredictGraph:
     """A graph that contains a model for inference; see `PredictConfig.build_graph`.
 
     Args:
-        config: the model.
+        config: the configuration of the model.
 
     Attributes:
-        config: the model.
+        config: the configuration of the model.
         graph: the `tf.Graph`.
         tower_func: the tower function of the model.
         towers: the towers built so far.

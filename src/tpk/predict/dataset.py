@@ -1,4 +1,4 @@
-"""Predictors of whole dataflows: here, or in worker processes."""
+"""Predictors of whole dataflows, in this process or in worker processes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from tpk.predict.offline import OfflinePredictor
 
 
 class DatasetPredictor(ABC):
-    """Base of what runs a dataflow through a model. It is a context manager, at whose end it is closed.
+    """The base of predictors that run a dataflow through a model.
+
+    It is a context manager that closes itself on exit.
 
     Args:
         config: the model, its weights, inputs and outputs.
-        dataflow: any iterable of datapoints: lists or tuples with an array for each input, or dicts by their names.
+        dataflow: any iterable of datapoints: lists or tuples with an array for each input, or dicts by input name.
 
     Raises:
         ConfigError: if `config` or `dataflow` is something else.
@@ -39,21 +41,21 @@ class DatasetPredictor(ABC):
 
     @abstractmethod
     def get_result(self) -> Iterator[Any]:
-        """Return what the model makes of each datapoint: a list of arrays, or a dict; see `OnlinePredictor`."""
+        """Yield the outputs for each datapoint: a list of arrays, or a dict; see `OnlinePredictor`."""
 
     def get_all_result(self) -> list[Any]:
-        """Return what the model makes of all datapoints."""
+        """Return the outputs for all datapoints."""
         return list(self.get_result())
 
     def make_ready(self) -> None:
-        """Make the dataflow ready, before the first iteration; a subclass calls it in `get_result`."""
+        """Reset the dataflow before its first iteration; subclasses call this in `get_result`."""
         if not self._is_ready:
             reset_state(self.dataflow)
             self._is_ready = True
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of sessions and processes. It may be closed twice."""
+        """Close sessions and end processes. Calling it again does nothing."""
 
     def __enter__(self) -> DatasetPredictor:
         return self
@@ -65,8 +67,13 @@ class DatasetPredictor(ABC):
 class SimpleDatasetPredictor(DatasetPredictor):
     """Runs a dataflow through a model, one datapoint after the other, in this process.
 
-    The arguments and errors are those of `OfflinePredictor`, and the dataflow: any iterable of datapoints, lists or
-    tuples with an array for each input of the model, or dicts by their names.
+    Args:
+        config: the model, its weights, inputs and outputs.
+        dataflow: any iterable of datapoints: lists or tuples with an array for each input, or dicts by input name.
+
+    Raises:
+        ConfigError: if `config` or `dataflow` is something else.
+        CheckpointError, TowerError, InputError: see `OfflinePredictor`.
 
     Attributes:
         predictor: the `OfflinePredictor`.
@@ -84,7 +91,7 @@ class SimpleDatasetPredictor(DatasetPredictor):
         self.predictor = OfflinePredictor(config)
 
     def get_result(self) -> Iterator[Any]:
-        """Return what the model makes of each datapoint, in order, one at a time.
+        """Yield the outputs for each datapoint, in order.
 
         Raises:
             InputError: if a datapoint does not fit; a note says which.
@@ -104,21 +111,21 @@ class SimpleDatasetPredictor(DatasetPredictor):
 
 
 class MultiProcessDatasetPredictor(DatasetPredictor):
-    """Runs a dataflow through a model, in several processes, each with a session of its own.
+    """Runs a dataflow through a model in several processes, each with its own session.
 
-    The dataflow is iterated here; its datapoints and the results travel through shared memory. See
-    `tpk.dataflow.MultiProcessMapData` for the processes, which are started afresh, never forked; what they get, such as
-    the model, goes there by cloudpickle.
+    This process iterates the dataflow and exchanges datapoints and results with the others through shared memory. The
+    processes are started, never forked, and get the model by cloudpickle; see `tpk.dataflow.MultiProcessMapData`.
 
     Args:
         config: the model, its weights, inputs and outputs.
-        dataflow: any iterable of datapoints: lists or tuples with an array for each input, or dicts by their names.
-        nr_proc: how many processes.
-        ordered: whether results come in the order of the dataflow, or as soon as they are there.
+        dataflow: any iterable of datapoints: lists or tuples with an array for each input, or dicts by input name.
+        nr_proc: the number of processes.
+        ordered: whether results come in the order of the dataflow, or as soon as they are available.
         devices: the devices that the processes compute on, in turn: a count, indices, or device strings; by default
-            that of `config`.
-        worker_init: the name ``"module:function"`` of what each process calls first, before the model is unpickled,
-            such as one that calls ``tf.compat.v1.disable_v2_behavior()``; see `tpk.dataflow.MultiProcessRunner`.
+            the device of `config`.
+        worker_init: the name ``"module:function"`` of a function that each process calls first, before it unpickles the
+            model; it may call ``tf.compat.v1.disable_v2_behavior()``, for example. See
+            `tpk.dataflow.MultiProcessRunner`.
 
     Raises:
         ConfigError: if a number is not positive, a device does not exist, or `worker_init` names no function.
@@ -146,11 +153,11 @@ class MultiProcessDatasetPredictor(DatasetPredictor):
         self._map = _PredictedFlow(dataflow, nr_proc, config, places, ordered, worker_init)
 
     def get_result(self) -> Iterator[Any]:
-        """Return what the model makes of each datapoint.
+        """Yield the outputs for each datapoint.
 
         Raises:
             ConfigError: if the model cannot be pickled.
-            InputError: if a datapoint does not fit, or a process died; it names the process.
+            InputError: if a datapoint does not fit, or a process died; the message names the process.
             CheckpointError: if the weights do not fit the model.
         """
         self.make_ready()
@@ -162,7 +169,7 @@ class MultiProcessDatasetPredictor(DatasetPredictor):
 
 
 class _PredictInWorker:
-    """What a worker process does: predicts, with a session that it creates for its first datapoint."""
+    """Predicts in a worker process, which creates its session for the first datapoint."""
 
     def __init__(self, config: PredictConfig) -> None:
         self._config = config

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from tpk.durable_files import sync_directory, sync_file
 from tpk.errors import ConfigError
 from tpk.predict.config import PredictConfig, PredictGraph
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
-from tpk.predict.online import tensors_by_key
+from tpk.predict.online import check_names, tensors_by_key
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +36,7 @@ _PATTERN_CHARACTERS = frozenset("[]*?\\")
 
 
 def _are_names(signature: Signature, attribute: attrs.Attribute[Any], names: Any) -> None:
-    values = list(names.values()) if isinstance(names, Mapping) else names
-    fits = isinstance(values, Sequence) and not isinstance(values, str)
-    if not fits or not values or not all(isinstance(name, str) for name in values):
-        raise ConfigError(
-            f"Signature({attribute.name}={names!r}): expected names of tensors in a list, or a mapping from exported "
-            "names to names of tensors."
-        )
+    check_names(f"Signature: {attribute.name}", names)
 
 
 @attrs.frozen
@@ -55,7 +48,7 @@ class Signature:
         input_names: the same for the inputs; None for the inputs of the model that the outputs depend on.
 
     Raises:
-        ConfigError: the names are invalid.
+        ConfigError: if the names are invalid.
 
     Example:
         ```python
@@ -76,8 +69,8 @@ class ExportedSignature:
     As a string, it reads ``(image: float32 [?, 28, 28]) -> (probabilities: float32 [?, 10])``.
 
     Attributes:
-        inputs: a `tf.TensorSpec` for each input, by its exported name; the name of the spec is that of the tensor in
-            the exported graph, such as ``"image:0"``.
+        inputs: a `tf.TensorSpec` for each input, by its exported name; the spec has the name of the tensor in the
+            exported graph, such as ``"image:0"``.
         outputs: the same for the outputs.
     """
 
@@ -99,13 +92,13 @@ class ExportedSignature:
 class ModelExporter:
     """Writes a trained model, with its weights, in formats that do not need tpk.
 
-    An export is complete or missing: one that fails leaves nothing. Existing files and directories are never changed.
+    A failed export leaves no files. Existing files and directories are never changed.
 
     Args:
         config: the model, its weights, inputs and outputs.
 
     Raises:
-        ConfigError: `config` is not a `PredictConfig`.
+        ConfigError: if `config` is not a `PredictConfig`.
 
     Example:
         ```python
@@ -134,17 +127,17 @@ class ModelExporter:
         Args:
             directory: must not exist.
             signatures: the functions of the model, by name; by default ``"serving_default"``, with the inputs and
-                outputs of the config. All of them share the weights.
-            tags: the tags by which programs choose a graph; TensorFlow Serving and Keras expect ``"serve"``.
+                outputs of the config. They share the weights.
+            tags: programs choose a graph by its tags; TensorFlow Serving and Keras expect ``"serve"``.
 
         Returns:
             The signatures, with shapes and types, which are also logged.
 
         Raises:
-            ConfigError: the directory exists or cannot be written, or an argument is invalid.
-            CheckpointError: the weights do not fit the model.
-            TowerError: the model has no tensor with a given name.
-            InputError: outputs depend on tensors that are not inputs.
+            ConfigError: if the directory exists or cannot be written, or an argument is invalid.
+            CheckpointError: if the weights do not fit the model.
+            TowerError: if the model has no tensor with a given name.
+            InputError: if outputs depend on tensors that are not inputs.
         """
         if isinstance(tags, str) or not tags or not all(isinstance(tag, str) for tag in tags):
             raise ConfigError(f'tags={tags!r}: expected a list of names, such as ["serve"].')
@@ -161,12 +154,11 @@ class ModelExporter:
             path: the file, usually ``….pb``; must not exist.
 
         Returns:
-            Inputs and outputs, which are also logged. The name of each `tf.TensorSpec` is that of the tensor in the
-            file.
+            Inputs and outputs, which are also logged. Each `tf.TensorSpec` has the name of the tensor in the file.
 
         Raises:
-            ConfigError: the file exists or cannot be written, or the outputs need something that cannot be frozen, such
-                as a table.
+            ConfigError: if the file exists or cannot be written, or the outputs need something that cannot be frozen,
+                such as a table.
             CheckpointError, TowerError, InputError: see `export_savedmodel`.
 
         Example:
@@ -196,7 +188,8 @@ class ModelExporter:
             Inputs and outputs, which are also logged.
 
         Raises:
-            ConfigError: the file exists or cannot be written, or TensorFlow Lite lacks operations, which are named.
+            ConfigError: if the file exists or cannot be written, or TensorFlow Lite lacks operations; the message names
+                them.
             CheckpointError, TowerError, InputError: see `export_savedmodel`.
         """
         with _new_path(path) as beside, tempfile.TemporaryDirectory() as directory:
@@ -219,7 +212,7 @@ class ModelExporter:
 
 
 def _resolve_all(built: PredictGraph, signatures: Mapping[str, Signature] | None) -> dict[str, ExportedSignature]:
-    """Return the exported signatures; None stands for a single one, with the inputs and outputs of the config."""
+    """Return the exported signatures; for None, a single one with the inputs and outputs of the config."""
     if signatures is None:
         return {DEFAULT_NAME: ExportedSignature(_specs(built.inputs), _specs(built.outputs))}
     if not isinstance(signatures, Mapping) or not signatures:
@@ -230,7 +223,7 @@ def _resolve_all(built: PredictGraph, signatures: Mapping[str, Signature] | None
     for name, signature in signatures.items():
         if not isinstance(name, str) or not name or name in _RESERVED:
             raise ConfigError(
-                f"no signature can be called {name!r}. Call it {DEFAULT_NAME!r}, or name it after its purpose."
+                f"a signature cannot have the name {name!r}. Call it {DEFAULT_NAME!r}, or name it after its purpose."
             )
         if not isinstance(signature, Signature):
             raise ConfigError(
@@ -293,7 +286,7 @@ def _write_savedmodel(
 
 
 def _freeze(built: PredictGraph, sess: Any) -> Any:
-    # The frozen graph keeps what these need. It keeps an unused input, too, as a SavedModel does.
+    # The frozen graph keeps the ops that these need, and unused inputs, as a SavedModel does.
     names = list(dict.fromkeys(tensor.op.name for tensor in (*built.outputs.values(), *built.inputs.values())))
     with without_deprecations():
         frozen = tf.compat.v1.graph_util.convert_variables_to_constants(sess, built.graph.as_graph_def(), names)
@@ -301,8 +294,8 @@ def _freeze(built: PredictGraph, sess: Any) -> Any:
     tables = sorted({node.name for node in [*frozen.node, *functions] if "HashTable" in node.op})
     if tables:
         raise ConfigError(
-            f"the outputs {', '.join(built.outputs)} need the tables {', '.join(tables)}, which nothing would fill in "
-            "a frozen graph. Export a SavedModel, or name outputs that do not need them."
+            f"the outputs {', '.join(built.outputs)} need the tables {', '.join(tables)}, which would be empty in a "
+            "frozen graph. Export a SavedModel, or choose outputs that do not need them."
         )
     for node in frozen.node:
         node.device = ""
@@ -325,8 +318,8 @@ def _convert_to_tflite(savedmodel: str, configure: Callable[[Any], None] | None)
             ) from error
         raise ConfigError(
             f"TensorFlow Lite lacks operations that the outputs need: {', '.join(lacking)}. Build the inference tower "
-            "from others, name outputs that do not need them, or let `configure` set target_spec.supported_ops so that "
-            "TensorFlow's own kernels are called."
+            "without them, choose other outputs, or let `configure` set target_spec.supported_ops so that TensorFlow's "
+            "own kernels are called."
         ) from error
     return converted
 
@@ -355,27 +348,27 @@ def without_deprecations() -> Iterator[None]:
 def _new_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a path beside `path` to write a file or directory to, and rename it to `path` at the end.
 
-    If the block fails, nothing is left. Missing parent directories are created.
+    If the block fails, no files are left. Missing parent directories are created.
 
     Raises:
-        ConfigError: `path` exists, cannot be written, or could not be read by TensorFlow.
+        ConfigError: if `path` exists, cannot be written, or could not be read by TensorFlow.
     """
     target = Path(os.path.abspath(path))
     _check_is_new(target)
     if set(str(target)) & _PATTERN_CHARACTERS:
         raise ConfigError(
-            f"an export to {str(path)!r} could not be read again: TensorFlow takes a path with one of "
-            f"{' '.join(sorted(_PATTERN_CHARACTERS))} for a pattern. Choose another path."
+            f"an export to {str(path)!r} could not be read again, because TensorFlow treats a path with one of "
+            f"{' '.join(sorted(_PATTERN_CHARACTERS))} as a pattern. Choose another path."
         )
     missing_parents = [parent for parent in target.parents if not parent.exists()]
     try:
-        try:
+        with _write_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        except OSError as error:
-            raise ConfigError(f"nothing can be written to {target.parent}: {error}") from error
-        try:
-            written = scratch / target.name
+            scratch = tempfile.TemporaryDirectory(
+                prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
+            )
+        with scratch:
+            written = Path(scratch.name, target.name)
             yield written
             with _write_errors(target):
                 for each in (written, *written.rglob("*")):
@@ -383,11 +376,9 @@ def _new_path(path: str | os.PathLike[str]) -> Iterator[Path]:
                 _check_is_new(target)
                 os.rename(written, target)
                 sync_directory(target.parent)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
     finally:
-        for parent in missing_parents:  # Those that are still empty.
-            with suppress(OSError):
+        for parent in missing_parents:
+            with suppress(OSError):  # It is not empty.
                 parent.rmdir()
 
 
@@ -406,4 +397,4 @@ def _write_errors(path: Path) -> Iterator[None]:
 
 def _check_is_new(path: Path) -> None:
     if os.path.lexists(path):
-        raise ConfigError(f"{path} exists already, and is left as it is. Export to another path, or remove it first.")
+        raise ConfigError(f"{path} already exists and is not overwritten. Export to another path, or remove it first.")

@@ -1,4 +1,4 @@
-"""Feed-free predictor: it takes its data from an input source, within the graph."""
+"""A predictor that takes its data from an input source, within the graph."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from tpk.session.hooked import HookedSession
 class FeedfreePredictor:
     """Runs the datapoints of an input source through a model: each call takes the next one.
 
-    Reading, copying to the device and computing go on at the same time, as in a training. The callbacks of the source
-    see this predictor where they would see the trainer. It is a context manager, at whose end it is closed.
+    Reading, copying to the device and computing overlap, as in a training. The callbacks of the source see this
+    predictor instead of a trainer. It is a context manager that closes itself on exit.
 
     Args:
-        config: the model, its weights and outputs; its `input_names` have no meaning here.
-        input_source: where the data comes from. Most repeat their data for ever unless made with ``infinite=False``.
+        config: the model, its weights and outputs; its `input_names` are ignored.
+        input_source: the source of the data. Most sources repeat their data forever unless they are created with
+            ``infinite=False``.
 
     Attributes:
         graph: the `tf.Graph`.
         sess: the raw session.
-        hooked_sess: the session that runs the callbacks of the source along.
+        hooked_sess: the session that also runs the hooks of the source's callbacks.
 
     Raises:
-        ConfigError: if `input_source` is none.
+        ConfigError: if `input_source` is not an `InputSource`.
         CheckpointError, TowerError, InputError: see `OfflinePredictor`.
 
     Example:
@@ -61,9 +62,9 @@ class FeedfreePredictor:
         """Return the outputs for the next datapoint: a list of arrays, or a dict, as `output_names` was given.
 
         Raises:
-            tf.errors.OutOfRangeError: if the data is at its end.
+            tf.errors.OutOfRangeError: if the data is exhausted.
             SessionError: if the predictor has been closed.
-            Exception: what the user's data code raised.
+            Exception: an error of the user's data code.
         """
         try:
             results = self.hooked_sess.run(self._fetches)
@@ -71,14 +72,15 @@ class FeedfreePredictor:
             raise tf.errors.OutOfRangeError(
                 None,
                 None,
-                f"the data of FeedfreePredictor ({type(self._source).__name__}) is at its end, after "
-                f"{self._delivered} datapoints. Iterate the predictor, which ends then; reset_state() begins anew.",
+                f"the data of FeedfreePredictor ({type(self._source).__name__}) is exhausted after "
+                f"{self._delivered} datapoints. Iterate over the predictor to stop at the end of the data, or call "
+                "reset_state() to start again.",
             ) from error
         self._delivered += 1
         return results
 
     def __iter__(self) -> Iterator[Any]:
-        """Return the outputs for each datapoint that is left, until the end of the data."""
+        """Yield the outputs for each remaining datapoint."""
         while True:
             try:
                 results = self()
@@ -92,7 +94,7 @@ class FeedfreePredictor:
         self._delivered = 0
 
     def close(self) -> None:
-        """End the data, and close the session. It may be closed twice."""
+        """Stop the data and close the session. Calling it again does nothing."""
         self._resources.close()
 
     def __enter__(self) -> FeedfreePredictor:

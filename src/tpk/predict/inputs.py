@@ -29,7 +29,7 @@ class InputCheck:
     """
 
     def __init__(
-        self, specs: Mapping[str, Any], remedy: str = "Give an array of that shape, of numbers that fit the dtype."
+        self, specs: Mapping[str, Any], remedy: str = "Pass an array of that shape, with numbers that fit the dtype."
     ) -> None:
         self.names = list(specs)
         self.specs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()]
@@ -43,14 +43,14 @@ class InputCheck:
             arguments: a value for each input, in order, or one mapping of input names to values.
 
         Raises:
-            InputError: the number of values is wrong, or one does not fit; the message names the input.
+            InputError: if the number of values is wrong, or one does not fit; the message names the input.
         """
         if len(arguments) == 1 and isinstance(arguments[0], Mapping):
             arguments = self._in_order(arguments[0])
         elif len(arguments) != len(self.names):
             raise InputError(
                 f"the predictor takes {len(self.names)} inputs ({', '.join(self.names) or 'none'}), got "
-                f"{len(arguments)}. Give one array for each, in this order, or a dict with these keys."
+                f"{len(arguments)}. Pass one array for each, in this order, or a dict with these keys."
             )
         return [
             value
@@ -75,8 +75,8 @@ class InputCheck:
         if missing or unexpected:
             hint = "".join(nearest(str(key), missing) for key in unexpected)
             raise InputError(
-                f"the predictor was called with a dict that lacks {missing or 'nothing'} and has unexpected "
-                f"{unexpected or 'nothing'}. Give exactly the keys {self.names}.{hint}"
+                f"the predictor was called with a dict with missing keys {missing} and unexpected keys {unexpected}. "
+                f"Pass exactly the keys {self.names}.{hint}"
             )
         return [values[name] for name in self.names]
 
@@ -84,7 +84,7 @@ class InputCheck:
         takes_batches = expected.shape and expected.shape[0] is None
         has_shape = isinstance(value, np.ndarray | np.generic | float | list | tuple)
         if takes_batches and has_shape and expected.fits((1, *np.shape(value))):
-            return "The model takes a batch: give array[np.newaxis] for a single datapoint."
+            return "The model takes a batch: pass array[np.newaxis] for a single datapoint."
         return self._remedy
 
 
@@ -92,7 +92,7 @@ def arguments_of(datapoint: Any) -> Sequence[Any]:
     """Return the arguments of a predictor for a datapoint.
 
     Raises:
-        InputError: the datapoint is not a list, tuple or dict.
+        InputError: if the datapoint is not a list, tuple or dict.
     """
     if isinstance(datapoint, Mapping):
         return [datapoint]
@@ -100,7 +100,7 @@ def arguments_of(datapoint: Any) -> Sequence[Any]:
         return datapoint
     raise InputError(
         f"a datapoint is {describe_value(datapoint)}; expected a list or tuple with an array for each input, or a dict "
-        "by the names of the inputs."
+        "by input name."
     )
 
 
@@ -125,13 +125,13 @@ def check_feeds_suffice(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
     """Check that `outputs` can be computed from `inputs`.
 
     Raises:
-        InputError: it cannot; the message names the missing placeholders.
+        InputError: if they cannot; the message names the missing placeholders.
     """
     missing = placeholders_beneath(outputs, inputs)
     if missing:
         raise InputError(
             f"the outputs {_names(outputs)} depend on {_names(missing)}, which is not among the inputs "
-            f"({_names(inputs) or 'none'}). Add it to the input names, or name outputs that do not need it."
+            f"({_names(inputs) or 'none'}). Add it to the input names, or choose outputs that do not need it."
         )
 
 

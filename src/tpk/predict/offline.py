@@ -1,4 +1,4 @@
-"""Predictors with a graph and a session of their own: on one device, or on several."""
+"""Predictors with a separate graph and session, on one device or on several."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tpk.predict.online import OnlinePredictor, predictor_of
 
 
 class OfflinePredictor(OnlinePredictor):
-    """A predictor with a graph and a session of its own: for a model that was trained before.
+    """A predictor with a separate graph and session, for a model that was trained before.
 
-    It is a context manager, at whose end it is closed.
+    It is a context manager that closes itself on exit.
 
     Args:
         config: the model, its weights, inputs and outputs.
@@ -29,8 +29,8 @@ class OfflinePredictor(OnlinePredictor):
         sess: the raw session.
 
     Raises:
-        CheckpointError: if the weights do not fit the model; it names the variables.
-        TowerError: if the model has no tensor of a name.
+        CheckpointError: if the weights do not fit the model; the message names the variables.
+        TowerError: if the model has no tensor with a given name.
         InputError: if the outputs depend on an input that is not among the input names.
 
     Example:
@@ -50,7 +50,7 @@ class OfflinePredictor(OnlinePredictor):
         self.graph.finalize()
 
     def close(self) -> None:
-        """Close the session; a call after that is an error. It may be closed twice."""
+        """Close the session; later predictions fail. Calling it again does nothing."""
         self.sess.close()
 
     def __enter__(self) -> OfflinePredictor:
@@ -62,12 +62,12 @@ class OfflinePredictor(OnlinePredictor):
 
 @also_spelled({"towers": "devices", "gpus": "devices"})
 class MultiTowerOfflinePredictor:
-    """Predictors of one model, one on each device, which share their variables and a session.
+    """Predictors of one model, one on each device, which share variables and a session.
 
-    Called as it is, it takes the devices in turn. It is a context manager, at whose end it is closed.
+    Each call uses the next device in turn. It is a context manager that closes itself on exit.
 
     Args:
-        config: the model, its weights, inputs and outputs; its `device` has no meaning here.
+        config: the model, its weights, inputs and outputs; its `device` is ignored.
         devices: a count, indices, or device strings; see `tpk.graph.devices.resolve_devices`.
 
     Attributes:
@@ -82,7 +82,7 @@ class MultiTowerOfflinePredictor:
     Example:
         ```python
         with tpk.MultiTowerOfflinePredictor(config, devices=2) as predict:
-            results = predict.predict_all(batches)              # each on a device that is free
+            results = predict.predict_all(batches)              # each on a free device
             players = [Player(predict.get_predictor(index)) for index in range(8)]
         ```
     """
@@ -99,14 +99,14 @@ class MultiTowerOfflinePredictor:
         self.graph.finalize()
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return the outputs for these inputs, computed on the device whose turn it is; see `OnlinePredictor`."""
+        """Return the outputs for these inputs, computed on the next device; see `OnlinePredictor`."""
         return self.get_predictor(next(self._turn))(*inputs)
 
     def get_predictor(self, number: int) -> OnlinePredictor:
         """Return the predictor of a tower.
 
         Args:
-            number: of the tower; beyond the last one it goes on with the first.
+            number: the number of the tower, modulo the number of towers.
         """
         return self._predictors[number % len(self._predictors)]
 
@@ -115,13 +115,13 @@ class MultiTowerOfflinePredictor:
         return list(self._predictors)
 
     def predict_all(self, datapoints: Iterable[Any]) -> list[Any]:
-        """Return what the model makes of each datapoint, in order; each goes to a device that is free.
+        """Return the outputs for each datapoint, in order; each is computed on a free device.
 
         Args:
-            datapoints: lists or tuples of arrays by position, or dicts by name, as a predictor takes them.
+            datapoints: lists or tuples of arrays by position, or dicts by input name.
 
         Raises:
-            Exception: the first failure, of the data or of a prediction, which says at which datapoint it was.
+            Exception: the first error of the data or of a prediction, with a note that says which datapoint it was.
         """
         numbered = enumerate(datapoints)
         results: dict[int, Any] = {}
@@ -148,7 +148,7 @@ class MultiTowerOfflinePredictor:
         return [results[number] for number in range(len(results))]
 
     def close(self) -> None:
-        """Close the session; a call after that is an error. It may be closed twice."""
+        """Close the session; later predictions fail. Calling it again does nothing."""
         self.sess.close()
 
     def __enter__(self) -> MultiTowerOfflinePredictor:

@@ -1,4 +1,4 @@
-"""Predictors: functions of arrays, computed by a graph in a session, that of a training or one's own."""
+"""Predictors: functions of arrays, computed by a graph in a session."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Tensors = Sequence[Any] | Mapping[str, Any]
 
 
 class OnlinePredictor:
-    """A function of arrays, computed by an inference tower with the variables as they are at the time of the call.
+    """A function of arrays, computed by an inference tower with the current values of the variables.
 
-    It may be called from several threads at once. What it runs is compiled once for a session.
+    It may be called from several threads at once. Its run is compiled once for each session.
 
     Args:
-        inputs: the tensors that are fed: by the names that messages and dicts have for them, or a list.
-        outputs: the tensors that are returned: a list, whose results are a list; or a mapping, whose results are a dict
-            with the same keys.
-        get_session: returns the session; asked at each call, because it does not exist while the graph is built.
-        output_names: what the outputs are called, if `outputs` is a list; by default by the names of the tensors.
+        inputs: the tensors that are fed: a list, or a mapping from their names in messages and in dicts of arguments.
+        outputs: the tensors that are returned: a list, for results that are lists; or a mapping, for results that are
+            dicts with the same keys.
+        get_session: returns the session; called each time, because it does not exist while the graph is built.
+        output_names: the names of the outputs if `outputs` is a list; by default the names of the tensors.
 
     Attributes:
         inputs: the tensors that are fed.
@@ -38,7 +38,8 @@ class OnlinePredictor:
         returns_dict: whether results are dicts.
 
     Raises:
-        InputError: if what is given is no tensor of a graph, cannot be fed, or `outputs` depend on other inputs.
+        InputError: if an element is not a tensor of a graph, an input cannot be fed, or `outputs` depend on other
+            inputs.
 
     Example:
         ```python
@@ -71,7 +72,7 @@ class OnlinePredictor:
         self.input_specs = self._check.specs
         self._get_session = get_session
         self._compiling = Lock()
-        # The session, and what runs in it; replaced together, so that no other thread sees one without the other.
+        # The session and its compiled run, replaced together, so that threads always see a matching pair.
         self._compiled: tuple[Any, Callable[..., list[Any]]] = (None, _nothing)
 
     def __repr__(self) -> str:
@@ -85,10 +86,10 @@ class OnlinePredictor:
             inputs: an array for each input, in order; or one dict of arrays by name.
 
         Returns:
-            A list of arrays, or a dict of them, as `outputs` was given.
+            A list of arrays, or a dict if `outputs` was a mapping.
 
         Raises:
-            InputError: if an input does not fit, or there are more or fewer; or there is no session yet.
+            InputError: if an input does not fit, the number of inputs is wrong, or the session does not exist yet.
             SessionError: if the session has been closed.
         """
         arrays = self._check(inputs)
@@ -101,7 +102,7 @@ class OnlinePredictor:
             if is_closed(session):
                 raise _closed(self) from error
             word_error(session, error)
-        # They are still the runtime's memory: perhaps that of a variable, of the caller's arrays, or of one another.
+        # The runtime may share their memory with a variable, with the caller's arrays, or with one another.
         results = list(map(own, results))
         return dict(zip(self.output_names, results)) if self.returns_dict else results  # noqa: B905 - equal; hot
 
@@ -146,21 +147,21 @@ def predictor_of(
 
 
 def tensors_by_key(tower: TowerHandle, names: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
-    """Return tensors of `tower`: those of a mapping to names by its keys, others by their names."""
+    """Return tensors of `tower`, by the keys of a mapping to names, or by the names in a list."""
     pairs = names.items() if isinstance(names, Mapping) else [(name.removesuffix(":0"), name) for name in names]
     return {key: tower.get_tensor(name) for key, name in pairs}
 
 
 def device_for(device: str | int | None, towers: Sequence[TowerHandle]) -> str | None:
-    """Return the device string that `device` means for an inference tower; one and the same for each device.
+    """Return the canonical device string for an inference tower.
 
     Args:
-        device: a device string; the number of a training tower, for the device of that one; -1 or ``"cpu"`` for the
-            CPU; None to let TensorFlow place the ops.
+        device: a device string; the number of a training tower, for its device; -1 or ``"cpu"`` for the CPU; None to
+            let TensorFlow place the ops.
         towers: the training towers.
 
     Returns:
-        Such as ``"/device:GPU:0"``; None to let TensorFlow place the ops, as it does for the tower in question, too.
+        A string such as ``"/device:GPU:0"``; None to let TensorFlow place the ops.
 
     Raises:
         ConfigError: if there is no such device.
@@ -186,8 +187,8 @@ def check_names(option: str, names: Any) -> None:
     """Check names of tensors.
 
     Args:
-        option: what they are given as, for messages.
-        names: should be a list of names, or a mapping to names.
+        option: the name of the option, for messages.
+        names: expected to be a list of names, or a mapping to names.
 
     Raises:
         ConfigError: if they are something else.
@@ -210,12 +211,12 @@ def _by_name(tensors: Tensors) -> list[tuple[str, Any]]:
 
 
 def _compile(session: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., list[Any]]:
-    """Return a function of the arrays for `inputs`, which must fit, that gives those of `outputs`.
+    """Return a function that takes the arrays of `inputs`, which must fit, and returns the arrays of `outputs`.
 
-    `Session.make_callable` would go through `Session.run` each time as soon as something is fed.
+    `Session.make_callable` calls `Session.run` each time if something is fed.
     """
     fed = [tensor.name for tensor in inputs]
-    # The runtime fetches no tensor twice, and none that is fed.
+    # The runtime does not fetch a tensor twice, or a tensor that is fed.
     fetched = list(dict.fromkeys(tensor.name for tensor in outputs if tensor.name not in fed))
     names = [*fetched, *fed]
     positions = [names.index(tensor.name) for tensor in outputs]
@@ -234,8 +235,8 @@ def _compile(session: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Cal
 
 def _closed(predictor: OnlinePredictor) -> SessionError:
     return SessionError(
-        f"the session of {predictor!r} has been closed: its training is over, or it was closed itself. Predict with "
-        "the weights that were saved: tpk.OfflinePredictor(tpk.PredictConfig(..., session_init=<run directory>))."
+        f"the session of {predictor!r} has been closed, by the end of the training or by its close(). Predict with the "
+        "saved weights: tpk.OfflinePredictor(tpk.PredictConfig(..., session_init=<run directory>))."
     )
 
 

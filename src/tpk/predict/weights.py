@@ -1,4 +1,4 @@
-"""Weights of a graph for inference: from a run, a file or arrays; random ones only on request."""
+"""Weights of a graph for inference: from a run, a file or arrays; initial values only on request."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tpk.text import format_count, nearest, some
 
 
 class AveragedWeights(RestoreByName):
-    """Restores the moving averages of weights instead of the weights, where they are stored.
+    """Restores the moving averages of weights instead of the weights.
 
-    The averages are those of a `MovingAverageOptimizer`, or of TensorFlow's `tf.train.ExponentialMovingAverage`.
+    It finds the averages of a `MovingAverageOptimizer`, or of TensorFlow's `tf.train.ExponentialMovingAverage`.
     Variables without an average, such as the statistics of batch normalization, get their own values.
 
     Args:
@@ -31,7 +31,8 @@ class AveragedWeights(RestoreByName):
             or a `SessionInit` that restores values by name.
 
     Raises:
-        CheckpointError: `weights` is invalid; (when it is restored) it has no averages, or they were never updated.
+        CheckpointError: if `weights` is invalid; and, when restoring, if it has no averages, or they were never
+            updated.
 
     Example:
         ```python
@@ -45,7 +46,7 @@ class AveragedWeights(RestoreByName):
         if not isinstance(init, RestoreByName):
             raise CheckpointError(
                 f"AveragedWeights({weights!r}): expected the path of a checkpoint or of an .npz file, a mapping of "
-                "names to arrays, or a SessionInit that takes values by name. Wrap the parts of a list, each."
+                "names to arrays, or a SessionInit that restores values by name. Wrap each element of a list."
             )
         self._init = init
 
@@ -63,13 +64,13 @@ class AveragedWeights(RestoreByName):
 class InitialValues(SessionInit):
     """Gives variables their initial values, which are random for most weights.
 
-    For tests and benchmarks; or, with names, for variables that are not stored.
+    Use it for tests and benchmarks, or with names for variables that are not stored.
 
     Args:
         names: names of variables; None for all.
 
     Raises:
-        CheckpointError: (when it is run) there is no such variable.
+        CheckpointError: when restoring, if the model has no variable with one of the names.
 
     Example:
         ```python
@@ -96,21 +97,21 @@ class InitialValues(SessionInit):
 
 
 def restore_weights(sess: Any, weights: Any) -> None:
-    """Restore the variables of a session in which none has a value yet.
+    """Restore the variables of a new session.
 
     Args:
-        sess: the raw session; its graph is not finalized.
+        sess: the raw session, in which no variable has a value; its graph is not finalized.
         weights: see `PredictConfig.session_init`.
 
     Raises:
-        CheckpointError: a value does not fit, or a variable has none; the message names them.
+        CheckpointError: if a value does not fit, or is missing; the message names the variables.
     """
     init = as_session_init(weights)
     if init is not None:
         inits = [_ForInference(each) if isinstance(each, RestoreByName) else each for each in _parts(init)]
         ChainInit(inits).run(sess)
     missing = _without_value(sess)
-    # A model may read the counters of a training; here they have no meaning.
+    # A model may read the counters of a training, whose values do not matter here.
     sess.run([variable.initializer for variable in missing if variable_name(variable) in COUNTERS])
     names = [name for name in map(variable_name, missing) if name not in COUNTERS]
     if names:
@@ -118,7 +119,7 @@ def restore_weights(sess: Any, weights: Any) -> None:
 
 
 class _ForInference(RestoreByName):
-    """Restores `init`, without the log of names that only one side has: `restore_weights` checks these itself."""
+    """Restores `init` without logging names that only one side has, because `restore_weights` checks these itself."""
 
     def __init__(self, init: RestoreByName) -> None:
         super().__init__()
@@ -133,7 +134,7 @@ class _ForInference(RestoreByName):
 
 
 class _Averages(StoredValues):
-    """Stored values in which the name of a variable stands for its average, if there is one."""
+    """Stored values in which a variable with an average has the value of its average."""
 
     def __init__(self, values: StoredValues) -> None:
         super().__init__(f"the averages in {values.source}")
@@ -142,7 +143,7 @@ class _Averages(StoredValues):
         averaged = {name.removesuffix(suffix) for name in values if name.endswith(suffix)}
         if not averaged:
             raise CheckpointError(
-                f"{values.source} holds no averages of weights ('…{suffix}'). Name it without AveragedWeights, or "
+                f"{values.source} contains no averages of weights ('…{suffix}'). Use it without AveragedWeights, or "
                 "train with MovingAverageOptimizer."
             )
         for name in values:
@@ -183,8 +184,8 @@ def _missing_values(names: Sequence[str], init: SessionInit | None, known: Colle
     count = format_count(len(names), "variable")
     if init is None:
         return (
-            f"there are no weights: session_init is None, and the model has {count}: {some(names, 8)}. Name a run "
-            "directory or a checkpoint, or write session_init=tpk.predict.InitialValues()."
+            f"session_init is None, but the model has {count}: {some(names, 8)}. Set it to a run directory or a "
+            "checkpoint, or to tpk.predict.InitialValues()."
         )
     sources: list[str] = []
     stored: set[str] = set()
@@ -196,7 +197,7 @@ def _missing_values(names: Sequence[str], init: SessionInit | None, known: Colle
     hints = dict.fromkeys(nearest(name, sorted(stored), n=1, cutoff=0.6) for name in names[:8])
     return (
         f"{' and '.join(sources) or type(init).__name__} has no value for {count} of the model: {some(names, 8)}."
-        f"{''.join(hints)} Is it the checkpoint of this model? You can also give the missing values, as in "
-        "session_init=[path, {name: value}], or keep initial values: session_init=[path, "
+        f"{''.join(hints)} Is it the checkpoint of this model? You can also add the missing values, as in "
+        "session_init=[path, {name: value}], or keep initial values, as in session_init=[path, "
         "tpk.predict.InitialValues([name])]."
     )

@@ -6,9 +6,9 @@ import abc
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import tensorflow as tf
@@ -52,7 +52,10 @@ def _is_scope_name(instance: object, attribute: attrs.Attribute[Any], value: str
 class TowerContext(abc.ABC):
     """The tower that is being built. Use it as a context manager, once, around the call of a `TowerFunc`.
 
+    Use a subclass: `TrainTowerContext` or `PredictTowerContext`.
+
     Attributes:
+        is_training: whether this tower is trained.
         ns_name: the name scope of the tower; empty for the root scope.
         vs_name: the variable scope of the tower; empty if it shares the variables of the scope around it.
         index: the index among the towers of its kind, from 0.
@@ -60,29 +63,15 @@ class TowerContext(abc.ABC):
         inline_keras: the names of variables that Keras created by itself, against the rules of tower functions.
     """
 
+    is_training: ClassVar[bool]
     ns_name: str = attrs.field(default="", validator=_is_scope_name)
     vs_name: str = attrs.field(default="", validator=_is_scope_name)
     index: int = 0
     total: int = 1
-    _hidden: dict[str, list[Any]] = attrs.field(factory=dict, init=False)
     _sizes: dict[str, int] = attrs.field(factory=dict, init=False)
     _added: dict[str, list[Any]] | None = attrs.field(default=None, init=False)
     _scopes: ExitStack | None = attrs.field(default=None, init=False)
     inline_keras: list[str] = attrs.field(factory=list, init=False)
-
-    def __new__(cls, *args: Any, **options: Any) -> TowerContext:
-        """Refuse to make the base class itself."""
-        if cls is TowerContext:
-            raise TowerError(
-                "TowerContext is an abstract class. Write tpk.TrainTowerContext(ns_name='tower0'), or "
-                "tpk.PredictTowerContext(ns_name='InferenceTower')."
-            )
-        return super().__new__(cls)
-
-    @property
-    @abc.abstractmethod
-    def is_training(self) -> bool:
-        """Whether this tower is trained."""
 
     @property
     @abc.abstractmethod
@@ -115,60 +104,62 @@ class TowerContext(abc.ABC):
         if self._scopes is not None:
             raise TowerError(f"{self} was entered before. Make a new context for each tower.")
         self._scopes = ExitStack()
-        self._scopes.enter_context(self._is_current())
-        for scope in self._open_scopes():
-            self._scopes.enter_context(scope)
-        self.inline_keras = self._scopes.enter_context(record_inline_keras())
-        if not self.is_main_training_tower:
-            self._scopes.enter_context(without_summaries())
-        self._hide_losses()
-        self._sizes = collection_sizes()
+        self._scopes.enter_context(self._building())
         return self
 
     def __exit__(self, *exception: Any) -> None:
         assert self._scopes is not None
-        self._added = added_since(self._sizes)
-        if not self.is_main_training_tower:
-            truncate(_MAIN_TOWER_ONLY, self._sizes)
-        if not (self.is_training and self.has_own_variables):
-            # Updates of shared variables run once, in the training tower that created the variables.
-            truncate([GraphKeys.UPDATE_OPS, GraphKeys.TRAIN_OP, GraphKeys.REGULARIZATION_LOSSES], self._sizes)
-        for key, items in self._hidden.items():
-            tf.compat.v1.get_collection_ref(key)[:] = items
         self._scopes.close()
 
-    def _hide_losses(self) -> None:
-        """Hide the losses of earlier towers, so that a tower that asks for the losses in the graph gets its own.
-
-        The regularization loss of a variable is collected only in the tower that creates the variable, so it stays
-        visible in towers that share the variable.
-        """
-        if self.is_main_training_tower:
-            return
-        for key in (GraphKeys.LOSSES, GraphKeys.REGULARIZATION_LOSSES):
-            losses = tf.compat.v1.get_collection_ref(key)
-            self._hidden[key] = list(losses)
-            shared = key == GraphKeys.REGULARIZATION_LOSSES and not self.has_own_variables
-            losses[:] = [loss for loss in losses if shared and _OF_A_VARIABLE.search(loss.op.name)]
+    @contextmanager
+    def _building(self) -> Iterator[None]:
+        scope = self.vs_name or tf.compat.v1.get_variable_scope()
+        reuse = None if self.has_own_variables else True
+        with (
+            self._as_current(),
+            tf.compat.v1.variable_scope(scope, reuse=reuse, auxiliary_name_scope=False),
+            # With the slash, the scope is absolute and entered again instead of made unique.
+            tf.name_scope(self.ns_name + "/" if self.ns_name else ""),
+            record_inline_keras() as self.inline_keras,
+            nullcontext() if self.is_main_training_tower else without_summaries(),
+            self._with_own_losses(),
+        ):
+            self._sizes = collection_sizes()
+            yield
+            self._added = added_since(self._sizes)
+            if not self.is_main_training_tower:
+                truncate(_MAIN_TOWER_ONLY, self._sizes)
+            if not (self.is_training and self.has_own_variables):
+                # Updates of shared variables run once, in the training tower that created the variables.
+                truncate([GraphKeys.UPDATE_OPS, GraphKeys.TRAIN_OP, GraphKeys.REGULARIZATION_LOSSES], self._sizes)
 
     @contextmanager
-    def _is_current(self) -> Iterator[None]:
+    def _as_current(self) -> Iterator[None]:
         token = current_tower.set(self)
         try:
             yield
         finally:
             current_tower.reset(token)
 
-    def _open_scopes(self) -> Iterator[AbstractContextManager[Any]]:
-        reuse = True if not self.has_own_variables else None
-        if self.vs_name:
-            # A scope object opens no name scope, so variables and ops are named independently of each other.
-            yield tf.compat.v1.variable_scope(self.vs_name, reuse=reuse, auxiliary_name_scope=False)
-        else:
-            around = tf.compat.v1.get_variable_scope()
-            yield tf.compat.v1.variable_scope(around, reuse=reuse, auxiliary_name_scope=False)
-        # With the slash, the scope is absolute and entered again instead of made unique.
-        yield tf.name_scope(self.ns_name + "/" if self.ns_name else "")
+    @contextmanager
+    def _with_own_losses(self) -> Iterator[None]:
+        """Hide the losses of earlier towers, so that a tower that asks for the losses in the graph gets its own.
+
+        The regularization loss of a variable is collected only in the tower that creates the variable, so it stays
+        visible in towers that share the variable.
+        """
+        hidden: dict[str, list[Any]] = {}
+        if not self.is_main_training_tower:
+            for key in (GraphKeys.LOSSES, GraphKeys.REGULARIZATION_LOSSES):
+                losses = tf.compat.v1.get_collection_ref(key)
+                hidden[key] = list(losses)
+                is_shared = key == GraphKeys.REGULARIZATION_LOSSES and not self.has_own_variables
+                losses[:] = [loss for loss in losses if is_shared and _OF_A_VARIABLE.search(loss.op.name)]
+        try:
+            yield
+        finally:
+            for key, losses in hidden.items():
+                tf.compat.v1.get_collection_ref(key)[:] = losses
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -184,10 +175,7 @@ class TrainTowerContext(TowerContext):
         ```
     """
 
-    @property
-    def is_training(self) -> bool:
-        """True."""
-        return True
+    is_training = True
 
     @property
     def has_own_variables(self) -> bool:
@@ -203,12 +191,8 @@ class PredictTowerContext(TowerContext):
         creates_variables: True for a tower in a graph without training, which creates its own variables.
     """
 
+    is_training = False
     creates_variables: bool = False
-
-    @property
-    def is_training(self) -> bool:
-        """False."""
-        return False
 
     @property
     def has_own_variables(self) -> bool:

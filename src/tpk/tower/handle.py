@@ -23,48 +23,30 @@ class TowerHandle:
         inputs: its input tensors.
         input_names: the name of each input in the signature.
         output: the return value of the tower function.
+
+    Attributes:
+        ns_name: the name scope of the tower.
+        vs_name: the variable scope of the tower.
+        index: the index among the towers of its kind.
+        is_training: whether this is a training tower.
+        inputs: the tensors that the tower function was called with.
+        output: the return value of the tower function; for a single-cost trainer, the cost.
     """
 
     def __init__(self, context: TowerContext, inputs: Sequence[Any], input_names: Sequence[str], output: Any) -> None:
+        self.ns_name = context.ns_name
+        self.vs_name = context.vs_name
+        self.index = context.index
+        self.is_training = context.is_training
+        self.inputs = list(inputs)
+        self.output = output
         self._context = context
         self._graph = tf.compat.v1.get_default_graph()
-        self._inputs = list(inputs)
         self._input_names = list(input_names)
-        self._output = output
 
     def __repr__(self) -> str:
         kind = "training" if self.is_training else "inference"
         return f"<{kind} tower {self.index} of {self._context.total}, name scope {self.ns_name!r}>"
-
-    @property
-    def ns_name(self) -> str:
-        """The name scope of the tower."""
-        return self._context.ns_name
-
-    @property
-    def vs_name(self) -> str:
-        """The variable scope of the tower."""
-        return self._context.vs_name
-
-    @property
-    def index(self) -> int:
-        """The index among the towers of its kind."""
-        return self._context.index
-
-    @property
-    def is_training(self) -> bool:
-        """Whether this is a training tower."""
-        return self._context.is_training
-
-    @property
-    def inputs(self) -> list[Any]:
-        """The tensors that the tower function was called with."""
-        return list(self._inputs)
-
-    @property
-    def output(self) -> Any:
-        """The return value of the tower function; for a single-cost trainer, the cost."""
-        return self._output
 
     def get_collection(self, key: str) -> list[Any]:
         """Return what the tower added to the collection `key`."""
@@ -103,7 +85,7 @@ class TowerHandle:
         full = f"{self.vs_name}/{plain}" if self.vs_name else plain
         variables = self._variables()
         if self.ns_name and f"{self.ns_name}/{plain}" in variables:
-            # Local variables, such as those of a metric, are separate even in towers that share variables.
+            # Local variables, such as a metric's, are separate even in towers that share variables.
             full = f"{self.ns_name}/{plain}"
         elif full not in variables and plain in variables and not variables[plain].trainable:
             full = plain  # Towers with a separate scope may still share variables that are not trained.
@@ -126,7 +108,7 @@ class TowerHandle:
 
     def _find_tensor(self, name: str) -> Any:
         if name in self._input_names:
-            return self._inputs[self._input_names.index(name)]
+            return self.inputs[self._input_names.index(name)]
         full = f"{self.ns_name}/{name}" if self.ns_name else name
         try:
             return self._graph.get_tensor_by_name(full if ":" in full else full + ":0")

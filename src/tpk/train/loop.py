@@ -11,8 +11,7 @@ import tensorflow as tf
 from tpk.errors import Preempted, StopTraining
 from tpk.graph.steps import get_global_step_var
 from tpk.plugin.progress import Progress, StopRequest
-from tpk.plugin.run_options import FOREVER
-from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin.trainer import FOREVER, TrainerProtocol
 from tpk.train.epoch import as_count, describe_epoch
 from tpk.train.resume.preemption import handling_signals
 from tpk.train.run.report import log_end, log_failure, outcome_logged, signal_message

@@ -13,7 +13,7 @@ from tpk.graph.random import set_process_index, step_reads
 from tpk.graph.steps import StepCounter, get_global_step_var
 from tpk.monitors import History, Monitors
 from tpk.plugin import Callback, HookManager, Plugin, get_catalog
-from tpk.plugin.run_options import FOREVER, RunOptions, StrPath
+from tpk.plugin.trainer import FOREVER, RunOptions, StrPath
 from tpk.session import HookedSession, as_session_creator
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import tpk
-from tpk.callbacks.statistics import epoch_means
 from tpk.callbacks.statistics.epoch_means import EpochMeans
 
 v1 = tf.compat.v1
@@ -134,7 +133,7 @@ def test_towers_that_train_by_themselves_are_left_alone(tmp_path):
     trainer.train_with_defaults(steps_per_epoch=5, max_epoch=1, run_dir=tmp_path)
     assert history(trainer, "cost") == [2.0]
     (variable,) = [each for each in trainer.graph.get_collection("local_variables") if "epoch_means" in each.name]
-    assert variable.shape == [], "one tower, not two"
+    assert variable.shape == [2], "the sum of one tower, not of two, and the count"
 
 
 def test_a_trainer_without_towers_reports_no_cost(tmp_path):
@@ -147,9 +146,7 @@ def test_a_trainer_without_towers_reports_no_cost(tmp_path):
 
 
 @pytest.mark.parametrize("summarize", [False, True])
-def test_a_training_resumed_within_an_epoch_has_the_same_means_to_the_bit(tmp_path, monkeypatch, summarize):
-    monkeypatch.setattr(epoch_means, "_RUNS_BETWEEN_FETCHES", 4)
-
+def test_a_training_resumed_within_an_epoch_has_the_same_means_to_the_bit(tmp_path, summarize):
     class Breaks(tpk.Callback):
         def trigger_step(self, trainer):
             if trainer.global_step == 11:
@@ -174,8 +171,8 @@ def test_a_training_resumed_within_an_epoch_has_the_same_means_to_the_bit(tmp_pa
     assert history(whole, "cost") == pytest.approx([COSTS[:8].mean(), COSTS[8:16].mean()], rel=1e-6)
 
 
-def test_single_precision_is_left_before_it_runs_out(tmp_path):
-    """A sum of so many values in single precision would be wrong in the fourth digit."""
+def test_sums_have_double_precision(tmp_path):
+    """In single precision, the sum of 20,000 values would be wrong in the fourth digit."""
     trainer = tpk.SingleCostTrainer()
     trainer.setup_graph(SIGNATURE, tpk.TensorInput(lambda: [tf.constant([0.1, 0.1])]), cost, sgd)
     trainer.train(callbacks=["EpochMeans"], steps_per_epoch=20_000, max_epoch=1)

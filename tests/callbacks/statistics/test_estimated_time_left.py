@@ -79,7 +79,7 @@ def test_a_training_without_an_end_has_no_estimate(caplog):
 
 
 def test_at_least_one_epoch_is_looked_at():
-    with pytest.raises(ConfigError, match="last_k_epochs must be at least 1"):
+    with pytest.raises(ConfigError, match="last_k_epochs must be an integer, 1 or more, not 0"):
         EstimatedTimeLeft(last_k_epochs=0)
 
 

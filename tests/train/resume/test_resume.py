@@ -486,9 +486,10 @@ def test_a_trainer_that_cannot_take_its_state_is_named(tmp_path):
 
 def test_the_progress_goes_on_where_it_was(tmp_path):
     shown = io.StringIO()
+    shown.isatty = lambda: True
     with pytest.raises(Killed):
         run(tmp_path, Kill("trigger_step", 4), saver={"when": tpk.Every(steps=3)})
-    run(tmp_path, max_epoch=1, extra_callbacks=[tpk.ProgressBar(display="bar", file=shown)])
+    run(tmp_path, max_epoch=1, extra_callbacks=[tpk.ProgressBar(file=shown)])
     assert "3/5" in shown.getvalue()
     assert "5/5" in shown.getvalue()
     assert "2/5" not in shown.getvalue()

@@ -7,6 +7,8 @@ NumPy's own.
 from __future__ import annotations
 
 import builtins
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as _numpy
@@ -60,6 +62,17 @@ def _asfarray(a: Any, dtype: Any = _numpy.float64) -> Any:
     return _numpy.asarray(a, dtype if _numpy.issubdtype(dtype, _numpy.inexact) else _numpy.float64)
 
 
+def _joining(join: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that joins arrays, and also takes them from an iterator, as NumPy did before 1.16."""
+
+    @functools.wraps(join)
+    def joined(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+        return join(list(arrays) if isinstance(arrays, Iterator) else arrays, *args, **kwargs)
+
+    return joined
+
+
+_JOINING = {name: _joining(getattr(_numpy, name)) for name in ("column_stack", "dstack", "hstack", "stack", "vstack")}
 _OWN: dict[str, Any] = {
     "NINF": -_numpy.inf,
     "NZERO": -0.0,
@@ -76,6 +89,8 @@ def __getattr__(name: str) -> Any:
         return _ALIASES[name]
     if name in _OWN:
         return _OWN[name]
+    if name in _JOINING:
+        return _JOINING[name]
     renamed = _RENAMED.get(name)
     # By its old name, NumPy warns of it for some time before it is gone.
     if renamed is not None and hasattr(_numpy, renamed):

@@ -1,8 +1,7 @@
-"""Progress of a training: the bar, and the time that is left."""
+"""Progress of a training run: a progress bar, and the estimated time left."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import math
 import os
@@ -11,14 +10,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import tensorflow as tf
-from tqdm.std import tqdm
+from tqdm.auto import tqdm
 
 from tpk.callbacks.run_tensors import find_tensor
 from tpk.callbacks.statistics.epoch_means import EpochMeans
+from tpk.checks import check_at_least
 from tpk.errors import ConfigError
 from tpk.plugin import Callback
 
@@ -27,29 +27,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SECONDS_BETWEEN_DRAWINGS = 0.5
+_SECONDS_BETWEEN_LOG_LINES = 60.0
+
 
 class ProgressBar(Callback):
-    """Shows how far the epoch is, how fast it goes, and the cost.
+    """Shows the progress of the epoch, its speed, and the cost.
 
-    It is one bar for the whole training in a terminal and in a notebook. Elsewhere, where a bar would fill a file, it
-    is a line in the log now and then, and an epoch that is over sooner has none.
+    In a terminal or a notebook it is one bar for the whole run, drawn twice a second. Elsewhere, where a bar would fill
+    a file, it logs a line every minute; a shorter epoch has none.
 
-    A cost is shown under its name as what log and statistics have under that name: its mean over the epoch, so far; it
-    comes from `EpochMeans`. What is fetched for the bar alone is marked as the value of one step, ``now: …``.
-    Tensors are fetched only in the step before it shows them; in all other steps it looks at the clock and no more.
+    A cost is shown under its name with the value that log and statistics have under that name: its mean over the epoch
+    so far, from `EpochMeans`. Tensors that are fetched only for the bar are marked as values of one step, ``now: …``.
+    They are fetched only in the step before they are shown; in all other steps the bar only looks at the clock.
 
     Args:
-        names: what to show: names of tensors, with or without ``:0``, as they are in the main training tower
-            or else in the graph; tensors; or scalars that `run_step` reports, of a trainer without a `train_op`. None
-            is the costs, if the trainer has any.
-        refresh_seconds: how long a bar stays as it is.
-        log_seconds: how long after a line in the log comes the next.
-        display: ``"bar"``, ``"log"``, or ``"auto"``: a bar if `file` is a terminal, or this is a notebook.
-        file: where the bar is drawn; standard error by default.
+        names: what to show: names of tensors, with or without ``:0``, in the main training tower or else in the graph;
+            tensors; or scalars that `run_step` reports, for a trainer without a `train_op`. None means the costs, if
+            the trainer has any.
+        file: where the bar is drawn if this is a terminal; standard error by default.
         clock: returns the time in seconds.
-
-    Raises:
-        ConfigError: if `display` is none of these, or a time is negative.
 
     Example:
         ```python
@@ -61,194 +58,124 @@ class ProgressBar(Callback):
         self,
         names: str | Sequence[Any] | None = None,
         *,
-        refresh_seconds: float = 0.5,
-        log_seconds: float = 60.0,
-        display: Literal["auto", "bar", "log"] = "auto",
         file: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if display not in ("auto", "bar", "log"):
-            raise ConfigError(f"display must be 'auto', 'bar' or 'log', but is {display!r}.")
-        if refresh_seconds < 0 or log_seconds < 0:
-            raise ConfigError(
-                "refresh_seconds and log_seconds must not be negative, "
-                f"but are {refresh_seconds!r} and {log_seconds!r}."
-            )
         self._names = (names,) if isinstance(names, str) else names if names is None else tuple(names)
-        self._refresh_seconds = refresh_seconds
-        self._log_seconds = log_seconds
-        self._kind = display
+        if self._names == ():
+            self.unused_hooks = {"before_run", "after_run"}
         self._file = file
         self._clock = clock
+        self._is_bar = False
+        self._bar: Any = None
         self._means: EpochMeans | None = None
         self._labels: tuple[str, ...] = ()
         self._fetches: tuple[Any, ...] | None = None
-        self._shown: _Bar | _LogLines | None = None
-        self._seconds = math.inf
-        # What the steps look at. `_request` is what to fetch in the next run: most of the time, nothing.
+        # What to fetch in the next run: in most steps, nothing.
         self._request: tuple[Any, ...] | None = None
-        self._step = 0
-        self._last_but_one = 0
+        self._began = 0.0
         self._due = math.inf
-        self._now = self._postfix = ""
-        self._has_news = False
+        self._first_step = self._step = 0
+        self._last_but_one = sys.maxsize
+        self._now = ""
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Find the tensors, and whether there is a terminal.
 
         Raises:
-            TpkError: if a name is that of no tensor.
+            TpkError: if there is no tensor with one of the names.
         """
         self._means = None if self._names is not None else _means_of_costs(trainer)
         labelled = {} if self._means is not None else _find_tensors(self._names, trainer)
         self._labels = tuple(labelled)
         self._fetches = tuple(labelled.values()) or None
-        file = sys.stderr if self._file is None else self._file
-        if self._kind == "bar" or (self._kind == "auto" and (file.isatty() or _in_notebook())):
-            self._shown, self._seconds = _Bar(file), self._refresh_seconds
-        else:
-            self._shown, self._seconds = _LogLines(self._clock), self._log_seconds
+        self._is_bar = (self._file or sys.stderr).isatty() or _in_notebook()
 
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Begin an epoch."""
-        assert self._shown is not None
-        # Nothing is done yet, unless the training was resumed within the epoch.
-        self._step = trainer.local_step + 1
-        self._shown.begin(_title(trainer), trainer.loop.steps_per_epoch, self._step)
-        self._request = None
-        self._due = self._clock() + self._seconds
-        self._now = self._postfix = ""
-        self._has_news = False
-        if isinstance(self._shown, _Bar):
-            # What an epoch ends with are the values of its last step.
+        """Start an epoch."""
+        # 0, unless the run was resumed within the epoch.
+        self._first_step = self._step = trainer.local_step + 1
+        self._request, self._now = None, ""
+        self._began = self._clock()
+        self._due = self._began + self._period
+        if self._is_bar:
+            # An epoch ends with the values of its last step.
             self._last_but_one = trainer.loop.steps_per_epoch - trainer.loop.steps_per_run
             self._request = self._fetches
-        else:
-            self._last_but_one = sys.maxsize
+            self._start_bar(trainer)
 
     def before_run(self, run_context: Any) -> Any:
-        """Return the tensors if they are going to be shown, else None."""
+        """Return the tensors if they are going to be shown, otherwise None."""
         return self._request
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Take the values of the tensors, if they were fetched."""
+        """Keep the values of the tensors, if they were fetched."""
         if self._request is not None and run_values.results is not None:
-            self._now = "now: " + _format(self._labels, run_values.results)
+            self._now = "now: " + _format(dict(zip(self._labels, run_values.results, strict=True)))
             self._request = None
-            self._has_news = True
             self._due = -math.inf
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """Show the progress if it is time."""
+        """Show the progress if it is time, after a step that fetches the values."""
         self._step = trainer.local_step + 1
-        if self._clock() >= self._due:
-            self._show_or_fetch()
+        now = self._clock()
+        if now >= self._due:
+            has_news, self._due = self._due == -math.inf, now + self._period
+            # If the last request is still there, steps do not run the session.
+            if self._fetches is None or self._request is not None or has_news:
+                self._show(trainer)
+            else:
+                self._request = self._fetches
         if self._last_but_one <= self._step < trainer.loop.steps_per_epoch:
             self._request = self._fetches
 
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        """Show the end of the epoch; whatever is written before the next one begins takes the place of the bar."""
-        if isinstance(self._shown, _Bar):
-            self._take_means()
-            self._shown.show(self._step, self._postfix)
-            self._shown.hide()
+        """Show the end of the epoch, and leave the line to other output until the next epoch."""
+        if self._bar is not None:
+            self._show(trainer)
+            self._bar.clear()
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Leave the bar as it is at the end."""
-        if isinstance(self._shown, _Bar):
-            self._shown.close(self._step, self._postfix)
+        """Draw the bar for the last time."""
+        if self._bar is not None:
+            self._show(trainer)
+            self._bar.close()
 
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks; those around a run only if there may be something to fetch."""
-        hooks = super().hook_implementations()
-        if self._names == ():
-            del hooks["before_run"], hooks["after_run"]
-        return hooks
+    @property
+    def _period(self) -> float:
+        return _SECONDS_BETWEEN_DRAWINGS if self._is_bar else _SECONDS_BETWEEN_LOG_LINES
 
-    def _show_or_fetch(self) -> None:
-        self._due = self._clock() + self._seconds
-        # If what was requested has not come by the next time, then a step is something that runs no session.
-        if self._fetches is not None and self._request is None and not self._has_news:
-            self._request = self._fetches
-            return
-        self._has_news = False
-        self._take_means()
-        if self._shown is not None:
-            self._shown.show(self._step, self._postfix)
-
-    def _take_means(self) -> None:
-        if self._means is not None:
-            means = {name: mean for name, mean in self._means.read().items() if name in self._means.costs}
-        else:
-            means = {
-                name: mean for name, mean in self.trainer.monitors.step_means().items() if name in (self._names or ())
-            }
-        self._postfix = ", ".join(filter(None, (_format(list(means), list(means.values())), self._now)))
-
-
-class _Bar:
-    """A bar of tqdm, for all epochs; it is drawn when it is told to be, and else never."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self._bar: Any = None
-
-    def begin(self, title: str, steps: int, done: int) -> None:
+    def _start_bar(self, trainer: TrainerProtocol) -> None:
+        title, steps = _title(trainer), trainer.loop.steps_per_epoch
         if self._bar is None:
-            options = {"unit": " steps", "file": self._file, "mininterval": 0, "miniters": 1, **_width(self._file)}
-            self._bar = _kind_of_bar()(desc=title, total=steps, initial=done, **options)
-            return
+            file = self._file or sys.stderr
+            self._bar = tqdm(desc=title, total=steps, unit=" steps", file=file, **_size(file))
         self._bar.set_description_str(title, refresh=False)
         self._bar.set_postfix_str("", refresh=False)
         self._bar.reset(total=steps)
-        if done:
-            self._bar.initial = self._bar.n = done
+        self._bar.initial = self._bar.n = self._step
+        self._bar.refresh()
+
+    def _show(self, trainer: TrainerProtocol) -> None:
+        """Draw the bar, or log a line."""
+        if self._means is not None:
+            means, names = self._means.read(), self._means.costs
+        else:
+            means, names = trainer.monitors.step_means(), self._names or ()
+        text = ", ".join(filter(None, (_format({name: means[name] for name in means if name in names}), self._now)))
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.n = self._step
             self._bar.refresh()
-
-    def show(self, step: int, postfix: str) -> None:
-        if self._bar is not None:
-            self._bar.set_postfix_str(postfix, refresh=False)
-            if step > self._bar.n:
-                self._bar.update(step - self._bar.n)
-            else:
-                self._bar.refresh()
-
-    def hide(self) -> None:
-        if self._bar is not None:
-            self._bar.clear()
-
-    def close(self, step: int, postfix: str) -> None:
-        if self._bar is not None:
-            self.show(step, postfix)
-            self._bar.close()
-            self._bar = None
-
-
-class _LogLines:
-    """A line in the log each time."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._began = 0.0
-        self._title = ""
-        self._steps = 0
-        self._done = 0
-
-    def begin(self, title: str, steps: int, done: int) -> None:
-        self._began = self._clock()
-        self._title = title
-        self._steps = steps
-        self._done = done
-
-    def show(self, step: int, postfix: str) -> None:
+            return
         line = tqdm.format_meter(
-            step,
-            self._steps,
+            self._step,
+            trainer.loop.steps_per_epoch,
             self._clock() - self._began,
-            prefix=self._title,
+            prefix=_title(trainer),
             unit=" steps",
-            initial=self._done,
-            postfix=postfix,
+            initial=self._first_step,
+            postfix=text,
             bar_format="{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]",
         )
         logger.info(line)
@@ -260,13 +187,13 @@ def _title(trainer: TrainerProtocol) -> str:
 
 
 def _means_of_costs(trainer: TrainerProtocol) -> EpochMeans | None:
-    """Return what knows the means of the costs, if there are any."""
+    """Return the callback that has the means of the costs, if there is one."""
     means = [each for each in trainer.hooks.plugins.values() if isinstance(each, EpochMeans) and each.costs]
     return means[0] if means else None
 
 
 def _find_tensors(names: Sequence[Any] | None, trainer: TrainerProtocol) -> dict[str, Any]:
-    """Return the tensors to show, by the labels that they are shown with."""
+    """Return the tensors to show by their labels."""
     main_tower = trainer.towers.main
     if names is None:
         cost = main_tower.output if main_tower is not None else None
@@ -276,17 +203,16 @@ def _find_tensors(names: Sequence[Any] | None, trainer: TrainerProtocol) -> dict
         try:
             tensors.append(find_tensor(trainer, name) if isinstance(name, str) else name)
         except ConfigError as error:
-            if trainer.train_ops:
+            if trainer.train_ops:  # Otherwise it is a scalar that `run_step` reports.
                 raise ConfigError(f"ProgressBar should show {name!r}, but {error}") from None
-            # Then it is a scalar that `run_step` reports.
     full = [tensor.name.removesuffix(":0") for tensor in tensors]
     short = [name.rsplit("/", 1)[-1] for name in full]
     labels = [last if short.count(last) == 1 else name for name, last in zip(full, short, strict=True)]
     return dict(zip(labels, tensors, strict=True))
 
 
-def _format(labels: Sequence[str], values: Sequence[Any]) -> str:
-    return ", ".join(f"{label}={_format_value(value)}" for label, value in zip(labels, values, strict=True))
+def _format(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{label}={_format_value(value)}" for label, value in values.items())
 
 
 def _format_value(value: Any) -> str:
@@ -295,43 +221,31 @@ def _format_value(value: Any) -> str:
     return " ".join(np.array2string(np.asarray(value), precision=4, threshold=8).split())
 
 
-def _width(file: TextIO) -> dict[str, Any]:
-    """Return the arguments of tqdm that say how wide the bar is."""
+def _size(file: TextIO) -> dict[str, Any]:
+    """Return the arguments of tqdm for the size of the bar."""
     try:
-        size = os.get_terminal_size(file.fileno())
+        is_known = all(os.get_terminal_size(file.fileno()))
     except (OSError, ValueError):
-        size = os.terminal_size((0, 0))
-    # A terminal of unknown size says that it has no columns and no lines, and tqdm takes its word for it.
-    return {"dynamic_ncols": True} if _in_notebook() or (size.columns and size.lines) else {"ncols": 80, "nrows": 24}
-
-
-def _kind_of_bar() -> Any:
-    """Return the class of a bar: one of widgets, in a notebook that has them; else one of text."""
-    if _in_notebook() and importlib.util.find_spec("ipywidgets") is not None:
-        from tqdm.notebook import tqdm_notebook
-
-        return tqdm_notebook
-    return tqdm
+        is_known = False
+    # Of a terminal of unknown size, the system says that it has 0 columns and lines, where tqdm would draw nothing.
+    return {"dynamic_ncols": True} if is_known or _in_notebook() else {"ncols": 80, "nrows": 24}
 
 
 def _in_notebook() -> bool:
-    # Only who runs in IPython has imported it.
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return "IPKernelApp" in getattr(shell, "config", ())
+    return "ipykernel" in sys.modules
 
 
 class EstimatedTimeLeft(Callback):
-    """Logs at the end of each epoch how much longer the training will take, from how long the last epochs
-    took.
+    """Logs the estimated time left at the end of each epoch, from the durations of the last epochs.
 
     Args:
-        last_k_epochs: how many of the last epochs it looks at.
-        median: take the median of their times, which one slow epoch does not disturb, and not the mean.
+        last_k_epochs: the number of last epochs that count.
+        median: use the median of their durations, which a single slow epoch does not affect, instead of the mean.
         clock: returns the time in seconds.
 
     Attributes:
-        seconds_left: the estimated time until the training ends; None before the end of the first epoch.
-        seconds_total: that and the time since the training began; None before the end of the first epoch.
+        seconds_left: the estimated time until the run ends; None before the end of the first epoch.
+        seconds_total: the same plus the time since the run began; None before the end of the first epoch.
 
     Raises:
         ConfigError: if `last_k_epochs` is not positive.
@@ -340,8 +254,7 @@ class EstimatedTimeLeft(Callback):
     def __init__(
         self, last_k_epochs: int = 5, median: bool = True, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        if last_k_epochs < 1:
-            raise ConfigError(f"last_k_epochs must be at least 1, but is {last_k_epochs!r}.")
+        check_at_least(self, 1, last_k_epochs=last_k_epochs)
         self._average = np.median if median else np.mean
         self._clock = clock
         self._epoch_seconds: deque[float] = deque(maxlen=last_k_epochs)
@@ -355,11 +268,11 @@ class EstimatedTimeLeft(Callback):
         self._started = self._epoch_started = self._clock()
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Estimate and log the time that is left."""
+        """Estimate and log the time left."""
         now = self._clock()
         self._epoch_seconds.append(now - self._epoch_started)
         self._epoch_started = now
-        if trainer.loop.max_epoch == sys.maxsize:  # Without an end, there is nothing to estimate.
+        if trainer.loop.max_epoch == sys.maxsize:
             return
         epochs_left = max(trainer.loop.max_epoch - self.epoch_num, 0)
         self.seconds_left = epochs_left * float(self._average(self._epoch_seconds))
@@ -372,7 +285,7 @@ class EstimatedTimeLeft(Callback):
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how long the last epochs took, and how long the training and the epoch under way have taken."""
+        """Return the durations of the last epochs, of the run and of the current epoch so far."""
         now = self._clock()
         return {
             "epoch_seconds": list(self._epoch_seconds),
@@ -381,7 +294,7 @@ class EstimatedTimeLeft(Callback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned; the time between two attempts does not count."""
+        """Restore what `state_dict` returned; the time between two attempts does not count."""
         now = self._clock()
         self._epoch_seconds.extend(state["epoch_seconds"])
         self._started = now - state["training"]

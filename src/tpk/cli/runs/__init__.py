@@ -1,1 +1,1 @@
-"""``tpk runs``, ``tpk show``, ``tpk plot`` and ``tpk board``: what runs have left in their directories."""
+"""``tpk runs``, ``tpk show`` and ``tpk plot``: what runs have left in their directories."""

@@ -1,62 +1,91 @@
-"""``tpk runs``: runs in a table."""
+"""``tpk runs``: a table of runs."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tpk.cli.runs.differences import differences
-from tpk.cli.runs.run import Run, find_runs
+import click
+
+from tpk.cli.framework import examples, json_option
 from tpk.cli.table import print_table, printable
 from tpk.errors import ConfigError
-from tpk.monitors.values import json_number
+from tpk.plugin.description import leaves_of
 from tpk.text import human_duration
 
-_MOST_STATISTICS = 2
-_MOST_DIFFERENCES = 8
-_LONGEST_VALUE = 40
+if TYPE_CHECKING:
+    from tpk.cli.runs.run import Run
+
+_MAX_STATISTICS = 2
+_MAX_DIFFERENCES = 8
+_MAX_VALUE_LENGTH = 40
 _IN_COLUMNS = ("strategy", "num_replicas", "world_size", "max_epoch")
-"""What the table says anyway."""
+"""Options that the table shows in columns."""
+_NOT_COMPARED = ("argv", "run_dir", "resume", "devices")
+"""Options about where a run is and how it was started, not about what was trained."""
 _STATES = ("running", "failed", "killed", "interrupted", "unknown", "finished")
+_MISSING = "-"
 
 
-def list_runs(
-    paths: Sequence[Path], statistics: Sequence[str], *, sort: str, reverse: bool, as_json: bool, now: float
-) -> int:
-    """Write the runs in `paths` to stdout, in a table.
+@click.command(
+    epilog=examples(
+        "tpk runs                                     # the runs below ./runs",
+        "tpk runs runs/digits --sort validation_error --stat validation_error",
+        "tpk runs runs --json | jq '.[] | select(.state == \"killed\") | .run'",
+    )
+)
+@click.argument(
+    "directories", nargs=-1, type=click.Path(path_type=Path, file_okay=False), default=("runs",), metavar="[DIR]..."
+)
+@click.option(
+    "--stat",
+    "statistics",
+    metavar="NAME",
+    multiple=True,
+    help="A statistic to show. May be repeated.  [default: those that callbacks follow, or costs]",
+)
+@click.option(
+    "--sort",
+    metavar="KEY",
+    default="began",
+    show_default=True,
+    help="began, name, state, duration, step, or a statistic, best first.",
+)
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
+@json_option
+def runs(directories: tuple[Path, ...], statistics: tuple[str, ...], sort: str, reverse: bool, as_json: bool) -> int:
+    """List runs: how far they are and how they ended.
 
-    Args:
-        paths: directories of runs, or with runs below.
-        statistics: which to show; by default those of which it is known what is better.
-        sort: ``"began"``, ``"name"``, ``"state"``, ``"duration"``, ``"step"``, or a statistic, whose best come first.
-        reverse: in the other order.
-        as_json: write a JSON list in place of the table.
-        now: seconds since 1970.
-
-    Returns:
-        The exit status: 1 if the files of a run cannot be read.
-
-    Raises:
-        ConfigError: if there is none, or no such order.
+    A second table shows in which options their configurations differ. A run is running while its directory is locked;
+    finished, interrupted or failed if it recorded that; otherwise killed. DIR is the directory of a run, or one with
+    runs below it; by default "runs".
     """
-    found = find_runs(paths)
+    from tpk.cli.runs.run import find_runs
+
+    now = time.time()
+    found = find_runs(directories)
     broken = {run.name: problem for run in found if (problem := run.problem()) is not None}
-    runs = _sorted([run for run in found if run.name not in broken], sort, reverse, now)
-    rows = [_as_data(run, now) for run in runs]
-    for row, differing in zip(rows, differences(runs), strict=True):
-        row["differs"] = differing
+    readable = _sorted([run for run in found if run.name not in broken], sort, reverse, now)
+    differing = differences(readable)
     if as_json:
+        rows = [{**_as_data(run, now), "differs": each} for run, each in zip(readable, differing, strict=True)]
         rows += [{"run": name, "state": "unreadable", "reason": problem} for name, problem in broken.items()]
         print(json.dumps(rows, indent=2))
-    else:
-        if rows:
-            _print(runs, rows, list(statistics) or _main_statistics(runs), now)
-        for name, problem in broken.items():
-            print(printable(f"{name}: {problem}"))
+        return int(bool(broken))
+    if readable:
+        _print(readable, list(statistics) or _main_statistics(readable), now)
+    texts = [(run.name, _differences_text(each)) for run, each in zip(readable, differing, strict=True)]
+    if any(text for _, text in texts):
+        print()
+        print_table(["run", "differs in"], [row for row in texts if row[1]])
+    for name, problem in broken.items():
+        print(printable(f"{name}: {problem}"))
     return int(bool(broken))
 
 
@@ -77,7 +106,7 @@ def _sorted(runs: list[Run], sort: str, reverse: bool, now: float) -> list[Run]:
 
 
 def _rank(run: Run, name: str) -> float:
-    """The best runs come first; those that have no value, last."""
+    """Return a number that is less for better runs, and infinite for runs without a value."""
     best = run.best(name)
     value = best[0] if best else run.history.latest(name) if name in run.history else math.nan
     if math.isnan(value):
@@ -86,15 +115,17 @@ def _rank(run: Run, name: str) -> float:
 
 
 def _main_statistics(runs: Sequence[Run]) -> list[str]:
-    """Return what callbacks follow, and costs, the most important first."""
+    """Return the statistics that callbacks follow, and costs, the most important first."""
     ranked = [list(run.directions) for run in runs]
-    most = max(map(len, ranked), default=0)
-    names = dict.fromkeys(names[place] for place in range(most) for names in ranked if place < len(names))
-    return [name for name in names if any(name in run.history for run in runs)][:_MOST_STATISTICS]
+    longest = max(map(len, ranked), default=0)
+    names = dict.fromkeys(names[place] for place in range(longest) for names in ranked if place < len(names))
+    return [name for name in names if any(name in run.history for run in runs)][:_MAX_STATISTICS]
 
 
 def _as_data(run: Run, now: float) -> dict[str, Any]:
-    history, last = run.history, run.attempts[-1] if run.attempts else None
+    from tpk.monitors.values import json_number
+
+    last = run.attempts[-1] if run.attempts else None
     best = {name: found for name in run.directions if (found := run.best(name)) is not None}
     return {
         "run": run.name,
@@ -109,7 +140,7 @@ def _as_data(run: Run, now: float) -> dict[str, Any]:
         "began": None if last is None else datetime.fromtimestamp(run.attempts[0].began, timezone.utc).isoformat(),
         "seconds": run.seconds(now),
         "attempts": len(run.attempts),
-        "last": {name: json_number(history.latest(name)) for name in history},
+        "last": {name: json_number(run.history.latest(name)) for name in run.history},
         "best": {
             name: {"value": json_number(value), "epoch": epoch, "step": step}
             for name, (value, epoch, step) in best.items()
@@ -117,52 +148,91 @@ def _as_data(run: Run, now: float) -> dict[str, Any]:
     }
 
 
-def _print(runs: Sequence[Run], rows: Sequence[dict[str, Any]], statistics: Sequence[str], now: float) -> None:
+def _print(runs: Sequence[Run], statistics: Sequence[str], now: float) -> None:
     header = ["run", "state", "strategy", "epoch", "step", "began", "duration"]
     header += [title for name in statistics for title in (name, "best (epoch)")]
-    lines = []
-    for run, row in zip(runs, rows, strict=True):
-        line = [
-            row["run"],
+    rows = []
+    for run in runs:
+        began = datetime.fromtimestamp(run.attempts[0].began) if run.attempts else None
+        row = [
+            run.name,
             state_text(run),
-            row["strategy"],
-            "-" if row["epoch"] is None else f"{row['epoch']}/{row['max_epoch'] or '-'}",
-            "-" if row["step"] is None else f"{row['step']:,}",
-            began_text(run),
-            human_duration(row["seconds"]),
+            run.strategy,
+            _MISSING if run.epoch is None else f"{run.epoch}/{run.config.get('max_epoch') or '-'}",
+            _MISSING if run.step is None else f"{run.step:,}",
+            _MISSING if began is None else began.strftime("%Y-%m-%d %H:%M"),
+            human_duration(run.seconds(now)),
         ]
         for name in statistics:
             best = run.best(name)
-            line.append(f"{run.history.latest(name):.5g}" if name in run.history else "-")
-            line.append("-" if best is None else f"{best[0]:.5g} ({best[1]})")
-        lines.append(line)
-    print_table(header, lines)
-    # In a table of its own, as wide as a terminal is: runs of several scripts differ in much.
-    if texts := [[row["run"], text] for row in rows if (text := _differences_text(row["differs"]))]:
-        print()
-        print_table(["run", "differs in"], texts)
-
-
-def _differences_text(differing: dict[str, Any]) -> str:
-    """Return in what a run differs, in few words: all of it is what ``--json`` and ``tpk show`` are for."""
-    values = {name: str(value) for name, value in differing.items() if name not in _IN_COLUMNS}
-    texts = [
-        f"{name}={value if len(value) <= _LONGEST_VALUE else f'{value[: _LONGEST_VALUE - 1]}…'}"
-        for name, value in values.items()
-    ]
-    if len(texts) > _MOST_DIFFERENCES:
-        texts[_MOST_DIFFERENCES:] = [f"… {len(texts) - _MOST_DIFFERENCES} more (--json)"]
-    return ", ".join(texts)
+            row.append(f"{run.history.latest(name):.5g}" if name in run.history else _MISSING)
+            row.append(_MISSING if best is None else f"{best[0]:.5g} ({best[1]})")
+        rows.append(row)
+    print_table(header, rows)
 
 
 def state_text(run: Run) -> str:
-    """Return the state of a run in a few words, and where it can go on."""
-    can_go_on = run.state not in ("running", "finished") and run.checkpoint is not None
-    return f"{run.state}, resumable at {run.checkpoint.step:,}" if can_go_on and run.checkpoint else run.state
+    """Return the state of a run, and the step at which it can be resumed."""
+    is_over = run.state in ("running", "finished")
+    return run.state if is_over or run.checkpoint is None else f"{run.state}, resumable at {run.checkpoint.step:,}"
 
 
-def began_text(run: Run) -> str:
-    """Return when a run began, in local time."""
-    if not run.attempts:
-        return "-"
-    return datetime.fromtimestamp(run.attempts[0].began).strftime("%Y-%m-%d %H:%M")
+def _differences_text(differing: dict[str, Any]) -> str:
+    """Return the differences of a run in one cell. ``--json`` has all of them."""
+    texts = []
+    for name, value in differing.items():
+        text = str(value)
+        if name not in _IN_COLUMNS:
+            short = text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"
+            texts.append(f"{name}={short}")
+    if len(texts) > _MAX_DIFFERENCES:
+        texts[_MAX_DIFFERENCES:] = [f"… {len(texts) - _MAX_DIFFERENCES} more (--json)"]
+    return ", ".join(texts)
+
+
+def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return, for each run, the options in which the runs differ.
+
+    Returns:
+        Names such as ``callbacks.ModelSaver.max_to_keep`` with their values; ``"-"`` where a run lacks the option. If
+        runs have different plugins, the options of a plugin are included only if the runs that have it differ in them.
+        ``argv`` has the arguments of the script that the runs do not share, without those that say where the run is.
+    """
+    configs = [{name: value for name, value in run.config.items() if name not in _NOT_COMPARED} for run in runs]
+    options = [leaves_of(config) for config in configs]
+    names = dict.fromkeys(name for each in options for name in each)
+    differing = [name for name in names if _differ([each.get(name, _MISSING) for each in options])]
+    plugin_options = {name for name in differing if any(name.startswith(f"{other}.") for other in differing)}
+    found = []
+    for each in options:
+        own = {}
+        for name in differing:
+            if name not in plugin_options:
+                own[name] = each.get(name, _MISSING)
+            elif name in each and _differ([other[name] for other in options if name in other]):
+                own[name] = each[name]
+        found.append(own)
+    arguments = [_arguments(run) for run in runs]
+    for own, words in zip(found, arguments, strict=True):
+        if special := [word for word in words if not all(word in others for others in arguments)]:
+            own["argv"] = " ".join(special)
+    return found
+
+
+def _differ(values: Sequence[Any]) -> bool:
+    return any(value != values[0] for value in values)
+
+
+def _arguments(run: Run) -> list[str]:
+    """Return the arguments of the script, options joined with their values, except those that say where the run is."""
+    given, found = [str(each) for each in run.config.get("argv") or ()][1:], list[str]()
+    run_dir = os.path.normpath(str(run.config.get("run_dir") or run.directory))
+    while given:
+        words = [given.pop(0)]
+        if words[0].startswith("-") and "=" not in words[0] and given and not given[0].startswith("--"):
+            words.append(given.pop(0))
+        option, _, value = words[0].partition("=")
+        if option in ("--run-dir", "--resume") or run_dir in map(os.path.normpath, (*words, value)):
+            continue
+        found.append(" ".join(words))
+    return found

@@ -1,4 +1,4 @@
-"""Runs, as the files in their directories tell of them. Needs no TensorFlow."""
+"""Runs, read from the files in their directories. Needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -26,44 +26,53 @@ _NAMES_OF_STRATEGIES = {target.rpartition(":")[2]: name for name, target in BUIL
 
 
 def find_runs(paths: Sequence[Path]) -> list[Run]:
-    """Return the runs in directories: each is that of a run, or has some below.
+    """Return the runs in directories.
 
     Args:
-        paths: where to look.
+        paths: directories of runs, or directories with runs below them.
 
     Raises:
-        ConfigError: if a directory is not there, or has none.
+        ConfigError: if a directory does not exist or has no run.
     """
     found: dict[str, Run] = {}
     for path in paths:
         if not path.is_dir():
             raise ConfigError(
-                f"there is no directory {str(path)!r}. Name the directory of a run, or one with runs below."
+                f"there is no directory {str(path)!r}. Name the directory of a run, or one with runs below it."
             )
         runs = [Run(directory) for directory in _run_dirs(path)]
         if not runs:
             raise ConfigError(
-                f"there is no run in {str(path)!r}, nor below it: none of the directories has a config.json and a log."
+                f"there is no run in {str(path)!r} or below it: no directory there has a config.json and a log."
             )
         found.update((os.path.realpath(run.directory), run) for run in runs)
     return list(found.values())
 
 
 def find_run(path: Path) -> Run:
-    """Return the run of a directory.
+    """Return the run in a directory.
 
     Raises:
-        ConfigError: if it is that of none; it names some that are below.
+        ConfigError: if the directory has no run, or only runs below it; the message names some.
     """
     if path.is_dir() and _is_run(path):
         return Run(path)
     runs = find_runs([path])
     names = ", ".join(run.name for run in runs[-5:])
-    raise ConfigError(f"{str(path)!r} is not the directory of a run, but of {len(runs)}: name one, such as {names}.")
+    raise ConfigError(f"{str(path)!r} has {len(runs)} runs below it: name one, such as {names}.")
+
+
+def newest_run() -> Run:
+    """Return the run below ``./runs`` that was active last.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    return max(find_runs([Path("runs")]), key=Run.last_activity)
 
 
 def short_names(runs: Sequence[Run]) -> list[str]:
-    """Return what tells runs apart: their paths without the directories that all of them are in."""
+    """Return the paths of runs without the directories that they have in common."""
     paths = [os.path.realpath(run.directory) for run in runs]
     common = os.path.commonpath([os.path.dirname(path) for path in paths])
     return [os.path.relpath(path, common) for path in paths]
@@ -86,22 +95,22 @@ def _is_run(directory: Path) -> bool:
 
 @attrs.frozen(slots=False)
 class Run:
-    """A run.
+    """A run, read from its directory.
 
     Attributes:
-        directory: its ``run_dir``.
+        directory: the ``run_dir``.
     """
 
     directory: Path
 
     @property
     def name(self) -> str:
-        """Its directory, as it was named."""
+        """The directory, as the user named it."""
         return str(self.directory)
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        """How it was configured.
+        """The content of ``config.json``.
 
         Raises:
             ConfigError: if it cannot be read.
@@ -112,12 +121,12 @@ class Run:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{str(path)!r} cannot be read: {error}.") from error
         if not isinstance(config, dict):
-            raise ConfigError(f"{str(path)!r} holds no JSON object, so no run of tpk has written it.")
+            raise ConfigError(f"{str(path)!r} is not a JSON object, so it was not written by tpk.")
         return config
 
     @cached_property
     def run_file(self) -> Path | None:
-        """The file by which `tpk train` repeats it; None if there is none, or not all of the run could be written."""
+        """The file with which `tpk train` repeats the run; None if it is missing or incomplete."""
         path = self.directory / RUN_FILE_NAME
         try:
             content = loads(path.read_text(encoding="utf-8"))
@@ -127,22 +136,22 @@ class Run:
 
     @cached_property
     def attempts(self) -> list[Attempt]:
-        """How often it was started, and how each time ended."""
+        """The processes that have trained this run, and how each ended."""
         return read_attempts(self.directory)
 
     @cached_property
     def history(self) -> History:
-        """Its statistics; empty if it has none."""
+        """The statistics; empty if there are none."""
         return History.read(self.directory) if (self.directory / "stats.jsonl").is_file() else History()
 
     @cached_property
     def owner(self) -> Mapping[str, Any] | None:
-        """The process that trains there now; None if none does."""
+        """The process that is training the run; None if there is none."""
         return owner_of(self.directory)
 
     @property
     def state(self) -> str:
-        """Running, finished, interrupted, failed, or killed; unknown if it was not recorded."""
+        """One of running, finished, interrupted, failed, killed, or unknown (not recorded)."""
         if self.owner is not None:
             return "running"
         if not self.attempts:
@@ -151,7 +160,7 @@ class Run:
 
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint that has all its files in the right size, from which it can go on; None if none."""
+        """The newest checkpoint whose files all exist and have the right size; None if there is none."""
         for step in checkpoint_steps(self.directory):
             try:
                 found = read_state(self.directory, step)
@@ -163,7 +172,7 @@ class Run:
 
     @property
     def strategy(self) -> str:
-        """The name of its strategy, and over how many towers it went, such as ``replicated x 2``; ``-`` for none."""
+        """The name of the strategy and the number of towers, such as ``replicated x 2``; ``-`` for none."""
         found = self.config.get("strategy")
         if not isinstance(found, dict):
             return "-"
@@ -173,26 +182,26 @@ class Run:
 
     @property
     def directions(self) -> dict[str, str]:
-        """Of the statistics that callbacks follow, and of costs, whether ``"min"`` or ``"max"`` is better."""
+        """``"min"`` or ``"max"``, whichever is better, for each cost and each statistic that a callback follows."""
         return next((each.directions for each in reversed(self.attempts) if each.directions), {})
 
     @property
     def epoch(self) -> int | None:
-        """How far it came; None if nobody knows."""
-        told = [each.epoch for each in self.attempts if each.epoch is not None]
-        return max([*told, *self._last_reports(self.history.epochs)], default=None)
+        """The last epoch; None if unknown."""
+        recorded = [each.epoch for each in self.attempts if each.epoch is not None]
+        return max([*recorded, *self._last_reports(self.history.epochs)], default=None)
 
     @property
     def step(self) -> int | None:
-        """The global step up to which it came, or up to which it has told of; None if nobody knows."""
-        told = [self.attempts[-1].step] if self.attempts and self.attempts[-1].step is not None else []
-        return max([*told, *self._last_reports(self.history.steps)], default=None)
+        """The last known global step; None if unknown."""
+        recorded = [each.step for each in self.attempts[-1:] if each.step is not None]
+        return max([*recorded, *self._last_reports(self.history.steps)], default=None)
 
     def _last_reports(self, positions: Any) -> list[int]:
         return [int(positions(name)[-1]) for name in self.history]
 
     def seconds(self, now: float) -> float | None:
-        """Return for how long it was trained: of one that was killed until its last sign of life.
+        """Return the training time; a killed attempt counts until its last write to a file.
 
         Args:
             now: seconds since 1970.
@@ -200,23 +209,24 @@ class Run:
         if not self.attempts:
             return None
         *former, last = self.attempts
-        # Of one that was killed, and resumed later, nothing is known but that it had ended by then.
+        # The duration of an attempt that was killed and resumed later is unknown.
         known = sum(each.ended - each.began for each in former if each.ended is not None)
-        end = last.ended or (now if self.owner is not None else self._last_sign_of_life())
+        end = last.ended or (now if self.owner is not None else self.last_activity())
         return known + max(end - last.began, 0)
 
-    def _last_sign_of_life(self) -> float:
+    def last_activity(self) -> float:
+        """Return when the run last wrote to one of its files, in seconds since 1970."""
         times = [path.stat().st_mtime for name in _TRACES if (path := self.directory / name).is_file()]
         return max(times, default=0)
 
     def best(self, name: str) -> tuple[float, int, int] | None:
-        """Return the best value of a statistic, its epoch and its step; None if there is none, or no best one."""
+        """Return the best value of a statistic, its epoch and its step; None if unknown."""
         if name not in self.history or name not in self.directions:
             return None
         return self.history.best(name, self.directions[name] == "max")
 
     def problem(self) -> str | None:
-        """Return what keeps its files from being read; None if nothing does."""
+        """Return why the files cannot be read; None if they can."""
         try:
             _ = self.config, self.attempts, self.history
         except TpkError as error:
@@ -225,7 +235,7 @@ class Run:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether nothing in what a run file holds says that it could not be written."""
+    """Whether a run file has a value for everything, with nothing marked as not written."""
     if isinstance(value, dict):
         return NOT_WRITTEN not in value and all(map(_is_whole, value.values()))
     return not isinstance(value, list) or all(map(_is_whole, value))

@@ -1,42 +1,40 @@
-"""``tpk show``: what a run was, how it ended, and how to go on."""
+"""``tpk show``: what a run was, how it ended, and how to resume it."""
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
+import click
 
-from tpk.checkpoint.files import checkpoint_steps
+from tpk.cli.framework import examples, json_option
 from tpk.cli.runs.listing import state_text
-from tpk.cli.runs.run import Run, find_run
 from tpk.cli.table import print_table, printable
-from tpk.monitors.values import json_number
 from tpk.text import human_duration
-from tpk.train.run.attempts import Attempt
-from tpk.train.run.names import how_to_resume
+
+if TYPE_CHECKING:
+    from tpk.cli.runs.run import Run
 
 
-def show_run(directory: Path, *, as_json: bool, now: float) -> int:
-    """Write what the files of a run tell to stdout.
+@click.command(
+    epilog=examples("tpk show                    # the newest run below ./runs", "tpk show runs/digits --json")
+)
+@click.argument("directory", required=False, type=click.Path(path_type=Path, file_okay=False), metavar="[RUN]")
+@json_option
+def show(directory: Path | None, as_json: bool) -> int:
+    """Show what a run was, how it ended, and how to resume it.
 
-    Args:
-        directory: of the run.
-        as_json: write JSON in place of text.
-        now: seconds since 1970.
-
-    Returns:
-        The exit status, 0.
-
-    Raises:
-        ConfigError: if there is no run, or its files cannot be read.
+    RUN is the directory of a run; by default the newest run below "runs".
     """
-    run = find_run(directory)
+    from tpk.cli.runs.run import find_run, newest_run
+
+    run, now = newest_run() if directory is None else find_run(directory), time.time()
     if as_json:
         print(json.dumps(_as_data(run, now), indent=2))
         return 0
@@ -48,23 +46,23 @@ def show_run(directory: Path, *, as_json: bool, now: float) -> int:
         print_table(("attempt", "began", "duration", "from step", "to step", "end"), _attempt_rows(run, now))
     if run.history:
         print()
-        print_table(
-            ("statistic", "values", "last", "best", "epoch", "step"), list(map(_statistic_row(run), run.history))
-        )
-    print("\n" + printable(f"To go on: {how_to_go_on(run)}"))
+        print_table(("statistic", "values", "last", "best", "epoch", "step"), _statistic_rows(run))
+    print("\n" + printable(f"To resume: {how_to_resume_run(run)}"))
     if run.run_file:
         print(printable(f"To repeat: tpk train {shlex.quote(str(run.run_file))}"))
     return 0
 
 
 def _as_data(run: Run, now: float) -> dict[str, Any]:
+    from tpk.monitors.values import json_number
+
     return {
         "run": run.name,
         "state": run.state,
         "seconds": run.seconds(now),
         "attempts": [attrs.asdict(each) for each in run.attempts],
         "checkpoint": None if run.checkpoint is None else run.checkpoint.prefix,
-        "go_on": how_to_go_on(run),
+        "go_on": how_to_resume_run(run),
         "run_file": None if run.run_file is None else str(run.run_file),
         "statistics": {
             name: {
@@ -85,6 +83,8 @@ def _reason(run: Run) -> str:
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
+    from tpk.checkpoint.files import checkpoint_steps
+
     config = run.config
     if isinstance(config.get("model"), Mapping):
         yield "model", _plugin_text(config["model"])
@@ -109,84 +109,60 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
 def _plugin_text(described: Any) -> str:
     if not isinstance(described, Mapping):
         return str(described)
-    options = described.get("options") or {}
-    text = ", ".join(f"{name}={value}" for name, value in options.items())
-    return f"{described.get('name')}({text})" if text else str(described.get("name"))
+    options = ", ".join(f"{name}={value}" for name, value in (described.get("options") or {}).items())
+    return f"{described.get('name')}({options})" if options else str(described.get("name"))
 
 
 def _attempt_rows(run: Run, now: float) -> list[list[str]]:
     rows = []
     for number, each in enumerate(run.attempts, 1):
-        is_last = number == len(run.attempts)
-        seconds = (
-            run.seconds(now) if len(run.attempts) == 1 else None if each.ended is None else each.ended - each.began
-        )
+        seconds = None if each.ended is None else each.ended - each.began
+        state = run.state if number == len(run.attempts) else "killed"
         rows.append(
             [
                 str(number),
                 datetime.fromtimestamp(each.began).strftime("%Y-%m-%d %H:%M:%S"),
-                human_duration(seconds),
+                human_duration(run.seconds(now) if len(run.attempts) == 1 else seconds),
                 "-" if each.from_step is None else f"{each.from_step:,}",
-                f"{each.step:,}" if each.step is not None else "-",
-                _end(each, run.state if is_last else "killed"),
+                "-" if each.step is None else f"{each.step:,}",
+                f"{each.end}: {each.reason}" if each.end else state,
             ]
         )
     return rows
 
 
-def _end(attempt: Attempt, otherwise: str) -> str:
-    return f"{attempt.end}: {attempt.reason}" if attempt.end else otherwise
-
-
-def _statistic_row(run: Run) -> Any:
-    def row(name: str) -> list[str]:
+def _statistic_rows(run: Run) -> list[list[str]]:
+    rows = []
+    for name, values in run.history.items():
         best = run.best(name)
-        found = ["-"] * 3 if best is None else [f"{best[0]:.6g}", str(best[1]), f"{best[2]:,}"]
-        return [name, str(len(run.history[name])), f"{run.history.latest(name):.6g}", *found]
+        cells = ["-"] * 3 if best is None else [f"{best[0]:.6g}", str(best[1]), f"{best[2]:,}"]
+        rows.append([name, str(len(values)), f"{values[-1]:.6g}", *cells])
+    return rows
 
-    return row
 
-
-def how_to_go_on(run: Run) -> str:
-    """Return what to do for a run to go on from its newest checkpoint."""
+def how_to_resume_run(run: Run) -> str:
+    """Return a command, or a sentence, that says how to resume a run from its newest checkpoint."""
     if run.state == "running":
         return "it is running."
     if run.checkpoint is None:
         return "there is no complete checkpoint; start it again, in another directory, with callbacks=['ModelSaver']."
-    more = ", with a greater max_epoch" if run.state == "finished" else ""
     processes = run.config.get("world_size") or 1
-    return f"{f'in {processes} processes, as before: ' if processes > 1 else ''}{_way_on(run)}{more}"
+    before = f"in {processes} processes, as before: " if processes > 1 else ""
+    return before + _command(run) + (", with a greater max_epoch" if run.state == "finished" else "")
 
 
-def _way_on(run: Run) -> str:
+def _command(run: Run) -> str:
+    from tpk.train.run.names import how_to_resume
+
+    if run.run_file:
+        return f"tpk train {shlex.quote(str(run.run_file))} --resume"
     last = run.attempts[-1] if run.attempts else None
-    by_run_file = f"tpk train {shlex.quote(str(run.run_file))} --resume"
-    if last is None or last.argv is None:
-        return by_run_file if run.run_file else f"the same training, with {how_to_resume(run.directory.resolve(), ())}"
-    options = how_to_resume(_directory_from(run, last.cwd), last.argv)
-    command = f"cd {shlex.quote(last.cwd)} && {shlex.join(['python', *_without_run(last.argv)])}"
+    argv = last.argv if last and last.argv else []
+    options = how_to_resume(run.directory.resolve(), argv)
+    if last is None or not argv:
+        return f"the same training, with {options}"
     if options.startswith("tpk train"):
-        return by_run_file if run.run_file else f"cd {shlex.quote(last.cwd)} && {options}"
-    if options.startswith("--"):
-        return f"{command} {options}"
-    own_run_dir = os.path.realpath(os.path.join(last.cwd, str(run.config.get("run_dir"))))
-    if run.config.get("resume") in ("auto", "must") and own_run_dir == str(run.directory.resolve()):
-        return command
-    return by_run_file if run.run_file else f"{command}, in which the training gets {options}"
-
-
-def _directory_from(run: Run, cwd: str) -> Path:
-    """Return where a run is, as a command names it in another directory."""
-    there, here = run.directory.resolve(), Path(cwd).resolve()
-    return there.relative_to(here) if there.is_relative_to(here) else there
-
-
-def _without_run(argv: list[str]) -> list[str]:
-    """Return a command without ``--run-dir`` and ``--resume``, which are given anew."""
-    kept, words = list[str](), iter(argv)
-    for word in words:
-        if word in ("--run-dir", "--resume"):
-            next(words, None)
-        elif not word.startswith(("--run-dir=", "--resume=")):
-            kept.append(word)
-    return kept
+        return options
+    # Of an option that is given twice, the last one counts.
+    separator = " " if options.startswith("--") else ", with "
+    return f"cd {shlex.quote(last.cwd)} && {shlex.join(['python', *argv])}{separator}{options}"

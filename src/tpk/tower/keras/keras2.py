@@ -144,7 +144,7 @@ class _Variables:
             self._is_making = False
         if not hasattr(made, "initializer"):
             raise TowerError(
-                f"a model of Keras 2 assigns to its variables, but for {own_name!r} a custom getter, such as that of "
+                f"a model of Keras 2 assigns to its variables, but for {own_name!r} a custom getter, such as "
                 "freeze_variables or remap_variables, returned a tensor. Call the model outside of it; to freeze a "
                 "model, use freeze_variables(stop_gradient=False, skip_collection=True)."
             )

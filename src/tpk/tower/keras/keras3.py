@@ -52,7 +52,7 @@ def outside(
     weights: Sequence[np.ndarray[Any, Any]] | None,
     use: Callable[[Any], None],
 ) -> list[np.ndarray[Any, Any] | None]:
-    """See `tpk.tower.keras.model.Flavour`. Weights without a value are None. Uses no device: there are no variables."""
+    """See `tpk.tower.keras.model.Flavour`. Weights without a value are None. No device is used."""
 
     def build_and_use() -> list[np.ndarray[Any, Any] | None]:
         with tf.Graph().as_default(), tf.device("/cpu:0"):
@@ -108,7 +108,7 @@ def _symbolic(keras: Any, value: Any) -> Any:
 
 
 def _make_variables(model: Any, name: str) -> None:
-    """Create variables for the stand-ins. Random states get none, because their seeds come from the step."""
+    """Create variables for the stand-ins. Random states need no variables, because their seeds come from the step."""
     variables = [*model.weights, *model.metrics_variables]
     names = unique_names((variable.path.removeprefix(f"{model.name}/") for variable in variables), set())
     with variable_scope(name):

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tpk import __version__
 from tpk.input_source.base import InputCallback
 from tpk.plugin.description import described, options_of
-from tpk.plugin.run_options import FOREVER
+from tpk.plugin.trainer import FOREVER
 from tpk.strategies.base import NullStrategy
 from tpk.train.epoch import batch_of
 from tpk.train.run.names import is_own_command

@@ -38,8 +38,7 @@ from tpk.train.run.names import ATTEMPTS_NAME
 from tpk.train.run.report import known_directions
 
 if TYPE_CHECKING:
-    from tpk.plugin.run_options import RunOptions
-    from tpk.plugin.trainer import TrainerProtocol
+    from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -51,6 +51,7 @@ from tpk_tensorpack.callbacks.monitor import (
     Monitors,
     ScalarPrinter,
     SendMonitorData,
+    StatPrinter,
     TFEventWriter,
 )
 from tpk_tensorpack.callbacks.param import (
@@ -148,6 +149,7 @@ __all__ = [
     "SimpleMovingAverage",
     "StartProcOrThread",
     "StatMonitorParamSetter",
+    "StatPrinter",
     "TFEventWriter",
     "TFLocalCLIDebugHook",
     "TensorPrinter",

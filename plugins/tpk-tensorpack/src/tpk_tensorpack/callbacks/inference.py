@@ -125,7 +125,7 @@ class BinaryClassificationStats(Inferencer, tpk.BinaryClassificationStats):
     """Precision and recall, as ``<prefix>_precision`` and ``<prefix>_recall``.
 
     Args:
-        pred_tensor_name: a vector in the tower, of 0 and 1.
+        pred_tensor_name: a tensor in the tower of any shape, with elements 0 and 1.
         label_tensor_name: likewise.
         prefix: what the names begin with.
     """
@@ -137,6 +137,12 @@ class BinaryClassificationStats(Inferencer, tpk.BinaryClassificationStats):
     def statistics(self) -> Sequence[str]:
         """The names of both."""
         return [f"{self.prefix}_precision", f"{self.prefix}_recall"]
+
+    def _get_fetches(self) -> Any:
+        return [self.pred_tensor_name, self.label_tensor_name]
+
+    def _on_fetches(self, results: Any) -> None:
+        super()._on_fetches(tuple(np.ravel(each) for each in results))
 
     def _after_inference(self) -> Mapping[str, float]:
         hits, predicted, labelled = (int(np.ravel(each)[0]) for each in self._counts)

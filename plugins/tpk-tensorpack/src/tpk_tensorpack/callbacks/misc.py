@@ -21,10 +21,10 @@ class SendStat(Callback, tpk.SendStat):
 
 
 class InjectShell(Callback, tpk.InjectShell):
-    """Opens a shell at a trigger when a file is there; see `tpk.InjectShell`."""
+    """Opens a shell at a trigger if a file exists; see `tpk.InjectShell`. Without IPython, it opens pdb."""
 
     def __init__(self, file: str = "INJECT_SHELL.tmp", shell: str = "ipython") -> None:
-        super().__init__(file, shell)
+        super().__init__(file, None if shell == "ipython" else shell)
 
 
 class EstimatedTimeLeft(Callback, tpk.EstimatedTimeLeft):

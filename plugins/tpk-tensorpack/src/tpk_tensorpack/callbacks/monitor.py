@@ -24,6 +24,7 @@ __all__ = [
     "Monitors",
     "ScalarPrinter",
     "SendMonitorData",
+    "StatPrinter",
     "TFEventWriter",
 ]
 
@@ -201,6 +202,9 @@ class ScalarPrinter(MonitorBase):
     def _is_wanted(self, name: str) -> bool:
         allowed = self._whitelist is None or any(each.search(name) for each in self._whitelist)
         return allowed and not any(each.search(name) for each in self._blacklist)
+
+
+StatPrinter = ScalarPrinter
 
 
 class SendMonitorData(MonitorBase):

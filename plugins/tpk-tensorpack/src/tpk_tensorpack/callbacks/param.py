@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable as Function, Sequence
 from typing import Any
 
+import numpy as np
+
 import tpk
 from tpk_tensorpack.callbacks.base import Callback
+from tpk_tensorpack.utils import logger
 
 __all__ = [
     "GraphVarParam",
@@ -122,7 +125,19 @@ class ScheduledHyperParamSetter(HyperParamSetter, tpk.ScheduledHyperParamSetter)
     def get_value_to_set(self) -> Any:
         """Return the value to set, or None to leave it."""
         value = super().get_value_to_set()
-        return None if self._is_beginning and not self._set_at_beginning else value
+        if not self._is_beginning:
+            return value
+        current = self.get_current_value()
+        if value is not None and current is not None and not np.isclose(value, current):
+            logger.warning(
+                "According to scheduler %s, parameter %r should become %.7g at the current point. However its current "
+                "value is %.7g.",
+                type(self).__name__,
+                self.param.readable_name,
+                value,
+                current,
+            )
+        return value if self._set_at_beginning else None
 
 
 class HyperParamSetterWithFunc(HyperParamSetter, tpk.HyperParamSetterWithFunc):

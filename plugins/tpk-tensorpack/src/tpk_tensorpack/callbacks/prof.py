@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import tpk
 from tpk_tensorpack.callbacks.base import Callback
+from tpk_tensorpack.utils.gpu import get_num_gpu
 
 __all__ = [
     "GPUMemoryTracker",
@@ -19,25 +20,25 @@ __all__ = [
 
 
 class GPUUtilizationTracker(Callback, tpk.GPUUtilizationTracker):
-    """Reports how busy the GPUs were in each epoch; see `tpk.GPUUtilizationTracker`.
+    """Reports how busy the GPUs were in each epoch; see `tpk.GPUUtilizationTracker`. Without GPUs, it warns.
 
     Args:
         devices: their indices; by default all.
     """
 
     def __init__(self, devices: Sequence[int] | None = None) -> None:
-        super().__init__(devices)
+        super().__init__(devices if get_num_gpu() else None)
 
 
 class GPUMemoryTracker(Callback, tpk.GPUMemoryTracker):
-    """Reports how much memory of the GPUs is used; see `tpk.GPUMemoryTracker`.
+    """Reports how much memory of the GPUs is used; see `tpk.GPUMemoryTracker`. Without GPUs, it warns.
 
     Args:
         devices: their indices.
     """
 
     def __init__(self, devices: Sequence[int] = (0,)) -> None:
-        super().__init__(devices)
+        super().__init__(devices if get_num_gpu() else None)
 
 
 PeakMemoryTracker = GPUMemoryTracker

@@ -49,7 +49,15 @@ class ModelSaver(Callback, tpk.ModelSaver):
             found = [each for key in self.var_collections for each in trainer.graph.get_collection(key)]
             self._var_list = list({id(each): each for each in found}.values())
             self.weights_only = True
-        super().setup_graph(trainer)
+        other = next(filter(self._saves_the_same_files, trainer.hooks.plugins.values()), None)
+        if other is None:
+            super().setup_graph(trainer)
+        else:
+            self.series = other.series
+
+    def _saves_the_same_files(self, other: Any) -> bool:
+        is_ready = isinstance(other, ModelSaver) and other is not self and hasattr(other, "series")
+        return is_ready and bool(other.checkpoint_dir == self.checkpoint_dir)
 
     def before_train(self, trainer: Any) -> None:
         """Called before the first epoch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.dataflow import dataset, imgaug
+from tpk_tensorpack.dataflow import dataset, dftools, imgaug
 from tpk_tensorpack.dataflow.base import (
     DataFlow,
     DataFlowTerminated,
@@ -32,6 +32,7 @@ from tpk_tensorpack.dataflow.format import (
     HDF5Data,
     LMDBData,
     LMDBDataDecoder,
+    LMDBDataPoint,
     SVMLightData,
 )
 from tpk_tensorpack.dataflow.image import (
@@ -48,6 +49,7 @@ from tpk_tensorpack.dataflow.parallel import (
     MultiThreadRunner,
     PrefetchData,
     PrefetchDataZMQ,
+    PrefetchOnGPUs,
 )
 from tpk_tensorpack.dataflow.parallel_map import (
     MultiProcessMapAndBatchData,
@@ -55,6 +57,7 @@ from tpk_tensorpack.dataflow.parallel_map import (
     MultiProcessMapData,
     MultiProcessMapDataZMQ,
     MultiThreadMapData,
+    ThreadedMapData,
 )
 from tpk_tensorpack.dataflow.raw import (
     DataFromGenerator,
@@ -97,6 +100,7 @@ __all__ = [
     "JoinData",
     "LMDBData",
     "LMDBDataDecoder",
+    "LMDBDataPoint",
     "LMDBSerializer",
     "LocallyShuffleData",
     "MapData",
@@ -114,6 +118,7 @@ __all__ = [
     "NumpySerializer",
     "PrefetchData",
     "PrefetchDataZMQ",
+    "PrefetchOnGPUs",
     "PrintData",
     "ProxyDataFlow",
     "RNGDataFlow",
@@ -126,7 +131,9 @@ __all__ = [
     "SelectComponent",
     "TFRecordSerializer",
     "TestDataSpeed",
+    "ThreadedMapData",
     "dataset",
+    "dftools",
     "imgaug",
     "send_dataflow_zmq",
 ]

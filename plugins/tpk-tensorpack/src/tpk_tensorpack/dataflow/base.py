@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -12,6 +14,19 @@ import tpk.dataflow
 from tpk_tensorpack.utils.utils import get_rng
 
 __all__ = ["DataFlow", "DataFlowTerminated", "ProxyDataFlow", "RNGDataFlow"]
+
+
+Constructor = TypeVar("Constructor", bound=Callable[..., None])
+
+
+def with_older_names(init: Constructor) -> Constructor:
+    """Decorate a constructor so that it also takes ``nr_*`` for each of its ``num_*``, as before 2019."""
+
+    @functools.wraps(init)
+    def construct(*args: Any, **kwargs: Any) -> None:
+        init(*args, **{re.sub("^nr_", "num_", name): value for name, value in kwargs.items()})
+
+    return cast(Constructor, construct)
 
 
 class DataFlowTerminated(BaseException):
@@ -61,10 +76,12 @@ class DataFlow(tpk.dataflow.DataFlow):
         return iter(self)
 
     def __len__(self) -> int:
+        if type(self).size not in (DataFlow.size, ProxyDataFlow.size):
+            return self.size()
         raise LengthUnknownError(f"{type(self).__name__} has no length")
 
     def size(self) -> int:
-        """Return the length, as tensorpack's scripts of before 2019 do."""
+        """Return the length. Scripts from before 2019 call it, or override it instead of ``__len__``."""
         return len(self)
 
 
@@ -77,6 +94,9 @@ class ProxyDataFlow(tpk.dataflow.ProxyDataFlow, DataFlow):
 
     def __init__(self, ds: Iterable[Any]) -> None:
         super().__init__(ds)
+
+    def __len__(self) -> int:
+        return self.size() if type(self).size is not ProxyDataFlow.size else len(self.flow)
 
     @property
     def ds(self) -> Any:

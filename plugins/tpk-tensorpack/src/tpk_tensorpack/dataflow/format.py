@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from tpk_tensorpack.dataflow.base import ProxyDataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.raw import DataFromList
 from tpk_tensorpack.utils.serialize import loads
 
-__all__ = ["CaffeLMDB", "HDF5Data", "LMDBData", "LMDBDataDecoder", "SVMLightData"]
+__all__ = ["CaffeLMDB", "HDF5Data", "LMDBData", "LMDBDataDecoder", "LMDBDataPoint", "SVMLightData"]
 
 _KEYS = b"__keys__"
 """Under which `LMDBSerializer` keeps the list of keys."""
@@ -160,6 +161,20 @@ class LMDBDataDecoder(ProxyDataFlow):
             datapoint = self.decoder(key, value)
             if datapoint is not None:
                 yield datapoint
+
+
+class LMDBDataPoint(LMDBDataDecoder):
+    """The datapoints of an LMDB that `LMDBSerializer` has written. Scripts from before 2019 use it.
+
+    Args:
+        lmdb: an `LMDBData`, a flow of its datapoints, or a path.
+        args: further arguments of `LMDBData`, with a path.
+        kwargs: likewise.
+    """
+
+    def __init__(self, lmdb: Any, *args: Any, **kwargs: Any) -> None:
+        is_path = isinstance(lmdb, str | os.PathLike)
+        super().__init__(LMDBData(lmdb, *args, **kwargs) if is_path else lmdb, lambda _, value: loads(value))
 
 
 class CaffeLMDB(LMDBDataDecoder):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tpk.dataflow
@@ -11,7 +12,7 @@ from tpk.dataflow.parallel.runners import FlowRunner, MemberT, Team, iteration_i
 from tpk.dataflow.parallel.threads import FlowThread
 from tpk.dataflow.parallel.workers import WorkerProcess
 from tpk.errors import ConfigError
-from tpk_tensorpack.dataflow.base import ProxyDataFlow
+from tpk_tensorpack.dataflow.base import ProxyDataFlow, with_older_names
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.utils import draw_rngs_from, fix_rng_seed, fixed_rng_seed
 
@@ -23,6 +24,7 @@ __all__ = [
     "MultiThreadRunner",
     "PrefetchData",
     "PrefetchDataZMQ",
+    "PrefetchOnGPUs",
 ]
 
 _HWM = 50
@@ -121,6 +123,7 @@ class MultiProcessRunnerZMQ(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiPr
         hwm: how many datapoints each worker is ahead at most; by default as many as fit into 64 MB.
     """
 
+    @with_older_names
     def __init__(self, ds: Iterable[Any], num_proc: int = 1, hwm: int = 50) -> None:
         super().__init__(ds, num_proc, None if hwm == _HWM else hwm)
 
@@ -137,11 +140,38 @@ class MultiProcessRunner(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProce
         num_proc: how many workers.
     """
 
+    @with_older_names
     def __init__(self, ds: Iterable[Any], num_prefetch: int, num_proc: int) -> None:
         super().__init__(ds, num_proc, _for_each_of(num_proc, num_prefetch))
 
     def _share(self, index: int) -> Iterable[Any]:
         return _Whole(self.flow, index, self.seed)
+
+
+class PrefetchOnGPUs(MultiProcessRunnerZMQ):
+    """Run a data flow in worker processes, each of which sees one GPU. Scripts from before 2019 use it.
+
+    Args:
+        ds: the data flow.
+        gpus: the number of the GPU of each worker.
+    """
+
+    def __init__(self, ds: Iterable[Any], gpus: Sequence[int]) -> None:
+        super().__init__(ds, len(gpus))
+        self.gpus = list(gpus)
+
+    def _share(self, index: int) -> Iterable[Any]:
+        return _OnGPU(self.flow, index, self.seed, self.gpus[index])
+
+
+class _OnGPU(_Whole):
+    def __init__(self, ds: Iterable[Any], index: int, seed: int, gpu: int) -> None:
+        super().__init__(ds, index, seed)
+        self.gpu = gpu
+
+    def reset_state(self) -> None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(self.gpu)
+        super().reset_state()
 
 
 class MultiThreadRunner(WholeFlowRunner[FlowThread], tpk.dataflow.MultiThreadRunner):
@@ -153,6 +183,7 @@ class MultiThreadRunner(WholeFlowRunner[FlowThread], tpk.dataflow.MultiThreadRun
         num_thread: how many threads.
     """
 
+    @with_older_names
     def __init__(self, get_df: Callable[[], Iterable[Any]], num_prefetch: int, num_thread: int) -> None:
         super().__init__(get_df, num_thread, _for_each_of(num_thread, num_prefetch))
 

@@ -10,7 +10,7 @@ import tpk.dataflow
 from tpk.checks import check_at_least
 from tpk.dataflow.parallel.maps import ParallelMap
 from tpk.errors import ConfigError
-from tpk_tensorpack.dataflow.base import DataFlow, ProxyDataFlow
+from tpk_tensorpack.dataflow.base import DataFlow, ProxyDataFlow, with_older_names
 from tpk_tensorpack.dataflow.common import BatchData, OnCopy
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "MultiProcessMapData",
     "MultiProcessMapDataZMQ",
     "MultiThreadMapData",
+    "ThreadedMapData",
 ]
 
 Function = Callable[[Any], Any]
@@ -53,6 +54,7 @@ class MultiThreadMapData(_ParallelMapData, tpk.dataflow.MultiThreadMapData):
         ConfigError: `num_thread` or `map_func` is missing, or none.
     """
 
+    @with_older_names
     def __init__(
         self,
         ds: Iterable[Any],
@@ -66,6 +68,9 @@ class MultiThreadMapData(_ParallelMapData, tpk.dataflow.MultiThreadMapData):
         source = ds if strict else tpk.dataflow.RepeatedData(ds, -1)
         tpk.dataflow.MultiThreadMapData.__init__(self, source, number, func, buffer_size)
         self._mapped = ds
+
+
+ThreadedMapData = MultiThreadMapData
 
 
 class MultiProcessMapData(_ParallelMapData, tpk.dataflow.MultiProcessMapData):
@@ -85,6 +90,7 @@ class MultiProcessMapData(_ParallelMapData, tpk.dataflow.MultiProcessMapData):
         ConfigError: `num_proc` or `map_func` is missing, or none.
     """
 
+    @with_older_names
     def __init__(
         self,
         ds: Iterable[Any],
@@ -116,6 +122,7 @@ class MultiProcessMapAndBatchData(_ParallelMapData, tpk.dataflow.MultiProcessMap
         buffer_size: how many datapoints are under way at most; by default those of ten batches.
     """
 
+    @with_older_names
     def __init__(
         self, ds: Iterable[Any], num_proc: int, map_func: Function, batch_size: int, buffer_size: int | None = None
     ) -> None:

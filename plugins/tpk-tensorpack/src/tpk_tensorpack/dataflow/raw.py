@@ -34,7 +34,7 @@ class FakeData(DrawsFromRandomState, tpk.dataflow.FakeData, RNGDataFlow):
     """Arrays of given shapes; see `tpk.dataflow.FakeData`.
 
     Args:
-        shapes: of each component.
+        shapes: the shape of each component; also a `tf.TensorShape`.
         size: how many datapoints a pass has.
         random: whether each datapoint is made anew; otherwise a pass delivers one again and again.
         dtype: of all components, or a list of one for each.
@@ -49,7 +49,7 @@ class FakeData(DrawsFromRandomState, tpk.dataflow.FakeData, RNGDataFlow):
         dtype: Any = "float32",
         domain: Any = (0, 1),
     ) -> None:
-        super().__init__(shapes, size, random, dtype, domain)
+        super().__init__([tuple(shape) for shape in shapes], size, random, dtype, domain)
 
     def __iter__(self) -> Iterator[Any]:
         begin = self.begin() or 0

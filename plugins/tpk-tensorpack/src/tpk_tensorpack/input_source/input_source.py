@@ -35,11 +35,26 @@ __getattr__ = not_here(
 )
 
 
-class FeedfreeInput(tpk.InputSource):
-    """The base of what needs no feeds."""
+class Size(int):
+    """A size that can also be called, because ``InputSource.size`` is a method in tensorpack."""
+
+    def __call__(self) -> int:
+        return int(self)
 
 
-class PlaceholderInput(tpk.InputSource):
+class _InputSource(tpk.InputSource):
+    @property
+    def size(self) -> int | None:
+        """The number of datapoints of a pass; None if it is unknown. ``size()`` returns it, too."""
+        size = super().size
+        return None if size is None else Size(size)
+
+
+class FeedfreeInput(_InputSource):
+    """The base of input sources that do not use feeds."""
+
+
+class PlaceholderInput(_InputSource):
     """Placeholders, which whoever runs the graph feeds."""
 
     is_fed = True
@@ -55,7 +70,7 @@ class PlaceholderInput(tpk.InputSource):
         pass
 
 
-class FeedInput(tpk.FeedInput):
+class FeedInput(_InputSource, tpk.FeedInput):
     """Feeds a datapoint along with each step; see `tpk.FeedInput`.
 
     Args:
@@ -67,7 +82,7 @@ class FeedInput(tpk.FeedInput):
         super().__init__(ds, infinite)
 
 
-class QueueInput(tpk.QueueInput, FeedfreeInput):
+class QueueInput(FeedfreeInput, tpk.QueueInput):
     """Takes each datapoint from a queue that a thread fills; see `tpk.QueueInput`.
 
     A moving average of how many datapoints are in it is reported as ``QueueInput/queue_size``: 0 says that the data is
@@ -93,7 +108,7 @@ class QueueInput(tpk.QueueInput, FeedfreeInput):
         return super().end_after_each_pass()
 
 
-class BatchQueueInput(tpk.BatchQueueInput, FeedfreeInput):
+class BatchQueueInput(FeedfreeInput, tpk.BatchQueueInput):
     """Takes batches from a queue of single datapoints; see `tpk.BatchQueueInput`.
 
     Args:
@@ -126,7 +141,7 @@ def _queue_size_summary(source: Any) -> list[Any]:
     return [RunOp(average.op, run_before=False, run_as_trigger=False, run_step=True) for average in averages]
 
 
-class DummyConstantInput(tpk.DummyConstantInput, FeedfreeInput):
+class DummyConstantInput(FeedfreeInput, tpk.DummyConstantInput):
     """The same numbers in each step; see `tpk.DummyConstantInput`.
 
     Args:
@@ -137,14 +152,14 @@ class DummyConstantInput(tpk.DummyConstantInput, FeedfreeInput):
         super().__init__(shapes)
 
 
-class TensorInput(tpk.TensorInput, FeedfreeInput):
+class TensorInput(FeedfreeInput, tpk.TensorInput):
     """Tensors that a function makes; see `tpk.TensorInput`."""
 
     def __init__(self, get_tensor_fn: Callable[[], Any], size: int | None = None) -> None:
         super().__init__(get_tensor_fn, size)
 
 
-class TFDatasetInput(tpk.TFDatasetInput, FeedfreeInput):
+class TFDatasetInput(FeedfreeInput, tpk.TFDatasetInput):
     """A `tf.data.Dataset`; see `tpk.TFDatasetInput`.
 
     Args:
@@ -170,7 +185,7 @@ class TFDatasetInput(tpk.TFDatasetInput, FeedfreeInput):
         return tf.compat.v1.data.Dataset.from_generator(points, tuple(types))
 
 
-class ZMQInput(tpk_zmq.ZMQInput, FeedfreeInput):
+class ZMQInput(FeedfreeInput, tpk_zmq.ZMQInput):
     """Takes datapoints that other processes send; see `tpk_zmq.ZMQInput`.
 
     Args:
@@ -183,7 +198,7 @@ class ZMQInput(tpk_zmq.ZMQInput, FeedfreeInput):
         super().__init__(end_point, hwm, bind)
 
 
-class StagingInput(tpk.StagingInput, FeedfreeInput):
+class StagingInput(FeedfreeInput, tpk.StagingInput):
     """Has the datapoints of the next step on the device when it begins; see `tpk.StagingInput`.
 
     Args:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
+
+import tensorflow as tf
 
 import tpk.graph
 from tpk.graph import auto_reuse_variable_scope, cached_name_scope
@@ -16,10 +19,26 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def under_name_scope(name_scope: str | None = None) -> Decorator:
     """Decorate a function so that each call is in a name scope.
 
+    A call can choose another scope with the keyword argument ``name_scope``, which the function does not get. Calls
+    with the same name share that scope.
+
     Args:
-        name_scope: that of the scope; by default that of the function.
+        name_scope: the name of the scope; by default the name of the function.
     """
-    return tpk.graph.under_name_scope(name_scope)
+
+    def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(func)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if "name_scope" in kwargs:
+                scope = cached_name_scope(kwargs.pop("name_scope"), top_level=False)
+            else:
+                scope = tf.name_scope(name_scope or func.__name__)
+            with scope:
+                return func(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def under_variable_scope() -> Decorator:

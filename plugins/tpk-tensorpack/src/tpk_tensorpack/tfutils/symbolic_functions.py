@@ -49,6 +49,38 @@ def psnr(prediction: Any, ground_truth: Any, maxp: float | None = None, name: st
 # Of scripts of 0.1 to 0.8:
 
 
+def flatten(x: Any) -> Any:
+    """Return the elements of `x` as a vector."""
+    return tf.reshape(x, [-1])
+
+
+def prediction_incorrect(logits: Any, label: Any, topk: int = 1, name: str = "incorrect_vector") -> Any:
+    """Return 1.0 for each example whose label is not among the `topk` largest logits, else 0.0.
+
+    Args:
+        logits: a float tensor of shape [batch, classes].
+        label: an integer tensor of shape [batch].
+        topk: the number of predictions to look at.
+        name: the name of the result, a float32 tensor of shape [batch].
+    """
+    return tf.cast(tf.logical_not(tf.compat.v1.nn.in_top_k(logits, label, topk)), tf.float32, name=name)
+
+
+def accuracy(logits: Any, label: Any, topk: int = 1, name: str = "accuracy") -> Any:
+    """Return the share of examples whose label is among the `topk` largest logits; see `prediction_incorrect`."""
+    correct = tf.cast(tf.compat.v1.nn.in_top_k(logits, label, topk), tf.float32)
+    return tf.reduce_mean(correct, name=name)
+
+
+def huber_loss(x: Any, delta: float = 1.0, name: str = "huber_loss") -> Any:
+    """Return ``x**2 / 2`` for elements of at most `delta` in absolute value, else ``delta * (abs(x) - delta / 2)``.
+
+    Source: P. J. Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 35 (1964).
+    """
+    size = tf.abs(x)
+    return tf.where(size < delta, tf.square(x) / 2, delta * (size - delta / 2), name=name)
+
+
 def batch_flatten(x: Any) -> Any:
     """Return `x` with one dimension beside the first, that of the batch."""
     return tf.reshape(x, [-1, x.shape[1:].num_elements() or tf.reduce_prod(tf.shape(x)[1:])])

@@ -10,6 +10,7 @@ from typing import Any
 import tpk.train.loop
 from tpk import StopTraining
 from tpk.checkpoint.session_init import as_session_init
+from tpk_tensorpack.tfutils.common import get_default_sess_config
 from tpk_tensorpack.train import older
 from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, monitors_in
 from tpk_tensorpack.train.kept_checkpoints import SharedDirectory
@@ -102,7 +103,8 @@ class Trainer(tpk.Trainer):
         Args:
             callbacks: what happens besides.
             monitors: what takes the statistics.
-            session_creator: where the session comes from.
+            session_creator: where the session comes from; by default a new one with `get_default_sess_config()`,
+                in which each op has one thread.
             session_init: what gives variables their values.
             steps_per_epoch: how many steps an epoch has.
             starting_epoch: the number of the first epoch.
@@ -112,6 +114,8 @@ class Trainer(tpk.Trainer):
         if callbacks is None and older.config_of(self) is not None:
             older.train(self)
             return
+        if session_creator is None and options.get("session_config") is None:
+            options["session_config"] = get_default_sess_config()
         directory = logger.get_logger_dir()
         place = {} if directory is None else {"run_dir": directory}
         with logged_by_script():

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import tpk
 from tpk.durable_files import free_name
-from tpk.plugin.run_options import RunOptions
-from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

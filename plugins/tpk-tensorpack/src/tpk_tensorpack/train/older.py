@@ -16,7 +16,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk_tensorpack.input_source import QueueInput, StagingInput
 
-__all__ = ["InputDesc", "StagingInputWrapper"]
+__all__ = ["InputDesc", "InputVar", "StagingInputWrapper"]
 
 Class = TypeVar("Class", bound=type)
 Method = Callable[..., Any]
@@ -52,6 +52,9 @@ class InputDesc(tf.TensorSpec):  # type: ignore[misc]
     def build_placeholder(self) -> Any:
         """Return a new placeholder."""
         return tf.compat.v1.placeholder(self.dtype, self.shape, self.name)
+
+
+InputVar = InputDesc
 
 
 def StagingInputWrapper(input: Any, devices: Sequence[str] | None = None) -> StagingInput:

@@ -81,11 +81,11 @@ def set_logger_dir(dirname: str, action: str | None = None) -> None:
     Args:
         dirname: the directory.
         action: what to do if it is there already: ``"d"`` deletes it, ``"b"`` moves it away (its name gets the time),
-            ``"n"`` takes another name (with the time), ``"k"`` keeps what is in it. By default the user is asked, if
-            there is a terminal to ask at.
+            ``"n"`` takes another name (with the time), ``"k"`` keeps what is in it. By default the answer is
+            read from standard input.
 
     Raises:
-        OSError: it is there, no `action` says what to do, and nobody can be asked.
+        OSError: the directory exists, and there is neither an `action` nor an answer.
         ValueError: `action` is none of these.
     """
     global LOG_DIR, _file_handler
@@ -127,18 +127,18 @@ def _settled(dirname: str, action: str | None) -> str:
 
 
 def _asked(dirname: str) -> str:
-    if not sys.stdin.isatty():
-        raise OSError(
-            f"the log directory {dirname!r} exists, and nobody can be asked what to do. Say it by "
-            "set_logger_dir(…, action=) or auto_set_dir(action=): 'k' keeps it, 'd' deletes it, 'b' moves it away, 'n' "
-            "takes a new name"
-        )
     warning(
         f"Log directory {dirname} exists! Use 'd' to delete it. If you're resuming from a previous run, 'k' keeps it."
     )
     answer = ""
     while answer not in {*_ACTIONS, "q"}:
-        answer = input("Select Action: k (keep) / d (delete) / b (backup) / n (new) / q (quit): ").strip().lower()
+        try:
+            answer = input("Select Action: k (keep) / d (delete) / b (backup) / n (new) / q (quit): ").strip().lower()
+        except EOFError:
+            raise OSError(
+                f"The log directory {dirname!r} exists, and standard input has no answer. Call set_logger_dir or "
+                "auto_set_dir with action='k' to keep it, 'd' to delete it, 'b' to move it away, or 'n' for a new name."
+            ) from None
     if answer == "q":
         raise OSError(f"the log directory {dirname!r} exists; you chose to quit")
     return answer

@@ -2,10 +2,51 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from typing import Any
 
+from tpk_tensorpack.missing import not_here
+
 __all__ = ["dumps", "loads"]
+
+__getattr__ = not_here(__name__, {"PyarrowSerializer": "dumps and loads, or MsgpackSerializer; pyarrow has dropped it"})
+
+
+class MsgpackSerializer:
+    """Serialize objects by msgpack, and arrays by msgpack-numpy if that is installed."""
+
+    @staticmethod
+    def dumps(obj: Any) -> bytes:
+        """Return an object as bytes.
+
+        Raises:
+            ImportError: msgpack is not installed.
+        """
+        msgpack, arrays = _msgpack()
+        packed: bytes = msgpack.packb(obj, use_bin_type=True, default=getattr(arrays, "encode", None))
+        return packed
+
+    @staticmethod
+    def loads(buf: bytes) -> Any:
+        """Return the object that `dumps` has made bytes of.
+
+        Raises:
+            ImportError: msgpack is not installed.
+        """
+        msgpack, arrays = _msgpack()
+        return msgpack.unpackb(buf, raw=False, strict_map_key=False, object_hook=getattr(arrays, "decode", None))
+
+
+def _msgpack() -> tuple[Any, Any]:
+    try:
+        msgpack = importlib.import_module("msgpack")
+    except ImportError as error:
+        raise ImportError("MsgpackSerializer needs msgpack: pip install msgpack msgpack-numpy") from error
+    try:
+        return msgpack, importlib.import_module("msgpack_numpy")
+    except ImportError:
+        return msgpack, None
 
 
 def dumps(obj: Any) -> bytes:

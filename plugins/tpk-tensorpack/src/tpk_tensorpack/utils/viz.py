@@ -33,7 +33,9 @@ def interactive_imshow(
     rclick_cb: Callable[[Image, int, int], Any] | None = None,
     **kwargs: Callable[[Image], Any],
 ) -> str:
-    """Show an image in a window, until a key is pressed; ``q`` ends the process.
+    """Show an image in a window until a key is pressed.
+
+    ``q`` closes the window, ``x`` ends the process, and ``s`` saves the image as ``out.png``.
 
     Args:
         img: the image, in the order of OpenCV: blue, green, red.
@@ -67,8 +69,11 @@ def interactive_imshow(
         callback = kwargs.get(f"key_cb_{key}")
         if callback is not None:
             callback(img)
-        elif key == "q":
+        elif key == "x":
             sys.exit()
+        elif key == "q":
+            cv2.destroyWindow(window)
+            return key
         elif key == "s":
             cv2.imwrite("out.png", img)
         else:

@@ -177,6 +177,7 @@ class GaussianBlur(PhotometricAugmentor):
 
     Args:
         size_range: the window has a side of ``2 * size + 1``, where size is from the first number to below the second.
+            One number ``n`` means ``(0, n)``.
         sigma_range: the least and the largest standard deviation; 0 for what OpenCV derives from the window.
         symmetric: whether both directions are blurred alike.
         max_size: the second number of `size_range`, as it was called before.
@@ -184,7 +185,7 @@ class GaussianBlur(PhotometricAugmentor):
 
     def __init__(
         self,
-        size_range: tuple[int, int] = (0, 3),
+        size_range: int | tuple[int, int] = (0, 3),
         sigma_range: tuple[float, float] = (0, 0),
         symmetric: bool = True,
         max_size: int | None = None,
@@ -192,7 +193,9 @@ class GaussianBlur(PhotometricAugmentor):
         super().__init__()
         if max_size is not None:
             log_deprecated("GaussianBlur(max_size=)", "Write size_range=(0, max_size).", max_num_warnings=1)
-            size_range = (0, max_size)
+            size_range = max_size
+        if isinstance(size_range, int):
+            size_range = (0, size_range)
         self._init({"size_range": size_range, "sigma_range": sigma_range})
         self._init({"symmetric": symmetric, "max_size": max_size})
 

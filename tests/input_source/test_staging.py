@@ -93,7 +93,7 @@ def test_a_strategy_says_where_its_towers_are(strategy, specs):
 
 def test_towers_that_run_by_themselves_cannot_have_it(specs):
     trainer = tpk.SingleCostTrainer(strategy=tpk.use("async", devices=2))
-    with pytest.raises(InputError, match="Give it the QueueInput alone"):
+    with pytest.raises(InputError, match="Pass the QueueInput alone"):
         trainer.setup_graph(
             specs("x"),
             StagingInput(QueueInput(numbers(6))),

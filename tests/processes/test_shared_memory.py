@@ -142,4 +142,4 @@ def test_between_hosts_there_is_none(launch):
     assert launch(on_two_hosts, args=("auto",)).returned() == [None, None]
     for outcome in launch(on_two_hosts, args=("shared_memory",)).wait():
         assert outcome.status == 1
-        assert "ConfigError: communication 'shared_memory' takes processes of one host" in outcome.stderr
+        assert "ConfigError: communication 'shared_memory' needs processes of one user" in outcome.stderr

@@ -135,7 +135,7 @@ def test_a_strategy_that_needs_a_config_of_its_own_refuses_a_session_that_anothe
         max_epoch=1,
     )
     trainer = tpk.SyncMultiGPUTrainerReplicated(["/cpu:0", "/cpu:1"])
-    with pytest.raises(ConfigError, match=r"ReplicatedStrategy needs a session with a config of its own. Give"):
+    with pytest.raises(ConfigError, match=r"ReplicatedStrategy needs a session with its own config. Pass"):
         tpk.launch_train_with_config(config, trainer)
 
 

@@ -237,7 +237,7 @@ def test_which_mode_is_chosen(mode, devices, expected):
 
 
 def test_an_unknown_mode_is_an_error_that_lists_them():
-    with pytest.raises(ConfigError, match=r"no all-reduce mode 'tree'; expected one of " + ", ".join(MODES)):
+    with pytest.raises(ConfigError, match=r"unknown all-reduce mode 'tree'; expected one of " + ", ".join(MODES)):
         choose_mode("tree", cpus(2))
 
 

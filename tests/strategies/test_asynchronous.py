@@ -187,7 +187,7 @@ def test_a_call_that_never_returns_is_left_behind_with_a_warning(caplog):
     workers.resume()
     entered.wait(10)
     workers.stop()
-    assert "tpk-worker-1 is still in its call" in caplog.text
+    assert "tpk-worker-1 has not ended its call" in caplog.text
     release.set()
     for thread in threading.enumerate():
         if thread.name == "tpk-worker-1":

@@ -93,6 +93,10 @@ class StrategyProtocol(Protocol):
         """The number of this process, from 0; 0 is the chief."""
 
     @property
+    def builds_towers(self) -> bool:
+        """False only for the strategy of a trainer without towers."""
+
+    @property
     def is_reproducible(self) -> bool:
         """Whether the strategy computes the same in two runs with the same seed."""
 

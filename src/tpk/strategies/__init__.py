@@ -1,4 +1,4 @@
-"""Strategies: how one step is replicated over devices and processes; one file a strategy."""
+"""Strategies: how one step is replicated over devices and processes; one file for each strategy."""
 
 import lazy_loader
 

@@ -1,10 +1,10 @@
 """Mean or sum of gradients over towers, delivered to every tower.
 
-Whatever the mode, each sum is computed once and copied to all towers, so all of them get the same bits and their
-replicas stay identical. Modes differ in what is added where, and what travels between devices:
+In every mode, each sum is computed once and copied to all towers, so all of them get the same bits and the replicas
+stay identical. The modes differ in where tensors are summed, and what is sent between devices:
 
-- ``copy``: each tensor is summed on one device; the devices take turns. Best where devices share memory.
-- ``cpu``: each tensor is summed on the CPU. Best where GPUs reach each other by way of it only.
+- ``copy``: each tensor is summed on one device; the devices take turns. Best if devices share memory.
+- ``cpu``: each tensor is summed on the CPU. Best if GPUs can only communicate through the CPU.
 - ``nccl``: NVIDIA's library, on GPUs only.
 """
 
@@ -27,31 +27,31 @@ Column = list[Any]
 MODES = ("auto", "copy", "cpu", "nccl")
 
 _SAME_MODES = {"gpu": "copy", "hierarchical": "copy"}
-"""Other names of modes, which tensorpack has."""
+"""Other names of modes, from tensorpack."""
 
 
 def choose_mode(mode: str | None, devices: Sequence[str]) -> str:
     """Return the all-reduce mode that `mode` means for `devices`.
 
     Args:
-        mode: one of `MODES`. ``auto`` is ``nccl`` if all devices are GPUs of their own and there are several, else
-            ``copy``. None means ``auto``; ``gpu`` and ``hierarchical`` are other names of ``copy``.
+        mode: one of `MODES`. ``auto`` is ``nccl`` for several devices that are all separate GPUs, otherwise ``copy``.
+            None means ``auto``; ``gpu`` and ``hierarchical`` are other names of ``copy``.
         devices: device strings.
 
     Raises:
-        ConfigError: if there is no such mode, or it cannot work on these devices.
+        ConfigError: if the mode is unknown, or does not work on these devices.
     """
     mode = "auto" if mode is None else _SAME_MODES.get(mode, mode)
     if mode not in MODES:
-        raise ConfigError(f"there is no all-reduce mode {mode!r}; expected one of {', '.join(MODES)}.")
+        raise ConfigError(f"unknown all-reduce mode {mode!r}; expected one of {', '.join(MODES)}.")
     all_gpus = all(map(is_gpu, devices))
     if mode == "nccl" and not all_gpus:
         raise ConfigError(f"all-reduce mode 'nccl' needs GPUs, but the devices are {', '.join(devices)}. Use 'auto'.")
     parts = parts_of_one_gpu(devices)
     if mode == "nccl" and parts:
         raise ConfigError(
-            f"all-reduce mode 'nccl' needs GPUs of their own, but {', '.join(parts)} are logical ones, parts of "
-            "a physical GPU, and NCCL takes each of these once. Use 'auto', which means 'copy' here."
+            f"all-reduce mode 'nccl' needs separate GPUs, but {', '.join(parts)} are parts of one physical GPU. Use "
+            "'auto', which means 'copy' here."
         )
     if mode == "auto":
         return "nccl" if all_gpus and len(devices) > 1 and not parts else "copy"
@@ -68,14 +68,14 @@ def all_reduce(
     """Return the means or sums over towers of corresponding tensors, for each tower on its device.
 
     Args:
-        tensors_of_towers: for each tower its tensors, or `tf.IndexedSlices`, of the same shapes and dtypes.
+        tensors_of_towers: the tensors or `tf.IndexedSlices` of each tower, with the same shapes and dtypes.
         devices: the device of each tower.
         mode: see `choose_mode`.
-        pack_bytes: tensors smaller than that travel together, in packs up to that size; 0 for each alone.
+        pack_bytes: smaller tensors are sent together, in packs of up to this size; with 0, each is sent alone.
         average: whether to divide the sums by the number of towers.
 
     Returns:
-        For each tower the means or sums, in the same order. Those of `tf.IndexedSlices` are `tf.IndexedSlices`.
+        The means or sums for each tower, in the same order. The result for `tf.IndexedSlices` is a `tf.IndexedSlices`.
     """
     if len(devices) == 1:
         return [list(tensors_of_towers[0])]
@@ -131,7 +131,7 @@ def _cpu(column: Column, devices: Sequence[str], turn: int) -> Column:
 
 
 def _nccl(column: Column, devices: Sequence[str], turn: int) -> Column:
-    # NCCL reduces where a tensor is, which the user may have put elsewhere than the tower.
+    # NCCL reduces on the device of a tensor, which may differ from the tower's if the user placed it.
     placed = [_on(device, tf.identity, tensor) for device, tensor in zip(devices, column, strict=True)]
     with tf.device(None):
         return nccl_sum(placed)
@@ -145,7 +145,7 @@ _REDUCERS: dict[str, Callable[[Column, Sequence[str], int], Column]] = {
 
 
 def _reduced_slices(column: Column, average: bool) -> Column:
-    """The mean or sum of sparse gradients: all slices of all towers."""
+    """Return the mean or sum of sparse gradients: the slices of all towers."""
     slices = [tensor if isinstance(tensor, tf.IndexedSlices) else _all_slices(tensor) for tensor in column]
     values = tf.concat([each.values for each in slices], 0)
     values = values / len(column) if average else values
@@ -158,11 +158,11 @@ def _all_slices(tensor: Any) -> Any:
 
 
 def plan_packs(tensors: Sequence[Any], pack_bytes: int) -> list[list[int]]:
-    """Return which tensors travel together, by their positions: of one dtype, up to `pack_bytes` in total.
+    """Return the positions of the tensors in each pack: tensors of one dtype, up to `pack_bytes` in total.
 
     Args:
         tensors: the tensors, in the order in which they become available.
-        pack_bytes: the size in bytes; a larger tensor, or one of unknown shape, travels alone.
+        pack_bytes: the size in bytes; a larger tensor, or one of unknown shape, is sent alone.
     """
     packs: list[list[int]] = []
     open_packs: dict[Any, tuple[list[int], float]] = {}

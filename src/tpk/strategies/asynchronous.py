@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import Devices, add_logical_devices
-from tpk.graph.gradients import Gradients, check_optimizer
+from tpk.graph.gradients import Gradients, check_optimizer, map_values
 from tpk.graph.objective import Objective
 from tpk.input_source.base import InputSource
 from tpk.input_source.staging import StagingInput
@@ -35,25 +35,24 @@ logger = logging.getLogger(__name__)
 class AsyncStrategy(Strategy):
     """Towers on several devices that share the variables, and update them without waiting for each other.
 
-    The first tower is trained by the loop, with all hooks; each of the others by a thread of its own, as fast as it
-    can, while an epoch is under way. So `steps_per_epoch` and `global_step` count the steps of the first tower. At
-    the end of an epoch all of them pause, so that what is saved or evaluated then stands still. Two runs are never
-    alike.
+    The loop trains the first tower, with all hooks. Each of the other towers is trained by a separate thread, as fast
+    as it can, during epochs. So `steps_per_epoch` and `global_step` count the steps of the first tower. At the end of
+    an epoch all threads pause, so the variables do not change while they are saved or evaluated. No two runs are alike.
 
-    The data has to come from inside the graph, because a feed reaches one thread only: use `QueueInput`,
-    `TFDatasetInput` or `TensorInput`.
+    The data must come from the graph, because a feed reaches only one thread: use `QueueInput`, `TFDatasetInput` or
+    `TensorInput`.
 
     Args:
         devices: a count, indices, or device strings; see `resolve_devices`.
-        scale_gradient: whether gradients are divided by the number of towers, so that all towers together move the
-            variables as far as one would.
+        scale_gradient: divide gradients by the number of towers, so that all towers together change the variables as
+            much as one would.
         ps_device: ``"cpu"``: all variables are on the CPU; ``"gpu"``: each is on the least loaded of `devices`.
 
     Attributes:
-        updates: how many updates each tower has made in this training, once it has started.
+        updates: the number of updates of each tower in this training, once it has started.
 
     Raises:
-        ConfigError: if a device does not exist, or `ps_device` is neither of the two.
+        ConfigError: if a device does not exist, or `ps_device` is something else.
     """
 
     is_reproducible = False
@@ -70,7 +69,7 @@ class AsyncStrategy(Strategy):
 
     @property
     def updates(self) -> list[int]:
-        """How many updates each tower has made."""
+        """The number of updates of each tower."""
         return [] if self._workers is None else self._workers.updates
 
     def session_config(self, config: Any) -> Any:
@@ -85,8 +84,8 @@ class AsyncStrategy(Strategy):
         """
         if isinstance(source, StagingInput):
             raise InputError(
-                "StagingInput stages a datapoint for each tower at once, but the towers of strategy 'async' take "
-                f"theirs by themselves. Give it the {type(source.source).__name__} alone."
+                "StagingInput stages a datapoint for each tower at once, but the towers of strategy 'async' take their "
+                f"datapoints independently. Pass the {type(source.source).__name__} alone."
             )
         return source
 
@@ -97,17 +96,17 @@ class AsyncStrategy(Strategy):
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
-        """Build the towers, and an op for each that applies its own gradients; return that of the first.
+        """Build the towers, and an op for each that applies its gradients; return the op of the first tower.
 
         Raises:
             ConfigError: if there are several objectives.
             InputError: if the data is fed.
-            TowerError: if the model synchronizes statistics across towers.
+            TowerError: if the model synchronizes statistics over towers.
         """
         if len(objectives) != 1 or len(groups) != 1:
             raise ConfigError(
-                "strategy 'async' trains one objective: towers that do not wait for each other cannot take turns. "
-                "Use 'replicated' or 'parameter_server' for several."
+                "strategy 'async' trains one objective, because its towers do not wait for each other. For several "
+                "objectives, use 'replicated' or 'parameter_server'."
             )
         towers = self._shared.build_towers(tower_func, _never_fed(get_inputs))
         check_nothing_is_summed("async")
@@ -125,27 +124,20 @@ class AsyncStrategy(Strategy):
         return [] if self._workers is None else [self._workers]
 
     def optimizer_scope(self) -> AbstractContextManager[Any]:
-        """Return the name scope in which the optimizer makes what is no slot of a variable."""
+        """Return the name scope for the optimizer's variables that are not slots."""
         return nullcontext()
 
     def _apply(self, optimizer: Any, tower: Tower, cost: Any, pairs: Gradients, index: int) -> Any:
         with tf.device(tower.device), tf.name_scope(f"tower{index}/scale_gradient/"):
-            scaled = [(_scale(gradient, self._scale), variable) for gradient, variable in pairs]
+            if self._scale != 1:
+                pairs = [(map_values(gradient, lambda x: x * self._scale), variable) for gradient, variable in pairs]
         name = f"train_op_of_tower{index}" if index else "train_op"
         with (
             tf.device(self._shared.setter.ps_devices[0]),
             self.optimizer_scope(),
-            after_reads(tower.ops, [cost], scaled),
+            after_reads(tower.ops, [cost], pairs),
         ):
-            return optimizer.apply_gradients(scaled, name=name)
-
-
-def _scale(gradient: Any, factor: float) -> Any:
-    if factor == 1:
-        return gradient
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
-    return gradient * factor
+            return optimizer.apply_gradients(pairs, name=name)
 
 
 def _never_fed(get_inputs: GetInputs) -> GetInputs:
@@ -164,7 +156,7 @@ def _never_fed(get_inputs: GetInputs) -> GetInputs:
 
 
 class _AsyncWorkers(Callback):
-    """Lets the other towers' threads run while an epoch is under way."""
+    """Runs the threads of the other towers during epochs."""
 
     chief_only = False
 
@@ -204,7 +196,7 @@ class Workers:
     Args:
         functions: the function of each thread.
         ends: the errors that end a thread without a failure.
-        timeout: how many seconds `stop` waits for a call that does not return.
+        timeout: the number of seconds that `stop` waits for a call that does not return.
     """
 
     def __init__(
@@ -235,7 +227,7 @@ class Workers:
             self._state.notify_all()
 
     def pause(self) -> None:
-        """Wait until the threads have finished their calls, and begin no new ones."""
+        """Wait until the threads have finished their calls, and let them start no new ones."""
         with self._state:
             self._may_run = False
             self._state.wait_for(lambda: self._busy == 0)
@@ -249,7 +241,7 @@ class Workers:
             thread.join(self._timeout)
             if thread.is_alive():
                 logger.warning(
-                    "%s is still in its call after %g seconds; it is left behind", thread.name, self._timeout
+                    "%s has not ended its call after %g seconds, so it is abandoned", thread.name, self._timeout
                 )
 
     def raise_failure(self) -> None:
@@ -273,7 +265,7 @@ class Workers:
                 self._end_call()
 
     def _begin_call(self) -> bool:
-        """Wait until a call may begin; return whether one may."""
+        """Wait until a call may begin; return False if the thread must end."""
         with self._state:
             self._state.wait_for(lambda: self._may_run or self._is_stopped)
             if self._is_stopped:

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
 
 DEVICE_SPELLINGS: dict[str, str] = {"gpus": "devices", "nr_gpu": "devices", "tower": "devices", "nr_tower": "devices"}
-"""What graph-mode users call the devices of a strategy or a trainer."""
+"""Other names for the devices of a strategy or a trainer."""
 
-USE_NCCL = "write mode='nccl' for True, and mode='copy' for False; 'auto' takes NCCL on several GPUs."
+USE_NCCL = "write mode='nccl' for True, and mode='copy' for False; 'auto' uses NCCL on several GPUs."
 GPU_PREFETCH = (
-    "a dataflow is staged on GPUs by default. For none of that write TrainConfig(data=tpk.QueueInput(flow)), and for "
-    "it tpk.StagingInput(tpk.QueueInput(flow))."
+    "a dataflow is staged on GPUs by default. To turn that off, write TrainConfig(data=tpk.QueueInput(flow)); to turn "
+    "it on, write tpk.StagingInput(tpk.QueueInput(flow))."
 )
 
-SCALE_GRADIENT = "write scale_gradient= for it: whether gradients are divided by the number of towers."
+SCALE_GRADIENT = "write scale_gradient=, which divides gradients by the number of towers."
 
 GetInputs = Callable[[], Sequence[Any]]
 
@@ -44,52 +44,54 @@ GetInputs = Callable[[], Sequence[Any]]
 class Strategy(Callback, abc.ABC):
     """How one step is replicated over devices and processes.
 
-    It is a plugin like any other: what it does at moments of a training, it does in the hooks of a `Callback`, in every
-    process. It is called before all callbacks.
+    A strategy is a plugin: it may override the hooks of a `Callback`, which are called in every process, before the
+    hooks of all callbacks.
 
-    Besides, a trainer asks it, in this order: `join`, `prepare_input`, `build`, `callbacks`, and, when it is about to
-    create the session, `complete_graph` and `open_session`; at the very end `leave`. Checkpoints
-    hold what `replicate_variables` returns besides the global variables, and `after_restore` follows whenever these
-    have got their values: from their initializers, or from a checkpoint, which only the chief reads. Third parties ship
-    theirs by the entry-point group ``tpk.strategies``.
+    In addition, a trainer calls its methods in this order: `join`, `prepare_input`, `build` and `callbacks`; before it
+    creates the session, `complete_graph` and `open_session`; and at the very end `leave`. Checkpoints contain the
+    global variables and the result of `replicate_variables`. `after_restore` is called whenever these variables have
+    new values: from their initializers, or from a checkpoint, which only the chief reads. Third-party packages provide
+    strategies in the entry-point group ``tpk.strategies``.
 
-    In a training of several processes, each runs the same script. The one with `rank` 0, the chief, writes.
+    In a training with several processes, each runs the same script. The chief, which has `rank` 0, writes the files.
     """
 
     kind: ClassVar[str] = "strategy"
     chief_only = False
     devices: Sequence[str] = ()
-    """The device strings of the towers of this process; none if TensorFlow places their ops."""
+    """The device strings of the towers of this process; empty if TensorFlow places their ops."""
+    builds_towers: ClassVar[bool] = True
+    """False only for the strategy of a trainer without towers."""
     repeats_steps: bool = False
-    """Whether a step is all in the graph, so that a loop there can make many of them in one run."""
+    """Whether a step is completely in the graph, so that a loop there can run many of them."""
     seconds_between_meetings: float = 1.0
-    """How often the processes meet within an epoch, to end or to save together. Meetings make workers wait."""
+    """The interval at which processes meet within an epoch, to end or to save together. Workers wait in a meeting."""
     is_reproducible: bool = True
-    """Whether two runs with one seed train alike, as far as it depends on the strategy."""
+    """Whether the strategy computes the same in two runs with the same seed."""
 
     @property
     def num_replicas(self) -> int:
-        """How many towers this process trains."""
+        """The number of towers that this process trains."""
         return max(len(self.devices), 1)
 
     @property
     def world_size(self) -> int:
-        """How many processes train together."""
+        """The number of processes that train together."""
         return 1
 
     @property
     def rank(self) -> int:
-        """The number of this process among those that train together, from 0 on."""
+        """The number of this process among the processes that train together, from 0."""
         return 0
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that writes: checkpoints, statistics, events."""
+        """Whether this process writes checkpoints, statistics and events."""
         return self.rank == 0
 
     @property
     def stages_input(self) -> bool:
-        """Whether a dataflow is staged on the devices of the towers by default: if there is a GPU among them."""
+        """Whether a dataflow is staged on the devices by default: if one of them is a GPU."""
         return any(map(is_gpu, self.devices))
 
     def describe(self) -> dict[str, Any]:
@@ -98,33 +100,33 @@ class Strategy(Callback, abc.ABC):
 
     @property
     def process_group(self) -> ProcessGroup:
-        """How this process tells the others things, between `join` and `leave`."""
+        """How this process communicates with the others, between `join` and `leave`."""
         return SingleProcess()
 
     def join(self) -> None:
-        """Meet the other processes; called once, before anything is built. It waits for them.
+        """Wait for the other processes; called once, before anything is built.
 
         Raises:
-            PeerError: if they do not come in time.
+            PeerError: if they do not arrive in time.
         """
 
     @property
     def is_server(self) -> bool:
-        """Whether this process does not train, but only serves the others, as a parameter server does."""
+        """Whether this process does not train, but only serves the others, like a parameter server."""
         return False
 
     def serve(self) -> None:
-        """Serve the others until they are done, if this process `is_server`; called after `join`."""
+        """Serve the others until they are done; called after `join` if this process `is_server`."""
 
     def leave(self) -> None:
-        """Part from the other processes; called once the session is closed, however the training ended."""
+        """Leave the other processes; called once the session is closed, also if the training failed."""
 
     def session_config(self, config: Any) -> Any:
         """Return the `tf.compat.v1.ConfigProto` of the session: `config` with the logical devices of the towers."""
         return add_logical_devices(config, self.devices)
 
     def session_creator(self, config: Any) -> SessionCreator:
-        """Return what creates the session.
+        """Return the session creator.
 
         Args:
             config: a `tf.compat.v1.ConfigProto`, as `session_config` returned it.
@@ -133,15 +135,15 @@ class Strategy(Callback, abc.ABC):
 
     @contextmanager
     def open_session(self, creator: Any, graph: Any, session_init: Any = None) -> Iterator[Any]:
-        """Within the context, there is a session of the training; its value is the raw session.
+        """Return a context in which the session of the training is open; its value is the raw session.
 
         Args:
             creator: as for `as_session_creator`.
             graph: the complete graph.
-            session_init: gives variables their values; None for none.
+            session_init: restores variables; None to keep their initial values.
 
         Raises:
-            ConfigError: if the session has another config than the strategy needs.
+            ConfigError: if the session does not have the config that the strategy needs.
             CheckpointError: if values do not fit.
         """
         initial = as_session_init(session_init, weights_only=True)
@@ -168,8 +170,8 @@ class Strategy(Callback, abc.ABC):
             config = add_logical_devices(default_session_config(), [])
             if self.session_config(config) != config:
                 raise ConfigError(
-                    f"session_creator={creator.creator!r}: {type(self).__name__} needs a session with a config of its "
-                    "own. Give session_config=<ConfigProto>, and session_init=<checkpoint>."
+                    f"session_creator={creator.creator!r}: {type(self).__name__} needs a session with its own config. "
+                    "Pass session_config=<ConfigProto> and session_init=<checkpoint> instead."
                 )
         return creator
 
@@ -189,51 +191,53 @@ class Strategy(Callback, abc.ABC):
     ) -> list[Any]:
         """Build the training towers in the default graph.
 
-        A run of a train op, with whatever else it fetches from the towers and with their update ops, sees the variables
-        as they were before the update: a strategy builds train ops by `apply_in_groups` and `after_reads`. What is
-        built later, and a fetch of the variable itself, is in no order with the update, as in TensorFlow. To fetch the
-        value from before, let the tower function make a tensor of it, such as ``tf.identity(w, name="w_before")``;
-        for the one from after, read it under ``tf.control_dependencies([trainer.train_op])``, or in the next run.
+        A run of a train op sees the variables as they were before the update, also in other fetches from the towers and
+        in update ops: a strategy builds train ops by `apply_in_groups` and `after_reads`. Ops that are built later, and
+        a fetch of the variable itself, have no defined order with the update, as in TensorFlow. To fetch the value
+        before the update, create a tensor in the tower function, such as ``tf.identity(w, name="w_before")``; to fetch
+        the value after it, read it under ``tf.control_dependencies([trainer.train_op])``, or in the next run.
 
         Args:
             tower_func: builds a tower, and returns its cost, or a dict of costs.
-            get_inputs: each call returns the input tensors of one more tower.
-            objectives: what is minimized.
-            groups: for each op that is wanted, which objectives it minimizes by one step. All gradients of a group
-                are computed before any of them is applied; those of one variable are applied in the order of the group.
+            get_inputs: each call returns the input tensors of the next tower.
+            objectives: the costs to minimize.
+            groups: the objectives that each returned op minimizes. All gradients of a group are computed before any of
+                them is applied; several gradients of one variable are applied in the order of the group.
 
         Returns:
-            For each group the op that makes one step of all towers.
+            For each group, the op that runs one step of all towers.
         """
 
     def callbacks(self) -> list[Callback]:
-        """Return the callbacks that the strategy needs besides its own hooks; called after `build`."""
+        """Return the callbacks that the strategy needs in addition to its own hooks; called after `build`."""
         return []
 
     def complete_graph(self) -> None:
-        """Add to the default graph what concerns all variables, now that callbacks have added theirs, too."""
+        """Add ops for all variables to the default graph; called when callbacks have added theirs."""
 
     def replicate_variables(self) -> list[Any]:
-        """Return the variables in which replicates may differ from the first one, so that a checkpoint must hold them.
+        """Return the variables in which replicas may differ from the first one, so that checkpoints must contain them.
 
-        Called once the graph is complete.
+        Called when the graph is complete.
         """
         return []
 
     def after_restore(self, sess: Any) -> None:
-        """Make the replicates agree, once the variables of the first one have been initialized or restored.
+        """Synchronize the replicas after the variables of the first one were initialized or restored.
 
         Args:
             sess: the raw session.
         """
 
     def predict_context(self, ns_name: str) -> PredictTowerContext:
-        """Return the context in which an inference tower with this name scope is built."""
+        """Return the context to build an inference tower in, with this name scope."""
         return PredictTowerContext(ns_name=ns_name)
 
 
 class NullStrategy(Strategy):
-    """The strategy of a trainer that has no towers: there is one process, and nothing is replicated."""
+    """The strategy of a trainer without towers: one process, and nothing is replicated."""
+
+    builds_towers = False
 
     def build(
         self,
@@ -242,9 +246,5 @@ class NullStrategy(Strategy):
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
-        """Refuse.
-
-        Raises:
-            TowerError: always.
-        """
-        raise TowerError("a trainer without a strategy builds no towers. Derive it from tpk.TowerTrainer.")
+        """Raise a `TowerError`."""
+        raise TowerError("a trainer without a strategy cannot build towers. Derive it from tpk.TowerTrainer.")

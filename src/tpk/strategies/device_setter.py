@@ -15,7 +15,7 @@ _VARIABLE_OPS = frozenset({"Variable", "VariableV2", "AutoReloadVariable", "VarH
 class LeastLoadedDeviceSetter:
     """A device function that puts each variable on the device with the fewest bytes, and all other ops on a worker.
 
-    Use a single one for all towers of a graph, by `for_worker`, so that they share the count of bytes.
+    Use a single instance for all towers of a graph, with `for_worker`, so that they share the count of bytes.
 
     Args:
         worker_device: the device of ops other than variables.
@@ -35,7 +35,7 @@ class LeastLoadedDeviceSetter:
 
     @property
     def bytes_on(self) -> dict[str, int]:
-        """How many bytes of variables are on each device."""
+        """The size in bytes of the variables on each device."""
         return dict(self._bytes)
 
     def for_worker(self, worker_device: str) -> Callable[[Any], str]:
@@ -70,11 +70,11 @@ def _size_in_bytes(op: Any) -> int:
 class ServerPlacement(LeastLoadedDeviceSetter):
     """A device function that puts each variable on the parameter server with the fewest bytes, other ops on a worker.
 
-    Unlike its base, it applies a device that the program names without a process, such as ``"/cpu:0"``, on the
-    parameter server. Ops that the program puts on a process stay there.
+    If the program chooses a device without a process, such as ``"/cpu:0"``, it means this device of the parameter
+    server. Ops that the program puts on a process stay there.
 
     Args:
-        worker_device: the device of ops other than variables; empty to leave it open.
+        worker_device: the device of ops other than variables; empty to let TensorFlow choose.
         ps_devices: the device of each parameter server.
 
     Example:
@@ -93,7 +93,7 @@ class ServerPlacement(LeastLoadedDeviceSetter):
 
 
 class _Unplaced:
-    """An operation without the device that the program names."""
+    """An operation without the device that the program chose."""
 
     device = ""
 
@@ -113,14 +113,14 @@ def place_on_worker(graph: Any, device: str) -> None:
     Otherwise TensorFlow puts them on the first process of the cluster, which is a parameter server.
 
     Args:
-        graph: a `tf.Graph` of which no session has run anything yet.
+        graph: a `tf.Graph` that no session has run yet.
         device: the prefix of the device strings of this process, such as ``"/job:worker/replica:0/task:1"``.
     """
     worker = tf.DeviceSpec.from_string(device)
     found: dict[str, Any] = {}
 
     def place(op: Any) -> Any:
-        """Place an op, after those that it is colocated with; return its device."""
+        """Place an op, after the ops that it is colocated with, and return its device."""
         if op.name not in found:
             named = tf.DeviceSpec.from_string(op.device)
             found[op.name] = named if named.job is not None else worker.make_merged_spec(named)

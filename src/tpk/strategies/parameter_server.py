@@ -1,4 +1,4 @@
-"""Towers that share the variables: their gradients are averaged or summed up, and applied once."""
+"""Towers that share the variables: their gradients are averaged or summed, and applied once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tpk.tower.tower_func import TowerFunc
 
 
 class SharedVariables:
-    """Where the variables live that all towers share; part of each strategy that has such.
+    """The placement of variables that all towers share.
 
     Args:
         devices: a count, indices, or device strings; see `resolve_devices`.
@@ -29,7 +29,7 @@ class SharedVariables:
             whatever their kind.
 
     Raises:
-        ConfigError: if a device does not exist, or `ps_device` is neither of the two.
+        ConfigError: if a device does not exist, or `ps_device` is something else.
     """
 
     def __init__(self, devices: Devices, ps_device: str) -> None:
@@ -46,23 +46,23 @@ class SharedVariables:
 class ParameterServerStrategy(Strategy):
     """Variables shared by the towers of several devices.
 
-    Every tower takes its own datapoint; the means of their gradients are applied once, where the variables are. Every
-    tower counts the same, whatever the size of its batch.
+    Each tower takes its own datapoint. The means of the gradients are applied once, on the devices of the variables.
+    All towers have the same weight in the mean, whatever the sizes of their batches.
 
     Args:
         devices: a count, indices, or device strings; see `resolve_devices`.
         ps_device: ``"cpu"``: all variables are on the CPU; ``"gpu"``: each is on the least loaded of `devices`; None
-            for ``"gpu"`` with several GPUs, else ``"cpu"``.
-        average: whether the gradients of all towers are averaged, so that the learning rate is that of one tower on the
-            concatenation of equally large batches; else they are summed up, as if that were multiplied by the number of
-            towers.
+            for ``"gpu"`` with several GPUs, otherwise ``"cpu"``.
+        average: average the gradients of all towers. With batches of the same size, this equals training one tower on
+            their concatenation, with the same learning rate. If False, the gradients are summed, which has the effect
+            of multiplying the learning rate by the number of towers.
 
     Attributes:
         devices: the device of each tower.
-        average: whether gradients are averaged, else summed up.
+        average: whether gradients are averaged; otherwise they are summed.
 
     Raises:
-        ConfigError: if a device does not exist, or `ps_device` is none of these.
+        ConfigError: if a device does not exist, or `ps_device` is something else.
     """
 
     repeats_steps = True
@@ -75,7 +75,7 @@ class ParameterServerStrategy(Strategy):
         self.devices = self._shared.devices
 
     def describe(self) -> dict[str, Any]:
-        """Return how gradients become one."""
+        """Return the options that affect the result."""
         return {**super().describe(), "average": self.average}
 
     def build(

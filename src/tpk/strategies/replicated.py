@@ -1,4 +1,4 @@
-"""Replicates of the whole model, one on each device: gradients are all-reduced, and each replicate applies them."""
+"""Replicas of the whole model, one on each device: gradients are all-reduced, and each replica applies them."""
 
 from __future__ import annotations
 
@@ -46,60 +46,60 @@ SYNCHRONIZATIONS = ("broadcast", "mean", None)
 def get_post_init_ops() -> list[Any]:
     """Return the ops of the default graph that copy the main tower's variables to the other towers.
 
-    They run once the variables have their initial or restored values; strategies see to that by a callback.
+    Strategies run them after the variables were initialized or restored.
     """
     return list(tf.compat.v1.get_collection(POST_INIT_OPS_KEY))
 
 
 @also_spelled(DEVICE_SPELLINGS, use_nccl=USE_NCCL, gpu_prefetch=GPU_PREFETCH)
 class ReplicatedStrategy(Strategy):
-    """A whole replicate of the model on each device.
+    """A replica of the whole model on each device.
 
-    Every tower takes its own datapoint, and counts the same: with batches of different sizes, the examples of a smaller
-    batch have more weight than they would have in one tower. The means of the gradients go to all towers, and each
-    applies them to its own variables by a copy of the optimizer; so all replicates stay identical, bit by bit. The
-    variables of the first tower are called what the user calls them, and are saved; those of the others are local
-    variables, which start as copies of the first tower's, also after restoring. The optimizer is made once, for the
-    first tower. Those of the others share its hyperparameters and whatever variables it was made with, and have slots
-    of their own.
+    Each tower takes its own datapoint. All towers have the same weight, so with batches of different sizes, the
+    examples of a smaller batch have more weight than they would have in one tower. All towers get the means of the
+    gradients, and each applies them to its own variables by a copy of the optimizer, so all replicas stay identical,
+    bit by bit. The variables of the first tower have the names that the model gives them, and are saved. The variables
+    of the other towers are local variables, which start as copies of the first tower's, also after restoring. The
+    optimizer is created once, for the first tower. Its copies share its hyperparameters and the variables it was
+    created with, and have separate slots.
 
-    Non-trainable variables, such as the moving averages of batch normalization, are each tower's own, and drift apart
-    within an epoch; those of the first tower are evaluated and saved. `sync_variables` makes them agree (but for local
-    variables, such as those of metrics) at the end of each epoch, before anything is evaluated or saved:
+    Non-trainable variables, such as the moving averages of batch normalization, are separate in each tower, and differ
+    within an epoch; the first tower's are evaluated and saved. At the end of each epoch, before they are evaluated or
+    saved, `sync_variables` synchronizes them, except for local variables, such as a metric's:
 
-    - ``"broadcast"``, the default: all get the values of the first tower. So the epoch after goes on from where a
-      training would that is resumed from the checkpoint at its end, to the bit. It costs one run of the session an
-      epoch, and a copy of these variables (of ResNet-50, 0.2 MB) to each device. What is saved has seen the data of the
-      first tower only, which is one N-th of it.
-    - ``"mean"``: all get the mean, which has seen all data; floating-point variables only. It costs as much, and
-      checkpoints within an epoch hold these variables of all towers, to be as exact.
-    - None: they are left alone. What is saved is the same as with ``"broadcast"`` unless a tower reads such variables
-      when it trains; then a resumed training differs.
+    - ``"broadcast"``, the default: all towers get the values of the first tower. So the next epoch is bit-identical to
+      that of a training resumed from the checkpoint. It costs one run of the session per epoch, and a copy of these
+      variables (0.2 MB for ResNet-50) to each device. The saved values depend only on the data of the first tower,
+      which is 1/N of all data.
+    - ``"mean"``: all towers get the mean, which depends on all data; floating-point variables only. The cost is the
+      same. To resume as exactly, checkpoints within an epoch contain these variables of all towers.
+    - None: they are not synchronized. The saved values are the same as with ``"broadcast"``, unless a tower reads such
+      variables in training; then a resumed training differs.
 
-    Where an `AccumGradOptimizer` is the outermost optimizer, each tower accumulates its own gradients, and their means
-    are all-reduced once per update. Checkpoints hold what each of them has accumulated.
+    If the outermost optimizer is an `AccumGradOptimizer`, each tower accumulates its own gradients, and their means are
+    all-reduced once per update. Checkpoints contain the accumulated gradients of all towers.
 
-    Means of the averages are not yet the statistics of the whole batch: these need synchronized batch normalization,
-    ``tpk.layers.batch_normalization(..., sync=True)``.
+    The mean of the moving averages does not equal the statistics of the whole batch, which needs synchronized batch
+    normalization: ``tpk.layers.batch_normalization(..., sync=True)``.
 
     Args:
         devices: a count, indices, or device strings; see `resolve_devices`.
         mode: how gradients are all-reduced: ``auto``, ``copy``, ``cpu`` or ``nccl``; see
             `tpk.strategies.all_reduce`.
-        pack_bytes: gradients smaller than that travel together, in packs up to that size; 0 for each alone.
+        pack_bytes: smaller gradients are sent together, in packs of up to this size; with 0, each is sent alone.
         sync_variables: ``"broadcast"``, ``"mean"`` or None; see above.
-        average: whether the gradients of all towers are averaged, so that the learning rate is that of one tower on the
-            concatenation of equally large batches; else they are summed up, as if that were multiplied by the number of
-            towers.
+        average: average the gradients of all towers. With batches of the same size, this equals training one tower on
+            their concatenation, with the same learning rate. If False, the gradients are summed, which has the effect
+            of multiplying the learning rate by the number of towers.
 
     Attributes:
         devices: the device of each tower.
         mode: how gradients are all-reduced.
-        average: whether gradients are averaged, else summed up.
-        main_variables: the variables that the first tower has created, once it is built.
+        average: whether gradients are averaged; otherwise they are summed.
+        main_variables: the variables that the first tower created, once it is built.
 
     Raises:
-        ConfigError: if the devices do not exist, the mode cannot work on them, or `sync_variables` is none of these.
+        ConfigError: if the devices do not exist, the mode does not work on them, or `sync_variables` is something else.
     """
 
     repeats_steps = True
@@ -122,11 +122,11 @@ class ReplicatedStrategy(Strategy):
         self._copy_op: Any = None
         self._averaged: list[Any] = []
         self._accumulating: list[list[Any]] = []
-        self._make_alike: Any = None
+        self._copy_to_replicas: Any = None
         self.main_variables: list[Any] = []
 
     def describe(self) -> dict[str, Any]:
-        """Return how gradients and other variables of the towers become one."""
+        """Return the options that affect the result."""
         return {**super().describe(), "average": self.average, "sync_variables": self._sync_variables}
 
     def build(
@@ -136,7 +136,7 @@ class ReplicatedStrategy(Strategy):
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
-        """Build the towers and the train ops, and the ops that make the replicates alike."""
+        """Build the towers, the train ops, and the ops that synchronize the replicas."""
         take = in_turn(get_inputs)
         vs_names = ["", *(f"tower{index}" for index in range(1, len(self.devices)))]
         sum_over_processes = self.sum_over_processes if self.world_size > 1 else None
@@ -145,7 +145,7 @@ class ReplicatedStrategy(Strategy):
         )
         self.main_variables = towers[0].created
         main, *others = variables_by_name(towers)
-        replicates = [[(main[name], variable) for name, variable in own.items()] for own in others]
+        replicas = [[(main[name], variable) for name, variable in own.items()] for own in others]
         optimizers = self._optimizers(objectives)
         gradients = [
             self._gradients(objective, towers, own) for objective, own in zip(objectives, optimizers, strict=True)
@@ -180,60 +180,61 @@ class ReplicatedStrategy(Strategy):
 
         of_objectives = [[pair for pairs in rows for pair in pairs] for rows in gradients]
         ops = apply_in_groups(groups, of_objectives, apply)
-        self._synchronize_at_epochs(replicates)
-        for pairs, own in zip(replicates, state[1:], strict=True):
-            # Optimizers name their state as they like, but create it in one order.
+        self._synchronize_at_epochs(replicas)
+        for pairs, own in zip(replicas, state[1:], strict=True):
+            # The names of optimizer state may differ, but its order of creation is the same.
             pairs.extend(zip(state[0], own, strict=True))
-        self._make_replicates(replicates)
+        self._localize_replicas(replicas)
         return ops
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Make the non-trainable variables agree at the end of each epoch, before anybody uses them."""
+        """Synchronize the non-trainable variables at the end of each epoch, before they are used."""
         self.synchronize(trainer.sess)
 
     def replicate_variables(self) -> list[Any]:
-        """Return what the other towers have accumulated of an update, and what becomes part of a mean.
+        """Return the variables of the other towers that affect checkpoints or the next updates.
 
-        That are their non-trainable variables, if the first tower gets the mean. All else is either the same in all
-        towers, or of no consequence for what is saved.
+        These are the accumulated gradients, and the non-trainable variables if the first tower gets their mean. All
+        other variables are the same in all towers, or do not affect the saved variables.
         """
         of_others = [optimizer for own in self._accumulating for optimizer in own[1:]]
         return [*self._averaged, *(variable for optimizer in of_others for variable in optimizer.accumulated)]
 
     def reduce_further(self, reduced: list[list[Any]]) -> list[list[Any]]:
-        """Return what the towers apply, given the means or sums over all of them; a subclass takes it further.
+        """Return the gradients that the towers apply; a subclass reduces them further.
 
         Args:
-            reduced: for each tower tensors or `tf.IndexedSlices`, on its device; means if `average`, else sums.
+            reduced: for each tower, the means (or sums, without `average`) over all towers: tensors or
+                `tf.IndexedSlices` on its device.
         """
         return reduced
 
     def sum_over_processes(self, tensor: Any) -> Any:
-        """Return the sum of a tensor over all processes, where there are several: what towers give each other."""
+        """Return the sum of a tensor over all processes; called for sums across towers if there are several."""
         return tensor
 
     def optimizer_scope(self, index: int) -> AbstractContextManager[Any]:
-        """Return the name scope in which the optimizer of a tower makes what is no slot of a variable.
+        """Return the name scope for the variables of a tower's optimizer that are not slots.
 
-        So the state of the first tower's optimizers, which is saved, has the names that it would have alone.
+        The first tower has none, so the state of its optimizer, which is saved, has the same names as in one tower.
         """
         return tf.name_scope(f"tower{index}/") if index else nullcontext()
 
     def ops_of_first_step(self) -> list[Any]:
-        """Return what a step runs besides, if it may end without a reduction; a subclass may have to prepare one."""
+        """Return additional ops of a step that may not reduce gradients; a subclass may have to prepare reductions."""
         return []
 
     def complete_graph(self) -> None:
-        """Make one op of the post-init ops that the graph has by now."""
-        self._make_alike = tf.group(*get_post_init_ops())
+        """Group the post-init ops, now that all have been added to the graph."""
+        self._copy_to_replicas = tf.group(*get_post_init_ops())
 
     def after_restore(self, sess: Any) -> None:
         """Copy the first tower's variables to the others."""
-        if self._make_alike is not None:
-            sess.run(self._make_alike)
+        if self._copy_to_replicas is not None:
+            sess.run(self._copy_to_replicas)
 
     def synchronize(self, sess: Any) -> None:
-        """Make the non-trainable variables of the towers agree, as `sync_variables` says."""
+        """Synchronize the non-trainable variables of the towers according to `sync_variables`."""
         if self._mean_op is not None:
             sess.run(self._mean_op)
         self.synchronize_processes(sess)
@@ -241,16 +242,16 @@ class ReplicatedStrategy(Strategy):
             sess.run(self._copy_op)
 
     def synchronize_processes(self, sess: Any) -> None:
-        """Make the non-trainable variables of all processes' first towers agree, where there are several."""
+        """Synchronize the non-trainable variables of the first towers of all processes, if there are several."""
 
     def _optimizers(self, objectives: Sequence[Objective]) -> list[list[Any]]:
-        """For each objective an optimizer for each tower; objectives that share one do so in every tower."""
+        """Return an optimizer for each objective and tower; objectives that share one share it in every tower."""
         main = [check_optimizer(objective.get_optimizer()) for objective in objectives]
         others = [copies_of_optimizers(main) for _ in self.devices[1:]]
         return [list(of_towers) for of_towers in zip(main, *others, strict=True)]
 
     def _gradients(self, objective: Objective, towers: Sequence[Tower], optimizers: Sequence[Any]) -> list[Gradients]:
-        """The gradients that each tower applies; or, if its optimizer accumulates them, those that it has itself."""
+        """Return the gradients that each tower applies; its own gradients if its optimizer accumulates them."""
         rows = gradients_of_towers(objective, optimizers, towers)
         check_gradients_alike(towers, rows)
         if is_accumulating(optimizers[0]):
@@ -266,23 +267,27 @@ class ReplicatedStrategy(Strategy):
             reduced = all_reduce(of_towers, self.devices, self.mode, self._pack_bytes, self.average)
             return self.reduce_further(reduced)
 
-    def _make_replicates(self, replicates: Sequence[Sequence[tuple[Any, Any]]]) -> None:
-        """Make the variables of all but the first tower local ones, and the ops that copy the first tower's to them."""
+    def _localize_replicas(self, replicas: Sequence[Sequence[tuple[Any, Any]]]) -> None:
+        """Make the variables of the other towers local, and add ops that copy the first tower's variables to them."""
         with tf.name_scope("post_init"):
-            for pairs in replicates:
+            for pairs in replicas:
                 make_local([copy for _, copy in pairs])
                 for source, copy in pairs:
                     op = copy.assign(source.read_value(), read_value=False)
                     tf.compat.v1.add_to_collection(POST_INIT_OPS_KEY, op)
 
-    def _synchronize_at_epochs(self, replicates: Sequence[Sequence[tuple[Any, Any]]]) -> None:
-        """Build what makes the non-trainable variables of the model agree, which `replicates` has of each tower."""
+    def _synchronize_at_epochs(self, replicas: Sequence[Sequence[tuple[Any, Any]]]) -> None:
+        """Add the ops that synchronize the non-trainable variables of the model.
+
+        Args:
+            replicas: for each other tower, pairs of a variable of the first tower and its copy.
+        """
         if self._sync_variables is None:
             return
-        # Local variables, such as those of metrics, are no part of the model.
+        # Local variables, such as a metric's, are not part of the model.
         of_model = {variable.ref() for variable in tf.compat.v1.global_variables()}
         of_variables: dict[Any, list[Any]] = {}
-        for main, copy in (pair for pairs in replicates for pair in pairs):
+        for main, copy in (pair for pairs in replicas for pair in pairs):
             if not main.trainable and main.ref() in of_model:
                 of_variables.setdefault(main.ref(), [main]).append(copy)
         chosen = list(of_variables.values())
@@ -292,21 +297,21 @@ class ReplicatedStrategy(Strategy):
             self._averaged = [copy for _, *copies in chosen for copy in copies]
         with tf.name_scope("sync_variables"):
             if is_mean and chosen:
-                self._mean_op = tf.group(*(op for variables in chosen for op in _give_mean(variables)))
-            # The means of processes differ, until all towers of all of them get those of the chief.
+                self._mean_op = tf.group(*(op for variables in chosen for op in _assign_mean(variables)))
+            # Processes have different means, until all towers of all processes get the chief's.
             if (not is_mean or self.world_size > 1) and chosen:
-                self._copy_op = tf.group(*(op for variables in chosen for op in _give_first(variables)))
+                self._copy_op = tf.group(*(op for variables in chosen for op in _assign_first(variables)))
 
 
-def _give_mean(variables: Sequence[Any]) -> list[Any]:
-    """The ops that give variables their mean."""
+def _assign_mean(variables: Sequence[Any]) -> list[Any]:
+    """Return the ops that assign variables their mean."""
     mean = sum_in_order([variable.read_value() for variable in variables]) / len(variables)
     with tf.control_dependencies([mean]):
         return [variable.assign(mean, read_value=False) for variable in variables]
 
 
-def _give_first(variables: Sequence[Any]) -> list[Any]:
-    """The ops that give variables the value of the first one."""
+def _assign_first(variables: Sequence[Any]) -> list[Any]:
+    """Return the ops that assign variables the value of the first one."""
     first, *others = variables
     value = first.read_value()
     return [variable.assign(value, read_value=False) for variable in others]

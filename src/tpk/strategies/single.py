@@ -20,13 +20,13 @@ from tpk.tower.tower_func import TowerFunc
 
 @also_spelled(DEVICE_SPELLINGS)
 class SingleStrategy(Strategy):
-    """One tower on one device, with no name scope of its own: tensors are called what the user calls them.
+    """One tower on one device, without a name scope: tensors have the names that the model gives them.
 
     Args:
         devices: 1, the index of a device in a list, or a device string; by default TensorFlow places the ops.
 
     Raises:
-        ConfigError: if more than one device is asked for, or it does not exist.
+        ConfigError: if there is more than one device, or it does not exist.
     """
 
     repeats_steps = True
@@ -35,17 +35,17 @@ class SingleStrategy(Strategy):
         self._devices = [] if devices is None or devices == 1 else resolve_devices(devices)
         if len(self._devices) > 1:
             raise ConfigError(
-                f"strategy 'single' trains on one device, got devices={devices!r}. Give one, or name a strategy that "
-                "trains on several, such as 'replicated'."
+                f"strategy 'single' trains on one device, got devices={devices!r}. Pass one, or use a strategy for "
+                "several devices, such as 'replicated'."
             )
 
     @property
     def stages_input(self) -> bool:
-        """Whether a dataflow is staged by default: if the tower is on a GPU, be it that TensorFlow places it there."""
+        """Whether a dataflow is staged by default: if the tower is on a GPU, by `devices` or TensorFlow's choice."""
         return is_gpu(self._devices[0]) if self._devices else bool(tf.config.list_physical_devices("GPU"))
 
     def session_config(self, config: Any) -> Any:
-        """Return `config` with the logical CPU device, if one is named."""
+        """Return `config` with the logical CPU device, if `devices` names one."""
         return add_logical_devices(config, self._devices)
 
     def build(
@@ -55,7 +55,7 @@ class SingleStrategy(Strategy):
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
-        """Build the one tower and its train ops."""
+        """Build the tower and its train ops."""
         with tf.device(self._devices[0] if self._devices else None):
             graph = tf.compat.v1.get_default_graph()
             ops_before = len(graph.get_operations())

@@ -1,4 +1,4 @@
-"""Training towers, one after the other, on their devices."""
+"""Training towers, built one after the other on their devices."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Tower:
     """A training tower that was built.
 
     Attributes:
-        device: where its ops are.
-        vs_name: its variable scope; empty if its variables are in that around.
-        output: what the function returned.
+        device: the device of its ops.
+        vs_name: its variable scope; empty for the surrounding scope.
+        output: the return value of the tower function.
         variables: the trainable variables that it uses.
         created: all variables that it created, in order.
         ops: all ops that it added to the graph.
@@ -40,7 +40,7 @@ class Tower:
 
 
 @also_spelled(
-    var_strategy="write vs_names= for it: for 'replicate' a variable scope for each tower, such as ['', 'tower1']; for "
+    var_strategy="write vs_names=: for 'replicate', a variable scope for each tower, such as ['', 'tower1']; for "
     "'shared', leave it out."
 )
 def build_on_multi_tower(
@@ -52,26 +52,27 @@ def build_on_multi_tower(
 ) -> list[Tower]:
     """Build a tower on each device, under a `TrainTowerContext` with the name scope ``tower<index>``.
 
-    The variables that a tower creates are called by its variable scope and by the name that they would have in a tower
-    alone, also those that TensorFlow names after tensors and name scopes: a `tf.Variable`, a slot, a metric. What is
-    not trained is without the variable scope in the first tower, because it is saved.
+    A variable that a tower creates has the name that it would have in a single tower, with the tower's variable scope
+    in front. This includes variables that TensorFlow names after tensors and name scopes, such as a `tf.Variable`, a
+    slot or a metric. In the first tower, variables that are not trained do not have the variable scope, because they
+    are saved.
 
     Args:
         devices: a device string for each tower.
-        func: builds a tower, and returns its output; called once for each.
-        vs_names: the variable scope of each tower; an empty one shares the variables of the first tower. By default
-            all of them do.
-        place: given the device of a tower, returns the device function of its ops, such as one of
-            `LeastLoadedDeviceSetter`; by default all of them are on its device.
-        sum_over_processes: adds to the graph the sum of a tensor over all processes, where several train together and
-            `sum_across_towers` shall reach the towers of all; by default it reaches those that are built here.
+        func: builds a tower, and returns its output; called once for each tower.
+        vs_names: the variable scope of each tower; with an empty one, it shares the variables of the first tower, which
+            is the default.
+        place: takes the device of a tower, and returns the device function for its ops, such as
+            `LeastLoadedDeviceSetter.for_worker`; by default all ops are on the device of the tower.
+        sum_over_processes: adds the sum of a tensor over all processes to the graph. Set it if `sum_across_towers`
+            must include the towers of all processes; by default it includes the towers that are built here.
 
     Returns:
         The towers.
 
     Raises:
-        ConfigError: if a device is no string.
-        TowerError: if there are not as many scopes as devices, or some towers need values that others do not have.
+        ConfigError: if a device is not a string.
+        TowerError: if the number of scopes and devices differs, or some towers need values that others do not have.
 
     Example:
         ```python
@@ -81,7 +82,7 @@ def build_on_multi_tower(
     if not all(isinstance(device, str) for device in devices):
         raise ConfigError(
             f"devices={list(devices)!r}: expected device strings, such as ['/gpu:0', '/gpu:1']. To train on devices by "
-            "their numbers, name a strategy: tpk.make_trainer('replicated', devices=[0, 1])."
+            "number, use a strategy: tpk.make_trainer('replicated', devices=[0, 1])."
         )
     vs_names = [""] * len(devices) if vs_names is None else list(vs_names)
     if len(vs_names) != len(devices):
@@ -112,11 +113,11 @@ def build_on_multi_tower(
 
 @contextmanager
 def _variables_named_as_alone(context: TrainTowerContext) -> Iterator[None]:
-    """Within the context, no variable has a scope of the tower in its name, but for the variable scope in front."""
+    """Within the context, the names of variables contain no scopes of the tower, except the variable scope in front."""
     scopes = (context.ns_name, context.vs_name)
 
     def creator(next_creator: Any, **options: Any) -> Any:
-        # Where `get_variable` gives the whole name, there is no name scope around.
+        # `get_variable` passes the full name, outside of any name scope.
         around = tf.compat.v1.get_default_graph().get_name_scope()
         name = "/".join(filter(None, (around, options.get("name") or "Variable")))
         is_saved = context.is_main_tower and options.get("trainable") is False
@@ -132,9 +133,9 @@ def _variables_named_as_alone(context: TrainTowerContext) -> Iterator[None]:
 
 
 def in_turn(get_inputs: Callable[[], Sequence[Any]]) -> Callable[[], Sequence[Any]]:
-    """Return `get_inputs`, so that each tower takes its datapoint only once the one before has taken its own.
+    """Return a function like `get_inputs` with which towers take their datapoints in order.
 
-    Otherwise the runtime decides who gets which, and no two runs would be alike.
+    Without it, the runtime decides which tower gets which datapoint, and no two runs are alike.
     """
     before: list[Any] = []
 
@@ -149,17 +150,17 @@ def in_turn(get_inputs: Callable[[], Sequence[Any]]) -> Callable[[], Sequence[An
 
 
 def plain_name(tower: Tower, variable: Any) -> str:
-    """Return what the user calls a variable of a tower."""
+    """Return the name that the model gives to a variable of a tower."""
     return variable_name(variable).removeprefix(f"{tower.vs_name}/" if tower.vs_name else "")
 
 
 def variables_by_name(towers: Sequence[Tower]) -> list[dict[str, Any]]:
-    """Return the variables that each tower has created, by what the user calls them.
+    """Return the variables that each tower created, by the names that the model gives them.
 
-    The first tower may have more of them that are not trained, such as the averages of summaries.
+    The first tower may have additional variables that are not trained, such as the averages of summaries.
 
     Raises:
-        TowerError: if one did not build the same model as the first; it names the variables that differ.
+        TowerError: if a tower did not build the same model as the first one; the message names the variables.
     """
     every = [{plain_name(tower, variable): variable for variable in tower.created} for tower in towers]
     main = every[0]
@@ -178,8 +179,8 @@ def gradients_of_towers(objective: Objective, optimizers: Sequence[Any], towers:
     """Return the gradients of each tower, computed on its device.
 
     Args:
-        objective: of which they are.
-        optimizers: that of each tower.
+        objective: the objective to differentiate.
+        optimizers: the optimizer of each tower.
         towers: the towers.
     """
     rows: list[Gradients] = []
@@ -195,10 +196,10 @@ def check_gradients_alike(towers: Sequence[Tower], rows: Sequence[Gradients]) ->
 
     Args:
         towers: the towers.
-        rows: the gradients of each.
+        rows: the gradients of each tower.
 
     Raises:
-        TowerError: if one has gradients of other variables than the first; it names them.
+        TowerError: if a tower has gradients of other variables than the first one; the message names them.
     """
     of_main: list[str] = []
     for index, (tower, row) in enumerate(zip(towers, rows, strict=True)):

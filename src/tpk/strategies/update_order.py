@@ -1,4 +1,4 @@
-"""Order of what a step reads and updates: towers see the variables as they were before the step."""
+"""The order of reads and updates in a step: towers see the variables as they were before the step."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from tpk.tf_internals import control_flow_context
 
 
 def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradients) -> AbstractContextManager[Any]:
-    """Return a context, within which ops start once towers have read the variables that are about to be updated.
+    """Return a context in which new ops wait until the towers have read the variables that will be updated.
 
-    Gradients alone do not see to that: the gradient of one variable may depend on another one, whose own gradient is
-    there sooner; update ops and what a run fetches may read variables apart from the costs. A read takes the value
-    without copying it, so the order costs next to nothing.
+    Waiting for the gradients is not enough: the gradient of one variable may depend on another variable, whose own
+    gradient is available earlier; and update ops and fetches may read variables independently of the costs. A read does
+    not copy the value, so this order costs almost nothing.
 
-    It holds for whatever the costs and the gradients are computed from, and else for plain reads, as by all ops that
-    take tensors. What reads otherwise must not run for the sake of the order: a `tf.cond` or `tf.gather` of which only
-    an update op knows, or a read that waits for something else. Nor does it hold for reference variables
-    (``use_resource=False``), whose values cannot be taken apart from them.
+    It includes all reads that costs and gradients depend on, and otherwise plain reads, as by all ops that take
+    tensors. Other reads must not run just for the sake of the order: a `tf.cond` or `tf.gather` that only an update op
+    uses, or a read that waits for something else. Reference variables (``use_resource=False``) are not included,
+    because their values cannot be separated from them.
 
     Args:
         tower_ops: all ops of the towers.
-        costs: the costs of the towers, that is to say, what the gradients are of.
-        gradients: what is about to be applied.
+        costs: the costs of the towers.
+        gradients: the gradients of the costs that will be applied, with their variables.
     """
     inside = set(tower_ops)
-    # Gradients may read, too: those of `tf.recompute_grad` do.
+    # Gradients may also read variables, e.g. with `tf.recompute_grad`.
     computed = set(ops_run_for([*costs, *(values_of(gradient) for gradient, _ in gradients)]))
     reads: list[Any] = []
     calls: list[Any] = []
@@ -64,10 +64,10 @@ _CALLS = frozenset(f"{state}{kind}" for kind in _KINDS_OF_CALLS for state in (""
 
 
 def _results(call: Any, computed: set[Any]) -> list[Any]:
-    """Ops that run once `call` has the results that are taken from it.
+    """Return ops that run when `call` has computed the results that are used.
 
-    To wait for `call` itself is not enough: TensorFlow puts the ops of a branch or function in its place, and what has
-    waited for it waits for the choice of the branch then, and no longer for the reads in there.
+    Waiting for `call` itself is not enough: TensorFlow replaces it by the ops of its branches or function, and a
+    control dependency on it then only waits for the choice of the branch, not for the reads inside.
     """
     taken = [tensor for tensor in call.outputs if any(consumer in computed for consumer in tensor.consumers())]
     results = []
@@ -80,14 +80,14 @@ def _results(call: Any, computed: set[Any]) -> list[Any]:
 def apply_in_groups(
     groups: Sequence[Sequence[int]], gradients: Sequence[Gradients], apply: Callable[[int, str], Any]
 ) -> list[Any]:
-    """Return one op for each group, which applies the gradients of its objectives once all of them are computed.
+    """Return an op for each group, which applies the gradients of its objectives when all of them are computed.
 
     Objectives that train the same variable update it one after the other, in the order of the group.
 
     Args:
-        groups: the objectives of each op, by their positions.
+        groups: the positions of the objectives of each op.
         gradients: the gradients of each objective, with the variables that it updates.
-        apply: given the position of an objective and the name of the op, returns the op that applies its gradients.
+        apply: takes the position of an objective and the name of the op, and returns the op that applies its gradients.
     """
     trained = [{variable_name(variable) for _, variable in pairs} for pairs in gradients]
     ops = []
@@ -108,6 +108,6 @@ def apply_in_groups(
 
 
 def _update_ops() -> list[Any]:
-    """What runs along with each step by default."""
+    """Return the ops that run with each step by default."""
     keys = (tf.compat.v1.GraphKeys.UPDATE_OPS, MOVING_SUMMARY_OPS_KEY)
     return [op for key in keys for op in tf.compat.v1.get_collection(key)]

@@ -10,7 +10,6 @@ import numpy as np
 from tpk.dataflow.base import flow_length
 from tpk.dataflow.transforms.batch import left_out
 from tpk.errors import ConfigError
-from tpk.strategies.base import NullStrategy
 from tpk.text import format_count
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def describe_epoch(trainer: TrainerProtocol) -> str:
         if dropped:
             data += f", of which each pass drops the last {dropped} (BatchData(..., remainder=True) keeps them)"
     where = ""
-    if not isinstance(strategy, NullStrategy):
+    if strategy.builds_towers:
         where = type(strategy).__name__ + (f" on {', '.join(strategy.devices)}" if strategy.devices else "")
     return f"an epoch is {_TIMES.join(factors)}{data}{where and f' ({where})'}"
 

@@ -32,7 +32,7 @@ def test_wrong_options_are_told(options, message):
 
 def test_nccl_between_processes_on_a_gpu_that_is_split_is_an_error(pretend_gpus):
     pretend_gpus(2, gpu0=[1024, 1024])
-    with pytest.raises(ConfigError, match=r"'/gpu:0' is a logical one, a part of a physical GPU.*Use 'ring'"):
+    with pytest.raises(ConfigError, match=r"'/gpu:0' is only a part of a physical GPU.*Use 'ring'"):
         CollectiveStrategy([0], cluster=PAIR, communication="nccl")
     config = CollectiveStrategy([2], cluster=PAIR, communication="nccl").server_config(tf.compat.v1.ConfigProto())
     assert [list(each.memory_limit_mb) for each in config.gpu_options.experimental.virtual_devices] == [
@@ -48,7 +48,7 @@ def test_shared_memory_is_none_of_a_gpu():
 
 def test_what_needs_the_others_says_that_they_have_not_met():
     strategy = CollectiveStrategy(cluster=PAIR)
-    with pytest.raises(TrainerStateError, match=r"join\(\) comes first"):
+    with pytest.raises(TrainerStateError, match=r"call join\(\) first"):
         _ = strategy.heartbeat
-    with tf.Graph().as_default(), pytest.raises(TrainerStateError, match=r"join\(\) comes first"):
+    with tf.Graph().as_default(), pytest.raises(TrainerStateError, match=r"call join\(\) first"):
         strategy.reduce_over_processes([tf.ones([2])])

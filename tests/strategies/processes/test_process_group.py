@@ -45,16 +45,18 @@ class Bomb:
 )
 def test_what_another_sends_runs_no_code(theirs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(PeerError, match="what rank 1 has sent is not from this version of tpk"):
+    with pytest.raises(PeerError, match="rank 1 sent data that is not from this version of tpk"):
         WithAnother(theirs).gather_object("counts", 1)
     assert not list(tmp_path.iterdir())
 
 
 def test_who_has_a_value_that_cannot_be_told_says_so_to_the_others():
     ours = WithAnother(pack(what="counts", value=1))
-    with pytest.raises(ConfigError, match=r"rank 0 cannot tell the others 'counts': value\['x'\] is <object") as failed:
+    with pytest.raises(
+        ConfigError, match=r"rank 0 cannot send 'counts' to the others: value\['x'\] is <object"
+    ) as failed:
         ours.gather_object("counts", {"x": object()})
-    with pytest.raises(PeerError, match=r"rank 1 has failed: ConfigError\(.*rank 0 cannot tell") as told:
+    with pytest.raises(PeerError, match=r"rank 1 has failed: ConfigError\(.*rank 0 cannot send") as told:
         WithAnother(ours.sent[0]).gather_object("counts", 1)
     assert repr(failed.value) in str(told.value)
 

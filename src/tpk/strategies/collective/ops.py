@@ -14,30 +14,30 @@ from tpk.strategies.collective.shared_memory import SharedMemory, reduce_in_shar
 _INSTANCES_BITS = 14
 
 _AS_THEY_ARE = (tf.bool, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
-"""What TensorFlow broadcasts."""
+"""The dtypes that TensorFlow broadcasts."""
 
 LEAST_SHARED_BYTES = 2**22
-"""From how many bytes on a pack goes through shared memory: what is smaller, the ring is as fast for."""
+"""Larger packs are sent through shared memory. For smaller packs, the ring is as fast."""
 
 COMPRESSIONS = {None: None, "fp16": tf.float16, "bf16": tf.bfloat16}
-"""The dtypes as which gradients may travel in place of their own."""
+"""The dtypes in which gradients may be sent instead of their own."""
 
 
 class Collectives:
     """Adds collective operations to the default graph; each process must add the same ones in the same order.
 
-    The keys by which TensorFlow tells operations of one process which of the others' they belong to are counted from
-    where `training` puts them: a server remembers those of earlier trainings.
+    TensorFlow matches the operations of different processes by keys. The keys depend on `training`, because a server
+    remembers the keys of earlier trainings.
 
     Args:
         rank: the number of this process.
-        world_size: how many there are.
-        training: which training in this process this is, from 1 on.
-        communication: ``ring``, ``nccl`` or ``auto``, as TensorFlow knows them.
-        pack_bytes: tensors travel together in packs of up to this size; a larger one travels alone.
+        world_size: the number of processes.
+        training: the number of this training in this process, from 1.
+        communication: ``ring``, ``nccl`` or ``auto``, which are TensorFlow's names.
+        pack_bytes: tensors are sent together in packs of up to this size; a larger tensor is sent alone.
         compression: one of `COMPRESSIONS`.
-        average: whether it takes means, else sums.
-        memory: what the processes share; None if they do not, so that all goes by TensorFlow's operations.
+        average: compute means instead of sums.
+        memory: the shared memory of the processes; None to use only TensorFlow's operations.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Collectives:
         self._average = average
 
     def reduce(self, tensors: Sequence[Any]) -> list[Any]:
-        """Return the means or sums of tensors or `tf.IndexedSlices` over the processes, on the device around."""
+        """Return the means or sums of tensors or `tf.IndexedSlices` over the processes, on the current device."""
         reduced: list[Any] = [None] * len(tensors)
         dense = []
-        # Gradients of the last layers are there first.
+        # Gradients of the last layers are available first.
         for position in reversed(range(len(tensors))):
             tensor = tensors[position]
             if isinstance(tensor, tf.IndexedSlices):
@@ -80,16 +80,16 @@ class Collectives:
         return reduced
 
     def sum(self, tensor: Any) -> Any:
-        """Return the sum of a tensor over the processes, on the device around; it is not compressed."""
+        """Return the sum of a tensor over the processes, on the current device, without compression."""
         return self._all_reduce(tensor, "Id")
 
     def broadcast(self, variables: Sequence[Any]) -> Any:
-        """Return an op that gives variables the values that they have in the process with rank 0."""
+        """Return an op that assigns variables their values in the process with rank 0."""
         with tf.device("/cpu:0"):
             wires = [_to_wire(tf.convert_to_tensor(variable.read_value())) for variable in variables]
             done: list[Any] = []
             for members in plan_packs(wires, self._pack_bytes):
-                # One after the other, so that not all variables are in memory twice.
+                # One after the other, so that only one pack at a time is in memory twice.
                 with tf.control_dependencies(done[-1:]):
                     done.append(self._broadcast_pack([variables[i] for i in members], [wires[i] for i in members]))
         return tf.group(*done, name="broadcast")
@@ -127,7 +127,7 @@ class Collectives:
         return self._all_reduce(tensor, "Div" if self._average else "Id")
 
     def _reduced_compressed(self, tensor: Any) -> Any:
-        # Divided before it is compressed, so that what travels is not larger than the largest of the values.
+        # Divided before it is compressed, so that no sum exceeds the largest value.
         mean = self._all_reduce(tf.cast(tensor / self._world_size, self._compressed), "Id")
         mean = tf.cast(mean, tensor.dtype)
         return mean if self._average else mean * self._world_size
@@ -145,7 +145,7 @@ class Collectives:
         )
 
     def _gather(self, tensor: Any) -> Any:
-        """What all processes give, one after the other; the first dimension must be the same in all, and not 0."""
+        """Return the concatenated tensors of all processes; the first dimension must be the same in all, and not 0."""
         return tf.raw_ops.CollectiveGather(
             input=tensor,
             group_size=self._world_size,
@@ -158,16 +158,16 @@ class Collectives:
     def _gather_values(self, values: Any) -> Any:
         if self._compressed is None:
             return self._gather(values)
-        # TensorFlow does not know how to gather bfloat16, but bits are bits.
+        # TensorFlow cannot gather bfloat16, so its bits are gathered.
         bits = self._gather(tf.bitcast(tf.cast(values, self._compressed), tf.float16))
         return tf.cast(tf.bitcast(bits, self._compressed), values.dtype)
 
     def _reduced_slices(self, slices: Any) -> Any:
-        """The mean or sum of sparse gradients: all slices of all processes, which differ in how many they have."""
+        """Return the mean or sum of sparse gradients: the slices of all processes, whose numbers may differ."""
         values = _to_float_wire(slices.values)
         count = tf.shape(slices.indices, tf.int64)
         counts = self._gather(count)
-        longest = tf.maximum(tf.reduce_max(counts), 1)  # TensorFlow crashes where it gathers nothing.
+        longest = tf.maximum(tf.reduce_max(counts), 1)  # TensorFlow crashes if it gathers empty tensors.
         missing = longest - count[0]
         rank = values.shape.rank
         padded = tf.pad(values, tf.concat([[[0, missing]], tf.zeros([rank - 1, 2], tf.int64)], 0))
@@ -185,14 +185,14 @@ class Collectives:
 
 
 def _to_float_wire(tensor: Any) -> Any:
-    """A tensor to be added up, as what TensorFlow can add up without loss; short floats as ``float32``."""
+    """Return a tensor in a dtype that TensorFlow can sum without loss; 16-bit floats as ``float32``."""
     if tensor.dtype.is_complex:
         return _to_wire(tensor)
     return tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor
 
 
 def _to_wire(tensor: Any) -> Any:
-    """The same values in a type that TensorFlow broadcasts."""
+    """Return a tensor in a dtype that TensorFlow broadcasts, without loss."""
     dtype = tensor.dtype.base_dtype
     if dtype in _AS_THEY_ARE:
         return tensor
@@ -206,7 +206,7 @@ def _to_wire(tensor: Any) -> Any:
 
 
 def _from_wire(wire: Any, dtype: Any, shape: Any) -> Any:
-    """What `_to_wire` or `_to_float_wire` was given."""
+    """Return the tensor that `_to_wire` or `_to_float_wire` converted."""
     if wire.dtype == dtype:
         return wire
     if dtype.is_complex:

@@ -1,8 +1,8 @@
-"""Shared memory of the processes of one host, by which large gradients travel between them.
+"""Shared memory through which the processes of one host exchange large gradients.
 
-TensorFlow's ring sends by gRPC, which copies what it sends several times. Here each process copies into memory of its
-own, which the others have mapped; only that they have done so, they tell each other by a collective operation of one
-number. So whoever dies or is late, is found out as with any other collective operation: nothing in Python waits.
+TensorFlow's ring uses gRPC, which copies the data several times. Here each process copies its gradients once, to memory
+that the other processes have mapped. A collective operation on a single number tells them when it is done. So a process
+that is dead or late is detected as with any other collective operation, and no Python code waits.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _HEADER = mmap.ALLOCATIONGRANULARITY
 _NONCE_BYTES = 16
 _ALIGNMENT = 64
 _BLOCK = 1 << 16
-"""How many elements are added up at a time, so that they are in the cache for all that is done with them."""
+"""The number of elements that are added at a time, so that they stay in the cache."""
 
 
 class SharedMemory:
-    """Memory without a name, which the processes of this host map; it is gone with the last of them.
+    """Anonymous memory that the processes of this host map; it is freed when the last of them ends.
 
     Args:
         rank: the number of this process.
-        descriptors: the open files by rank.
+        descriptors: the open files, by rank.
     """
 
     def __init__(self, rank: int, descriptors: Sequence[int]) -> None:
@@ -44,37 +44,37 @@ class SharedMemory:
 
     @property
     def world_size(self) -> int:
-        """How many processes share it."""
+        """The number of processes that share it."""
         return len(self._descriptors)
 
     def allocate(self, nbytes: int) -> int:
-        """Return where there is room for so many bytes in the part of each process; all ask for the same ones."""
+        """Return the offset of `nbytes` free bytes in each process's part; all processes make the same calls."""
         start = self._size
         self._size = -(-(start + nbytes) // _HEADER) * _HEADER
         os.ftruncate(self._descriptors[self.rank], self._size)
         return start
 
     def view(self, rank: int, start: int, count: int, dtype: Any) -> np.ndarray:
-        """Return the elements that begin at `start` in the part of a process, which has allocated them."""
+        """Return the elements from `start` on in a process's part, which that process has allocated."""
         nbytes = count * np.dtype(dtype).itemsize
         mapped = mmap.mmap(self._descriptors[rank], nbytes, offset=start)
         return np.frombuffer(mapped, dtype, count)
 
     def close(self) -> None:
-        """Close the files; what is mapped stays until nothing uses it any more."""
+        """Close the files; mapped memory stays as long as it is used."""
         descriptors, self._descriptors = self._descriptors, []
         for descriptor in descriptors:
             os.close(descriptor)
 
 
 def share_memory(process_group: ProcessGroup, is_wanted: bool) -> SharedMemory | None:
-    """Return memory that all processes share; None, in each of them, if some do not want it, or cannot.
+    """Return memory that all processes share; None, in each of them, if a process does not want it or cannot share it.
 
-    They can if they run on one host, for one user, on Linux.
+    They can share memory if they run on one Linux host, for one user.
 
     Args:
         process_group: the processes.
-        is_wanted: whether this one does.
+        is_wanted: whether this process wants it.
     """
     own, nonce = _create() if is_wanted else (None, b"")
     offer = None if own is None else (os.getpid(), own, nonce)
@@ -103,12 +103,12 @@ def _create() -> tuple[int | None, bytes]:
 
 
 def _open(offer: tuple[int, int, bytes] | None) -> int | None:
-    """Open the file of another process; None if that is none of this host, or not to be had."""
+    """Open the file of another process; return None if it is on another host or inaccessible."""
     if offer is None:
         return None
     process, number, nonce = offer
     with suppress(OSError):
-        # By these numbers, another host has another file, whatever that is.
+        # On another host, these numbers name another file, or none.
         descriptor = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         if stat.S_ISREG(os.fstat(descriptor).st_mode) and os.pread(descriptor, _NONCE_BYTES, 0) == nonce:
             return descriptor
@@ -119,16 +119,16 @@ def _open(offer: tuple[int, int, bytes] | None) -> int | None:
 def reduce_in_shared_memory(
     memory: SharedMemory, tensors: Sequence[Any], average: bool, meet: Callable[[], Any]
 ) -> list[Any]:
-    """Add to the graph the means or sums of tensors over the processes, the same bits in each.
+    """Return the means or sums of tensors over the processes, with the same bits in each.
 
-    Each process adds up one part of all elements, for all: it is given that part of the others' tensors, and gives them
-    the result. What it is given it adds up by rank.
+    Each process reduces one part of all elements: it reads that part of the others' tensors, adds it in the order of
+    their ranks, and shares the result.
 
     Args:
-        memory: of the processes.
-        tensors: on the CPU, of one dtype and of known shapes; the same in each process.
-        average: whether to take means.
-        meet: returns an op that ends once all processes have run theirs.
+        memory: the shared memory of the processes.
+        tensors: tensors on the CPU, of one dtype and known shapes, which are the same in each process.
+        average: compute means instead of sums.
+        meet: returns an op that ends when all processes have run theirs.
     """
     work = _Reduction(memory, [tensor.shape.as_list() for tensor in tensors], tensors[0].dtype.as_numpy_dtype, average)
     given = tf.numpy_function(work.give, tensors, [], name="give")
@@ -142,10 +142,11 @@ def reduce_in_shared_memory(
 
 
 class _Reduction:
-    """What a process does in one reduction of each step: it gives, reduces its part, and takes the others' parts.
+    """One reduction of each step: a process shares its tensors, reduces its part, and reads the results of the others.
 
-    In its own memory the part that it reduces is free of what it gives, so that is where the result goes. It is written
-    once all have given, thus have taken the result of the step before; and what is given, once all have reduced.
+    A process does not share the part that it reduces itself, so the result is stored there in its memory. It is written
+    when all processes have shared their tensors, so they have read the result of the previous step. The shared tensors
+    are overwritten only when all processes have reduced their parts.
     """
 
     def __init__(self, memory: SharedMemory, shapes: Sequence[list[int]], dtype: Any, average: bool) -> None:
@@ -162,9 +163,9 @@ class _Reduction:
         self._buffers: list[list[np.ndarray]] = [[] for _ in shapes]
 
     def give(self, *arrays: np.ndarray) -> None:
-        """Copy what others reduce to where they find it."""
+        """Copy the parts that other processes reduce to the memory of this process."""
         if not self._views:
-            # Not the others' before `reduce`: until then, they may not have as much.
+            # The other processes may not have allocated their memory before `reduce`.
             self._views = [np.empty(0, self._dtype)] * self._memory.world_size
             self._views[self._memory.rank] = self._view(self._memory.rank)
         own = self._views[self._memory.rank]
@@ -174,7 +175,7 @@ class _Reduction:
                     own[outside] = arrays[index].reshape(-1)[inside]
 
     def reduce(self, *arrays: np.ndarray) -> None:
-        """Add up the part of this process."""
+        """Reduce the part of this process."""
         memory = self._memory
         self._views = [view if view.size else self._view(rank) for rank, view in enumerate(self._views)]
         for index, inside, outside in self._pieces(memory.rank):
@@ -190,7 +191,7 @@ class _Reduction:
                     np.divide(out, self._dtype.type(memory.world_size), out=out)
 
     def take(self) -> list[np.ndarray]:
-        """Return all results, in memory that nobody else uses."""
+        """Return a copy of all results."""
         outputs = [self._buffer(index) for index in range(len(self._shapes))]
         for rank, view in enumerate(self._views):
             for index, inside, outside in self._pieces(rank):
@@ -201,7 +202,7 @@ class _Reduction:
         return self._memory.view(rank, self._start, self._count, self._dtype)
 
     def _pieces(self, rank: int) -> list[tuple[int, slice, slice]]:
-        """For each tensor that has elements in the part of a process, which they are in it, and among all elements."""
+        """Return the tensors in a process's part: their indices, their elements there, and these among all elements."""
         low, high = self._bounds[rank], self._bounds[rank + 1]
         pieces = []
         for index, (begin, end) in enumerate(zip([0, *self._ends], self._ends, strict=False)):
@@ -211,10 +212,10 @@ class _Reduction:
         return pieces
 
     def _buffer(self, index: int) -> np.ndarray:
-        """Memory for an output, which TensorFlow takes as it is, because it is aligned; used again if that is done."""
+        """Return memory for an output, reused if possible. TensorFlow does not copy it, because it is aligned."""
         buffers = self._buffers[index]
         for position in range(len(buffers)):
-            # That in the list, and the argument.
+            # One reference in the list, and one as the argument.
             if sys.getrefcount(buffers[position]) == 2:
                 return buffers[position]
         buffers.append(aligned_empty(tuple(self._shapes[index]), self._dtype))

@@ -1,4 +1,4 @@
-"""Many processes, whose gradients are all-reduced by TensorFlow's own collective operations."""
+"""Several processes whose gradients are all-reduced by TensorFlow's collective operations."""
 
 from __future__ import annotations
 
@@ -35,37 +35,39 @@ COMMUNICATIONS = ("auto", "ring", "nccl", "shared_memory")
     gpu_prefetch=GPU_PREFETCH,
 )
 class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
-    """A whole replicate of the model on each device of each process; TensorFlow all-reduces the gradients.
+    """A replica of the whole model on each device of each process; TensorFlow all-reduces the gradients.
 
-    Each process runs the same script, and knows from TF_CONFIG, SLURM or `cluster` with whom it trains. Gradients are
-    averaged within each process first, and then over processes, between TensorFlow's gRPC servers; no other package is
-    needed. All replicates stay identical, bit by bit.
+    Each process runs the same script, and gets the addresses of the others from TF_CONFIG, SLURM or `cluster`.
+    Gradients are averaged within each process first, and then over processes, between TensorFlow's gRPC servers; no
+    other package is needed. All replicas stay identical, bit by bit.
 
-    If another process dies, does not answer, or ends its training early, then this one ends with a `PeerError` that
-    names it. One that is slow is reported in the log, and waited for.
+    If another process dies, does not answer, or ends its training early, this process ends with a `PeerError` that
+    names it. If it is slow, this process waits and logs that it does.
 
     Args:
         devices: the devices of this process: a count, indices, or device strings.
-        cluster: a `Cluster`, or a mapping with the structure of TF_CONFIG; by default the environment tells.
-        communication: how gradients travel between processes: ``ring`` over gRPC; ``nccl`` between GPUs;
-            ``shared_memory``, from 4 MiB on, between processes of one host whose gradients are on CPUs and not
-            compressed, whose bits are those of the ring where there are two, and which takes as much memory again as
-            gradients do; or ``auto``, which is ``nccl`` on GPUs, ``shared_memory`` where that can be, else ``ring``.
-        shard_data: whether each process takes its share of the data; otherwise all of what it is given.
-        pack_bytes: gradients travel between processes in packs of up to that many bytes.
+        cluster: a `Cluster`, or a mapping with the structure of TF_CONFIG; by default it is read from the environment.
+        communication: how gradients are sent between processes. ``ring``: over gRPC. ``nccl``: between GPUs.
+            ``shared_memory``: packs of 4 MiB or more, between processes of one host whose gradients are on CPUs and not
+            compressed; with two processes it computes the same bits as the ring, and it needs additional memory of the
+            size of the gradients. ``auto``: ``nccl`` on GPUs, otherwise ``shared_memory`` if possible, otherwise
+            ``ring``.
+        shard_data: let each process take only its share of the data, instead of all data that it is given.
+        pack_bytes: gradients are sent between processes in packs of up to this many bytes.
         compression: ``"fp16"`` or ``"bf16"`` sends gradients in half precision, which is half the bytes; with
-            ``"fp16"``, a value above 65504 becomes infinite. None: as they are.
+            ``"fp16"``, a value above 65504 becomes infinite. None: no compression.
         mode: how gradients are reduced within the process; see `ReplicatedStrategy`.
-        sync_variables: as for `ReplicatedStrategy`, over the devices of this process; then those of the chief.
-        average: whether the gradients of all towers of all processes are averaged, so that the learning rate is that of
-            one tower on the concatenation of equally large batches; else they are summed up, as if that were multiplied
-            by the number of all towers.
-        timeouts: a `Timeouts`, or a mapping with some of its fields: how long others are waited for.
-        server_config: `tf.compat.v1.ConfigProto` of TensorFlow's server, which decides about threads and GPU memory in
-            place of the session's.
+        sync_variables: synchronization over the devices of this process, as in `ReplicatedStrategy`; then the chief's
+            values are sent to all processes.
+        average: average the gradients of all towers of all processes. With batches of the same size, this equals
+            training one tower on their concatenation, with the same learning rate. If False, the gradients are summed,
+            which has the effect of multiplying the learning rate by the number of all towers.
+        timeouts: how long to wait for other processes: a `Timeouts`, or a mapping with some of its fields.
+        server_config: the `tf.compat.v1.ConfigProto` of TensorFlow's server, which sets threads and GPU memory instead
+            of the config of the session.
 
     Raises:
-        ConfigError: if an option has a value that it cannot have, or nothing tells what the cluster is.
+        ConfigError: if an option is invalid, or no cluster is configured.
 
     Example:
         ```python
@@ -104,11 +106,11 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         if communication == "shared_memory" and compression is not None:
             raise ConfigError(
                 f"communication 'shared_memory' and compression={compression!r} exclude each other: between processes "
-                "of one host, compressing takes longer than it saves. Leave one of them out."
+                "of one host, compression costs more time than it saves. Leave one of them out."
             )
 
     def describe(self) -> dict[str, Any]:
-        """Return how gradients travel, and become one."""
+        """Return the options that must be the same in all processes."""
         return {
             **super().describe(),
             "communication": self._communication,
@@ -117,15 +119,15 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         }
 
     def server_config(self, config: Any) -> Any:
-        """Return `config` with the devices of this process, and with who leads the collective operations."""
+        """Return `config` with the devices of this process, and the leader of the collective operations."""
         return self._with_leader(add_logical_devices(config, self.devices))
 
     def join(self) -> None:
-        """Start TensorFlow's server of this process, and wait until all others have theirs.
+        """Start TensorFlow's server of this process, and wait for the servers of the others.
 
         Raises:
             ConfigError: if the port is in use.
-            PeerError: if some of the others do not come in time.
+            PeerError: if some of the others do not start in time.
         """
         if self.world_size == 1:
             return
@@ -138,7 +140,7 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         self._collectives = self._make_collectives(self._memory)
 
     def leave(self) -> None:
-        """Part from the other processes, and from the memory that they share."""
+        """Leave the other processes, and close the shared memory."""
         super().leave()
         if self._memory is not None:
             self._memory.close()
@@ -146,15 +148,15 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
 
     def _share_memory(self) -> SharedMemory | None:
         can_be = not is_gpu(self.devices[0]) and self._compression is None
-        # All processes ask each other, whatever they want: how they differ is told later.
+        # All processes must call this, even if their options differ; that is reported later.
         memory = share_memory(self.process_group, can_be and self._communication in ("auto", "shared_memory"))
         if memory is None and self._communication == "shared_memory":
             raise ConfigError(
-                "communication 'shared_memory' takes processes of one host and one user, on Linux, with the same "
-                f"options; not all {self.world_size} processes are such. Use 'auto'."
+                "communication 'shared_memory' needs processes of one user on one Linux host, with the same options; "
+                f"this does not hold for all {self.world_size} processes. Use 'auto'."
             )
         if memory is not None:
-            logger.info("gradients from %d MiB on travel through shared memory", LEAST_SHARED_BYTES >> 20)
+            logger.info("gradients of %d MiB or more are sent through shared memory", LEAST_SHARED_BYTES >> 20)
         return memory
 
     def _make_collectives(self, memory: SharedMemory | None) -> Collectives:
@@ -170,19 +172,19 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         )
 
     def session_config(self, config: Any) -> Any:
-        """Return `config` for a session over the devices of this process alone."""
+        """Return `config` for a session that uses only the devices of this process."""
         config = super().session_config(config)
         if self.world_size == 1:
             return config
         config = self._with_leader(config)
         config.device_filters.append(device_of(WORKER, self.rank))
         config.isolate_session_state = True
-        # Unlike a ring, NCCL waits for good if processes begin with different operations.
+        # Unlike a ring, NCCL waits forever if processes begin with different operations.
         config.experimental.collective_deterministic_sequential_execution = self._communication == "nccl"
         return config
 
     def session_creator(self, config: Any) -> SessionCreator:
-        """Return what creates a session on TensorFlow's server of this process, if there is one."""
+        """Return the creator of a session, on TensorFlow's server of this process if there are several processes."""
         return NewSessionCreator("", config) if self.world_size == 1 else super().session_creator(config)
 
     def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
@@ -195,10 +197,11 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
             return joined(self._collectives).sum(tensor)
 
     def ops_of_first_step(self) -> list[Any]:
-        """Return the op by which the processes meet in the first step, also if that reduces nothing.
+        """Return the op by which the processes meet in the first step, even if that step reduces no gradients.
 
-        TensorFlow numbers the steps of a graph with collective operations, and a process asks the first one for the
-        number when it runs its own first step. If that were some steps ahead by then, their numbers would never agree.
+        TensorFlow numbers the steps of a graph with collective operations. Each process asks the first process for the
+        current number in its own first step. If the first process were some steps ahead then, the numbers would never
+        match.
         """
         if self.world_size == 1:
             return []
@@ -214,27 +217,27 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
             return [tf.cond(have_met.read_value(), tf.no_op, meet).op]
 
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
-        """Return the op that gives all processes the chief's values."""
+        """Return the op that assigns the chief's values in all processes."""
         return joined(self._collectives).broadcast(variables)
 
     def after_restore(self, sess: Any) -> None:
-        """Give the variables of all processes the chief's values, and those of all devices the first one's.
+        """Copy the chief's variables to all processes, and the first tower's to all devices.
 
         Raises:
-            ConfigError: if the session is none on TensorFlow's server of this process.
+            ConfigError: if the session is not on TensorFlow's server of this process.
             PeerError: if another process is missing.
         """
         if self.world_size > 1 and not isinstance(sess, SharedSession):
             raise ConfigError(
-                f"strategy 'collective' needs a session on the server of this process, {self.server.target}, but there "
-                f"is one on {tf.compat.as_text(sess.sess_str) or 'none'}. Give session_config=<ConfigProto> in place "
-                "of a session_creator."
+                f"strategy 'collective' needs a session on the server of this process, {self.server.target}, but it is "
+                f"on {tf.compat.as_text(sess.sess_str) or 'none'}. Pass session_config=<ConfigProto> instead of a "
+                "session_creator."
             )
         with self._waiting("broadcast", sess):
             super().after_restore(sess)
 
     def synchronize(self, sess: Any) -> None:
-        """Make non-trainable variables agree, over devices and over processes.
+        """Synchronize non-trainable variables over devices and over processes.
 
         Raises:
             PeerError: if another process is missing.
@@ -243,7 +246,7 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
             super().synchronize(sess)
 
     def callbacks(self) -> list[Callback]:
-        """Return also the callback that watches over the steps."""
+        """Return the callbacks, including one that monitors the steps."""
         watch: list[Callback] = [WatchSteps(self.heartbeat)] if self.world_size > 1 else []
         return [*watch, *super().callbacks()]
 
@@ -258,22 +261,22 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
 
 
 def check_communication(communication: str, device: str) -> str:
-    """Return how gradients travel between processes.
+    """Return `communication` after checking that it works on a device.
 
     Args:
         communication: one of `COMMUNICATIONS`.
-        device: the device at which the gradients of a process are.
+        device: the device of the gradients of a process.
 
     Raises:
-        ConfigError: if there is no such way, or it cannot start there.
+        ConfigError: if it is unknown, or does not work on the device.
     """
     check_one_of("strategy", COMMUNICATIONS, communication=communication)
     if communication == "nccl" and not is_gpu(device):
         raise ConfigError(f"communication 'nccl' needs GPUs, but the first device is {device!r}. Use 'ring'.")
     if communication == "nccl" and parts_of_one_gpu([device]):
         raise ConfigError(
-            f"communication 'nccl' needs a GPU of its own for each process, but {device!r} is a logical one, a part of "
-            "a physical GPU, and NCCL takes each of these once. Use 'ring'."
+            f"communication 'nccl' needs a separate GPU for each process, but {device!r} is only a part of a physical "
+            "GPU. Use 'ring'."
         )
     if communication == "shared_memory" and is_gpu(device):
         raise ConfigError(f"communication 'shared_memory' needs CPUs, but the first device is {device!r}. Use 'auto'.")

@@ -1,1 +1,1 @@
-"""Training in several workers whose variables are on parameter servers."""
+"""Training with several workers whose variables are on parameter servers."""

@@ -24,24 +24,23 @@ class DistributedParameterServerStrategy(DistributedStrategy):
 
     In each step a worker fetches the trainable variables once, all of its towers compute their gradients from these
     values, and the means of the gradients over the towers are applied on the parameter servers. Workers do not wait for
-    each other: their updates mix, so two runs are never alike, unless there is one worker. `steps_per_epoch` and
-    `global_step` count the steps of each worker. Only to end or to save together do they meet: about every ten seconds,
-    and at the end of each epoch. While the chief evaluates or saves, the others go on.
+    each other, so their updates are interleaved, and no two runs are alike unless there is only one worker.
+    `steps_per_epoch` and `global_step` count the steps of each worker. Workers meet only to end or to save together:
+    about every ten seconds, and at the end of each epoch. While the chief evaluates or saves, the others continue.
 
-    All variables of the model, of its optimizers too, are on the parameter servers, spread over them by their sizes;
-    non-trainable ones, such as the moving averages of batch normalization, are updated by all workers.
+    All variables of the model and its optimizers are distributed over the parameter servers by size. Non-trainable
+    variables, such as the moving averages of batch normalization, are updated by all workers.
 
     Args:
         devices: the devices of this worker: a count, indices, or device strings; see `resolve_devices`.
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
-            `tf.compat.v1.train.Server`; None to look into the environment.
-        caching_device: where the values that were fetched are kept during the step. Variables with a constraint are not
-            kept, but fetched by each op that reads them.
-        options: ``shard_data``, whether each worker takes its share of the data, or all of what it is given; and
-            ``average``, ``timeouts`` and ``server_config``: see `DistributedReplicatedStrategy`.
+            `tf.compat.v1.train.Server`; by default they are read from the environment.
+        caching_device: the device that caches the fetched values during a step. Variables with a constraint are not
+            cached; each op that reads them fetches them.
+        options: ``shard_data``, ``average``, ``timeouts`` and ``server_config``: see `DistributedReplicatedStrategy`.
 
     Raises:
-        ConfigError: if a device does not exist, or the cluster is not as it should be.
+        ConfigError: if a device does not exist, or the cluster is invalid.
 
     Example:
         ```python
@@ -91,9 +90,10 @@ class DistributedParameterServerStrategy(DistributedStrategy):
 
     @contextmanager
     def _cached_variables(self) -> Iterator[None]:
-        """Within the context, what towers read of a trainable variable is fetched once in each step.
+        """Within the context, new trainable variables are cached, so each is fetched once per step.
 
-        Not so with a constraint: optimizers would compute the new value from what was fetched before their update.
+        Variables with a constraint are not: optimizers would apply the constraint to the cached value, from before
+        their update.
         """
 
         def creator(next_creator: Any, **options: Any) -> Any:

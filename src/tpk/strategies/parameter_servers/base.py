@@ -1,4 +1,4 @@
-"""Base of the strategies with parameter servers: their sessions, and the variables that workers have of their own."""
+"""The base of strategies with parameter servers: their sessions, and the variables that workers do not share."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ logger = logging.getLogger(__name__)
 
 
 class DistributedStrategy(ClusterStrategy):
-    """Base of the strategies in which workers share variables that are on parameter servers.
+    """The base of strategies in which workers share variables on parameter servers.
 
-    Variables of the model are on the servers; what else there is belongs to each worker: its input, the global step,
-    what callbacks create. Of these, the variables of the chief are saved, and `after_restore` gives their values to the
-    other workers.
+    The variables of the model are on the servers. All other variables are separate in each worker: variables of the
+    input, the global step, and variables that callbacks create. The chief's are saved, and `after_restore` copies their
+    values to the other workers.
 
     Args:
         devices: the devices of this worker: a count, indices, or device strings; see `resolve_devices`.
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
-            `tf.compat.v1.train.Server`; None to look into the environment.
-        shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        average: whether gradients are averaged, else summed up.
-        timeouts: a `Timeouts`, or a mapping with some of its fields: how long others are waited for.
-        server_config: `tf.compat.v1.ConfigProto` of TensorFlow's server, which decides about threads and GPU memory in
-            place of the session's.
+            `tf.compat.v1.train.Server`; by default they are read from the environment.
+        shard_data: let each worker take only its share of the data, instead of all data that it is given.
+        average: average gradients instead of summing them.
+        timeouts: how long to wait for other processes: a `Timeouts`, or a mapping with some of its fields.
+        server_config: the `tf.compat.v1.ConfigProto` of TensorFlow's server, which sets threads and GPU memory instead
+            of the config of the session.
 
     Raises:
-        ConfigError: if a device does not exist, or the cluster is not as it should be.
+        ConfigError: if a device does not exist, or the cluster is invalid.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class DistributedStrategy(ClusterStrategy):
         self.average = average
 
     def describe(self) -> dict[str, Any]:
-        """Return how gradients become one, and whether the data is divided."""
+        """Return the options that must be the same in all processes."""
         return {**super().describe(), "average": self.average, "shard_data": self._shard_data}
 
     def server_config(self, config: Any) -> Any:
@@ -78,14 +78,14 @@ class DistributedStrategy(ClusterStrategy):
         return self.cluster.job == PS
 
     def serve(self) -> None:
-        """Keep variables until the workers have left, if this process is a parameter server."""
+        """Hold variables until the workers have left, if this process is a parameter server."""
         if self.is_server:
             serve_workers(self.cluster, self.server, self.timeouts)
 
     def session_config(self, config: Any) -> Any:
-        """Return `config` for a session that sees this worker and the parameter servers only.
+        """Return `config` for a session that sees only this worker and the parameter servers.
 
-        So this worker can start, and go on, whatever the others do.
+        So this worker can start and continue independently of the other workers.
         """
         adapted = tf.compat.v1.ConfigProto()
         adapted.CopyFrom(config)
@@ -93,21 +93,21 @@ class DistributedStrategy(ClusterStrategy):
         return adapted
 
     def prepare_input(self, source: InputSource) -> InputSource:
-        """Return `source`, which delivers only the share of this worker if that is wanted."""
+        """Return `source`; with `shard_data`, it delivers only the share of this worker."""
         if self._shard_data and self.world_size > 1:
             source.shard(self.rank, self.world_size)
         return super().prepare_input(source)
 
     def after_restore(self, sess: Any) -> None:
-        """Give the other workers the values that the chief's own variables have."""
+        """Copy the chief's variables that are not on servers to the other workers."""
         self.share(sess, [each for each in saveable_variables(sess.graph) if not is_on_server(each)])
 
     def share(self, sess: Any, variables: Sequence[Any]) -> None:
-        """Give variables that each worker has of its own the values that they have in the chief.
+        """Copy the chief's values of variables that workers do not share to the other workers.
 
         Args:
             sess: the raw session.
-            variables: those of this worker; what the chief has not got is left alone.
+            variables: the variables of this worker; variables that the chief does not have are ignored.
 
         Raises:
             PeerError: if another process has failed or died.
@@ -115,14 +115,14 @@ class DistributedStrategy(ClusterStrategy):
         own = {variable_name(variable): variable for variable in variables}
         with self.heartbeat.explained():
             given = dict(zip(own, sess.run(list(own.values())), strict=True)) if self.is_chief else None
-        values = self.process_group.broadcast_object("the variables that each worker has of its own", given)
+        values = self.process_group.broadcast_object("the variables that workers do not share", given)
         if not self.is_chief:
             assign_values(sess, ((own[name], value) for name, value in values.items() if name in own))
 
     def create_session(self, graph: Any, config: Any) -> SharedSession:
-        """Return the session of this worker, with all variables initialized: those that are shared by the chief."""
+        """Return the session of this worker, with all variables initialized."""
         with graph.as_default():
-            # Nobody but the chief gives values to what is shared.
+            # Only the chief initializes shared variables.
             everything = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
             mine = [each for each in everything if self.is_chief or not is_on_server(each)]
             with tf.device(self.cluster.device):
@@ -131,7 +131,7 @@ class DistributedStrategy(ClusterStrategy):
             place_on_worker(graph, self.cluster.device)
             sess = SharedSession(self.server.target, graph, config)
         self.heartbeat.guard(sess)
-        # What other workers have of their own may start from what the chief has initialized.
+        # The initial values of the other workers' variables may depend on shared variables.
         if not self.is_chief:
             logger.info("waiting for the chief to initialize the variables on the parameter servers")
             self.process_group.gather_object("the initial values", None)
@@ -143,9 +143,9 @@ class DistributedStrategy(ClusterStrategy):
         return sess
 
     def reduce_over_towers(self, objective: Objective, optimizer: Any, towers: Sequence[Tower]) -> Gradients:
-        """Return the means, or sums, of the gradients of this worker's towers, with the variables of the first one.
+        """Return the means or sums of the gradients of this worker's towers, with the variables of the first tower.
 
-        They are computed here, so that only one gradient is sent for each variable.
+        They are computed on this worker, so that only one gradient is sent for each variable.
         """
         rows = gradients_of_towers(objective, [optimizer] * len(towers), towers)
         check_gradients_alike(towers, rows)
@@ -158,5 +158,5 @@ class DistributedStrategy(ClusterStrategy):
         return reduced
 
     def begin_build(self) -> None:
-        """Create what must be there before the towers are: the counter of this worker's steps is not shared."""
+        """Create the global step before the towers, so that it is not shared."""
         get_global_step_var()

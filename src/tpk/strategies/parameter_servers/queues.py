@@ -1,4 +1,4 @@
-"""Queues on parameter servers, by which workers apply their gradients together and stay in step."""
+"""Queues on parameter servers through which workers apply their gradients together and stay in step."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tpk.strategies.all_reduce import reduce_column
 
 
 class StepQueues:
-    """The queues of one update that all workers make together.
+    """The queues of an update by all workers together.
 
-    On each parameter server every worker has a queue for its gradients of the variables there. The chief takes those
-    of all workers out, in the order of their ranks, so that sums have the same bits in each run; it applies their means
-    or sums, and then puts a token into the queue of each other worker, which waits for it. No worker can be two steps
-    ahead, because the chief takes the gradients of all of them, or of none.
+    Each worker has a queue on each parameter server, for the gradients of the variables there. The chief takes the
+    gradients of all workers, in the order of their ranks, so that sums have the same bits in each run. It applies the
+    means or sums, and then puts a token into a queue of each other worker, which waits for it. No worker can be two
+    steps ahead, because the chief takes the gradients of all workers, or of none.
 
     Args:
-        name: of the update; the same in each worker, and another one in each training.
+        name: the name of the update; the same in each worker, and different in each training.
         rank: the number of this worker.
-        world_size: how many workers there are.
-        gradients: those of this worker, each with a variable on a parameter server.
-        average: whether the chief takes means, else sums.
+        world_size: the number of workers.
+        gradients: the gradients of this worker, each with a variable on a parameter server.
+        average: whether the chief computes means instead of sums.
     """
 
     def __init__(self, name: str, rank: int, world_size: int, gradients: Gradients, average: bool = True) -> None:
@@ -38,7 +38,7 @@ class StepQueues:
             self._positions.setdefault(variable.device, []).append(position)
 
     def push(self) -> Any:
-        """Return the op that gives the gradients of this worker to the chief."""
+        """Return the op that sends the gradients of this worker to the chief."""
         pushes = []
         for server, (device, positions) in enumerate(self._positions.items()):
             components = [part for position in positions for part in _components(self._gradients[position])]
@@ -47,7 +47,7 @@ class StepQueues:
         return tf.group(*pushes)
 
     def take_reduced(self) -> Gradients:
-        """Return the means or sums over all workers, and their variables; the chief's step alone takes them."""
+        """Return the means or sums over all workers, with their variables; only the chief runs these ops."""
         reduced: list[Any] = [None] * len(self._gradients)
         for server, (device, positions) in enumerate(self._positions.items()):
             with tf.device(device):
@@ -57,12 +57,12 @@ class StepQueues:
         return [(grad, variable) for grad, (_, variable) in zip(reduced, self._gradients, strict=True)]
 
     def tell_others(self) -> Any:
-        """Return the chief's op that lets the other workers go on."""
+        """Return the chief's op that lets the other workers continue."""
         with tf.device(self._first_device):
             return tf.group(*(self._tokens(rank).enqueue(True) for rank in range(1, self._world_size)))
 
     def wait_for_chief(self) -> Any:
-        """Return the op of another worker that is done when the chief has applied the gradients."""
+        """Return the op with which the other workers wait until the chief has applied the gradients."""
         with tf.device(self._first_device):
             return self._tokens(self._rank).dequeue().op
 
@@ -84,12 +84,12 @@ class StepQueues:
 
 
 def _queue(name: str, dtypes: Sequence[Any]) -> Any:
-    # Its name is what the workers know it by; that of the op may be another.
+    # Workers share the queue by its `shared_name`; the name of the op may differ.
     return tf.queue.FIFOQueue(1, dtypes, shared_name=f"tpk/{name}", name=name.replace("/", "_"))
 
 
 def _components(pair: tuple[Any, Any]) -> list[Any]:
-    """The tensors in which a gradient travels."""
+    """Return the tensors to send for a gradient."""
     gradient, _ = pair
     if isinstance(gradient, tf.IndexedSlices):
         return [gradient.values, tf.cast(gradient.indices, tf.int64)]
@@ -102,7 +102,7 @@ def _dtypes(pair: tuple[Any, Any]) -> list[Any]:
 
 
 def _like(pair: tuple[Any, Any], parts: Any) -> Any:
-    """A gradient from the tensors in which one like that of `pair` has travelled."""
+    """Return a gradient of the kind in `pair`, made from the tensors that were sent."""
     gradient, variable = pair
     if isinstance(gradient, tf.IndexedSlices):
         values, indices = next(parts), next(parts)

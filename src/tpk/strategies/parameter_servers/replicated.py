@@ -1,4 +1,4 @@
-"""Workers with replicates of the model on each device, whose gradients parameter servers apply together."""
+"""Workers with replicas of the model on each device, whose gradients parameter servers apply together."""
 
 from __future__ import annotations
 
@@ -33,37 +33,36 @@ _MAIN = "tower0"
 
 @also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
 class DistributedReplicatedStrategy(DistributedStrategy):
-    """Workers and parameter servers that train in step, with a replicate of the model on each device of each worker.
+    """Workers and parameter servers that train in step, with a replica of the model on each device of each worker.
 
-    Every tower takes its own datapoint. The means of the gradients over the towers of a worker go to the parameter
-    servers. There the optimizer of the chief applies the means over all workers to the global variables, once for all;
-    then each worker copies them to its devices. So N workers with M devices train as one process does on the
-    concatenation of equally large batches, all replicates stay identical, bit by bit, and no two runs with one seed
-    differ.
+    Each tower takes its own datapoint. The means of the gradients over the towers of a worker are sent to the parameter
+    servers. There the chief's optimizer applies the means over all workers to the global variables; then each worker
+    copies the variables to its devices. So N workers with M devices train like one process on the concatenation of
+    batches of the same size, all replicas stay identical, bit by bit, and two runs with the same seed are identical.
 
-    With ``average=False`` both means are sums, as if the learning rate were multiplied by N·M. (tensorpack's
-    `DistributedTrainerReplicated` took the mean over the towers of a worker, and applied it for each worker: that is
-    ``average=False`` with the learning rate divided by M.)
+    With ``average=False`` both means are sums, which has the effect of multiplying the learning rate by N·M.
+    (tensorpack's `DistributedTrainerReplicated` computed the mean over the towers of a worker, and applied it for each
+    worker: that is ``average=False`` with the learning rate divided by M.)
 
-    The global variables are called what the user calls them, and are saved; so are the slots of the optimizer, which
-    are with them on the parameter servers, and the optimizer's own variables, such as a learning rate. Those of the
-    towers are local variables. Variables are spread over several parameter servers by their sizes.
+    The global variables have the names that the model gives them. They are saved, together with the optimizer's slots,
+    which are on the same parameter servers, and its other variables, such as a learning rate. The variables of the
+    towers are local. Variables are distributed over several parameter servers by size.
 
-    Non-trainable variables, such as the moving averages of batch normalization, are each tower's own. Those of the
-    chief's first tower are saved; at the end of each epoch all other towers get their values.
+    Non-trainable variables, such as the moving averages of batch normalization, are separate in each tower. Those of
+    the chief's first tower are saved, and copied to all other towers at the end of each epoch.
 
     Args:
         devices: the devices of this worker: a count, indices, or device strings; see `resolve_devices`.
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or a
-            `tf.compat.v1.train.Server`; None to look into the environment.
-        shard_data: whether each worker takes its share of the data; otherwise all of what it is given.
-        average: whether gradients are averaged, else summed up.
-        timeouts: a `Timeouts`, or a mapping with some of its fields: how long others are waited for.
-        server_config: `tf.compat.v1.ConfigProto` of TensorFlow's server, which decides about threads and GPU memory in
-            place of the session's.
+            `tf.compat.v1.train.Server`; by default they are read from the environment.
+        shard_data: let each worker take only its share of the data, instead of all data that it is given.
+        average: average gradients instead of summing them.
+        timeouts: how long to wait for other processes: a `Timeouts`, or a mapping with some of its fields.
+        server_config: the `tf.compat.v1.ConfigProto` of TensorFlow's server, which sets threads and GPU memory instead
+            of the config of the session.
 
     Raises:
-        ConfigError: if a device does not exist, or the cluster is not as it should be.
+        ConfigError: if a device does not exist, or the cluster is invalid.
 
     Example:
         ```python
@@ -74,7 +73,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
 
     _untrained: list[Any]
     _copies: dict[str, list[Any]]
-    _make_alike: Any = None
+    _copy_to_replicas: Any = None
     _copy_untrained: Any = None
 
     def build(
@@ -84,7 +83,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
-        """Build the towers of this worker, and the train ops, which make a step together with those of the others."""
+        """Build the towers of this worker, and the train ops, which run a step together with the other workers."""
         self.begin_build()
         take = in_turn(get_inputs)
         vs_names = [f"tower{index}" for index in range(len(self.devices))]
@@ -107,36 +106,40 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         return apply_in_groups(groups, gradients, apply)
 
     def callbacks(self) -> list[Callback]:
-        """Return what tells that the others are waited for."""
+        """Return the callback that reports waiting for other processes."""
         return [WatchSteps(self.heartbeat)]
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Give all workers the same non-trainable variables, before anybody uses them."""
+        """Synchronize the non-trainable variables of all workers, before they are used."""
         self.synchronize(trainer.sess)
 
     def complete_graph(self) -> None:
-        """Make one op of the post-init ops that the graph has by now."""
-        self._make_alike = tf.group(*get_post_init_ops())
+        """Group the post-init ops, now that all have been added to the graph."""
+        self._copy_to_replicas = tf.group(*get_post_init_ops())
 
     def after_restore(self, sess: Any) -> None:
-        """Give the other workers the values of the chief's own variables, and all towers those of the global ones."""
+        """Copy the chief's variables to the other workers, and the global variables to all towers."""
         super().after_restore(sess)
         with self.heartbeat.explained():
-            sess.run(self._make_alike)
+            sess.run(self._copy_to_replicas)
 
     def synchronize(self, sess: Any) -> None:
-        """Give all towers of all workers the non-trainable variables of the chief's first one."""
+        """Copy the non-trainable variables of the chief's first tower to all towers of all workers."""
         self.share(sess, self._untrained)
         if self._copy_untrained is not None:
             with self.heartbeat.explained():
                 sess.run(self._copy_untrained)
 
     def predict_context(self, ns_name: str) -> PredictTowerContext:
-        """Return the context of an inference tower: it reads the variables of this worker's first tower."""
+        """Return the context of an inference tower, which reads the variables of this worker's first tower."""
         return PredictTowerContext(ns_name=ns_name, vs_name=_MAIN)
 
     def _share_trained_variables(self, towers: Sequence[Tower]) -> dict[str, Any]:
-        """Create a global variable for each trainable one, and what copies it to the towers; return them by name."""
+        """Create a global variable for each trainable variable, and the ops that copy it to the towers.
+
+        Returns:
+            The global variables by name.
+        """
         by_name = variables_by_name(towers)
         main = by_name[0]
         of_model = {variable.name for variable in tf.compat.v1.get_collection(GraphKeys.MODEL_VARIABLES)}
@@ -164,11 +167,11 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     def _apply_together(
         self, optimizer: Any, gradients: Gradients, name: str, towers: Sequence[Tower], costs: Sequence[Any]
     ) -> Any:
-        """The op that makes one step together with the other workers."""
+        """Return the op that runs one step together with the other workers."""
         queues = StepQueues(f"{name}_{self.server.trainings}", self.rank, self.world_size, gradients, self.average)
         with tf.name_scope(f"{name}_of_workers"):
             pushed = queues.push()
-        # Those who are not the chief build it all the same, though nobody runs it: so all of them have one graph.
+        # Only the chief runs this, but all workers build it, so that all have the same graph.
         with tf.compat.v1.device(self.placement.for_worker(self.placement.ps_devices[0])):
             with tf.name_scope("reduce_over_workers"):
                 reduced = queues.take_reduced()
@@ -180,14 +183,14 @@ class DistributedReplicatedStrategy(DistributedStrategy):
             else:
                 done = queues.wait_for_chief()
             copied = [(grad, variable, self._copies[variable_name(variable)]) for grad, variable in gradients]
-            of_towers = [(grad, replicate) for grad, _, replicates in copied for replicate in replicates]
+            of_towers = [(grad, replica) for grad, _, replicas in copied for replica in replicas]
             tower_ops = [op for tower in towers for op in tower.ops]
             with after_reads(tower_ops, costs, of_towers), tf.control_dependencies([done]):
-                copies = [op for _, variable, replicates in copied for op in self._copy(variable, replicates)]
+                copies = [op for _, variable, replicas in copied for op in self._copy(variable, replicas)]
         return tf.group(pushed, done, *copies, name=f"{name}/all")
 
     def _copy(self, source: Any, copies: Sequence[Any]) -> list[Any]:
-        """The ops that give the towers' variables the value of another one, which is sent to this worker once."""
+        """Return the ops that copy a variable to variables of the towers; its value is sent to this worker once."""
         value = source.read_value()
         with tf.device(self.devices[0]):
             value = tf.identity(value)
@@ -195,7 +198,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
 
 
 def _global_variable(name: str, local: Any, of_model: bool) -> Any:
-    """The global variable of which `local` is a copy."""
+    """Return the new global variable of which `local` is a copy."""
     variable = tf.compat.v1.Variable(
         local.initial_value,
         trainable=True,

@@ -1,4 +1,4 @@
-"""Service of a parameter server: it keeps variables until the workers have left."""
+"""The service of a parameter server, which holds variables until the workers have left."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ logger = logging.getLogger(__name__)
 
 
 def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:
-    """Wait until all workers have come, and left.
+    """Wait until all workers have joined and left.
 
-    A signal that asks for the end takes effect only then: the workers, which get it as well, still need the variables
-    for a last checkpoint. A second one takes effect at once.
+    A termination signal takes effect only then, because the workers, which get it as well, still need the variables
+    for a last checkpoint. A second signal takes effect immediately.
 
     Args:
         cluster: the processes of the training; this one is a parameter server.
         server: TensorFlow's server of this process.
-        timeouts: how long workers are waited for, and signs of their life.
+        timeouts: how long to wait for workers and for their heartbeats.
 
     Raises:
-        PeerError: if a worker does not come, fails or dies; it says which.
-        Preempted, KeyboardInterrupt: if a signal has come.
+        PeerError: if a worker does not start, fails or dies; the message names it.
+        Preempted, KeyboardInterrupt: if a signal arrived.
     """
     members = Membership(cluster, server.trainings, timeouts)
     board = Board(cluster, (PS, cluster.index), server.target, timeouts.heartbeat, server.trainings)
@@ -43,7 +43,7 @@ def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -
         while members.staying() or members.missing():
             pause.wait(SECONDS_BETWEEN_BEATS)
             members.note(board.read())
-            # As long as there are workers, they find out by themselves who is missing, and leave then.
+            # As long as there are workers, they detect missing processes themselves, and then leave.
             waited = time.monotonic() - started_at
             if waited > timeouts.start and not members.staying():
                 members.check_start(waited)
@@ -55,7 +55,7 @@ def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -
 
 @contextmanager
 def _postponed_signals() -> Iterator[None]:
-    """Within the context the first signal that asks for the end is only noted; it takes effect at its end."""
+    """Postpone the first termination signal to the end of the context."""
     arrived: list[int] = []
     replaced: dict[int, Any] = {}
 

@@ -1,1 +1,1 @@
-"""Several processes: bases of the strategies that have them, and how they tell each other things."""
+"""The bases of strategies with several processes, and how these communicate."""

@@ -1,4 +1,4 @@
-"""Base of the strategies whose processes have TensorFlow's servers: how they meet, watch each other, and part."""
+"""The base of strategies whose processes run TensorFlow servers: how they meet, monitor each other, and leave."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ T = TypeVar("T")
 
 
 class ClusterStrategy(Strategy):
-    """Base of the strategies whose processes talk by TensorFlow's servers.
+    """The base of strategies whose processes communicate through TensorFlow servers.
 
     Args:
         cluster: the processes, and which of them this one is.
-        timeouts: a `Timeouts`, or a mapping with some of its fields: how long others are waited for.
-        server_config: `tf.compat.v1.ConfigProto` of TensorFlow's server, which decides about threads and GPU memory in
-            place of the session's.
+        timeouts: how long to wait for other processes: a `Timeouts`, or a mapping with some of its fields.
+        server_config: the `tf.compat.v1.ConfigProto` of TensorFlow's server, which sets threads and GPU memory instead
+            of the config of the session.
         server: the `tf.compat.v1.train.Server` of this process, if the user has started it.
 
     Attributes:
         cluster: the processes.
-        timeouts: how long others are waited for.
+        timeouts: how long to wait for other processes.
 
     Raises:
-        ConfigError: if a timeout has a value that it cannot have.
+        ConfigError: if a timeout is invalid.
     """
 
     def __init__(self, cluster: Cluster, timeouts: Any = None, server_config: Any = None, server: Any = None) -> None:
@@ -61,12 +61,12 @@ class ClusterStrategy(Strategy):
 
     @property
     def rank(self) -> int:
-        """The number of this worker; parameter servers come after all of them."""
+        """The number of this worker; parameter servers are numbered after all workers."""
         return self.cluster.index + (0 if self.cluster.job == WORKER else self.world_size)
 
     @property
     def process_group(self) -> ProcessGroup:
-        """How this worker tells the others things, between `join` and `leave`."""
+        """How this worker communicates with the others, between `join` and `leave`."""
         return self._process_group
 
     @property
@@ -80,7 +80,7 @@ class ClusterStrategy(Strategy):
 
     @property
     def heartbeat(self) -> Heartbeat:
-        """What watches the other processes.
+        """The heartbeat that monitors the other processes.
 
         Raises:
             TrainerStateError: before `join`.
@@ -88,15 +88,15 @@ class ClusterStrategy(Strategy):
         return joined(self._heartbeat)
 
     def server_config(self, config: Any) -> Any:
-        """Return the `tf.compat.v1.ConfigProto` of the server of this process, given the one that it would have had."""
+        """Return the `tf.compat.v1.ConfigProto` of this process's server, adapted from the default or the user's."""
         return config
 
     def join(self) -> None:
-        """Start TensorFlow's server of this process, and wait until all others are there.
+        """Start TensorFlow's server of this process, and wait for all other processes.
 
         Raises:
             ConfigError: if the port is in use.
-            PeerError: if some of the others do not come in time.
+            PeerError: if some of the others do not start in time.
         """
         if self._given_server is None:
             config = default_session_config() if self._server_config is None else self._server_config
@@ -116,9 +116,9 @@ class ClusterStrategy(Strategy):
         logger.info("all %d workers are there", self.world_size)
 
     def leave(self) -> None:
-        """Tell the other processes that this one leaves, and of the error by which it does, if one is under way.
+        """Tell the other processes that this one leaves, and with which error, if one is being handled.
 
-        If they need its server, wait a while until all of them have left.
+        If they need its server, wait a while for them to leave.
         """
         heartbeat, self._heartbeat = self._heartbeat, None
         process_group, self._process_group = self._process_group, SingleProcess()
@@ -127,9 +127,9 @@ class ClusterStrategy(Strategy):
         if heartbeat is not None:
             heartbeat.leave(sys.exc_info()[1])
 
-    @hookimpl(trylast=True)  # What the input knows of its own failure comes before what others may have to do with it.
+    @hookimpl(trylast=True)  # The input's own explanation of its failure takes precedence.
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return the error that names who is to blame, if it is another process."""
+        """Return an error that names another process if it caused this error."""
         if self._heartbeat is None:
             return None
         if isinstance(error, tf.errors.OutOfRangeError):
@@ -137,13 +137,13 @@ class ClusterStrategy(Strategy):
         return self._heartbeat.explain(error)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Add to an error by which the training ends that another process has failed before."""
+        """Add a note to the error that ends the training if another process failed before."""
         known = None if self._heartbeat is None else self._heartbeat.failure
         if known is not None and trainer.loop.failure is not None and not isinstance(trainer.loop.failure, PeerError):
             add_note(trainer.loop.failure, f"another process has failed before: {known}")
 
     def session_creator(self, config: Any) -> SessionCreator:
-        """Return what creates the session, on TensorFlow's server of this process."""
+        """Return the creator of the session, which is on TensorFlow's server of this process."""
         return _SharedSessionCreator(self, config)
 
     def create_session(self, graph: Any, config: Any) -> SharedSession:
@@ -156,13 +156,13 @@ class ClusterStrategy(Strategy):
 
 
 def joined(value: T | None) -> T:
-    """Return what is there once the processes have met.
+    """Return `value`, which `join` sets.
 
     Raises:
-        TrainerStateError: if they have not.
+        TrainerStateError: before `join`.
     """
     if value is None:
-        raise TrainerStateError("the processes have not met: join() comes first. A trainer calls it in time.")
+        raise TrainerStateError("the processes have not met yet: call join() first. A trainer calls it itself.")
     return value
 
 
@@ -174,15 +174,15 @@ class _SharedSessionCreator(SessionCreator):
         self._config = config
 
     def create_session(self, graph: Any) -> Any:
-        """Create the session, and initialize what is to be."""
+        """Create the session, and initialize its variables."""
         return self._strategy.create_session(graph, self._config)
 
 
 class WatchSteps(Callback):
-    """Says when this process is in a step, in which it waits for the others.
+    """Tells the heartbeat when this process is in a step, in which it waits for the others.
 
     Args:
-        heartbeat: is told.
+        heartbeat: the heartbeat.
     """
 
     chief_only = False
@@ -191,27 +191,27 @@ class WatchSteps(Callback):
         self._begin, self._end = heartbeat.begin, heartbeat.end
 
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Take what each step needs."""
+        """Keep the session for the steps."""
         self._sess = trainer.sess
 
     def before_run(self, run_context: Any) -> None:
-        """A step begins."""
+        """Report the beginning of a step."""
         self._begin("step", self._sess)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """It is done."""
+        """Report its end."""
         self._end()
 
 
 class ClusterProcessGroup(ProcessGroup):
     """A process group whose workers send their values to the chief, which sends all of them to each worker.
 
-    They go through queues on the first parameter server, or on the chief's server if there is none.
+    They use queues on the first parameter server, or on the chief's server if there are no parameter servers.
 
     Args:
         cluster: the processes of the training; this one is a worker.
         server: TensorFlow's server of this process.
-        heartbeat: knows which processes are missing.
+        heartbeat: detects missing processes.
     """
 
     def __init__(self, cluster: Cluster, server: RunningServer, heartbeat: Heartbeat) -> None:
@@ -233,7 +233,7 @@ class ClusterProcessGroup(ProcessGroup):
         self._sess = SharedSession(server.target, graph, shared_config(cluster, host))
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Return what each process gives, by rank; wait until all have."""
+        """Wait for the data of all processes, and return it by rank."""
         try:
             with self._heartbeat.waiting("gather", self._sess):
                 if self.rank == 0:
@@ -243,7 +243,7 @@ class ClusterProcessGroup(ProcessGroup):
                     self._run_send(data)
                     every = unpack(self._sess.run(self._receive))["every"]
         except tf.errors.OpError as error:
-            raise PeerError(f"the processes could not tell each other things: {error.message}") from error
+            raise PeerError(f"the processes could not communicate: {error.message}") from error
         return list(every)
 
     def close(self) -> None:
@@ -251,10 +251,10 @@ class ClusterProcessGroup(ProcessGroup):
         self._sess.close()
 
     def _run_send(self, data: bytes) -> None:
-        # As an object: NumPy would strip zeros from the end of a byte string.
+        # As an object, because NumPy would strip trailing zeros from a byte string.
         self._sess.run(self._send, {self._data: np.array(data, object)})
 
 
 def _queue(name: str) -> Any:
-    # One value at a time is enough: the next is sent once this one has been answered.
+    # One value at a time is enough, because the next one is sent after the answer to this one.
     return tf.queue.FIFOQueue(2, [tf.string], [[]], shared_name=name, name=name.replace("/", "_"))

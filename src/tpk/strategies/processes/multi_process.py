@@ -1,4 +1,4 @@
-"""Base of strategies of several processes, where each device of each process holds a whole replicate of the model."""
+"""The base of strategies with several processes, with a replica of the whole model on each device of each process."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ logger = logging.getLogger(__name__)
 
 
 class MultiProcessStrategy(ReplicatedStrategy):
-    """Base of the strategies that reduce gradients over processes, after those of the devices of each process.
+    """The base of strategies that reduce gradients over the devices of each process, and then over processes.
 
-    A subclass says who it is (`rank`, `world_size`, `process_group`), joins the others (`join`, `leave`), and adds two
-    collective operations to the graph.
+    A subclass implements `rank`, `world_size`, `process_group`, `join` and `leave`, and adds collective operations to
+    the graph.
 
     Args:
         devices: the devices of this process: a count, indices, or device strings; see `resolve_devices`.
         mode: how gradients are reduced within the process; see `ReplicatedStrategy`.
-        pack_bytes: gradients smaller than that travel together within the process.
-        sync_variables: as for `ReplicatedStrategy`, over the devices of this process; then those of the chief.
-        shard_data: whether each process takes its share of the data; otherwise all of what it is given.
-        average: whether the gradients of all towers of all processes are averaged, else summed up.
+        pack_bytes: smaller gradients are sent together within the process.
+        sync_variables: synchronization over the devices of this process, as in `ReplicatedStrategy`; then the chief's
+            values are sent to all processes.
+        shard_data: let each process take only its share of the data, instead of all data that it is given.
+        average: average the gradients of all towers of all processes instead of summing them.
     """
 
     def __init__(
@@ -49,49 +50,47 @@ class MultiProcessStrategy(ReplicatedStrategy):
         self._sess: Any = None
 
     def describe(self) -> dict[str, Any]:
-        """Return how gradients become one, and whether the data is divided."""
+        """Return the options that must be the same in all processes."""
         return {**super().describe(), "shard_data": self._shard_data}
 
     @abc.abstractmethod
     def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
-        """Add to the graph what gives the means of these gradients over all processes, the same bits in each.
-
-        They are sums in place of means if `average` is false.
+        """Return the means of gradients over all processes, with the same bits in each; without `average`, the sums.
 
         Args:
-            tensors: tensors or `tf.IndexedSlices`, on the first device of the process; the same number, dtypes and
-                shapes (but for the number of slices) in each process.
+            tensors: tensors or `tf.IndexedSlices`, on the first device of the process. Their number, dtypes and shapes
+                are the same in each process, except for the number of slices.
 
         Returns:
-            Their means or sums, in the same order; those of `tf.IndexedSlices` are `tf.IndexedSlices`.
+            The means or sums, in the same order. The result for `tf.IndexedSlices` is a `tf.IndexedSlices`.
         """
 
     @abc.abstractmethod
     def sum_over_processes(self, tensor: Any) -> Any:
-        """Add to the graph the sum of a tensor over all processes, the same bits in each, whatever `average` is.
+        """Return the sum of a tensor over all processes, with the same bits in each, also if `average` is True.
 
-        It is a part of the model, such as what synchronized batch normalization adds up: values are not compressed.
+        It is a part of the model, such as a sum of synchronized batch normalization, so values are not compressed.
 
         Args:
-            tensor: of ``float32`` or ``float64``, and of the same shape in each process.
+            tensor: a ``float32`` or ``float64`` tensor, of the same shape in each process.
         """
 
     @abc.abstractmethod
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
-        """Return an op that gives the variables of all processes the values that they have in the chief.
+        """Return an op that copies the chief's variables to all processes.
 
         Args:
-            variables: variables of any dtype (strings are never among them), the same ones in each process.
+            variables: variables of any dtype except strings; the same variables in each process.
         """
 
     def prepare_input(self, source: InputSource) -> InputSource:
-        """Return `source`, which delivers only the share of this process if that is wanted."""
+        """Return `source`; with `shard_data`, it delivers only the share of this process."""
         if self._shard_data and self.world_size > 1:
             source.shard(self.rank, self.world_size)
         return super().prepare_input(source)
 
     def reduce_further(self, reduced: list[list[Any]]) -> list[list[Any]]:
-        """Return the means or sums over all processes, given those over the devices of this one."""
+        """Return the means or sums over all processes."""
         if self.world_size == 1:
             return reduced
         with tf.device(self.devices[0]), tf.name_scope("over_processes"):
@@ -99,7 +98,7 @@ class MultiProcessStrategy(ReplicatedStrategy):
         return [[_copy_to(device, tensor) for tensor in of_all] for device in self.devices]
 
     def complete_graph(self) -> None:
-        """Add the ops that make all replicates alike, once all variables are there."""
+        """Add the ops that synchronize all replicas, now that all variables exist."""
         super().complete_graph()
         if self.world_size > 1:
             with tf.name_scope("broadcast"):
@@ -110,9 +109,9 @@ class MultiProcessStrategy(ReplicatedStrategy):
                     self._broadcast_untrained = self.broadcast_from_chief(untrained)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what this process has accumulated of an update; what the chief has is among the variables.
+        """Return the gradients that this process has accumulated; the chief's are saved as variables.
 
-        It is nothing where an update has just been made, so a checkpoint of such a moment is smaller.
+        It is empty directly after an update, so checkpoints at that time are smaller.
         """
         accumulating = [optimizers for optimizers in self._accumulating if not self.is_chief]
         if self._sess is None or not accumulating:
@@ -125,7 +124,7 @@ class MultiProcessStrategy(ReplicatedStrategy):
         return {"accumulated": dict(zip(map(variable_name, variables), values, strict=True))}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with what this process has accumulated.
+        """Restore the gradients that this process has accumulated.
 
         Raises:
             CheckpointError: if a shape does not fit.
@@ -134,15 +133,15 @@ class MultiProcessStrategy(ReplicatedStrategy):
         assign_by_name(self._sess, state["accumulated"], variables)
 
     def synchronize_processes(self, sess: Any) -> None:
-        """Give the first towers of all processes the chief's non-trainable variables.
+        """Copy the chief's non-trainable variables to the first towers of all processes.
 
-        Otherwise, processes that share an evaluation would each evaluate another model, and none the one that is saved.
+        Otherwise, processes that share an evaluation would evaluate different models.
         """
         if self._broadcast_untrained is not None:
             sess.run(self._broadcast_untrained)
 
     def after_restore(self, sess: Any) -> None:
-        """Give the variables of all processes the chief's values, and those of all devices the first one's."""
+        """Copy the chief's variables to all processes, and the first tower's to all devices."""
         self._sess = sess
         if self._broadcast is not None:
             sess.run(self._broadcast)

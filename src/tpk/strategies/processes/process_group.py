@@ -1,4 +1,4 @@
-"""Process group: how the processes of a training tell each other things that are no part of the graph."""
+"""Process groups: how the processes of a training exchange values outside of the graph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from tpk.errors import CheckpointError, ConfigError, PeerError
 
 
 class ProcessGroup(abc.ABC):
-    """Values that all processes of a training give to each other.
+    """Exchanges values between the processes of a training.
 
-    Every process calls the same methods in the same order, as in a collective operation; `what` says what for, so that
-    processes that are at different points notice. Values are plain data; to read them runs no code.
+    All processes must call the same methods in the same order, as with collective operations. `what` describes the
+    value, so that processes at different points of the program detect it. Values are plain data; reading them runs no
+    code.
 
     Args:
-        rank: the number of this process, from 0 on; 0 is the chief.
-        world_size: how many there are.
+        rank: the number of this process, from 0; 0 is the chief.
+        world_size: the number of processes.
 
     Example:
         ```python
@@ -35,29 +36,28 @@ class ProcessGroup(abc.ABC):
 
     @abc.abstractmethod
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Return what each process gives, by rank; wait until all have.
+        """Wait for the data of all processes, and return it by rank.
 
         Raises:
-            PeerError: if a process is gone, or has not come within the time that it may take.
+            PeerError: if a process is gone or too late.
         """
 
     def gather_object(self, what: str, value: Any) -> list[Any]:
-        """Return the values that the processes give, by rank; wait until all have given theirs.
+        """Wait for the values of all processes, and return them by rank.
 
         Args:
-            what: what the values are, in words; the same in each process.
-            value: None, a bool, number, text, bytes, a NumPy array or scalar; or a list, tuple or dict of such.
+            what: a description of the values; the same in each process.
+            value: None, a bool, number, text, bytes, a NumPy array or scalar; or a list, tuple or dict of these.
 
         Raises:
-            ConfigError: if there is anything else in the value.
-            PeerError: if a process is gone, has not come in time, is at another point of the program, or has such a
-                value.
+            ConfigError: if the value contains anything else.
+            PeerError: if a process is gone or too late, is at another point of the program, or has an invalid value.
         """
         failure: ConfigError | None = None
         try:
             data = pack(what=what, value=value)
-        except CheckpointError as error:  # The others wait for this process: it has to tell them.
-            failure = ConfigError(f"rank {self.rank} cannot tell the others {what!r}: {error}")
+        except CheckpointError as error:  # The others wait for this process, so it must tell them.
+            failure = ConfigError(f"rank {self.rank} cannot send {what!r} to the others: {error}")
             data = pack(what=what, failure=repr(failure))
         try:
             every = self.gather_bytes(data)
@@ -69,16 +69,16 @@ class ProcessGroup(abc.ABC):
         if elsewhere:
             raise PeerError(
                 f"the processes are at different points of the program: rank {self.rank} is at {what!r}, "
-                f"{', '.join(elsewhere)}. All of them have to run the same script with the same steps_per_epoch and "
-                "callbacks; a callback that talks to the others must not be chief_only, nor be triggered by time."
+                f"{', '.join(elsewhere)}. All processes must run the same script with the same steps_per_epoch and "
+                "callbacks; a callback that communicates must not be chief_only or triggered by time."
             )
         return [value for _, value in received]
 
     def barrier(self, what: str) -> None:
-        """Wait until all processes have come here.
+        """Wait until all processes have reached this point.
 
         Args:
-            what: what for, in words; the same in each process.
+            what: a description of the point; the same in each process.
 
         Raises:
             PeerError: as `gather_object` does.
@@ -86,11 +86,11 @@ class ProcessGroup(abc.ABC):
         self.gather_object(what, None)
 
     def broadcast_object(self, what: str, value: Any = None) -> Any:
-        """Return the value that the chief gives; what the others give is not used.
+        """Return the chief's value in all processes.
 
         Args:
-            what: what the value is, in words; the same in each process.
-            value: the chief's value.
+            what: a description of the value; the same in each process.
+            value: the chief's value; ignored in other processes.
 
         Raises:
             PeerError: as `gather_object` does.
@@ -105,7 +105,7 @@ class SingleProcess(ProcessGroup):
         super().__init__(rank=0, world_size=1)
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Return what this process gives."""
+        """Return the data of this process."""
         return [data]
 
     def gather_object(self, what: str, value: Any) -> list[Any]:
@@ -114,7 +114,7 @@ class SingleProcess(ProcessGroup):
 
 
 def pack(**values: Any) -> bytes:
-    """Return plain data as bytes: a line of JSON, followed by the content of bytes and arrays.
+    """Return plain data as bytes: a line of JSON, followed by the contents of bytes and arrays.
 
     Raises:
         CheckpointError: if a value is not plain data; see `tpk.checkpoint.encoding`.
@@ -129,7 +129,7 @@ def unpack(data: bytes) -> dict[str, Any]:
     """Return the values that were packed, by name.
 
     Raises:
-        ValueError: if `pack` has not returned these bytes.
+        ValueError: if the bytes were not returned by `pack`.
     """
     try:
         start = data.index(b"\n") + 1
@@ -144,7 +144,7 @@ def unpack(data: bytes) -> dict[str, Any]:
 
 
 def _unpacked(rank: int, data: bytes) -> tuple[str, Any]:
-    """Return for what a process has said something, and that."""
+    """Return the description and the value that a process has sent."""
     try:
         said = unpack(data)
         if "failure" in said:
@@ -152,5 +152,5 @@ def _unpacked(rank: int, data: bytes) -> tuple[str, Any]:
         return said["what"], said["value"]
     except (ValueError, LookupError) as error:
         raise PeerError(
-            f"what rank {rank} has sent is not from this version of tpk, or not from tpk at all: {error}."
+            f"rank {rank} sent data that is not from this version of tpk, or not from tpk at all: {error}."
         ) from error

@@ -19,7 +19,6 @@ from tpk.monitors.base import Monitor
 from tpk.monitors.history import History
 from tpk.plugin import Callback
 from tpk.plugin.progress import COUNTERS
-from tpk.strategies.base import NullStrategy
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -204,7 +203,7 @@ def describe(trainer: TrainerProtocol) -> dict[str, Any]:
     """Return what of a trainer and its strategy must be the same in all processes, as plain data."""
     strategy = trainer.strategy
     described: dict[str, Any] = {"trainer": type(trainer).__name__}
-    if not isinstance(strategy, NullStrategy):
+    if strategy.builds_towers:
         described |= {"strategy": type(strategy).__name__, **strategy.describe(), "num_replicas": strategy.num_replicas}
     return {**described, **trainer.options}
 

@@ -17,7 +17,6 @@ from tpk import __version__
 from tpk.input_source.base import InputCallback
 from tpk.plugin.description import described, options_of
 from tpk.plugin.trainer import FOREVER
-from tpk.strategies.base import NullStrategy
 from tpk.train.epoch import batch_of
 from tpk.train.run.names import is_own_command
 
@@ -37,7 +36,7 @@ def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: I
     """
     strategy = trainer.strategy
     run: dict[str, Any] = {"trainer": described(trainer)}
-    if not isinstance(strategy, NullStrategy):
+    if strategy.builds_towers:
         options = {**options_of(strategy), **described(strategy.describe())}
         run["strategy"] = {"name": type(strategy).__name__, "options": options}
         run |= {"devices": list(strategy.devices), "num_replicas": strategy.num_replicas}

@@ -65,23 +65,16 @@ def test_a_variable_is_set_in_the_session_that_is_the_default(graph):
 def test_a_name_that_is_none_of_a_variable_is_an_error_with_the_nearest(graph):
     for name in ("learning_rate", "weights", "tower0/momentum"):
         tf.compat.v1.get_variable(name, initializer=0.5)
-    with pytest.raises(ConfigError, match=r"no variable 'learning_rte'.* nearest: learning_rate"):
+    with pytest.raises(ConfigError, match=r"no variable 'learning_rte'. Nearest: 'learning_rate'"):
         GraphVarParam("learning_rte").setup_graph()
-    with pytest.raises(ConfigError, match=r"no variable 'momentum'.* nearest: tower0/momentum"):
+    with pytest.raises(ConfigError, match=r"no variable 'momentum'. Nearest: 'tower0/momentum'"):
         GraphVarParam("momentum").setup_graph()
-    with pytest.raises(ConfigError, match=r"no variable 'zzz'. It has learning_rate, weights, tower0/momentum"):
-        GraphVarParam("zzz").setup_graph()
 
 
 def test_whoever_gave_the_optimizer_a_number_is_told_to_make_a_variable(graph):
     with graph.as_default():
         tf.compat.v1.train.AdamOptimizer(0.01).minimize(tf.compat.v1.get_variable("w", initializer=0.5) ** 2)
     with pytest.raises(ConfigError, match=r"tf\.compat\.v1\.get_variable\('learning_rate', initializer=0\.01"):
-        GraphVarParam("learning_rate").setup_graph()
-
-
-def test_a_name_in_a_graph_without_variables_is_an_error(graph):
-    with pytest.raises(ConfigError, match=r"no variable 'learning_rate'. It has none at all"):
         GraphVarParam("learning_rate").setup_graph()
 
 

@@ -1,16 +1,16 @@
-"""Schedules: values that say which number a hyperparameter is to have when, and that compose.
+"""Schedules: numbers that depend on the position in a training, and that can be combined.
 
-A schedule maps a position to a number. What a position counts, epochs or steps, is up to who asks: a
-`ScheduledHyperParamSetter` says it with `step_based`. Every schedule begins at position 0; before it holds what holds
-there, and at its end and after, the last value. `then` lets another one follow, `after_warmup` puts a rise before it:
+A schedule is a function of a position: a number of epochs, or of steps if a `ScheduledHyperParamSetter` has
+`step_based`. It starts at position 0, and keeps its last value after its end. `then` appends another schedule, and
+`after_warmup` puts a linear warmup in front:
 
 ```python
 tpk.CosineSchedule(0.1, 0.0, length=85).after_warmup(5)
 tpk.LinearSchedule(0.1, 0.1, length=30).then(tpk.ExponentialSchedule(0.1, 0.94, period=2))
 ```
 
-They are frozen values: equal if they say the same, pickled as any value, and written into ``config.json`` and
-``config.toml`` of a run by name and options.
+Schedules are frozen values. They can be compared and pickled, and the ``config.json`` and ``config.toml`` of a run
+contain them by name and options.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import abc
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from numbers import Real
 from typing import Any
@@ -47,17 +47,19 @@ def _check_positive(schedule: Schedule, attribute: Any, value: Any) -> None:
 
 def _as_points(points: Any) -> tuple[tuple[float, float], ...]:
     try:
-        pairs = tuple((position, value) for position, value in points)
+        pairs = [(position, value) for position, value in points]
     except (TypeError, ValueError):
-        pairs = ()
+        pairs = []
     if not pairs or not all(_is_number(number) for pair in pairs for number in pair):
-        raise ConfigError(f"StepSchedule(points={points!r}): expected pairs of a position and a number.")
-    positions = [position for position, _ in pairs]
-    if positions[0] != 0 or any(b <= a for a, b in pairwise(positions)):
         raise ConfigError(
-            f"StepSchedule(points={points!r}): expected positions from 0 on, each greater than the one before."
+            f"expected pairs of a position (an epoch or a step) and a finite number, but got {points!r}. "
+            "ScheduledHyperParamSetter also takes a schedule, such as tpk.CosineSchedule(0.1, 0.0, length=90), or its "
+            "name with the module, as in 'tpk:CosineSchedule'. A function is for HyperParamSetterWithFunc."
         )
-    return pairs
+    pairs.sort()
+    if pairs[0][0] < 0 or any(a == b for (a, _), (b, _) in pairwise(pairs)):
+        raise ConfigError(f"the positions of a schedule must be different and not negative, but got {points!r}")
+    return tuple(pairs)
 
 
 def _as_tuple(values: Any) -> Any:
@@ -65,10 +67,9 @@ def _as_tuple(values: Any) -> Any:
 
 
 class Schedule(abc.ABC):
-    """The base of schedules: call one with a position, and it returns the number that holds there.
+    """Base of schedules: a function that returns the number at a position.
 
-    A subclass is a frozen attrs class that defines `length` and ``__call__``, whose argument may be any number from 0
-    on, a fraction, too.
+    A subclass is a frozen attrs class with a `length` and a ``__call__``. Positions may be fractions.
 
     Example:
         ```python
@@ -85,29 +86,21 @@ class Schedule(abc.ABC):
     __slots__ = ()
 
     length: float
-    """At which position it has its last value; infinite if there is no such position."""
+    """The position from which the value no longer changes; infinity if there is none."""
 
     @abc.abstractmethod
     def __call__(self, position: float) -> float:
-        """Return the number that holds at `position`, which counts epochs or steps from 0 on."""
-
-    def glides(self, position: float) -> bool:
-        """Whether the number changes all the time after `position`, and does not wait for the next boundary."""
-        return position < self.length
-
-    def next_boundary(self, position: float) -> float:
-        """Return the next position at which the number may change at once, or begin or end to glide; or infinity."""
-        return self.length if position < self.length else math.inf
+        """Return the number at `position`, which is at least 0."""
 
     def then(self, schedule: Schedule, at: float | None = None) -> JoinedSchedule:
-        """Return a schedule that goes on with another one, whose positions count from there.
+        """Return a schedule that continues with another one, whose positions count from where it begins.
 
         Args:
-            schedule: what follows.
-            at: where it begins; by default at the end of this one.
+            schedule: the other schedule.
+            at: the position at which it begins; by default the end of this one.
 
         Raises:
-            ConfigError: if this one has no end, and `at` does not say where to leave it; or if `at` is not positive.
+            ConfigError: if this schedule has no end and `at` is None, or if `at` is not positive.
 
         Example:
             ```python
@@ -117,10 +110,10 @@ class Schedule(abc.ABC):
         """
         if at is None and not math.isfinite(self.length):
             raise ConfigError(
-                f"{self!r} has no end at which {schedule!r} could begin. Say where it does: .then(schedule, at=40)."
+                f"{self!r} has no end, so say at which position {schedule!r} begins: .then(schedule, at=40)."
             )
         begin = self.length if at is None else at
-        # In one row, they lie flat in the description of a run.
+        # A flat list is easier to read in the description of a run.
         before, bounds = (self.schedules, self.boundaries) if isinstance(self, JoinedSchedule) else ((self,), ())
         if isinstance(schedule, JoinedSchedule) and _is_number(begin):
             after, further = schedule.schedules, [begin + boundary for boundary in schedule.boundaries]
@@ -129,15 +122,15 @@ class Schedule(abc.ABC):
         return JoinedSchedule((*before, *after), (*bounds, begin, *further))
 
     def after_warmup(self, length: float, start: float = 0.0) -> JoinedSchedule:
-        """Return this schedule with a line before it, from `start` up to its first value.
+        """Return this schedule after a linear warmup from `start` to its first value.
 
-        It begins when that is over, so it ends later by `length`. Goyal et al., "Accurate, Large Minibatch SGD", 2017
-        (https://arxiv.org/abs/1706.02677), section 2.2, has the reasons for it.
+        The schedule begins after the warmup, so it ends later by `length`. See Goyal et al., "Accurate, Large Minibatch
+        SGD", 2017 (https://arxiv.org/abs/1706.02677), section 2.2.
 
         Args:
-            length: how long it takes, in what the positions count.
-            start: the number at position 0. A learning rate that is set once an epoch has it for the whole of the
-                first epoch; so take more than 0, or set it by the step.
+            length: the length of the warmup, in epochs or steps.
+            start: the number at position 0. A learning rate that is set once per epoch has it for the whole first
+                epoch, so use more than 0, or set the rate by steps.
 
         Raises:
             ConfigError: if `length` is not positive.
@@ -150,16 +143,16 @@ class Schedule(abc.ABC):
         return LinearSchedule(start, self(0), length).then(self)
 
     def plot(self, length: float | None = None) -> Any:
-        """Plot the numbers over the positions, as a figure of `matplotlib.pyplot`.
+        """Plot the schedule with `matplotlib.pyplot`.
 
         Args:
-            length: up to which position; by default the whole schedule, or enough of one without an end.
+            length: the last position of the plot; by default the end of the schedule.
 
         Returns:
             The `matplotlib.axes.Axes`.
 
         Raises:
-            ConfigError: if `length` is not positive.
+            ConfigError: if `length` is not positive, or None for a schedule without an end.
             PluginImportError: if Matplotlib is not installed.
 
         Example:
@@ -170,32 +163,32 @@ class Schedule(abc.ABC):
         """
         instead = "schedule(position) returns its values."
         pyplot = import_optional("matplotlib.pyplot", "schedule.plot()", "matplotlib", instead)
-        end = self._length_of_plot if length is None else length
+        end = self.length if length is None else length
         if not _is_number(end) or end <= 0:
-            raise ConfigError(f"schedule.plot(length={length!r}): expected a positive number.")
+            raise ConfigError(f"schedule.plot(length={end!r}): expected a positive number: the last position to plot.")
         positions = [end * i / _POINTS_OF_PLOT for i in range(_POINTS_OF_PLOT + 1)]
         axes = pyplot.figure().subplots()
         axes.plot(positions, [self(position) for position in positions])
         axes.set_xlabel("epochs or steps")
         return axes
 
-    @property
-    def _length_of_plot(self) -> float:
-        return self.length if math.isfinite(self.length) else 100.0
-
 
 @attrs.frozen
 class StepSchedule(Schedule):
-    """Steps: each number holds from its position up to that of the next one; the last one for ever.
+    """Steps or other ways between points. A list given to a `ScheduledHyperParamSetter` is such a schedule.
 
-    It is Keras's `PiecewiseConstantDecay`, but that a number holds from its very position on, as in a list that is
-    given to a `ScheduledHyperParamSetter`, and in torch's `MultiStepLR`.
+    Like torch's `MultiStepLR`, and Keras's `PiecewiseConstantDecay` except that a number applies from its position on,
+    and not from just after it.
 
     Attributes:
-        points: pairs of a position and a number, by position; the first one is at 0.
+        points: pairs of a position and a number. Before the first point, the first number applies, but a
+            `ScheduledHyperParamSetter` leaves the hyperparameter alone; after the last point, the last number applies.
+        interp: the way from one point to the next: None to jump at the next point, ``"linear"``, or a function that
+            maps the completed fraction of the way to the completed fraction of the difference, both from 0 to 1, such
+            as ``lambda done: (1 - math.cos(math.pi * done)) / 2``.
 
     Raises:
-        ConfigError: if they are not.
+        ConfigError: if `points` or `interp` is invalid.
 
     Example:
         ```python
@@ -204,46 +197,42 @@ class StepSchedule(Schedule):
     """
 
     points: Sequence[tuple[float, float]] = attrs.field(converter=_as_points)
+    interp: str | Callable[[float], float] | None = attrs.field(default=None)
+
+    @interp.validator
+    def _check_interp(self, attribute: Any, value: Any) -> None:
+        if value not in (None, "linear") and not callable(value):
+            raise ConfigError(f"interp must be None, 'linear' or a function, not {value!r}")
 
     @property
     def length(self) -> float:  # type: ignore[override]
-        """Infinite: the last number holds for ever."""
+        """Infinity: the last number applies forever."""
         return math.inf
 
     def __call__(self, position: float) -> float:
-        """Return the number of the last point that is not after `position`."""
-        return self.points[max(self._index(position) - 1, 0)][1]
-
-    def glides(self, position: float) -> bool:
-        """Never."""
-        return False
-
-    def next_boundary(self, position: float) -> float:
-        """Return the position of the next point."""
-        index = self._index(position)
-        return self.points[index][0] if index < len(self.points) else math.inf
-
-    def _index(self, position: float) -> int:
-        return bisect.bisect_right(self.points, position, key=lambda point: point[0])
-
-    @property
-    def _length_of_plot(self) -> float:
-        return 1.25 * self.points[-1][0] or 1.0
+        """Return the number at `position`."""
+        index = bisect.bisect_right(self.points, position, key=lambda point: point[0]) - 1
+        point, value = self.points[max(index, 0)]
+        if self.interp is None or not 0 <= index < len(self.points) - 1:
+            return value
+        next_point, next_value = self.points[index + 1]
+        done = (position - point) / (next_point - point)
+        return value + (next_value - value) * (self.interp(done) if callable(self.interp) else done)
 
 
 @attrs.frozen
 class LinearSchedule(Schedule):
-    """A line: ``start + (end - start) * position / length``, and `end` after that.
+    """A line: ``start + (end - start) * position / length``, then `end`.
 
-    With `end` equal to `start`, it is a constant that `then` something else may follow.
+    With `start` equal to `end`, it is a constant of a given length.
 
     Attributes:
         start: the number at position 0.
-        end: the number at position `length`, and after.
-        length: how long it takes, in what the positions count.
+        end: the number from position `length` on.
+        length: its length, in epochs or steps.
 
     Raises:
-        ConfigError: if `length` is not positive, or one of the others is no number.
+        ConfigError: if `length` is not positive, or another value is not a finite number.
 
     Example:
         ```python
@@ -262,18 +251,18 @@ class LinearSchedule(Schedule):
 
 @attrs.frozen
 class CosineSchedule(Schedule):
-    """Half a cosine: ``end + (start - end) * (1 + cos(pi * position / length)) / 2``, and `end` after that.
+    """Half a cosine: ``end + (start - end) * (1 + cos(pi * position / length)) / 2``, then `end`.
 
-    Loshchilov and Hutter, "SGDR", 2016 (https://arxiv.org/abs/1608.03983), equation 5, without restarts. It is Keras's
+    Loshchilov and Hutter, "SGDR", 2016 (https://arxiv.org/abs/1608.03983), equation 5, without restarts. Like Keras's
     `CosineDecay` with ``alpha=end / start``, and torch's `CosineAnnealingLR`.
 
     Attributes:
         start: the number at position 0.
-        end: the number at position `length`, and after.
-        length: how long it takes, in what the positions count.
+        end: the number from position `length` on.
+        length: its length, in epochs or steps.
 
     Raises:
-        ConfigError: if `length` is not positive, or one of the others is no number.
+        ConfigError: if `length` is not positive, or another value is not a finite number.
 
     Example:
         ```python
@@ -292,22 +281,22 @@ class CosineSchedule(Schedule):
 
 @attrs.frozen
 class PolynomialSchedule(Schedule):
-    """A power: ``end + (start - end) * (1 - position / length) ** power``, and `end` after that.
+    """A power: ``end + (start - end) * (1 - position / length) ** power``, then `end`.
 
-    It is `tf.compat.v1.train.polynomial_decay`, and Keras's `PolynomialDecay`.
+    Like `tf.compat.v1.train.polynomial_decay`, and Keras's `PolynomialDecay`.
 
     Attributes:
         start: the number at position 0.
-        end: the number at position `length`, and after.
-        length: how long it takes, in what the positions count.
-        power: 1 is a line; with more it falls faster at first.
+        end: the number from position `length` on.
+        length: its length, in epochs or steps.
+        power: 1 is a line; a greater power changes faster at first.
 
     Raises:
-        ConfigError: if `length` or `power` is not positive, or one of the others is no number.
+        ConfigError: if `length` or `power` is not positive, or another value is not a finite number.
 
     Example:
         ```python
-        tpk.PolynomialSchedule(0.01, 0.0, length=100_000, power=0.9)  # by steps, as segmentation networks have it
+        tpk.PolynomialSchedule(0.01, 0.0, length=100_000, power=0.9)  # in steps, usual for segmentation
         ```
     """
 
@@ -323,23 +312,23 @@ class PolynomialSchedule(Schedule):
 
 @attrs.frozen
 class ExponentialSchedule(Schedule):
-    """A factor for each period: ``start * factor ** (position / period)``, without an end.
+    """A factor per period: ``start * factor ** (position / period)``, without an end.
 
-    It is `tf.compat.v1.train.exponential_decay`, and Keras's `ExponentialDecay`; by steps with ``staircase=True``,
-    torch's `StepLR`.
+    Like `tf.compat.v1.train.exponential_decay`, and Keras's `ExponentialDecay`; with ``staircase=True``, like torch's
+    `StepLR`.
 
     Attributes:
         start: the number at position 0.
-        factor: by what it is multiplied in each period; positive.
-        period: how long that takes, in what the positions count.
-        staircase: multiply at the end of each period, and not a little all the time.
+        factor: the factor by which a period multiplies the number; positive.
+        period: the length of a period, in epochs or steps.
+        staircase: whether to multiply once at the end of each period, instead of continuously.
 
     Raises:
-        ConfigError: if `factor` or `period` is not positive, or `start` is no number.
+        ConfigError: if `factor` or `period` is not positive, or `start` is not a finite number.
 
     Example:
         ```python
-        tpk.ExponentialSchedule(0.1, 0.1, period=30, staircase=True)  # a tenth of it every 30 epochs
+        tpk.ExponentialSchedule(0.1, 0.1, period=30, staircase=True)  # divided by 10 every 30 epochs
         ```
     """
 
@@ -350,7 +339,7 @@ class ExponentialSchedule(Schedule):
 
     @property
     def length(self) -> float:  # type: ignore[override]
-        """Infinite: it has no end."""
+        """Infinity: it has no end."""
         return math.inf
 
     def __call__(self, position: float) -> float:
@@ -358,35 +347,23 @@ class ExponentialSchedule(Schedule):
         periods = max(position, 0) / self.period
         return float(self.start * self.factor ** (math.floor(periods) if self.staircase else periods))
 
-    def glides(self, position: float) -> bool:
-        """Whether it is no staircase."""
-        return not self.staircase
-
-    def next_boundary(self, position: float) -> float:
-        """Return the end of the period of a staircase."""
-        return (math.floor(max(position, 0) / self.period) + 1) * self.period if self.staircase else math.inf
-
-    @property
-    def _length_of_plot(self) -> float:
-        return 5 * self.period
-
 
 @attrs.frozen
 class OneCycleSchedule(Schedule):
-    """One cycle: half a cosine up to the peak, and one down to nearly nothing.
+    """One cycle: half a cosine up to the peak, and another one down to almost 0.
 
-    Smith and Topin, "Super-Convergence", 2017 (https://arxiv.org/abs/1708.07120); with half cosines in place of lines,
-    and these defaults, as torch's `OneCycleLR` and optax's `cosine_onecycle_schedule` have it.
+    Smith and Topin, "Super-Convergence", 2017 (https://arxiv.org/abs/1708.07120). It uses half cosines instead of
+    lines, with the same defaults as torch's `OneCycleLR` and optax's `cosine_onecycle_schedule`.
 
     Attributes:
         peak: the greatest number.
-        length: how long the cycle takes, in what the positions count.
-        pct_start: for which part of that it rises, between 0 and 1.
-        div_factor: it starts at ``peak / div_factor``.
-        final_div_factor: and ends at ``peak / div_factor / final_div_factor``.
+        length: the length of the cycle, in epochs or steps.
+        pct_start: the fraction of the cycle in which the number rises, between 0 and 1.
+        div_factor: the first number is ``peak / div_factor``.
+        final_div_factor: the last number is ``peak / div_factor / final_div_factor``.
 
     Raises:
-        ConfigError: if `pct_start` is not between 0 and 1, or one of the others is not positive.
+        ConfigError: if `pct_start` is not between 0 and 1, or another value is not positive.
 
     Example:
         ```python
@@ -415,14 +392,14 @@ class OneCycleSchedule(Schedule):
 
 @attrs.frozen
 class JoinedSchedule(Schedule):
-    """Schedules one after the other, as `then` makes it; the positions of each count from where it begins.
+    """A sequence of schedules, as returned by `then`. The positions of each count from where it begins.
 
     Attributes:
-        schedules: two or more.
-        boundaries: where each but the first begins, one after the other.
+        schedules: two or more schedules.
+        boundaries: the positions at which all schedules except the first begin.
 
     Raises:
-        ConfigError: if they are not.
+        ConfigError: if there are fewer than two schedules, or the boundaries do not increase or fit their number.
 
     Example:
         ```python
@@ -448,38 +425,20 @@ class JoinedSchedule(Schedule):
             )
         if len(value) != len(self.schedules) - 1:
             raise ConfigError(
-                f"JoinedSchedule(boundaries={value!r}): expected {len(self.schedules) - 1}, one for each schedule but "
-                "the first."
+                f"JoinedSchedule(boundaries={value!r}): expected {len(self.schedules) - 1}, one for each schedule "
+                "except the first."
             )
 
     @property
     def length(self) -> float:  # type: ignore[override]
-        """Where the last one ends."""
+        """The end of the last schedule."""
         return self.boundaries[-1] + self.schedules[-1].length
 
     def __call__(self, position: float) -> float:
-        """Return the number at `position`, of the schedule that is under way there."""
-        schedule, begin, _ = self._at(position)
-        return schedule(position - begin)
-
-    def glides(self, position: float) -> bool:
-        """Whether the schedule that is under way there does."""
-        schedule, begin, _ = self._at(position)
-        return schedule.glides(position - begin)
-
-    def next_boundary(self, position: float) -> float:
-        """Return that of the schedule that is under way, or where the next one begins."""
-        schedule, begin, end = self._at(position)
-        return min(begin + schedule.next_boundary(position - begin), end)
-
-    def _at(self, position: float) -> tuple[Schedule, float, float]:
+        """Return the number at `position`."""
         index = bisect.bisect_right(self.boundaries, position)
-        edges = (0.0, *self.boundaries, math.inf)
-        return self.schedules[index], edges[index], edges[index + 1]
-
-    @property
-    def _length_of_plot(self) -> float:
-        return self.boundaries[-1] + self.schedules[-1]._length_of_plot
+        begin = self.boundaries[index - 1] if index else 0.0
+        return self.schedules[index](position - begin)
 
 
 def _part(position: float, length: float) -> float:

@@ -44,7 +44,7 @@ class ModelSaver(TimedCallback):
             state is saved.
         when: an `Every`: the times at which it saves; by default the end of each epoch.
         weights_only: save the variables without training state, immediately in `trigger`.
-        asynchronous: write the files in a thread while training continues. The values are still those of one moment;
+        asynchronous: write the files in a thread while training continues. All values are still from one moment;
             until they are written, they need as much memory as the variables. If the previous checkpoint has not been
             written yet, the training run waits for it.
         on_failure: ``"raise"`` ends the run if a checkpoint cannot be written, ``"warn"`` logs it. The failure of an
@@ -55,8 +55,8 @@ class ModelSaver(TimedCallback):
         weights_only: whether the checkpoints contain only variables.
 
     Raises:
-        ConfigError: if an option is invalid; and, when training starts, if there is no directory, or two savers write
-            the same files.
+        ConfigError: if an option is invalid; and, when training starts, if the directory is missing, or two savers
+            write the same files.
         CheckpointError: when training starts, if the directory is not writable.
 
     Example:
@@ -166,7 +166,7 @@ class MinSaver(StatisticFollower, Callback):
         on_failure: ``"raise"`` ends the run if a checkpoint cannot be written, ``"warn"`` logs it.
 
     Raises:
-        ConfigError: if an option is invalid; and, when training starts, if there is no directory.
+        ConfigError: if an option is invalid; and, when training starts, if the directory is missing.
 
     Example:
         ```python

@@ -45,7 +45,7 @@ class WithAveragedWeights(ProxyCallback):
     extra_hooks = ("setup_graph",)
 
     def check_callback(self, callback: Callback) -> None:
-        """Raise an error unless `trigger` is all that `callback` does at the end of an epoch."""
+        """Raise an error if `callback` does anything but `trigger` at the end of an epoch."""
         if isinstance(callback, ProxyCallback):
             raise ConfigError(
                 f"WithAveragedWeights({callback!r}) would not be asked when {callback.cb!r} is triggered. Put it "

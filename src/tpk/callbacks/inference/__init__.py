@@ -1,1 +1,1 @@
-"""Evaluation: runners of the model over other data, and what they compute of its outputs."""
+"""Evaluation of the model on other data."""

@@ -1,4 +1,4 @@
-"""Inferencers: statistics that an evaluation computes from each batch, and reports at its end."""
+"""Inferencers: the statistics of an evaluation."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Inferencer(RecordsOptions, abc.ABC):
-    """Takes some tensors of each batch of an `InferenceRunner`, and reports statistics at the end of a pass.
+    """Computes statistics from tensors that an `InferenceRunner` fetches for each batch.
 
-    In a training of several processes each one evaluates a share of the data. At the end of a pass all of them get what
-    `state` returns in each process, and `merge` makes of it what one process would have of all the data; then
-    `after_inference` is called as ever. An inferencer without these two evaluates in one process only.
+    In a run of several processes, each process evaluates a share of the data. At the end of a pass, `merge` gets the
+    `state` of every process and combines them into the state of a single process that has seen all data; then
+    `after_inference` is called as usual. An inferencer without these two methods can only evaluate in one process.
 
     Attributes:
-        trainer: the trainer of the runner; set before `get_fetches`.
+        trainer: the trainer; set before `get_fetches`.
 
     Example:
         ```python
@@ -56,55 +56,55 @@ class Inferencer(RecordsOptions, abc.ABC):
 
     @property
     def statistics(self) -> Sequence[str]:
-        """The names of the statistics, as far as they are known before a pass: so clashes are found before training."""
+        """The names of the statistics that are known before a pass, so that conflicts are found before training."""
         return ()
 
     @abc.abstractmethod
     def get_fetches(self, tower: TowerHandle) -> Any:
-        """Return the tensors of the inference tower to fetch, in any structure that `Session.run` takes.
+        """Return the tensors of an inference tower to fetch, in any structure that `Session.run` accepts.
 
-        It is called inside the graph, once for each inference tower. An operation runs along, and gives None.
+        Called inside the graph, once for each inference tower. The result of an operation is None.
         """
 
     @abc.abstractmethod
     def before_inference(self) -> None:
-        """Forget the last pass; called before each one."""
+        """Discard the state of the previous pass; called before each pass."""
 
     @abc.abstractmethod
     def on_fetches(self, results: Any) -> None:
-        """Take the values of the fetches in one batch; called in the order of the batches."""
+        """Process the results of one batch; called in the order of the batches."""
 
     @abc.abstractmethod
     def after_inference(self) -> Mapping[str, float]:
         """Return the statistics of the pass, by name."""
 
     def state(self) -> Any:
-        """Return what this process has found in its part of the data, for `ProcessGroup.gather_object`."""
+        """Return the state of this process after its share of the data; it must be picklable."""
         raise NotImplementedError
 
     def merge(self, states: Sequence[Any]) -> None:
-        """Take the states of all processes, by rank, this one's included, in place of the own.
+        """Replace the state by the combined state of all processes.
 
         Args:
-            states: what `state` has returned in each process; one that had no batch is among them.
+            states: the state of each process by rank, including this process and processes without a batch.
         """
         raise NotImplementedError
 
     @classmethod
     def can_merge(cls) -> bool:
-        """Whether this class defines both `state` and `merge`."""
+        """Return whether this class defines both `state` and `merge`."""
         return cls.state is not Inferencer.state and cls.merge is not Inferencer.merge
 
 
 class ScalarStats(Inferencer):
-    """The mean of scalars over all examples: each batch is weighted by its size.
+    """The means of scalars over all examples: each batch is weighted by its size.
 
     The size of a batch is the first dimension of the tower's first input that is not a scalar. So the mean of a scalar
-    that is itself a mean over the batch is exact, also when the last batch is smaller.
+    that is itself a mean over the batch is exact, even if the last batch is smaller.
 
     Args:
         names: names of scalar tensors in the tower.
-        prefix: the statistics are called ``<prefix>_<name>``; empty for just the name.
+        prefix: the statistics are called ``<prefix>_<name>``, or ``<name>`` if it is empty.
     """
 
     def __init__(self, names: str | Sequence[str], prefix: str = "validation") -> None:
@@ -119,10 +119,10 @@ class ScalarStats(Inferencer):
         return [prefix + name.removesuffix(":0").rsplit("/", 1)[-1] for name in self.names]
 
     def get_fetches(self, tower: TowerHandle) -> Any:
-        """Return the scalars, then the size of the batch.
+        """Return the scalars and the size of the batch.
 
         Raises:
-            ConfigError: if one of them is not known to be a scalar.
+            ConfigError: if a tensor is not known to be a scalar.
         """
         tensors = tower.get_tensors(self.names)
         for tensor in tensors:
@@ -133,33 +133,33 @@ class ScalarStats(Inferencer):
         return (*tensors, _batch_size(tower))
 
     def before_inference(self) -> None:
-        """Forget the last pass."""
+        """Discard the state of the previous pass."""
         self._values = []
 
     def on_fetches(self, results: Any) -> None:
-        """Take the scalars of a batch, and its size."""
+        """Store the scalars of a batch, and its size."""
         self._values.append(results)
 
     def after_inference(self) -> Mapping[str, float]:
-        """Return the means, NaN if there was no batch."""
+        """Return the means, or NaN if the pass was empty."""
         rows = np.asarray(self._values, np.float64).reshape(-1, len(self.names) + 1)
         return {name: _mean(column, rows[:, -1]) for name, column in zip(self.statistics, rows.T[:-1], strict=True)}
 
     def state(self) -> list[tuple[float, ...]]:
-        """Return the scalars and the sizes of all batches."""
+        """Return the scalars and sizes of all batches."""
         return [tuple(map(float, values)) for values in self._values]
 
     def merge(self, states: Sequence[list[tuple[float, ...]]]) -> None:
-        """Take the batches of all processes."""
+        """Combine the batches of all processes."""
         self._values = [values for state in states for values in state]
 
 
 class ClassificationError(Inferencer):
-    """The share of wrong predictions among all examples, exact for batches of different sizes.
+    """The fraction of wrong predictions among all examples, exact for batches of different sizes.
 
     Args:
-        wrong_tensor_name: a vector in the tower, with 1 (or true) for each example that was predicted wrongly.
-        summary_name: what the statistic is called.
+        wrong_tensor_name: a vector in the tower, with 1 (or true) for each wrong prediction.
+        summary_name: the name of the statistic.
     """
 
     def __init__(self, wrong_tensor_name: str = "incorrect_vector", summary_name: str = "validation_error") -> None:
@@ -170,7 +170,7 @@ class ClassificationError(Inferencer):
 
     @property
     def statistics(self) -> Sequence[str]:
-        """The name of the share."""
+        """The name of the statistic."""
         return [self.summary_name]
 
     def get_fetches(self, tower: TowerHandle) -> Any:
@@ -182,42 +182,42 @@ class ClassificationError(Inferencer):
         return _vector(tower, self.wrong_tensor_name, "ClassificationError takes")
 
     def before_inference(self) -> None:
-        """Forget the last pass."""
+        """Discard the state of the previous pass."""
         self._wrong, self._total = 0.0, 0
 
     def on_fetches(self, results: Any) -> None:
-        """Count the wrong ones of a batch."""
+        """Count the wrong predictions of a batch."""
         self._wrong += float(np.sum(results, dtype=np.float64))
         self._total += len(results)
 
     def after_inference(self) -> Mapping[str, float]:
-        """Return the share, NaN if there was no example."""
+        """Return the fraction, or NaN if the pass was empty."""
         return {self.summary_name: self._wrong / self._total if self._total else math.nan}
 
     def state(self) -> tuple[float, int]:
-        """Return how many were wrong, and how many there were."""
+        """Return the number of wrong predictions, and of all predictions."""
         return self._wrong, self._total
 
     def merge(self, states: Sequence[tuple[float, int]]) -> None:
-        """Add up what the processes have counted."""
+        """Add up the counts of all processes."""
         self._wrong = math.fsum(wrong for wrong, _ in states)
         self._total = sum(total for _, total in states)
 
 
 class BinaryClassificationStats(Inferencer):
-    """Precision, recall and F1 of yes-or-no predictions, over all examples.
+    """Precision, recall and F1 of binary predictions over all examples.
 
-    They are called ``<prefix>_precision``, ``<prefix>_recall`` and ``<prefix>_f1``; with several thresholds, each is
-    followed by ``@`` and the threshold. A statistic of which the denominator is zero is 0, as in TensorFlow's metrics.
+    They are called ``<prefix>_precision``, ``<prefix>_recall`` and ``<prefix>_f1``; with several thresholds, each name
+    is followed by ``@`` and the threshold. A statistic whose denominator is zero is 0, as in TensorFlow's metrics.
 
     Args:
         pred_tensor_name: a vector in the tower: for each example 1 or 0, true or false, or a score.
-        label_tensor_name: a vector in the tower with 1 (or true) for each example that is positive, else 0.
-        prefix: what the names begin with.
-        thresholds: a prediction greater than that is positive; one number, or several.
+        label_tensor_name: a vector in the tower with 1 (or true) for each positive example, otherwise 0.
+        prefix: the prefix of the names.
+        thresholds: one number, or several; predictions greater than the threshold are positive.
 
     Raises:
-        ConfigError: if there is no threshold, or one is there twice.
+        ConfigError: if thresholds are missing, or not distinct.
 
     Example:
         ```python
@@ -242,7 +242,7 @@ class BinaryClassificationStats(Inferencer):
             )
         self._suffixes = ["" if len(several) == 1 else f"@{threshold}" for threshold in several]
         self._thresholds = np.asarray(several, np.float64)
-        # A row each: true positives, predicted positives, labelled positives.
+        # The rows: true positives, predicted positives, labelled positives.
         self._counts = np.zeros([3, len(several)], np.int64)
 
     @property
@@ -251,7 +251,7 @@ class BinaryClassificationStats(Inferencer):
         return [f"{self.prefix}_{name}{suffix}" for suffix in self._suffixes for name in ("precision", "recall", "f1")]
 
     def get_fetches(self, tower: TowerHandle) -> Any:
-        """Return predictions and labels.
+        """Return the predictions and labels.
 
         Raises:
             ConfigError: if they are not known to be vectors.
@@ -260,14 +260,14 @@ class BinaryClassificationStats(Inferencer):
         return tuple(_vector(tower, name, "BinaryClassificationStats takes") for name in names)
 
     def before_inference(self) -> None:
-        """Forget the last pass."""
+        """Discard the state of the previous pass."""
         self._counts[:] = 0
 
     def on_fetches(self, results: Any) -> None:
-        """Count those of a batch.
+        """Count the positives of a batch.
 
         Raises:
-            InputError: if there are more predictions than labels, or fewer, or a label is neither 0 nor 1.
+            InputError: if predictions and labels differ in number, or a label is neither 0 nor 1.
         """
         predictions, labels = np.asarray(results[0]), np.asarray(results[1])
         positive = labels.astype(bool)
@@ -282,11 +282,9 @@ class BinaryClassificationStats(Inferencer):
     def after_inference(self) -> Mapping[str, float]:
         """Return precision, recall and F1 for each threshold."""
         hits, predicted, labelled = self._counts
-        precision, recall, f1 = (
-            hits / np.maximum(predicted, 1),
-            hits / np.maximum(labelled, 1),
-            2 * hits / np.maximum(predicted + labelled, 1),
-        )
+        precision = hits / np.maximum(predicted, 1)
+        recall = hits / np.maximum(labelled, 1)
+        f1 = 2 * hits / np.maximum(predicted + labelled, 1)
         return dict(zip(self.statistics, np.stack([precision, recall, f1], 1).ravel().tolist(), strict=True))
 
     def state(self) -> Any:
@@ -309,18 +307,18 @@ def _vector(tower: TowerHandle, name: str, who: str) -> Any:
 
 def _batch_size(tower: TowerHandle) -> Any:
     batched = [tensor for tensor in tower.inputs if tensor.shape.rank != 0]
-    # The product is 1 for a scalar whose rank is not known when the graph is built.
+    # The product is 1 if the tensor turns out to be a scalar, because its static rank is unknown.
     return tf.reduce_prod(tf.shape(batched[0])[:1]) if batched else tf.constant(1)
 
 
 def _mean(values: Any, weights: Any) -> float:
-    """Return the weighted mean: the same bits in whatever order the values come, and from however many processes."""
+    """Return the weighted mean: the same bits for any order of the values, and any number of processes."""
     if not np.any(weights):
         return math.nan
     with np.errstate(all="ignore"):
         try:
             return math.fsum(values * weights) / math.fsum(weights)
-        except (OverflowError, ValueError):  # infinities of both signs, or a sum beyond the largest number
+        except (OverflowError, ValueError):  # Infinities of both signs, or an overflow.
             return float(np.average(values, weights=weights))
 
 
@@ -328,24 +326,24 @@ Metric = Callable[..., tuple[Any, Any]]
 
 
 class MetricInferencer(Inferencer):
-    """Reports a metric of `tf.compat.v1.metrics`, or any function like these, over all examples of a pass.
+    """Reports a metric of `tf.compat.v1.metrics`, or of a similar function, over all examples.
 
-    The metric lives in the graph: its update runs along with each batch, nothing is fetched, and its value is computed
-    once at the end of the pass. It begins anew in each pass.
+    The metric is part of the graph: its update runs along with each batch, nothing is fetched, and its value is
+    computed once at the end of the pass. Each pass resets it.
 
-    Several towers or processes have a state each, and these are added up before the value is computed. That is exact,
-    but for rounding, where the state consists of sums and counts, which a metric says by the aggregation of its
-    variables. All metrics of `tf.compat.v1.metrics` are of that kind; one that is not is refused there.
+    Each tower and each process has its own state; the states are added up before the value is computed. Except for
+    rounding, this is exact if the state consists of sums and counts, as the aggregation of its variables tells. This is
+    true for all metrics of `tf.compat.v1.metrics`; other metrics are refused with several towers or processes.
 
     Args:
         metric: a function that returns a pair: a tensor with the value, and an op or tensor that updates the metric.
-        tensors: for each argument of the function that is a tensor, the name of that tensor in the tower.
-        name: what the statistic is called; by default ``validation_`` and the name of the function. Where the value is
-            a vector, its elements are called ``<name>_0`` and so on.
-        options: the function's other arguments.
+        tensors: the names of tensors in the tower, by the arguments of the function.
+        name: the name of the statistic; by default ``validation_`` and the name of the function. If the value is a
+            vector, its elements are called ``<name>_0`` and so on.
+        options: other arguments of the function.
 
     Raises:
-        ConfigError: if the metric is no function, or no tensors are given for it.
+        ConfigError: if `metric` is not a function, or `tensors` is empty.
 
     Example:
         ```python
@@ -358,8 +356,8 @@ class MetricInferencer(Inferencer):
     def __init__(self, metric: Metric, tensors: Mapping[str, str], name: str | None = None, **options: Any) -> None:
         if not callable(metric):
             raise ConfigError(
-                f"MetricInferencer takes a function such as tf.compat.v1.metrics.auc, not {metric!r}. Give what is "
-                "computed already to ScalarStats."
+                f"MetricInferencer takes a function such as tf.compat.v1.metrics.auc, not {metric!r}. For a "
+                "tensor, use ScalarStats."
             )
         if not isinstance(tensors, Mapping) or not tensors:
             raise ConfigError(
@@ -371,12 +369,12 @@ class MetricInferencer(Inferencer):
         self.name = f"validation_{_name_of(metric)}" if name is None else name
         self._options = options
         self._value: Any = None
-        # Of each tower.
+        # The variables of the metric in each tower.
         self._variables: list[list[Any]] = []
 
     @property
     def statistics(self) -> Sequence[str]:
-        """The name of the value, or of its elements, once the metric is in the graph."""
+        """The name of the value; once the metric is in the graph, the names of the elements of a vector."""
         if self._value is None or self._value.shape.rank == 0:
             return [self.name]
         return [f"{self.name}_{index}" for index in range(self._value.shape[0])]
@@ -385,9 +383,8 @@ class MetricInferencer(Inferencer):
         """Return the op that updates the metric.
 
         Raises:
-            ConfigError: if the function does not take these arguments, or returns something else than a pair of a
-                scalar (or a vector of a known length) and an update; or if several towers or processes need to add up
-                the states of a metric that are no sums.
+            ConfigError: if the function does not take these arguments; if its value is not a scalar or a vector of
+                known length; or if there are several towers or processes, and the states may not be sums.
         """
         tensors = {argument: tower.get_tensor(name) for argument, name in self.tensors.items()}
         with record_variables() as variables:
@@ -395,12 +392,12 @@ class MetricInferencer(Inferencer):
                 value, update = self.metric(**tensors, **self._options)
             except TypeError as error:
                 given = ", ".join([*tensors, *self._options])
-                raise ConfigError(f"{self._what} failed: {error}. The arguments given to it are: {given}.") from error
-        # What a function of the user's creates must neither be saved nor trained.
+                raise ConfigError(f"{self._label} failed: {error}. The arguments given to it are: {given}.") from error
+        # The variables of a user's metric must be neither saved nor trained.
         make_local(variables)
         if not tf.is_tensor(value) or value.shape.rank not in (0, 1) or None in value.shape.as_list():
             raise ConfigError(
-                f"{self._what} must return a scalar, or a vector of a known length, and an update, but its value is "
+                f"{self._label} must return a scalar, or a vector of known length, and an update, but its value is "
                 f"{value!r}."
             )
         if self._value is None:
@@ -411,11 +408,11 @@ class MetricInferencer(Inferencer):
         return update.op if tf.is_tensor(update) else update
 
     def before_inference(self) -> None:
-        """Let the metric of each tower begin anew."""
+        """Reset the metric of each tower."""
         self.trainer.sess.run([variable.initializer for variables in self._variables for variable in variables])
 
     def on_fetches(self, results: Any) -> None:
-        """Do nothing: the graph has done it."""
+        """Do nothing: the update has run in the graph."""
 
     def after_inference(self) -> Mapping[str, float]:
         """Return the value."""
@@ -425,16 +422,16 @@ class MetricInferencer(Inferencer):
         return dict(zip(self.statistics, np.atleast_1d(value).tolist(), strict=True))
 
     def state(self) -> list[Any]:
-        """Return the sums over all towers of what their variables hold."""
+        """Return the values of the variables, summed over all towers."""
         return _sums(self.trainer.sess.run(self._variables))
 
     def merge(self, states: Sequence[list[Any]]) -> None:
-        """Give the first tower the sums over all processes, and the others nothing."""
+        """Assign the sums over all processes to the first tower, and reset the others."""
         self.before_inference()
         assign_values(self.trainer.sess, zip(self._variables[0], _sums(states), strict=True))
 
     @property
-    def _what(self) -> str:
+    def _label(self) -> str:
         return f"the metric {_name_of(self.metric)} of {self.name!r}"
 
     def _check_sums(self) -> None:
@@ -445,13 +442,14 @@ class MetricInferencer(Inferencer):
         ]
         if others:
             raise ConfigError(
-                f"{self._what} cannot be computed by several towers or processes: {', '.join(others)} need not be "
-                "sums. If they are, create them with aggregation=tf.VariableAggregation.SUM; else write an Inferencer."
+                f"{self._label} cannot be computed by several towers or processes: {', '.join(others)} need not be "
+                "sums. If they are, create them with aggregation=tf.VariableAggregation.SUM; otherwise write an "
+                "Inferencer."
             )
 
 
 def _sums(states: Sequence[Sequence[Any]]) -> list[Any]:
-    """Add up the variables of several metrics: in the type that they have, so that whole numbers stay exact."""
+    """Return the sum of each variable over several states, in its own type, so that integers stay exact."""
     return [np.sum(np.stack(values), axis=0, dtype=values[0].dtype) for values in zip(*states, strict=True)]
 
 

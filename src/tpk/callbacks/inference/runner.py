@@ -54,8 +54,8 @@ class InferenceRunner(Callback):
     data is read on the CPU and fed to them. Every batch is still evaluated once, and the inferencers get the results in
     the order of the batches, so the statistics are the same.
 
-    In a run of several processes, each process evaluates its share of the data, and the statistics are those of all
-    data; see `Inferencer`. To evaluate only in the chief, set the attribute `chief_only` of the runner to True.
+    In a run of several processes, each process evaluates its share of the data, and the statistics cover all data; see
+    `Inferencer`. To evaluate only in the chief, set the attribute `chief_only` of the runner to True.
 
     Args:
         input: the data: any iterable of datapoints that can be iterated repeatedly, or an `InputSource`. Each
@@ -63,15 +63,16 @@ class InferenceRunner(Callback):
         infs: one or more `Inferencer`s.
         tower_name: the name scope of the tower; by default ``InferenceTower``, and ``InferenceTower2`` and so on for
             further runners. Several towers are ``<tower_name>/0``, ``<tower_name>/1`` and so on.
-        tower_func: a `tpk.TowerFunc` that builds the tower and has the signature of the data; by default that of the
-            trainer. It shares the variables of the training towers by name. Required for a trainer without towers.
+        tower_func: a `tpk.TowerFunc` that builds the tower and has the signature of the data; by default the tower
+            function of the trainer. It shares the variables of the training towers by name. Required for a trainer
+            without towers.
         devices: the device of the tower, or several: a count, indices, or device strings. A count or indices mean GPUs
             if there are any, otherwise logical CPU devices, of which the session has as many as the strategy needs. By
             default there is one tower, and TensorFlow chooses its device.
         sanity_batches: the number of batches to evaluate before training starts, so that errors are found then and not
             after an epoch. Their statistics are not reported.
         shard_data: whether each of several processes takes its share of the data. Otherwise each evaluates all of the
-            data it is given, and the statistics are those of all of it together.
+            data it is given, and the statistics cover the data of all processes.
 
     Attributes:
         max_batches: the maximum number of batches in a pass, in each process; None for no limit. Set by `DebugRun`.
@@ -122,7 +123,7 @@ class InferenceRunner(Callback):
         self._shard_data = shard_data
         self._is_shared = False
         self._towers: list[TowerHandle] = []
-        # What one run fetches: of a single tower, or of each of several towers, which are fed with `_batch`.
+        # What a run fetches: from one tower; or from each of several towers, for which `_batch` is fetched first.
         self._fetches: Any = None
         self._batch: Sequence[Any] | None = None
         self._towers_session: HookedSession
@@ -132,8 +133,8 @@ class InferenceRunner(Callback):
         """Build the towers.
 
         Raises:
-            ConfigError: if there is no tower function, two statistics have the same name, or the statistics of several
-                processes cannot be merged.
+            ConfigError: if the tower function is missing, two statistics have the same name, or the statistics of
+                several processes cannot be merged.
         """
         if self._tower_func is None and not trainer.towers.training():
             raise ConfigError(

@@ -1,1 +1,1 @@
-"""What a training reports of itself: statistics, rates, progress."""
+"""Statistics, speed and progress of a training run."""

@@ -113,7 +113,7 @@ class EpochMeans(Callback):
         return {each.key: np.asarray(value) for each, value in zip(self._sums, values, strict=True)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the sums; those of tensors that are new or have another shape start from zero."""
+        """Restore the sums; the sums of tensors that are new or have another shape start from zero."""
         fitting = [each for each in self._sums if each.key in state and each.variable.shape == state[each.key].shape]
         assign_values(self.trainer.sess, [(each.variable, state[each.key]) for each in fitting])
 
@@ -166,7 +166,7 @@ class _Sum:
 
     Attributes:
         variable: the sums, in double precision; the last number is how many values were added.
-        places: where the sums of each reported name are; several are those of several towers.
+        places: where the sums of each reported name are: one, or one for each tower.
     """
 
     variable: Any
@@ -215,5 +215,5 @@ def _is_same(summarized: Any, tensor: Any) -> bool:
 
 
 def _as_one(ops: Sequence[Any]) -> Any:
-    """Return an op that runs all of `ops`; None if there are none."""
+    """Return an op that runs all of `ops`, or None if the list is empty."""
     return tf.group(*ops) if len(ops) > 1 else next(iter(ops), None)

@@ -74,6 +74,6 @@ class StatisticFollower:
 
 
 def statistic_followers(callbacks: Sequence[Any]) -> list[StatisticFollower]:
-    """Return those of `callbacks` that follow a statistic, without the proxies around them."""
+    """Return the callbacks that follow a statistic, without the proxies around them."""
     inner = [innermost(each) for each in callbacks if isinstance(each, Callback)]
     return [each for each in inner if isinstance(each, StatisticFollower)]

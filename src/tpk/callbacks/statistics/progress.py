@@ -83,7 +83,7 @@ class ProgressBar(Callback):
         """Find the tensors, and whether there is a terminal.
 
         Raises:
-            TpkError: if there is no tensor with one of the names.
+            TpkError: if a tensor is missing.
         """
         self._means = None if self._names is not None else _means_of_costs(trainer)
         labelled = {} if self._means is not None else _find_tensors(self._names, trainer)

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class MovingAverageSummary(Callback):
     """Maintains the moving averages that `add_moving_summary` has added to the graph, in each step.
 
-    It does not report them; `MergeAllSummaries` does. If there are none, a step costs nothing more.
+    It does not report them; `MergeAllSummaries` does. A step of a graph without them costs nothing more.
 
     Args:
         collection: the collection of the ops that update the averages.
@@ -134,7 +134,7 @@ class MergeAllSummaries(Callback):
                 raise
             raise ConfigError(
                 "MergeAllSummaries: the summaries depend on what is fed with each step, so they cannot be evaluated in "
-                "a run of their own, as run_alone=True and PeriodicTrigger do. Give MergeAllSummaries(period=k), or an "
+                "a separate run, as run_alone=True and PeriodicTrigger do. Give MergeAllSummaries(period=k), or an "
                 "input that is in the graph, such as tpk.QueueInput(flow)."
             ) from error
         self.trainer.monitors.put_summary(summary)
@@ -152,7 +152,7 @@ class SimpleMovingAverage(Callback):
         window_size: the number of steps in a window; if a run makes several steps, only its last step is observed.
 
     Raises:
-        ConfigError: if `window_size` is not positive, or there are no tensors.
+        ConfigError: if `window_size` is not positive, or `tensors` is empty.
 
     Example:
         ```python

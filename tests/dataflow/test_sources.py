@@ -136,7 +136,7 @@ def test_what_has_no_position_is_replayed_with_a_word_about_it(caplog):
     resumed.load_state_dict(state)
     with caplog.at_level("INFO"):
         assert list(resumed) == [[3, 3], [3, 4]]
-    assert "DataFromGenerator keeps no position: replayed 10 datapoints of it (3 passes)" in caplog.text
+    assert "DataFromGenerator keeps no position: replayed 10 of its datapoints (3 passes)" in caplog.text
 
 
 def test_a_flow_that_has_become_shorter_cannot_be_resumed():
@@ -144,7 +144,7 @@ def test_a_flow_that_has_become_shorter_cannot_be_resumed():
     list(islice(position, 3))
     resumed = Position(DataFromIterable({1: 1, 2: 2}))
     resumed.load_state_dict(position.state_dict())
-    with pytest.raises(InputError, match=r"cannot go on after 3 datapoints of pass 1: .* it ended after 2"):
+    with pytest.raises(InputError, match=r"cannot continue after 3 datapoints of pass 1: .* it ended after 2"):
         list(resumed)
 
 

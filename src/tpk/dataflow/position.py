@@ -51,10 +51,9 @@ class Position:
         self._in_pass = False
         self._broken_off = False
         self._history: list[list[int | None]] = []  # of former passes: [datapoints, passes in a row]
-        self._before: dict[str, Any] = {}
-        self._begun_at = 0
-        self._goes_on = False
         self._loaded: Mapping[str, Any] | None = None
+        # A generator starts with its first datapoint. Until then, its flow may still be in this state.
+        self._state_before: Mapping[str, Any] | None = None
 
     def __iter__(self) -> Generator[Any, None, None]:
         """Begin a pass, or continue from the loaded state."""
@@ -62,34 +61,31 @@ class Position:
         loaded, self._loaded = self._loaded, None
         if loaded is None:
             self.break_off()
-            before = {} if self._is_told else self.state_dict()
+            before: Mapping[str, Any] = {} if self._has_break_off else self.state_dict()
             iterator = self._begin()
         else:
-            before = dict(loaded)
-            iterator = self._go_on(loaded)
-        self._before, self._begun_at = before, self.delivered
-        self._goes_on = bool(loaded and loaded["in_pass"] and not loaded.get("broken_off"))
+            before = loaded
+            iterator = self._continue(loaded)
+        self._state_before = None if self._has_break_off else before
         self._in_pass, self._broken_off = True, False
         return self._deliver(iterator)
 
     def break_off(self) -> None:
         """Let the next iteration begin the next pass, even in the middle of a pass."""
+        before = self._state_before
         if self._loaded is not None:
             self._loaded = {**self._loaded, "broken_off": self._loaded["in_pass"]}
         elif self._in_pass and not self._broken_off:
             self._broken_off = True
-            if self._is_told:
-                self._tell()
-            elif has_state(self._source) and self._has_just_begun and self._goes_on:
-                self._take_state_back()
+            if self._has_break_off or (before is not None and has_state(self._source) and _continues(before)):
+                self._leave_pass()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as plain data, between two datapoints."""
         if self._loaded is not None:
             return dict(self._loaded)
-        if self._has_just_begun and not self._is_told:
-            # A generator starts later, so the flow may still have its state of the previous pass.
-            return {**self._before, "broken_off": True} if self._broken_off else dict(self._before)
+        if self._state_before is not None:
+            return {**self._state_before, "broken_off": True} if self._broken_off else dict(self._state_before)
         state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "in_pass": self._in_pass}
         if self._broken_off:
             state["broken_off"] = True
@@ -105,22 +101,18 @@ class Position:
         self._loaded = state
 
     @property
-    def _is_told(self) -> bool:
-        """Whether the flow has a method `break_off`."""
+    def _has_break_off(self) -> bool:
         return has_state(self._source) and callable(getattr(self._source, "break_off", None))
 
-    def _tell(self) -> None:
-        self._source.break_off()  # type: ignore[attr-defined]
-
-    def _take_state_back(self) -> None:
-        """Start an iteration, so that a generator restores its state."""
-        iterator = iter(self._source)
-        next(iterator, None)
-        close_iterator(iterator, self._source)
-
-    @property
-    def _has_just_begun(self) -> bool:
-        return self._in_pass and self.delivered == self._begun_at
+    def _leave_pass(self) -> None:
+        """Let a flow with its own state end its pass."""
+        if self._has_break_off:
+            self._source.break_off()  # type: ignore[attr-defined]
+        else:
+            # A generator restores the loaded state with its first datapoint.
+            iterator = iter(self._source)
+            next(iterator, None)
+            close_iterator(iterator, self._source)
 
     def _begin(self) -> Iterator[Any]:
         if self.passes:
@@ -136,63 +128,70 @@ class Position:
         else:
             self._history.append([delivered, 1])
 
-    def _go_on(self, state: Mapping[str, Any]) -> Iterator[Any]:
-        self.passes, self.delivered = state["passes"], state["delivered"]
-        self._in_pass = state["in_pass"]
+    def _continue(self, state: Mapping[str, Any]) -> Iterator[Any]:
+        """Return the iterator at a saved position, or of the next pass."""
+        self.passes, self.delivered, self._in_pass = state["passes"], state["delivered"], state["in_pass"]
         whole = [[None, self.passes - 1]] if self.passes > 1 else []
         self._history = [list(run) for run in state.get("history", whole)]
+        continues = _continues(state)
         if has_state(self._source) and "flow" in state:
             self._source.load_state_dict(state["flow"])  # type: ignore[attr-defined]
-            if not self._in_pass:
-                return self._begin()
-            if not state.get("broken_off"):
+            if continues:
                 return iter(self._source)
-            if self._is_told:
-                self._tell()
-            else:
-                self._take_state_back()
+            if self._in_pass:
+                self._leave_pass()
             return self._begin()
         for flow, seed in zip(_with_drawn_seed(self._source), state.get("seeds", ()), strict=False):
             flow.seed = seed
         if isinstance(self._source, Sequence):
-            if not self._in_pass or state.get("broken_off"):
-                return self._begin()
-            return islice(iter(self._source), self.delivered, None)
-        return self._replay(state) if self.passes else self._begin()
+            if continues:
+                return islice(iter(self._source), self.delivered, None)
+        elif self.passes:
+            replayed = self._replay()
+            if continues:
+                return replayed
+        return self._begin()
 
-    def _replay(self, state: Mapping[str, Any]) -> Iterator[Any]:
-        """Return the iterator at the position of `state`, by iterating all datapoints before it."""
+    def _replay(self) -> Iterator[Any]:
+        """Return the iterator at this position, after iterating all datapoints before it."""
         kind = type(self._source).__name__
         skipped = 0
         for delivered, times in self._history:
             for _ in range(times or 0):
-                skipped += self._skip(iter(self._source), delivered)
+                skipped += _skip(iter(self._source), delivered)
         iterator = iter(self._source)
-        found = self._skip(iterator, self.delivered if self._in_pass else None)
+        found = _skip(iterator, self.delivered if self._in_pass else None)
         skipped += found
         if self._in_pass and found < self.delivered:
             raise InputError(
-                f"{kind} cannot go on after {self.delivered} datapoints of pass {self.passes}: iterated again, it "
+                f"{kind} cannot continue after {self.delivered} datapoints of pass {self.passes}: iterated again, it "
                 f"ended after {found}. Has the data changed? A one-shot iterator cannot be replayed either; give "
                 "DataFromGenerator the function that makes it."
             )
-        logger.info("%s keeps no position: replayed %d datapoints of it (%d passes)", kind, skipped, self.passes)
-        if not self._in_pass or state.get("broken_off"):
-            return self._begin()
+        logger.info("%s keeps no position: replayed %d of its datapoints (%d passes)", kind, skipped, self.passes)
         return iterator
-
-    def _skip(self, iterator: Iterator[Any], count: int | None) -> int:
-        return sum(1 for _ in islice(iterator, count))
 
     def _deliver(self, iterator: Iterator[Any]) -> Generator[Any, None, None]:
         try:
             for datapoint in iterator:
+                self._state_before = None
                 self.delivered += 1
                 yield datapoint
                 datapoint = None  # its memory may be used for the next one
+            self._state_before = None
             self._in_pass = False
         finally:
             close_iterator(iterator, self._source)
+
+
+def _continues(state: Mapping[str, Any]) -> bool:
+    """Whether a position is in the middle of a pass, which the next iteration continues."""
+    return state["in_pass"] and not state.get("broken_off")
+
+
+def _skip(iterator: Iterator[Any], count: int | None) -> int:
+    """Skip up to `count` datapoints, or all; return their number."""
+    return sum(1 for _ in islice(iterator, count))
 
 
 _STATE_EVERY = 16

@@ -13,19 +13,22 @@ from typing import Any, TypeVar
 import attrs
 
 from tpk.checks import check_positive
-from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, error_of_data, may_refill
+from tpk.dataflow.base import RNGDataFlow, StatefulProxyDataFlow, error_of_data, may_refill
 from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.parallel.link import Receiver, Sender
 from tpk.dataflow.parallel.runners import SeededWork, iteration_is_over
 from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, stop_all
-from tpk.dataflow.position import Position, PositionTrail
+from tpk.dataflow.position import PositionTrail
 from tpk.errors import ConfigError
 
 MapT = TypeVar("MapT", bound="ParallelMap")
 
 
-class ParallelMap(ProxyDataFlow):
+class ParallelMap(StatefulProxyDataFlow):
     """Base of the flows that apply a function to several datapoints at a time.
+
+    It numbers the datapoints, and knows which of them are finished. A resumed pass begins with the first unfinished
+    datapoint, and skips finished ones after it.
 
     Args:
         flow: any iterable of datapoints.
@@ -43,110 +46,52 @@ class ParallelMap(ProxyDataFlow):
         self.func = func
         self.buffer_size = buffer_size
         self.ordered = ordered
-        self._ahead = ReadAhead(flow, buffer_size + 1)
+        self._trail = PositionTrail(self.upstream, buffer_size + 1)
+        self._start_at(0)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._deliver(iter(self._ahead))
+        if not self._is_loaded:
+            self.break_off()
+        self._is_loaded = False
+        datapoints = iter(self.upstream)
+        self._trail.start(self._trail.index)
+        return self._deliver(self._numbered(datapoints))
 
     def with_sources(self: MapT, sources: Sequence[Iterable[Any]]) -> MapT:
         """Return a copy, with its own workers, on top of another flow."""
         mapped = super().with_sources(sources)
-        mapped._ahead = ReadAhead(mapped.flow, self.buffer_size + 1)
+        mapped._trail = PositionTrail(mapped.upstream, self.buffer_size + 1)
+        mapped._start_at(0)
         return mapped
 
     def break_off(self) -> None:
         """Let the next iteration begin the next pass, even in the middle of a pass."""
-        self._ahead.break_off()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position: the first datapoint whose result was not delivered."""
-        return self._ahead.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration continue from a saved state."""
-        self._ahead.load_state_dict(state)
-
-    @abstractmethod
-    def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
-        """Turn pairs of a number and a datapoint into pairs of the number and the result."""
-
-    def _deliver(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[Any, None, None]:
-        results = self._map(datapoints)
-        try:
-            for number, result in results:
-                self._ahead.finish(number)
-                if result is not None:
-                    yield result
-                    result = None
-            self._ahead.end_pass()
-        finally:
-            results.close()
-            datapoints.close()
-
-
-class ReadAhead:
-    """Numbers the datapoints of a flow, and knows which of them are finished.
-
-    A resumed pass begins with the first unfinished datapoint, and skips finished ones after it.
-
-    Args:
-        flow: any iterable of datapoints.
-        horizon: the largest number of datapoints in progress.
-    """
-
-    def __init__(self, flow: Iterable[Any], horizon: int) -> None:
-        self._position = Position(flow)
-        self._trail = PositionTrail(self._position, horizon)
-        self._trail.start()
-        self._first_open = 0
-        self._done: set[int] = set()
-        self._loaded: Mapping[str, Any] | None = None
-
-    def __iter__(self) -> Generator[tuple[int, Any], None, None]:
-        """Begin a pass, or continue from the loaded state: deliver pairs of a number and a datapoint."""
-        loaded, self._loaded = self._loaded, None
-        self._first_open, self._done = 0, set()
-        skip = 0
-        if loaded is not None:
-            self._position.load_state_dict(loaded["position"])
-            skip = loaded["skip"]
-            self._done = set(loaded["done"])
-        datapoints = iter(self._position)
-        self._trail.start(-skip)
-        return self._deliver(datapoints)
-
-    def finish(self, number: int) -> None:
-        """Mark a datapoint as finished."""
-        self._done.add(number)
-        while self._first_open in self._done:
-            self._done.remove(self._first_open)
-            self._first_open += 1
-
-    def end_pass(self) -> None:
-        """Mark the pass as finished."""
-        self._first_open, self._done = 0, set()
-        self._trail.start()
-
-    def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even in the middle of a pass."""
-        if self._loaded is not None:
-            self._position.load_state_dict(self._loaded["position"])
-            self._loaded = None
-        self._position.break_off()
-        self.end_pass()
+        self.upstream.break_off()
+        self._start_at(0)
+        self._is_loaded = False
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the first unfinished datapoint, and the finished ones after it."""
-        if self._loaded is not None:
-            return dict(self._loaded)
         done = sorted(number - self._first_open for number in self._done)
         return {**self._trail.state_at(self._first_open), "done": done}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration continue from a saved state."""
-        self._loaded = state
+        self.upstream.load_state_dict(state["position"])
+        self._start_at(-state["skip"], state["done"])
+        self._is_loaded = True
 
-    def _deliver(self, datapoints: Generator[Any, None, None]) -> Generator[tuple[int, Any], None, None]:
+    @abstractmethod
+    def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
+        """Turn pairs of a number and a datapoint into pairs of the number and the result."""
+
+    def _start_at(self, number: int, done: Iterable[int] = ()) -> None:
+        """Give the next datapoint of the flow a number; the first unfinished one has number 0."""
+        self._first_open, self._done = 0, set(done)
+        self._trail.start(number)
+
+    def _numbered(self, datapoints: Generator[Any, None, None]) -> Generator[tuple[int, Any], None, None]:
+        """Deliver the unfinished datapoints with their numbers."""
         try:
             for datapoint in datapoints:
                 number = self._trail.index
@@ -155,6 +100,25 @@ class ReadAhead:
                     yield number, datapoint
         finally:
             datapoints.close()
+
+    def _deliver(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[Any, None, None]:
+        results = self._map(datapoints)
+        try:
+            for number, result in results:
+                self._finish(number)
+                if result is not None:
+                    yield result
+                    result = None
+            self._start_at(0)
+        finally:
+            results.close()
+            datapoints.close()
+
+    def _finish(self, number: int) -> None:
+        self._done.add(number)
+        while self._first_open in self._done:
+            self._done.remove(self._first_open)
+            self._first_open += 1
 
 
 class MultiProcessMapData(ParallelMap, RNGDataFlow):

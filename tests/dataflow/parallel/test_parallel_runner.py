@@ -123,7 +123,7 @@ def test_a_pass_that_is_given_up_is_followed_by_the_next_one(runner):
 @RUNNERS
 def test_the_position_of_other_workers_is_refused(runner):
     flow = runner(shuffled(), 3)
-    with pytest.raises(InputError, match=r"is one of 2 workers, and this Multi.*Runner has 3.*Resume with 2 of them"):
+    with pytest.raises(InputError, match=r"is of 2 workers, but this Multi.*Runner has 3.*Resume with 2 workers"):
         flow.load_state_dict(runner(shuffled(), 2).state_dict())
 
 

@@ -47,7 +47,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         RNGDataFlow.__init__(self, seed)
         self.num_workers = num_workers
         self._team: Team[MemberT] | None = None
-        self._state: Mapping[str, Any] | None = None
+        self._state = TeamState.of(num_workers)  # while there is no team
         self._is_loaded = False
         self._has_told_of_undivided = False
 
@@ -67,45 +67,41 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         """Let the next iteration begin the next pass, with new workers if it is in the middle of a pass."""
         if self._team is not None and self._team.in_pass:
             self.close()
-        if self._state is not None:
-            state = TeamState.from_dict(self._state)
-            if state.in_pass:
-                state.give_up_pass()
-            self._state, self._is_loaded = state.state_dict(), False
+        if self._state.in_pass:
+            self._state.give_up_pass()
+        self._is_loaded = False
 
     def close(self) -> None:
         """End the workers. The next iteration starts new ones, which continue with the next pass."""
         if self._team is not None:
             team, self._team = self._team, None
-            self._state = team.state_dict()
+            self._state = team.state()
             if team.is_own:
                 self._stop(team)
 
     def with_sources(self: RunnerT, sources: Sequence[Iterable[Any]]) -> RunnerT:
         """Return a copy, with its own workers, on top of another flow."""
         runner = super().with_sources(sources)
-        runner._state, runner._is_loaded = None, False
+        runner._state, runner._is_loaded = TeamState.of(self.num_workers), False
         return runner
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position: whose turn it is, and the position of each worker's flow."""
-        if self._team is not None:
-            return self._team.state_dict()
-        return TeamState.of(self.num_workers).state_dict() if self._state is None else dict(self._state)
+        return attrs.asdict(self._state if self._team is None else self._team.state())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there.
+        """Let the next iteration continue from a saved state.
 
         Raises:
             InputError: it is the state of a different number of workers.
         """
         if len(state["workers"]) != self.num_workers:
             raise InputError(
-                f"the position is one of {len(state['workers'])} workers, and this {type(self).__name__} has "
-                f"{self.num_workers}, which divide the data otherwise. Resume with {len(state['workers'])} of them."
+                f"the position is of {len(state['workers'])} workers, but this {type(self).__name__} has "
+                f"{self.num_workers}, which divide the data differently. Resume with {len(state['workers'])} workers."
             )
         self.close()
-        self._state, self._is_loaded = state, True
+        self._state, self._is_loaded = TeamState.from_dict(state), True
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_team": None}
@@ -122,13 +118,12 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         return shard(self.flow, index, self.num_workers)
 
     def _new_team(self) -> Team[MemberT]:
-        state = TeamState.of(self.num_workers) if self._state is None else TeamState.from_dict(self._state)
-        self._state, self._is_loaded = None, False
+        self._is_loaded = False
         shares = [self._share(index) for index in range(self.num_workers)]
         if self.num_workers > 1 and not self._has_told_of_undivided:
             self._has_told_of_undivided = True
             tell_of_undivided(shares[0], type(self).__name__, f"its {self.num_workers} workers", logging.WARNING)
-        return self._start(state, shares)
+        return self._start(self._state, shares)
 
     def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
         size, delivered = None if team.in_pass else flow_length(self), 0
@@ -356,16 +351,16 @@ class TeamState:
         workers = [WorkerState(worker["position"], list(worker["skips"])) for worker in state["workers"]]
         return cls(workers, state["turn"], list(state["over"]), state["in_pass"])
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return attrs.asdict(self)
+    def begin_anew(self) -> None:
+        """Begin the next pass, which all workers have reached."""
+        self.turn, self.over, self.in_pass = 0, [False] * len(self.workers), False
 
     def give_up_pass(self) -> None:
         """Let each worker leave an unfinished pass, and begin the next one."""
         for worker, is_over in zip(self.workers, self.over, strict=True):
             if not is_over:
                 worker.skips.append(0)
-        self.turn, self.over, self.in_pass = 0, [False] * len(self.workers), False
+        self.begin_anew()
 
 
 class Member(Protocol):
@@ -393,15 +388,16 @@ class Team(Generic[MemberT]):
 
     Attributes:
         members: the workers.
-        in_pass: whether a pass has begun and is not over.
     """
 
     def __init__(self, members: Sequence[MemberT], state: TeamState) -> None:
         self.members = members
-        self.in_pass = state.in_pass
-        self._began_at = state.workers
-        self._turn = state.turn
-        self._over = state.over
+        self._state = state
+
+    @property
+    def in_pass(self) -> bool:
+        """Whether a pass has begun and is not over."""
+        return self._state.in_pass
 
     @property
     def is_own(self) -> bool:
@@ -410,44 +406,41 @@ class Team(Generic[MemberT]):
 
     def __iter__(self) -> Generator[Any, None, None]:
         """Deliver the rest of the pass."""
-        members, over = self.members, self._over
+        members, state, over = self.members, self._state, self._state.over
         count = len(members)
-        self.in_pass = True
+        state.in_pass = True
         while not all(over):
-            turn = self._turn
+            turn = state.turn
             if not over[turn]:
                 item = members[turn].receive()
                 if item is END_OF_PASS:
                     over[turn] = True
                 else:
-                    self._turn = (turn + 1) % count
+                    state.turn = (turn + 1) % count
                     yield item
                     item = None  # free its memory before the next one arrives
                     continue
-            self._turn = (turn + 1) % count
-        self._begin_anew()
+            state.turn = (turn + 1) % count
+        state.begin_anew()
 
     def end_pass(self) -> bool:
         """Take the end of the pass from all workers; return False if a worker sends something else."""
+        over = self._state.over
         for number, member in enumerate(self.members):
-            if not self._over[number]:
+            if not over[number]:
                 if member.receive() is not END_OF_PASS:
                     return False
-                self._over[number] = True
-        self._begin_anew()
+                over[number] = True
+        self._state.begin_anew()
         return True
 
-    def _begin_anew(self) -> None:
-        self._turn, self._over, self.in_pass = 0, [False] * len(self.members), False
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position as plain data."""
-        workers = [self._worker_state(*each) for each in zip(self.members, self._began_at, strict=True)]
-        return TeamState(workers, self._turn, list(self._over), self.in_pass).state_dict()
-
-    def _worker_state(self, member: MemberT, began_at: WorkerState) -> WorkerState:
-        position, items = member.progress()
-        return began_at.after(items) if position is None else WorkerState(position, [items])
+    def state(self) -> TeamState:
+        """Return the current position."""
+        workers = []
+        for member, began_at in zip(self.members, self._state.workers, strict=True):
+            position, items = member.progress()
+            workers.append(began_at.after(items) if position is None else WorkerState(position, [items]))
+        return attrs.evolve(self._state, workers=workers, over=list(self._state.over))
 
 
 @attrs.frozen

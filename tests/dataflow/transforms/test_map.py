@@ -52,8 +52,9 @@ def test_a_component_mapped_to_none_drops_the_datapoint():
     ],
 )
 def test_a_missing_component_is_named_with_what_there_is(datapoint, component, has):
-    with pytest.raises(InputError, match=rf"datapoint 1 has no component {component!r}, but .*{has}"):
+    with pytest.raises(InputError, match=rf"the datapoint has no component {component!r}; it .*{has}") as caught:
         list(MapDataComponent([{0: 0, 1: 1, "x": 1, "y": 1}, datapoint], abs, component))
+    assert caught.value.__notes__ == ["MapDataComponent: datapoint 1, abs"]
 
 
 def test_an_error_of_the_function_comes_as_it_is_with_the_number_of_the_datapoint():
@@ -85,7 +86,7 @@ def test_the_first_datapoint_that_is_dropped_is_logged_where_the_length_is_then_
     flow = MapData([1, 2, 3], lambda datapoint: None if datapoint > 1 else datapoint)
     assert list(flow) == list(flow) == [1]
     (record,) = caplog.records
-    assert "dropped datapoint 1, so that a pass delivers fewer than its length, 3, says" in record.getMessage()
+    assert "dropped datapoint 1, so a pass delivers fewer datapoints than the length of the flow" in record.getMessage()
 
 
 @pytest.mark.parametrize("kind", [MapData, MapDataComponent])
@@ -116,15 +117,16 @@ def test_components_are_selected_in_the_order_given(datapoint, components, selec
 @pytest.mark.parametrize(
     ("datapoint", "components", "message"),
     [
-        ([1], [0, 1], "datapoint 1 has no component 1, but has 1 components"),
-        ({"x": 1}, ["x", "y"], r"datapoint 1 has no component 'y', but has the keys \['x'\]"),
-        (3, [0], "datapoint 1 has no component 0, but is of type int"),
+        ([1], [0, 1], "has no component 1; it has 1 components"),
+        ({"x": 1}, ["x", "y"], r"has no component 'y'; it has the keys \['x'\]"),
+        (3, [0], "has no component 0; it is of type int"),
     ],
 )
 def test_a_component_that_cannot_be_selected_is_named(datapoint, components, message):
     there = dict.fromkeys(components, 1)
-    with pytest.raises(InputError, match=f"SelectComponent: {message}"):
+    with pytest.raises(InputError, match=message) as caught:
         list(SelectComponent([there, datapoint], components))
+    assert caught.value.__notes__ == ["SelectComponent: datapoint 1, selection"]
 
 
 @pytest.mark.parametrize("components", ["x", 0, []])

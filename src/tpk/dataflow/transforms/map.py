@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, flow_length
 from tpk.errors import ConfigError, InputError, add_note
 
@@ -45,11 +47,6 @@ class MapData(StatefulProxyDataFlow):
                 datapoint = None
                 if mapped is not None:
                     yield mapped
-        except _MissingComponent as missing:
-            raise InputError(
-                f"{type(self).__name__}: datapoint {self.upstream.delivered - 1} has no component "
-                f"{missing.component!r}, but {missing.there_is}"
-            ) from missing.__cause__
         except Exception as error:
             if datapoint is not None:
                 add_note(error, f"{type(self).__name__}: datapoint {self.upstream.delivered - 1}, {_name(func)}")
@@ -63,7 +60,7 @@ class MapData(StatefulProxyDataFlow):
         if length is None:
             return
         logger.warning(
-            "%s: %s dropped datapoint %d, so that a pass delivers fewer than its length, %d, says",
+            "%s: %s dropped datapoint %d, so a pass delivers fewer datapoints than the length of the flow, %d",
             type(self).__name__,
             _name(self.func),
             self.upstream.delivered - 1,
@@ -116,21 +113,22 @@ class SelectComponent(MapData):
     def __init__(self, flow: Iterable[Any], components: Sequence[int | str]) -> None:
         if isinstance(components, str) or not isinstance(components, Sequence) or not components:
             raise ConfigError(f"SelectComponent: components must be a list of indices or keys, not {components!r}")
-        super().__init__(flow, _Selection(components))
+        super().__init__(flow, _Selection(tuple(components)))
         self.components = list(components)
 
 
+@attrs.frozen
 class _OnComponent:
     """The function of `MapDataComponent`; a class, so that it can be pickled."""
 
-    def __init__(self, func: Callable[[Any], Any], component: int | str) -> None:
-        self.func, self.component = func, component
+    func: Callable[[Any], Any]
+    component: int | str
 
     def __call__(self, datapoint: Any) -> Any:
         try:
             value = datapoint[self.component]
         except (LookupError, TypeError) as error:
-            raise _MissingComponent(self.component, datapoint) from error
+            raise _missing(self.component, datapoint) from error
         mapped = self.func(value)
         if mapped is None:
             return None
@@ -139,11 +137,11 @@ class _OnComponent:
         return copy
 
 
+@attrs.frozen
 class _Selection:
     """The function of `SelectComponent`."""
 
-    def __init__(self, components: Sequence[int | str]) -> None:
-        self.components = tuple(components)
+    components: tuple[int | str, ...]
 
     def __call__(self, datapoint: Any) -> Any:
         component: int | str = ""
@@ -152,22 +150,17 @@ class _Selection:
             for component in self.components:
                 selected.append(datapoint[component])
         except (LookupError, TypeError) as error:
-            raise _MissingComponent(component, datapoint) from error
+            raise _missing(component, datapoint) from error
         return dict(zip(self.components, selected, strict=True)) if _is_mapping(datapoint) else selected
+
+
+def _missing(component: int | str, datapoint: Any) -> InputError:
+    return InputError(f"the datapoint has no component {component!r}; it {describe_components(datapoint)}")
 
 
 def _is_mapping(datapoint: Any) -> bool:
     # A check against the abstract class is slow, so it comes last.
     return not isinstance(datapoint, (list, tuple)) and isinstance(datapoint, Mapping)
-
-
-class _MissingComponent(Exception):
-    """Raised for a missing component, without the number of the datapoint, which the flow adds."""
-
-    def __init__(self, component: int | str, datapoint: Any) -> None:
-        super().__init__(component)
-        self.component = component
-        self.there_is = describe_components(datapoint)
 
 
 def describe_components(datapoint: Any) -> str:
@@ -185,7 +178,9 @@ def _check_function(func: object, owner: str) -> None:
 
 
 def _name(func: Any) -> str:
-    inner = getattr(func, "func", func) if isinstance(func, _OnComponent) else func
+    if isinstance(func, _Selection):
+        return "selection"
+    inner = func.func if isinstance(func, _OnComponent) else func
     return str(getattr(inner, "__qualname__", type(inner).__name__))
 
 
@@ -204,10 +199,10 @@ def tell_of_undivided(share: Iterable[Any], owner: str, whose: str, level: int) 
         kind = type(flow).__name__
         logger.log(
             level,
-            "%s: %s cannot be divided, so each of %s makes all of its datapoints and drops those of the others: as "
-            "many of them are no faster than one. Let it deliver what costs little, such as indices or file names, and "
-            "do the work in a MapData on top of it, whose function each applies to its own share only; or give a "
-            "sequence (an object with len() and []) in its place, of which each touches its own items only.",
+            "%s: %s cannot be divided, so each of %s makes all of its datapoints and drops those of the other workers: "
+            "many are no faster than one. Let it deliver something cheap, such as indices or file names, and do the "
+            "work in a MapData on top, whose function each worker applies to its own share only; or use a sequence (an "
+            "object with len() and []) instead, of which each worker reads its own items only.",
             owner,
             kind,
             whose,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tpk.cli.main import main
-from tpk.cli.plugins.command import TEMPLATE_KINDS
+from tpk.cli.plugins.new import TEMPLATE_KINDS
 
 mypy = pytest.importorskip("mypy.api")
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import pytest
 import tpk
 from tpk.cli.main import main
 from tpk.cli.plugins.check import check_imports
-from tpk.plugin.catalog import CatalogEntry
+from tpk.cli.plugins.listing import summary_of
+from tpk.plugin.catalog import CatalogEntry, get_catalog
 
 GREETER = '''
 """A module of plugins."""
@@ -74,21 +76,27 @@ def rows_of(table):
 def test_the_list_has_everything_and_its_origin(installed, capsys):
     status, table, errors = run(capsys, "plugins")
     assert (status, errors) == (0, "")
-    assert table.splitlines()[0].split() == ["kind", "name", "distribution", "version", "target", "status"]
+    assert table.splitlines()[0].split() == ["kind", "name", "from", "description"]
     for row in (
-        ("callback", "greeter", "tpk-greeter", "2.1", "greeter_module:Greeter", "available"),
-        ("plugin", "broken", "tpk-greeter", "2.1", "no_such_module", "available"),
-        ("callback", "ModelSaver", "tpk-train", tpk.__version__, "tpk.callbacks:ModelSaver", "available"),
+        ("callback", "greeter", "tpk-greeter", "2.1", "Says", "hello."),
+        ("monitor", "both", "tpk-greeter", "2.1", "Makes", "a", "greeter."),
+        ("plugin", "configuring", "tpk-greeter", "2.1", "A", "module", "of", "plugins."),
+        ("plugin", "broken", "tpk-greeter", "2.1"),
+        ("callback", "ModelSaver", "tpk", *inspect.getdoc(tpk.ModelSaver).partition("\n")[0].split()),
     ):
         assert row in rows_of(table)
+
+
+def test_each_builtin_plugin_has_a_description():
+    assert [entry.name for entry in get_catalog().entries() if entry.is_builtin and not summary_of(entry.target)] == []
 
 
 def test_the_list_shows_what_is_blocked_or_in_conflict(installed, fake_distribution, capsys, monkeypatch):
     fake_distribution("tpk-other", "1.0", entry_points={"tpk.callbacks": {"both": "other:Both"}})
     monkeypatch.setenv("TPK_BLOCK", "greeter")
     _, table, _ = run(capsys, "plugins", "--kind", "callback")
-    assert ("callback", "greeter", "tpk-greeter", "2.1", "greeter_module:Greeter", "blocked") in rows_of(table)
-    assert ("callback", "both", "tpk-other", "1.0", "other:Both", "conflict") in rows_of(table)
+    assert ("callback", "greeter", "tpk-greeter", "2.1", "blocked:", "Says", "hello.") in rows_of(table)
+    assert ("callback", "both", "tpk-other", "1.0", "conflict:") in rows_of(table)
 
 
 def test_the_list_may_be_of_one_kind(installed, capsys):
@@ -105,6 +113,7 @@ def test_the_list_as_json(installed, capsys):
         "distribution": "tpk-greeter",
         "version": "2.1",
         "status": "available",
+        "description": "A module of plugins.",
     }
 
 
@@ -145,8 +154,8 @@ def test_a_reader_that_stops_reading_is_no_error():
 def test_checking_imports_each_and_tells_what_is_wrong(installed, capsys):
     status, table, _ = run(capsys, "plugins", "--kind", "plugin", "--check")
     assert status == 1
-    assert ("plugin", "configuring", "tpk-greeter", "2.1", "greeter_module", "ok") in rows_of(table)
-    assert ("plugin", "broken", "tpk-greeter", "2.1", "no_such_module", "failed") in rows_of(table)
+    assert ("plugin", "configuring", "tpk-greeter", "2.1", "ok:", "A", "module", "of", "plugins.") in rows_of(table)
+    assert ("plugin", "broken", "tpk-greeter", "2.1", "failed:") in rows_of(table)
     assert "No module named 'no_such_module'" in table
     assert "greeter_module" not in sys.modules
 
@@ -228,7 +237,7 @@ def test_checking_finds_slips_without_a_training(fake_distribution):
         ("monitor", "Reporting"): "did you mean 'process_scalar'",
         ("trainer", "Training"): "which is a hook: decorate it with @tpk.hookimpl",
         ("strategy", "Replicating"): "tpk's hook is 'trigger_epoch'",
-        ("monitor", "Good"): "is no monitor: it does not derive from tpk.Monitor",
+        ("monitor", "Good"): "is not a monitor: it does not derive from tpk.Monitor",
         ("callback", "number"): "leads to a class or a factory",
         ("callback", "Good"): None,
         ("callback", "factory"): None,
@@ -268,7 +277,7 @@ def test_show_tells_what_a_plugin_is_takes_and_does(installed, capsys):
     ("arguments", "expected"),
     [
         (["configuring"], ["A module of plugins.", "Options: none", "Hooks: tpk_configure"]),
-        (["both", "--kind", "callback"], ["It has no docstring.", "Hooks: an instance says which"]),
+        (["both", "--kind", "callback"], ["It has no docstring.", "Hooks: they depend on the instance"]),
         (["both", "--kind", "monitor"], ["Makes a greeter.", "  **options", "Hooks: those of what it returns"]),
         (["greeter_module:ready"], ["Options: none", "Hooks: before_train, trigger_epoch"]),
         (["single"], ["strategy 'single'", "One tower on one device", "devices: "]),
@@ -284,7 +293,7 @@ def test_show_knows_every_sort_of_plugin(installed, capsys, arguments, expected)
 def test_show_asks_for_the_kind_if_it_must(installed, capsys):
     status, _, errors = run(capsys, "plugins", "show", "both")
     assert status == 1
-    assert "'both' is the name of a callback and of a monitor: say which by --kind" in errors
+    assert "'both' is the name of a callback and of a monitor: choose one with --kind" in errors
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,7 @@ from rich.console import Console
 
 import tpk
 from tpk.cli.main import COMMANDS, main, tpk as tpk_command
-from tpk.cli.plugins.command import KINDS
 from tpk.cli.table import print_table
-from tpk.plugin.catalog import GROUPS
 from tpk.text import human_duration, human_size
 
 
@@ -62,12 +60,12 @@ def test_the_list_of_commands_says_in_a_line_what_each_is_for(path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["plugin"], "there is no command 'plugin'. Nearest: 'plugins'."),
+        (["plugns"], "there is no command 'plugns'. Nearest: 'plugins'."),
         (["xyz"], "there is no command 'xyz'. Commands: "),
         (["--quiet"], "No such option"),
-        (["plugins", "--kind", "color"], "'color' is not one of 'callback', 'monitor'"),
+        (["plugins", "--kind", "color"], "'color' is not one of 'trainer', 'strategy'"),
         (["plugins", "show"], "Missing argument 'NAME'"),
-        (["plugins", "--json", "show", "x"], "options of 'show' stand after it; these are of the list."),
+        (["plugins", "--json", "show", "x"], "write the options of 'show' after it"),
         (["checkpoint", "list"], "No such command 'list'"),
     ],
 )
@@ -87,10 +85,6 @@ def test_the_module_is_the_command():
     """As in ``tpk launch -n 2 -m tpk``."""
     shown = subprocess.run([sys.executable, "-m", "tpk", "--version"], capture_output=True, text=True, timeout=60)
     assert shown.stdout == f"tpk {tpk.__version__}\n"
-
-
-def test_kinds_are_those_of_the_registry():
-    assert sorted(KINDS) == sorted(GROUPS)
 
 
 # What a command of the user's does is not taken for something else.
@@ -172,6 +166,7 @@ def completed(monkeypatch, capsys, *words):
         (["ch"], ["checkpoint"]),
         (["checkpoint", "to"], ["to-npz"]),
         (["runs", "--so"], ["--sort"]),
+        (["plugins", "show", "MinS"], ["MinSaver"]),
         (["plugins", "--kind", "str"], ["strategy"]),
     ],
 )
@@ -212,13 +207,21 @@ def test_in_a_pipe_a_table_has_a_line_for_each_row(capsys):
 
 def test_a_terminal_gets_a_table_that_fits_it():
     file = io.StringIO()
-    print_table(("run", "state", "shape"), ROWS, Console(file=file, force_terminal=True, width=60, color_system="256"))
+    print_table(
+        ("run", "state", "shape"), ROWS, console=Console(file=file, force_terminal=True, width=60, color_system="256")
+    )
     lines = file.getvalue().splitlines()
     plain = [click.unstyle(line) for line in lines]
     assert all(len(line) <= 60 for line in plain) and len(plain) > 3
     # Nothing is cut off, and brackets are text.
     assert sum(line.count("x") for line in plain) == 60 and "[?, 3]" in plain[1]
     assert "\x1b[" in file.getvalue()
+
+
+def test_cropped_rows_are_one_line_each():
+    file = io.StringIO()
+    print_table(("run", "shape"), [["a" * 20, "x" * 60], ["b", "y"]], crop=True, console=Console(file=file, width=40))
+    assert file.getvalue().splitlines() == [f"run{' ' * 19}shape", f"{'a' * 20}  {'x' * 17}…", f"b{' ' * 21}y"]
 
 
 def test_sizes_and_durations_are_said_as_people_say_them():

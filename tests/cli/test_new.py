@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.cli.main import main
-from tpk.cli.plugins.command import TEMPLATE_KINDS
+from tpk.cli.plugins.new import TEMPLATE_KINDS
 
 pytestmark = pytest.mark.once
 
@@ -70,7 +70,7 @@ def test_a_new_package_has_the_name_that_was_given_and_announces_its_plugin(tmp_
 @pytest.mark.parametrize("name", ["", "Cost", "cost curve", "-cost", "../cost", "1st", "tpk-1st", "class", "none"])
 def test_a_name_that_no_package_can_have_is_an_error(tmp_path, capsys, name):
     assert main(["plugins", "new", "--directory", str(tmp_path), "--", name]) == 1
-    assert "cannot be the name of a package: begin with a lower-case letter, and use " in capsys.readouterr().err
+    assert "cannot be the name of a package: begin with a lower-case letter, and use lower" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -84,7 +84,7 @@ def test_no_module_is_hidden(tmp_path, capsys, monkeypatch):
     (tmp_path / "hello_there.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["plugins", "new", "hello-there", "--directory", str(tmp_path / "new")]) == 1
-    assert "there is a module hello_there already" in capsys.readouterr().err
+    assert "would hide the module hello_there" in capsys.readouterr().err
 
 
 def test_what_a_new_strategy_trains_is_known_to_those_who_report_rates_and_gradients(tmp_path, monkeypatch):

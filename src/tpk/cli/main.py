@@ -23,8 +23,8 @@ COMMANDS = {
     "checkpoint": "tpk.cli.checkpoint.command:checkpoint",
     "export": "tpk.cli.export.command:export",
     "data-speed": "tpk.cli.data_speed:data_speed",
-    "plugins": "tpk.cli.plugins.command:plugins",
-    "doctor": "tpk.cli.doctor.command:doctor",
+    "plugins": "tpk.cli.plugins.listing:plugins",
+    "doctor": "tpk.cli.doctor:doctor",
 }
 
 _COMPLETION = "_TPK_COMPLETE"

@@ -25,12 +25,15 @@ _STYLES = {
 _UNLIMITED = 100_000
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: Console | None = None) -> None:
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, crop: bool = False, console: Console | None = None
+) -> None:
     """Print `rows` under `header`. In a terminal, long cells are folded so that the table fits.
 
     Args:
         header: the titles of the columns.
         rows: the cells.
+        crop: crop the last column instead, so that each row is one line.
         console: where to print; stdout by default.
     """
     # Slow to import.
@@ -41,11 +44,14 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: C
     if console is None:
         console = Terminal(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in header:
-        table.add_column(Text(printable(title)), overflow="fold")
+    for number, title in enumerate(header, 1):
+        table.add_column(Text(printable(title)), overflow="fold", no_wrap=crop and number < len(header))
     for row in rows:
         # In `Text`, brackets are not markup.
-        table.add_row(*(Text(printable(cell), style=_style(cell)) for cell in row))
+        cells = [Text(printable(cell), style=_style(cell), no_wrap=crop) for cell in row]
+        if crop:
+            cells[-1].overflow = "ellipsis"
+        table.add_row(*cells)
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():

@@ -1,1 +1,1 @@
-"""``tpk plugins``."""
+"""``tpk plugins``: list, show, check and create plugins."""

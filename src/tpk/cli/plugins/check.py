@@ -1,7 +1,7 @@
-"""Checks of plugins (``tpk plugins --check``), in another process, which may crash, hang or print as it likes.
+"""Checks of plugins in another process, which may crash, hang or print.
 
-One process works through the list, since TensorFlow takes seconds to import; after a crash another one goes
-on with the rest.
+One process works through the list, because TensorFlow takes seconds to import. After a crash, another process
+continues with the rest.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ import os
 import pkgutil
 import subprocess
 import sys
-import tempfile
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -28,77 +25,62 @@ from tpk.plugin.hook_names import check_names
 from tpk.plugin.implementations import check_class
 from tpk.plugin.manager import HookManager
 
+_BASES = {
+    "callback": "tpk:Callback",
+    "monitor": "tpk:Monitor",
+    "strategy": "tpk:Strategy",
+    "trainer": "tpk:Trainer",
+}
+
 
 def check_imports(entries: Sequence[CatalogEntry], timeout: float = 60.0) -> list[str | None]:
-    """Import each of `entries`, but not in this process.
+    """Import and check each of `entries` in another process.
 
     Args:
-        entries: what to import.
-        timeout: the seconds that one of them may take.
+        entries: the plugins.
+        timeout: how many seconds one process may take.
 
     Returns:
-        For each of them, what is wrong with it, or None.
+        The problem of each plugin, or None.
     """
     problems: list[str | None] = []
     while len(problems) < len(entries):
-        problems += _check_until_crash(entries[len(problems) :], timeout)
+        problems += _check_in_process(entries[len(problems) :], timeout)
     return problems
 
 
-def _check_until_crash(entries: Sequence[CatalogEntry], timeout: float) -> Iterator[str | None]:
-    """Yield the problems of `entries`, ending after the first one that took the process with it."""
-    with (
-        tempfile.TemporaryFile("w+", errors="replace") as errors,
-        subprocess.Popen(
-            [sys.executable, "-m", "tpk.cli.plugins.check"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
-        ) as process,
-    ):
-        assert process.stdin is not None
-        json.dump({"path": sys.path, "entries": [attrs.asdict(entry) for entry in entries]}, process.stdin)
-        process.stdin.close()
-        for _ in entries:
-            started = time.monotonic()
-            outcome = _read_line(process, timeout)
-            if outcome:
-                yield json.loads(outcome)
-                continue
-            if time.monotonic() - started >= timeout:
-                yield f"importing it takes more than {timeout:g} s"
-                return
-            errors.seek(0)
-            lines = errors.read().split("\n")
-            last = next((line for line in reversed(lines) if line.strip()), "")
-            yield f"importing it ended the process with exit status {process.wait()}: {last}"
-            return
-        # Threads that a plugin has started may keep the process alive.
-        process.kill()
-
-
-def _read_line(process: subprocess.Popen[str], timeout: float) -> str:
-    """Return the next line that `process` writes; an empty string if it ends before, or is killed for taking long."""
-    assert process.stdout is not None
-    timer = threading.Timer(timeout, process.kill)
-    timer.start()
+def _check_in_process(entries: Sequence[CatalogEntry], timeout: float) -> list[str | None]:
+    """Return the problems of `entries`, up to the first one that ended the process."""
+    task = json.dumps({"path": sys.path, "entries": [attrs.asdict(entry) for entry in entries]})
     try:
-        return process.stdout.readline()
-    finally:
-        timer.cancel()
+        process = subprocess.run(
+            [sys.executable, "-m", "tpk.cli.plugins.check"],
+            input=task.encode(),
+            capture_output=True,
+            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired as error:
+        output, end = error.stdout or b"", f"takes more than {timeout:g} s"
+    else:
+        errors = [line for line in process.stderr.decode(errors="replace").splitlines() if line.strip()]
+        output = process.stdout
+        end = f"ended the process with exit status {process.returncode}: {errors[-1] if errors else ''}"
+    problems: list[str | None] = [json.loads(line) for line in output.splitlines()]
+    return problems if len(problems) == len(entries) else [*problems, f"importing it {end}"]
 
 
-def _import_each() -> None:
-    """Do the importing: what to import comes as JSON on stdin, each outcome leaves as a line of JSON on stdout."""
+def main() -> None:
+    """Read the plugins from stdin, and write the problem of each as a line of JSON."""
     task = json.load(sys.stdin)
-    # What plugins print goes to stderr, even if they do it by file descriptor.
-    outcomes = os.fdopen(os.dup(1), "w", buffering=1)
+    # The output of plugins goes to stderr, even if they write to the file descriptor.
+    out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     sys.path[:] = task["path"]
     for entry in task["entries"]:
-        print(json.dumps(_problem_of(CatalogEntry(**entry))), file=outcomes)
+        print(json.dumps(_problem_of(CatalogEntry(**entry))), file=out)
+    # Threads that a plugin has started would keep the process alive.
+    os._exit(0)
 
 
 def _problem_of(entry: CatalogEntry) -> str | None:
@@ -110,10 +92,10 @@ def _problem_of(entry: CatalogEntry) -> str | None:
 
 
 def check_target(entry: CatalogEntry, target: Any) -> None:
-    """Find what would be an error in a training, as far as that shows without one.
+    """Find mistakes that would be an error in a training, as far as possible without one.
 
     Raises:
-        PluginError: if the target is no plugin of its kind, or something in it looks like a hook and is none.
+        PluginError: if the target is not a plugin of its kind, or has a name that is nearly that of a hook.
     """
     if entry.kind == "plugin":
         HookManager().register(create(target, {}, str(entry)))
@@ -121,23 +103,16 @@ def check_target(entry: CatalogEntry, target: Any) -> None:
     base = pkgutil.resolve_name(_BASES[entry.kind])
     if not callable(target):
         raise PluginError(f"{entry} is {target!r}: an entry point of tpk.{entry.kind}s leads to a class or a factory")
-    if not inspect.isclass(target):  # A factory tells what it makes when it is called.
+    if not inspect.isclass(target):  # What a factory returns is known when it is called.
         return
     if not issubclass(target, base) and (entry.kind != "callback" or not set(HOOK_NAMES) & set(dir(target))):
-        raise PluginError(f"{entry} is no {entry.kind}: it does not derive from {_BASES[entry.kind].replace(':', '.')}")
+        base_name = _BASES[entry.kind].replace(":", ".")
+        raise PluginError(f"{entry} is not a {entry.kind}: it does not derive from {base_name}")
     if entry.kind == "trainer":
         check_names(target)
     else:
         check_class(target)
 
 
-_BASES = {
-    "callback": "tpk:Callback",
-    "monitor": "tpk:Monitor",
-    "strategy": "tpk:Strategy",
-    "trainer": "tpk:Trainer",
-}
-
-
 if __name__ == "__main__":
-    _import_each()
+    main()

@@ -1,51 +1,118 @@
-"""``tpk plugins``: the list of what can be named."""
+"""``tpk plugins``: the plugins that can be named."""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
-from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 import attrs
+import click
 
+from tpk.cli.framework import LazyGroup, examples, json_option
 from tpk.cli.table import print_table
-from tpk.plugin.catalog import GROUPS, CatalogEntry, get_catalog
-
-COLUMNS = ("kind", "name", "distribution", "version", "target", "status")
+from tpk.plugin.catalog import GROUPS, get_catalog
 
 
-def list_plugins(kind: str | None, *, check: bool, as_json: bool) -> int:
-    """Write the list of plugins to stdout.
+@click.group(
+    cls=LazyGroup,
+    targets={"show": "tpk.cli.plugins.show:show", "new": "tpk.cli.plugins.new:new"},
+    invoke_without_command=True,
+    epilog=examples(
+        "tpk plugins --kind callback",
+        "tpk plugins --check --json",
+        "tpk plugins show ModelSaver",
+        "tpk plugins new cost-curve --kind monitor",
+    ),
+)
+@click.option("--kind", type=click.Choice(list(GROUPS)), help="Only plugins of this kind.")
+@click.option(
+    "--check", is_flag=True, help="Import and check each in another process; the exit status is 1 if one fails."
+)
+@json_option
+@click.pass_context
+def plugins(context: click.Context, kind: str | None, check: bool, as_json: bool) -> int:
+    """List, show and create plugins.
 
-    Args:
-        kind: only those of this kind.
-        check: import each of them, in another process, and write what came of it in place of its status.
-        as_json: write a JSON list in place of a table.
-
-    Returns:
-        The exit status: 1 if a plugin was checked and cannot be imported.
+    Without COMMAND: list the plugins that can be named, without importing any.
     """
+    if context.invoked_subcommand is not None:
+        if kind or check or as_json:
+            name = context.invoked_subcommand
+            raise click.UsageError(f"write the options of {name!r} after it; options before it belong to the list.")
+        return 0
     entries = sorted(get_catalog().entries(kind), key=lambda entry: (list(GROUPS).index(entry.kind), entry.name))
-    problems: list[str | None] = [None] * len(entries)
+    problems: dict[int, str] = {}
     if check:
-        from tpk.cli.plugins.check import check_imports  # which takes time to import
+        from tpk.cli.plugins.check import check_imports
 
-        unblocked = [position for position, entry in enumerate(entries) if entry.status != "blocked"]
-        for position, problem in zip(unblocked, check_imports([entries[each] for each in unblocked]), strict=True):
-            problems[position] = problem
-            if entries[position].status != "conflict":
-                entries[position] = attrs.evolve(entries[position], status="failed" if problem else "ok")
+        checked = [place for place, entry in enumerate(entries) if entry.status != "blocked"]
+        found = check_imports([entries[place] for place in checked])
+        problems = {place: problem for place, problem in zip(checked, found, strict=True) if problem}
+        for place in checked:
+            if entries[place].status != "conflict":
+                entries[place] = attrs.evolve(entries[place], status="failed" if place in problems else "ok")
     if as_json:
-        print(json.dumps(_as_data(entries, problems if check else None), indent=2))
-    else:
-        print_table(COLUMNS, [[getattr(entry, column) for column in COLUMNS] for entry in entries])
-        for entry, problem in zip(entries, problems, strict=True):
-            if problem:
-                print(f"\n{entry.kind} {entry.name}: {problem}")
-    return int(any(problems))
+        rows = [{**attrs.asdict(entry), "description": summary_of(entry.target)} for entry in entries]
+        if check:
+            rows = [{**row, "problem": problems.get(place)} for place, row in enumerate(rows)]
+        print(json.dumps(rows, indent=2))
+        return int(bool(problems))
+    lines = []
+    for entry in entries:
+        origin = "tpk" if entry.is_builtin else f"{entry.distribution} {entry.version}"
+        status = "" if entry.status == "available" else f"{entry.status}: "
+        lines.append((entry.kind, entry.name, origin, status + summary_of(entry.target)))
+    print_table(("kind", "name", "from", "description"), lines, crop=True)
+    for place, problem in problems.items():
+        print(f"\n{entries[place].kind} {entries[place].name}: {problem}")
+    return int(bool(problems))
 
 
-def _as_data(entries: Sequence[CatalogEntry], problems: Sequence[str | None] | None) -> list[dict[str, str | None]]:
-    rows: list[dict[str, str | None]] = [attrs.asdict(entry) for entry in entries]
-    for row, problem in zip(rows, problems or (), strict=False):
-        row["problem"] = problem
-    return rows
+def summary_of(target: str) -> str:
+    """Return the first line of a plugin's docstring, read from the source without an import; empty if not found."""
+    module, _, attribute = target.partition(":")
+    try:
+        tree, package = _parse(module)
+    except (ImportError, OSError, SyntaxError, ValueError):
+        return ""
+    if not attribute:
+        return _first_line(tree)
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == attribute:
+            return _first_line(node)
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if attribute == (alias.asname or alias.name):
+                    origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                    return summary_of(f"{origin}:{alias.name}")
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Name)
+            and ast.unparse(node.targets[0]) == attribute
+        ):
+            return summary_of(f"{module}:{node.value.id}")
+    return ""
+
+
+@cache
+def _parse(module: str) -> tuple[ast.Module, str]:
+    """Return the syntax tree of a module, of its stub if it has one, and the name of its package."""
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"there is no source of {top}")
+    path = Path(spec.origin).parent.joinpath(*rest) if rest else Path(spec.origin).with_suffix("")
+    init = path if path.name == "__init__" else path / "__init__"
+    for stem, package in ((init, module), (path, module.rpartition(".")[0])):
+        for suffix in (".pyi", ".py"):
+            file = stem.with_name(stem.name + suffix)
+            if file.is_file():
+                return ast.parse(file.read_bytes()), package
+    raise ImportError(f"there is no source of {module}")
+
+
+def _first_line(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> str:
+    return (ast.get_docstring(node) or "").partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Package templates (``tpk plugins new``): a package to start a plugin from, which passes its own tests."""
+"""``tpk plugins new``: a package to start a plugin from. It passes its own tests."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import string
 from importlib.resources import files
 from pathlib import Path
 
+import click
+
 from tpk import __version__
+from tpk.cli.framework import examples
 from tpk.errors import PluginError
 from tpk.plugin.catalog import GROUPS
 
+TEMPLATE_KINDS = ("callback", "monitor", "strategy", "trainer")
 
-def write_package(name: str, kind: str, directory: Path) -> int:
-    """Write the package `name` into a new directory of that name, and to stdout what to do next.
 
-    Args:
-        name: the name of the directory and the distribution, such as ``cost-curve`` or ``tpk-cost-curve``; the plugin
-            in it is named like that, too, but for ``tpk-``.
-        kind: ``"callback"``, ``"monitor"``, ``"strategy"`` or ``"trainer"``.
-        directory: where to make the new directory.
+@click.command(epilog=examples("tpk plugins new cost-curve", "tpk plugins new tpk-mine --kind strategy"))
+@click.argument("name")
+@click.option("--kind", type=click.Choice(TEMPLATE_KINDS), default="callback", show_default=True, help="What it is.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), default=Path(), help="Where to write it.  [default: here]"
+)
+def new(name: str, kind: str, directory: Path) -> int:
+    """Write a package with a plugin to start from, and its tests.
 
-    Returns:
-        The exit status, 0.
-
-    Raises:
-        PluginError: the name cannot be that of a package, or there is one of that name already.
+    NAME is the name of the package, and without "tpk-" the name of the plugin in it.
     """
     module = re.sub(r"[-.]", "_", name)
     plugin = name.removeprefix("tpk-")
@@ -35,14 +36,14 @@ def write_package(name: str, kind: str, directory: Path) -> int:
     is_name = re.compile(r"[a-z][a-z0-9]*([-_.][a-z0-9]+)*").fullmatch
     if not is_name(name) or not is_name(plugin) or keyword.iskeyword(module) or keyword.iskeyword(class_name):
         raise PluginError(
-            f"{name!r} cannot be the name of a package: begin with a lower-case letter, and use such letters, digits "
-            "and hyphens"
+            f"{name!r} cannot be the name of a package: begin with a lower-case letter, and use lower-case letters, "
+            "digits and hyphens"
         )
     root = directory / name
     if root.exists():
         raise PluginError(f"{root} exists already: choose another name or --directory")
     if importlib.util.find_spec(module):
-        raise PluginError(f"there is a module {module} already, which the new one would hide: choose another name")
+        raise PluginError(f"the new module would hide the module {module}, which exists already: choose another name")
     values = {
         "distribution": name,
         "name": plugin,
@@ -67,7 +68,7 @@ def write_package(name: str, kind: str, directory: Path) -> int:
 
 
 def _contents(module: str, kind: str) -> dict[str, str]:
-    """Return the templates of the files of a package, by their paths in it."""
+    """Return the templates of the files of a package by their paths."""
     sources = {
         "pyproject.toml": "pyproject.toml",
         "README.md": f"{kind}_readme.md",

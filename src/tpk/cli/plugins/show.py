@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import inspect
-import os
 from types import ModuleType
 from typing import Any
 
+import click
+from click.shell_completion import CompletionItem
+
+from tpk.cli.framework import examples, quiet_tensorflow
 from tpk.errors import PluginError
 from tpk.plugin.callback import HOOK_NAMES
-from tpk.plugin.catalog import CatalogEntry, get_catalog, unknown_plugin
+from tpk.plugin.catalog import GROUPS, CatalogEntry, get_catalog, unknown_plugin
 from tpk.plugin.hook_names import namespaces_of
 from tpk.plugin.implementations import implementations_of
 
 
-def show_plugin(name: str, kind: str | None) -> int:
-    """Import the plugin `name` and write what it is to stdout.
+def _complete_name(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    entries = get_catalog().entries(context.params.get("kind"))
+    return [CompletionItem(entry.name, help=entry.kind) for entry in entries if entry.name.startswith(begun)]
 
-    Args:
-        name: a name of the catalog, or ``"module:attr"``.
-        kind: needed if plugins of two kinds have this name.
 
-    Returns:
-        The exit status, 0.
+@click.command(epilog=examples("tpk plugins show ModelSaver", "tpk plugins show my_callbacks:Shouting"))
+@click.argument("name", shell_complete=_complete_name)
+@click.option("--kind", type=click.Choice(list(GROUPS)), help="Required if two kinds have a plugin of this name.")
+def show(name: str, kind: str | None) -> int:
+    """Import one plugin, and show what it is, takes and does.
 
-    Raises:
-        PluginError: there is no such plugin, or more than one, or it cannot be imported.
+    NAME is a name in the list, or "module:attr".
     """
-    # What TensorFlow says about itself is not what was asked for.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quiet_tensorflow()
     entry = _find(name, kind)
     target = get_catalog().load(entry)
     documentation = inspect.cleandoc(target.__doc__ or "It has no docstring.")
@@ -43,7 +45,7 @@ def _find(name: str, kind: str | None) -> CatalogEntry:
     catalog = get_catalog()
     kinds = sorted({entry.kind for entry in catalog.entries(kind) if entry.name == name})
     if len(kinds) > 1:
-        raise PluginError(f"{name!r} is the name of a {' and of a '.join(kinds)}: say which by --kind")
+        raise PluginError(f"{name!r} is the name of a {' and of a '.join(kinds)}: choose one with --kind")
     if not kinds and ":" not in name:
         raise unknown_plugin(kind, name, catalog.entries())
     return catalog.find(kinds[0] if kinds else kind or "callback", name)
@@ -78,7 +80,7 @@ def _hooks_of(target: Any) -> str:
 def _hooks_of_class(target: type) -> list[str]:
     defined = {name for namespace in namespaces_of(target) for name in namespace}
     if "hook_implementations" in defined:
-        return ["an instance says which (hook_implementations)"]
+        return ["they depend on the instance (hook_implementations)"]
     if "trigger" in defined:
         defined.add("trigger_epoch")
     return [hook for hook in HOOK_NAMES if hook in defined]

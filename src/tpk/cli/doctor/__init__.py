@@ -1,1 +1,0 @@
-"""``tpk doctor``: what is installed here, and what of it does not work."""

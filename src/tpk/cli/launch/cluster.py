@@ -1,4 +1,4 @@
-"""The processes that ``tpk launch`` starts: which there are, where each one listens, and how it is told."""
+"""The tasks of the processes that ``tpk launch`` starts, and their addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Task:
 
     Attributes:
         type: ``"worker"`` or ``"ps"``; worker 0 is the chief.
-        index: its number among those of its type.
+        index: its number among the tasks of its type.
     """
 
     type: str
@@ -25,7 +25,7 @@ class Task:
 
     @property
     def tag(self) -> str:
-        """What its output is tagged by: the rank of a worker, ``ps0`` of a parameter server."""
+        """The tag of its output: the rank of a worker, or ``ps0`` for a parameter server."""
         return str(self.index) if self.type == "worker" else f"{self.type}{self.index}"
 
     def __str__(self) -> str:
@@ -34,11 +34,11 @@ class Task:
 
 @attrs.frozen
 class Cluster:
-    """Which processes there are, and where each one listens.
+    """The addresses of the processes.
 
     Attributes:
-        workers: the address, ``host:port``, of each worker.
-        parameter_servers: that of each parameter server.
+        workers: the address of each worker, ``host:port``.
+        parameter_servers: the address of each parameter server.
     """
 
     workers: tuple[str, ...]
@@ -53,34 +53,32 @@ class Cluster:
         ]
 
     def environment(self, task: Task) -> dict[str, str]:
-        """Return the environment variables that tell a process which of the tasks is its own."""
+        """Return the environment variables that tell a process its task."""
         addresses = {"worker": self.workers, "ps": self.parameter_servers}
         cluster = {kind: list(those) for kind, those in addresses.items() if those}
         return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": task.type, "index": task.index}})}
 
 
 @contextmanager
-def reserved_cluster(workers: int, parameter_servers: int = 0, host: str = "127.0.0.1") -> Iterator[Cluster]:
-    """Find a free port for each process, and keep others from taking it.
+def reserved_cluster(workers: int, parameter_servers: int = 0) -> Iterator[Cluster]:
+    """Find a free port for each process, and reserve it while the context is active.
 
-    On Linux, a port stays reserved as long as the context lasts: two sockets may be bound to one port if both have
-    ``SO_REUSEADDR`` and neither listens yet, so that a server that sets it, as gRPC's and Python's HTTP server do, can
-    take the port that is held here, while nobody is given it who asks for any. Elsewhere it is free again once this
-    has returned.
+    On Linux, two sockets may be bound to one port if both have ``SO_REUSEADDR`` and neither listens yet. So a server
+    that sets this option, as the servers of gRPC and Python do, can take the reserved port, and the system does not
+    give it to a process that asks for any port. On other systems, the port is free again when this function returns.
 
     Args:
-        workers: how many workers there are.
-        parameter_servers: how many parameter servers.
-        host: the address of this host.
+        workers: the number of workers.
+        parameter_servers: the number of parameter servers.
     """
     with ExitStack() as held:
-        # All at once, so that no two of them are the same.
+        # All are open at the same time, so that no two have the same port.
         sockets = [held.enter_context(socket.socket()) for _ in range(workers + parameter_servers)]
         addresses = []
         for each in sockets:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            each.bind((host, 0))
-            addresses.append(f"{host}:{each.getsockname()[1]}")
+            each.bind(("127.0.0.1", 0))
+            addresses.append(f"127.0.0.1:{each.getsockname()[1]}")
         if sys.platform != "linux":
             held.close()
         yield Cluster(tuple(addresses[:workers]), tuple(addresses[workers:]))

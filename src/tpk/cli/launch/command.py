@@ -15,17 +15,17 @@ from tpk.errors import ConfigError
 _OTHER_LAUNCHERS = """
 
 \b
-This is for one host. For several, use what starts processes there, which knows the hosts, and their queues:
+This is for one host. For several hosts, use the launcher of the cluster:
   horovodrun -np 8 -H one:4,two:4 python train.py      horovod
   srun --ntasks=8 python train.py                      SLURM
-  Kubernetes, with a TFJob of Kubeflow, say            sets TF_CONFIG
+  Kubernetes, such as with a TFJob of Kubeflow         sets TF_CONFIG
 """
 
 _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
 
 def _not_negative(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    if not value >= 0:  # NaN is none, either
+    if not value >= 0:  # also refuses NaN
         raise click.BadParameter(f"{value:g} must not be negative.")
     return value
 
@@ -40,16 +40,16 @@ def _not_negative(context: click.Context, parameter: click.Parameter, value: flo
     )
     + _OTHER_LAUNCHERS,
 )
-@click.option("-n", "workers", metavar="N", type=click.IntRange(min=1), required=True, help="How many workers.")
+@click.option("-n", "workers", metavar="N", type=click.IntRange(min=1), required=True, help="The number of workers.")
 @click.option(
-    "--ps", metavar="M", type=click.IntRange(min=0), default=0, help="How many parameter servers.  [default: none]"
+    "--ps", metavar="M", type=click.IntRange(min=0), default=0, help="The number of parameter servers.  [default: none]"
 )
 @click.option(
     "--threads",
     metavar="K",
     type=click.IntRange(min=1),
-    help="How many threads TensorFlow and OpenMP use in each process.  [default: as many as there are cores, so that "
-    "processes on one CPU are in each other's way]",
+    help="The number of threads of TensorFlow and OpenMP in each process.  [default: the number of cores, so that "
+    "processes on one CPU compete for it]",
 )
 @click.option(
     "--grace",
@@ -65,19 +65,19 @@ def _not_negative(context: click.Context, parameter: click.Parameter, value: flo
 def launch(workers: int, ps: int, threads: int | None, grace: float, is_module: bool, script: tuple[str, ...]) -> int:
     """Start a script in several processes on this host.
 
-    Each finds in the environment variable TF_CONFIG who it is and where the others listen; worker 0 is the chief.
-    Strategies of several processes read it. The arguments after SCRIPT are its own; it has no stdin.
+    Each process finds its task and the addresses of the others in the environment variable TF_CONFIG, which strategies
+    of several processes read. Worker 0 is the chief. The arguments after SCRIPT go to the script; it has no stdin.
 
-    Output is tagged by rank, with [0] for the chief and [ps0] for a parameter server. SIGINT (Ctrl-C), SIGTERM, SIGUSR1
-    and SIGHUP go to all workers. When a process fails, the others get SIGTERM, and SIGKILL after a while; its traceback
-    comes last. When all workers are done, parameter servers are ended. No process is left, even if this one is killed.
-    The exit status is that of the process that failed first, or 128 and the number of the signal that ended it.
+    Each line of output is tagged: [0] for the chief, [ps0] for a parameter server. SIGINT (Ctrl-C), SIGTERM, SIGUSR1
+    and SIGHUP go to all workers. When a process fails, the others get SIGTERM, and later SIGKILL; its traceback is
+    printed last. When all workers have ended, parameter servers are ended. No process is left behind, even if this one
+    is killed. The exit status is that of the process that failed first, or 128 plus the number of the signal that
+    killed it.
     """
     if os.name != "posix":
         raise ConfigError("tpk launch needs Linux or macOS: it uses process groups.")
-    # These need what other systems do not have.
+    # These import modules that Windows does not have.
     from tpk.cli.launch.cluster import reserved_cluster
-    from tpk.cli.launch.output import Console
     from tpk.cli.launch.processes import run_processes
 
     _check(is_module, script[0])
@@ -86,19 +86,15 @@ def launch(workers: int, ps: int, threads: int | None, grace: float, is_module: 
         environment.update(dict.fromkeys(_THREADS, str(threads)))
     command = [sys.executable, *(["-m"] if is_module else []), *script]
     with reserved_cluster(workers, ps) as cluster:
-        return run_processes(command, cluster, environment, grace, Console())
+        return run_processes(command, cluster, environment, grace)
 
 
 def _check(is_module: bool, target: str) -> None:
-    """Check that there is something to launch, and that this is the place for it.
-
-    Raises:
-        ConfigError: if not.
-    """
+    """Raise a `ConfigError` if there is nothing to launch, or this process is already part of a cluster."""
     if os.environ.get("TF_CONFIG"):
         raise ConfigError(
-            "TF_CONFIG is set, so that this process is one of a cluster already: start the script itself with python, "
-            "or unset TF_CONFIG to start another cluster on this host."
+            "TF_CONFIG is set, so this process is already part of a cluster: start the script itself with python, or "
+            "unset TF_CONFIG to start another cluster on this host."
         )
     if is_module:
         package = target.partition(".")[0]
@@ -106,6 +102,6 @@ def _check(is_module: bool, target: str) -> None:
             raise ConfigError(f"there is no module {target!r}, neither installed nor in {os.getcwd()!r}.")
     elif not Path(target).is_file() and not Path(target, "__main__.py").is_file():
         raise ConfigError(
-            f"there is no script {target!r} in {os.getcwd()!r}. Options of tpk launch stand before the script; for a "
-            "module, use -m."
+            f"there is no script {target!r} in {os.getcwd()!r}. Write options of tpk launch before the script; use -m "
+            "for a module."
         )

@@ -1,4 +1,4 @@
-"""The process group of all that ``tpk launch`` starts, which does not outlive it, however it ends."""
+"""The process group of everything that ``tpk launch`` starts. It does not outlive the launcher, however that ends."""
 
 from __future__ import annotations
 
@@ -9,45 +9,54 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import IO
 
 import attrs
 
 from tpk.cli.launch import guard
 from tpk.cli.launch.cluster import Task
-from tpk.cli.launch.output import Console, TaggedLines, terminal_like
+from tpk.cli.launch.output import TaggedLines
 
 
 @attrs.define(eq=False)
 class Launched:
-    """A process.
+    """A launched process.
 
     Attributes:
-        task: what it is.
-        process: how it is reached.
-        stdout: its lines.
-        stderr: its lines.
-        streams: the descriptors of both, as long as they are read.
-        status: how it has ended, as `subprocess.Popen.returncode` has it; None if it has not.
+        task: its task in the cluster.
+        process: the process.
+        stderr: the lines that it writes to stderr.
+        streams: its streams that are still open, with their lines.
+        status: its exit status, as `subprocess.Popen.returncode` has it; None while it runs.
     """
 
     task: Task
     process: subprocess.Popen[bytes]
-    stdout: TaggedLines
     stderr: TaggedLines
-    streams: dict[int, TaggedLines]
+    streams: dict[IO[bytes], TaggedLines]
     status: int | None = None
 
     def send(self, signum: int) -> None:
-        """Send it a signal if it is still there, though not to processes that it has started."""
+        """Send a signal to the process if it runs, but not to its children."""
         if self.status is None:
             self.process.send_signal(signum)
 
+    def read(self, stream: IO[bytes]) -> bool:
+        """Read from a stream once, and close it at its end; return whether there may be more."""
+        data = stream.read(65536)
+        if data:
+            self.streams[stream].feed(data)
+        elif data is not None:  # None: nothing to read at the moment
+            self.streams.pop(stream).end()
+            stream.close()
+        return bool(data)
+
 
 class ProcessGroup:
-    """Starts processes in a group of their own, so that a terminal's Ctrl-C reaches them by the launcher only.
+    """Starts processes in their own group, so that a terminal's Ctrl-C reaches them through the launcher only.
 
     Args:
-        grace: the seconds that the guard, should it come to that, leaves them between SIGTERM and SIGKILL.
+        grace: the seconds between SIGTERM and SIGKILL, if the guard has to end them.
     """
 
     def __init__(self, grace: float) -> None:
@@ -65,50 +74,36 @@ class ProcessGroup:
             os.close(launcher)
             os.close(launched)
 
-    def start(self, command: Sequence[str], task: Task, environment: Mapping[str, str], console: Console) -> Launched:
+    def start(self, command: Sequence[str], task: Task, environment: Mapping[str, str]) -> Launched:
         """Start a process.
 
         Args:
             command: the program and its arguments.
-            task: what it is.
+            task: its task in the cluster.
             environment: all of its environment variables.
-            console: where its output goes.
         """
-        draws_bar = task == Task("worker", 0) and console.has_terminal
-        ours, theirs = os.pipe()
-        if draws_bar:
-            ours_of_errors, theirs_of_errors = terminal_like(console.stderr, narrower=len(task.tag) + 3)
-        else:
-            ours_of_errors, theirs_of_errors = os.pipe()
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=theirs,
-                stderr=theirs_of_errors,
-                env=environment,
-                pass_fds=[self._launched],
-                preexec_fn=partial(os.setpgid, 0, self._guard.pid),
-            )
-        finally:
-            os.close(theirs)
-            os.close(theirs_of_errors)
-        os.set_blocking(ours, False)
-        os.set_blocking(ours_of_errors, False)
-        stdout = TaggedLines(task.tag, partial(console.write, console.stdout), None)
-        stderr = TaggedLines(task.tag, partial(console.write, console.stderr), console.show_bar if draws_bar else None)
-        return Launched(task, process, stdout, stderr, {ours: stdout, ours_of_errors: stderr})
-
-    def send(self, signum: int) -> None:
-        """Send a signal to all processes, and to those that they have started."""
-        os.killpg(self._guard.pid, signum)
+        process = subprocess.Popen(
+            command,
+            bufsize=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            pass_fds=[self._launched],
+            preexec_fn=partial(os.setpgid, 0, self._guard.pid),
+        )
+        assert process.stdout is not None and process.stderr is not None
+        for stream in (process.stdout, process.stderr):
+            os.set_blocking(stream.fileno(), False)
+        stderr = TaggedLines(task.tag, 2)
+        return Launched(task, process, stderr, {process.stdout: TaggedLines(task.tag, 1), process.stderr: stderr})
 
     def kill(self) -> None:
-        """End all of them at once; no more can be started."""
-        # The number of the group is not given to another one before its leader is waited for.
+        """Kill all of the processes and their children at once; no more can be started."""
+        # The number of the group is not reused before its leader is waited for.
         if self._guard.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                self.send(signal.SIGKILL)
+                os.killpg(self._guard.pid, signal.SIGKILL)
             self._guard.wait()
             os.close(self._launcher)
             os.close(self._launched)

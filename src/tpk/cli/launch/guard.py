@@ -1,7 +1,7 @@
-"""Guard of ``tpk launch``, which ends its processes when that itself is killed, and can no longer do it.
+"""The guard of ``tpk launch``: it ends the launched processes if the launcher itself is killed.
 
-A program of its own, run by its path: it leads the process group of all that was launched, with their workers, and
-waits for the end of a pipe that only ``tpk launch`` can write to.
+A program of its own, run by its path. It leads the process group of everything that was launched, and waits until a
+pipe that only ``tpk launch`` can write to is closed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 
 
 def guard(launcher: int, launched: int, grace: float) -> None:
-    """Wait until the launcher is gone; then end the group, and this process with it.
+    """Wait until the launcher is gone; then end the process group, including this process.
 
     Args:
         launcher: the descriptor of a pipe that the launcher holds.
-        launched: that of one that each launched process holds.
-        grace: the seconds that these have between SIGTERM and SIGKILL.
+        launched: the descriptor of a pipe that each launched process holds.
+        grace: the seconds between SIGTERM and SIGKILL.
     """
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(signum, signal.SIG_IGN)

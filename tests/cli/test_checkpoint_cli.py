@@ -11,8 +11,6 @@ import pytest
 
 from tpk.cli.main import main
 
-INDEX_END = (0xDB4775248B80FB57).to_bytes(8, "little")
-
 
 def run(capsys, *arguments):
     """Run the command; return its exit status, what it wrote, and its errors."""
@@ -59,7 +57,7 @@ def run_dir(tmp_path):
     directory = tmp_path / "run"
     directory.mkdir()
     for step in (20, 100, 3):
-        (directory / f"model-{step}.index").write_bytes(bytes(92) + INDEX_END)
+        (directory / f"model-{step}.index").write_bytes(bytes(100))
         (directory / f"model-{step}.data-00000-of-00001").write_bytes(bytes(2000 + step))
     (directory / "checkpoint").write_text(
         'model_checkpoint_path: "model-20"\nall_model_checkpoint_paths: "model-3"\n', encoding="utf-8"
@@ -101,8 +99,6 @@ def test_ls_lists_steps_in_their_order_with_time_size_and_pointer(run_dir, capsy
     ("damage", "problem"),
     [
         (lambda path: (path / "model-20.index").unlink(), "model-20.index is missing"),
-        (lambda path: (path / "model-20.index").write_bytes(b""), "model-20.index is torn or damaged"),
-        (lambda path: (path / "model-20.index").write_bytes(INDEX_END[:-1]), "model-20.index is torn or damaged"),
         (lambda path: (path / "model-20.data-00000-of-00001").unlink(), "model-20.data-* is missing"),
         (
             lambda path: (path / "model-20.data-00000-of-00001").rename(path / "model-20.data-00001-of-00002"),
@@ -171,7 +167,7 @@ def test_ls_calls_complete_only_what_it_has_read(run_dir, capsys):
         write_state(run_dir, step)
     _, table, _ = run(capsys, "ls", run_dir)
     *lines, note = table.splitlines()
-    assert note == "The contents were not looked at; --verify does that."
+    assert note == "The contents were not read; --verify reads them."
     assert all(line.endswith("by names and sizes") for line in lines[1:])
     assert not any(each["verified"] for each in listed(capsys, run_dir).values())
     (run_dir / "model-20.data-00000-of-00001").write_bytes(bytes(2019) + b"x")
@@ -191,7 +187,7 @@ def test_ls_reads_what_has_no_training_state_if_asked(save, tmp_path, capsys):
 
 def test_ls_lists_checkpoints_of_other_programs(tmp_path, capsys):
     for name in ("model.ckpt", "model.ckpt-5"):
-        (tmp_path / f"{name}.index").write_bytes(INDEX_END)
+        (tmp_path / f"{name}.index").write_bytes(b"")
         (tmp_path / f"{name}.data-00000-of-00001").write_bytes(b"")
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/elsewhere/model.ckpt-5"\n')
     found = listed(capsys, tmp_path)
@@ -296,7 +292,7 @@ def test_show_of_values_knows_bfloat16(save, capsys):
 
 def test_show_of_an_unknown_name_says_which_are_near(save, capsys):
     prefix = save("model-5", conv__weights=np.ones(2))
-    assert "Did you mean 'conv/weights'?" in error_of(capsys, "show", prefix, "--values", "conv/weight")
+    assert "Nearest: 'conv/weights'." in error_of(capsys, "show", prefix, "--values", "conv/weight")
 
 
 # diff
@@ -376,7 +372,7 @@ def test_to_npz_writes_what_numpy_reads(save, tmp_path, capsys):
     prefix = save("model-5", conv__w=np.arange(6.0).reshape(2, 3), text=["a", "bcd"], half=half, step=np.int64(5))
     status, text, errors = run(capsys, "to-npz", prefix, tmp_path / "x.npz")
     assert (status, errors) == (0, "")
-    assert "x.npz: 4 variables" in text and "1 of them" in text and "float32, without loss" in text
+    assert "x.npz: 4 variables" in text and "1 of them" in text and "float32 without loss" in text
     with np.load(tmp_path / "x.npz") as found:
         assert sorted(found) == ["conv/w", "half", "step", "text"]
         np.testing.assert_array_equal(found["conv/w"], np.arange(6.0).reshape(2, 3))

@@ -66,7 +66,7 @@ def test_the_list_of_commands_says_in_a_line_what_each_is_for(path, capsys):
         (["plugins", "--kind", "color"], "'color' is not one of 'trainer', 'strategy'"),
         (["plugins", "show"], "Missing argument 'NAME'"),
         (["plugins", "--json", "show", "x"], "write the options of 'show' after it"),
-        (["checkpoint", "list"], "No such command 'list'"),
+        (["checkpoint", "list"], "there is no command 'list'. Nearest: 'ls'."),
     ],
 )
 def test_wrong_usage_has_status_2_and_says_where_the_help_is(arguments, told, capsys):

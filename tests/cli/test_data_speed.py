@@ -60,7 +60,7 @@ def test_an_iterable_need_not_be_a_function(data_module, capsys):
     ("target", "told"),
     [
         ("data_of_speed_test", "expected module:attribute"),
-        ("data_of_speed_test:flow", "'data_of_speed_test:flow' is not there: .*Nearest: train_flow"),
+        ("data_of_speed_test:flow", "'data_of_speed_test:flow' does not exist: .*Nearest: 'train_flow'"),
         ("no_such_module:flow", "No module named 'no_such_module'"),
         ("data_of_speed_test:number", "iterable of datapoints, not 3"),
         ("data_of_speed_test:nothing", "no datapoint"),

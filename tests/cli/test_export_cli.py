@@ -198,11 +198,11 @@ def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run", "M:Linear"], "does not say what its outputs are. Name them by --outputs"),
+        (["run", "M:Linear"], "does not name its outputs. Give --outputs"),
         (["run", "M:Linear", "--outputs", "predicton"], "no tensor 'predicton'. Nearest: 'prediction'"),
         (["run", "M:Linear", "--outputs", "cost", "--inputs", "labl"], "no tensor 'labl'. Nearest: 'label'"),
         (["run", "M:Linear", "--outputs", "cost", "--inputs", "x"], "depend on 'label', which is not among the inputs"),
-        (["run", "M:Linear", "--outputs", "cost,,x"], "--outputs 'cost,,x': expected names with commas between them"),
+        (["run", "M:Linear", "--outputs", "cost,,x"], "--outputs 'cost,,x': expected names separated by commas"),
         (["run", "M:Named", "--checkpoint", "model-20"], "there is no checkpoint 'run/model-20'"),
         (["run", "M:Named", "--checkpoint", "min-val"], "Nearest: min-val_error"),
         (
@@ -212,7 +212,7 @@ def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
         (["nowhere", "M:Named"], "there is no checkpoint 'nowhere'"),
         (["nowhere", "M:Named", "--checkpoint", "1"], "there is no directory 'nowhere'"),
         ([".", "M:Named"], "there is no checkpoint in the directory '.'"),
-        (["run", "M:Lineal"], "Nearest: Linear"),
+        (["run", "M:Lineal"], "Nearest: 'Linear'"),
         (["run", "M"], "expected module:attribute, such as my_model:Model"),
         (["run", "M.py:Linear"], "names a file; expected a module. Write M:Linear."),
         (["run", "no_such_module:Linear"], "cannot be imported: No module named 'no_such_module'"),
@@ -239,7 +239,7 @@ def test_what_does_not_fit_is_told_in_one_line_and_nothing_is_left(project, argu
 def test_what_is_there_is_refused_before_anything_is_loaded(project, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     assert main(["export", "nowhere", "nothing:Model", str(tmp_path / "out")]) == 1
-    assert "exists already, and is left as it is" in capsys.readouterr().err
+    assert "out exists already" in capsys.readouterr().err
 
 
 def test_a_failure_inside_of_the_model_comes_with_its_own_traceback(project, tmp_path):

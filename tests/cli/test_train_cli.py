@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -89,7 +90,6 @@ def test_the_run_dir_is_that_of_the_file_if_it_names_one(folder):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["nothing.toml"], "tpk: 'nothing.toml' cannot be read"),
         (["linear.toml", "max_epoc=1"], "tpk: linear.toml: there is no key 'max_epoc'. Nearest: 'max_epoch'"),
         (["linear.toml", "resume=auto"], "tpk: resume='auto' needs a run_dir"),
         (["linear.toml", "--resume"], "tpk: --resume: linear.toml is not the config.toml of a run. Write run_dir="),
@@ -112,6 +112,16 @@ def test_what_fails_in_a_training_shows_where(folder, capsys):
     shown = capsys.readouterr().err
     assert "Traceback" in shown
     assert 'raise tpk.CheckpointError("no disk")' in shown
+
+
+def test_a_missing_file_is_an_error_before_tensorflow_is_imported(tmp_path):
+    script = (
+        "import sys; from tpk.cli.main import main; status = main(['train', 'nothing.toml']);"
+        "assert not {'tensorflow', 'numpy'} & set(sys.modules); sys.exit(status)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert "File 'nothing.toml' does not exist." in result.stderr
 
 
 def test_without_a_file_it_says_how_it_is_called(capsys):

@@ -1,8 +1,7 @@
-"""Things that are named on the command line as ``module:attribute``."""
+"""Objects that the command line names as ``module:attribute``."""
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import os
@@ -10,18 +9,19 @@ import sys
 from typing import Any
 
 from tpk.errors import ConfigError
+from tpk.text import nearest
 
 
 def find_object(target: str) -> Any:
-    """Return what ``module:attribute`` names; the module may be a file in the current directory, too.
+    """Return the object that ``module:attribute`` names. The module may be a file in the current directory.
 
-    What goes wrong inside of the module, other than that an import fails, is raised as it is.
+    Errors inside the module are raised as they are, except import errors.
 
     Args:
-        target: such as ``"my_model:Model"``.
+        target: the name, such as ``"my_model:Model"``.
 
     Raises:
-        ConfigError: if there is no such thing.
+        ConfigError: if there is no such object.
     """
     module_name, _, attribute = target.partition(":")
     if module_name.endswith(".py"):
@@ -39,6 +39,4 @@ def find_object(target: str) -> Any:
     try:
         return functools.reduce(getattr, attribute.split("."), module)
     except AttributeError as error:
-        near = difflib.get_close_matches(attribute, dir(module), n=3, cutoff=0.5)
-        hint = f" Nearest: {', '.join(near)}." if near else ""
-        raise ConfigError(f"{target!r} is not there: {error}.{hint}") from error
+        raise ConfigError(f"{target!r} does not exist: {error}.{nearest(attribute, dir(module))}") from error

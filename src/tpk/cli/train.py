@@ -1,4 +1,4 @@
-"""``tpk train``: a training that a file describes."""
+"""``tpk train``: a training described by a file."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tpk.errors import ConfigError, PluginError, TpkError
         "tpk train digits.toml max_epoch=3 trainer=replicated trainer.devices=2",
         "tpk train digits.toml callbacks.ModelSaver.max_to_keep=5 run_dir=runs/digits",
         "tpk train runs/digits/config.toml              # repeats that run",
-        "tpk train runs/digits/config.toml --resume     # goes on with it",
+        "tpk train runs/digits/config.toml --resume     # resumes it",
         "tpk launch -n 2 -m tpk train digits.toml trainer=collective",
     ),
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--resume", is_flag=True, help="Go on with the run in whose directory FILE is.")
+@click.option("--resume", is_flag=True, help="Resume the run that FILE belongs to.")
 def train(file: Path, overrides: tuple[str, ...], resume: bool) -> int:
-    """Train as a file says.
+    """Train what a file describes.
 
-    FILE is TOML or JSON, with the keys of tpk.TrainConfig, and trainer. The model, the data and plugins are named; the
-    directory of the file is searched for their modules. Each run that a config has launched leaves such a file,
+    FILE is TOML or JSON, with the keys of tpk.TrainConfig and the key trainer. It names the model, the data and the
+    plugins; their modules may be in its directory. Each run that was launched with a config leaves such a file,
     config.toml, in its directory.
 
-    KEY=VALUE changes what the file says. A value is one of TOML, or null; what is neither is a text. The documentation
-    of tpk.read_run_file says all of it.
+    KEY=VALUE changes an option of the file. VALUE is a TOML value or null; anything else is a string. See
+    tpk.read_run_file for the details.
     """
-    # TensorFlow is imported from here on.
+    # These import TensorFlow.
     from tpk.train.launch import launch_train_with_config
     from tpk.train.run.directory import default_run_dir, run_of_file
     from tpk.train.run_file.read import read_run_file
@@ -44,19 +44,19 @@ def train(file: Path, overrides: tuple[str, ...], resume: bool) -> int:
     run = run_of_file(file)
     if resume and run is None:
         raise ConfigError(
-            f"--resume: {file} is not the config.toml of a run. Write run_dir=<its directory> resume=auto."
+            f"--resume: {file} is not the config.toml of a run. Write run_dir=<directory of the run> resume=auto."
         )
     if resume:
         config.run_dir, config.resume = run, "auto"
     elif config.run_dir is None and config.resume == "never":
-        # A repetition lies beside what it repeats.
+        # A repeated run is put next to the original.
         config.run_dir = default_run_dir(Path("runs", file.stem) if run is None else run.parent)
     try:
         launch_train_with_config(config, trainer)
     except (ConfigError, PluginError) as error:
         raise ConfigError(". ".join([str(error).rstrip("."), *getattr(error, "__notes__", ())])) from error
     except TpkError:
-        # What fails in the midst of a training may have been caused by code of the user's, and shows where.
+        # The user's code may be the cause of a failure during training; the traceback shows where.
         traceback.print_exc()
         sys.stderr.flush()
         return 1

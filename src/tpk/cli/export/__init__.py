@@ -1,1 +1,0 @@
-"""``tpk export``: a trained model as a file for other programs."""

@@ -489,6 +489,19 @@ def test_without_libcst_the_error_says_what_to_install(monkeypatch):
         convert("import tensorpack\n")
 
 
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["config.nr_tower = 2", "launch_train_with_config(config, SimpleTrainer())"], "nr_tower"),
+        (["SyncMultiGPUTrainer(config).train()"], "by train()"),
+    ],
+)
+def test_trainers_that_are_made_of_their_config_stay(lines, why):
+    code = converted("\n".join(["from tensorpack import *", "config = TrainConfig(model=m, dataflow=d)", *lines]))
+    assert "tpk.TrainConfig" not in code and "tpk.S" not in code
+    assert why in code
+
+
 def test_the_command_writes_diffs_and_refuses(tmp_path, monkeypatch, capsys):
     script, out = tmp_path / "train.py", tmp_path / "out.py"
     script.write_text("from tensorpack import ModelSaver\nsaver = ModelSaver(1, 2)\n")

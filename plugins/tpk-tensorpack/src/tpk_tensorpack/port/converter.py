@@ -36,6 +36,7 @@ from tpk_tensorpack.port.occurrences import TF1, Occurrence, Script, module_of, 
 from tpk_tensorpack.port.report import Conversion, ConversionError, Note
 
 _PREDICTION = ("OfflinePredictor", "PredictConfig")
+_OF_OLDER_CONFIGS = ("nr_tower", "predict_tower")
 _OF_CONFIGS = frozenset({"PredictConfig", "OfflinePredictor", "FeedfreePredictor"})
 
 
@@ -240,6 +241,11 @@ class _Conversion:
             in_class = any(isinstance(each, cst.ClassDef) for each in self.script.ancestors(node))
             if node.attr.value in ("get_predictor", "hooked_sess", "sess") and not in_class:
                 return f"{node.attr.value} is used outside of a class, where tpk may have closed the session"
+            if node.attr.value in _OF_OLDER_CONFIGS:
+                return f"{node.attr.value} is set, which trainers of tensorpack 0.8 and earlier take from their config"
+        for call in self.script.calls:
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "train" and not call.args:
+                return "a trainer of tensorpack 0.8 or earlier trains by train(), with the config that it was made with"
         if any(use.name == "AutoResumeTrainConfig" for use in self.uses) and not self.log.is_set:
             return "AutoResumeTrainConfig: the log directory is set elsewhere"
         return ""

@@ -502,6 +502,26 @@ def test_trainers_that_are_made_of_their_config_stay(lines, why):
     assert why in code
 
 
+def test_the_modules_of_a_script_are_converted_with_it(tmp_path, monkeypatch, capsys):
+    source, out = tmp_path / "source", tmp_path / "out"
+    package = source / "data"
+    package.mkdir(parents=True)
+    (source / "main.py").write_text("from tensorpack import ModelSaver\nfrom data.flows import flow\nimport plain\n")
+    (source / "plain.py").write_text("import os\n")
+    (source / "other.py").write_text("from tensorpack import ModelSaver\n")
+    (package / "__init__.py").write_text("")
+    (package / "flows.py").write_text("from tensorpack import DataFromList\nfrom . import more\nflow = DataFromList\n")
+    (package / "more.py").write_text("import tensorflow as tf\n\n\ndef f():\n    return tf.placeholder(tf.float32)\n")
+    monkeypatch.setattr(sys, "argv", ["port", str(source / "main.py"), "--recursive", "-o", str(out)])
+    assert main() == 0
+    written = {str(path.relative_to(out)) for path in out.rglob("*.py")}
+    assert written == {"main.py", "plain.py", "data/__init__.py", "data/flows.py", "data/more.py"}
+    assert (out / "plain.py").read_text() == "import os\n"
+    assert "tpk.DataFromList" in (out / "data/flows.py").read_text()
+    assert "tf.compat.v1.placeholder" in (out / "data/more.py").read_text()
+    assert "plain.py: nothing to convert" in capsys.readouterr().err
+
+
 def test_the_command_writes_diffs_and_refuses(tmp_path, monkeypatch, capsys):
     script, out = tmp_path / "train.py", tmp_path / "out.py"
     script.write_text("from tensorpack import ModelSaver\nsaver = ModelSaver(1, 2)\n")

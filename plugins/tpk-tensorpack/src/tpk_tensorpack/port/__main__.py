@@ -8,38 +8,61 @@ import sys
 from pathlib import Path
 
 from tpk_tensorpack.port import ConversionError, convert
+from tpk_tensorpack.port.modules import modules_of
+from tpk_tensorpack.port.report import NothingToConvertError
 
 
 def main() -> int:
     """Convert the script that the command line names; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tpk_tensorpack.port",
-        description="Convert a script that was written for tensorpack and TensorFlow 1 to tpk's own names.",
+        description="Convert a script for tensorpack and TensorFlow 1 to tpk's own names.",
         epilog="example: python -m tpk_tensorpack.port train.py -o train_tpk.py; grep -n '# tpk:' train_tpk.py",
         allow_abbrev=False,
     )
     parser.add_argument("script", type=Path, help="the script; it is not changed")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT", help="where to write it, in place of standard output"
+        "-o", "--output", type=Path, metavar="OUT", help="the file to write; standard output by default"
     )
-    parser.add_argument("--diff", action="store_true", help="show what changes, in place of the whole script")
+    parser.add_argument("--diff", action="store_true", help="show what changes instead of the whole script")
+    parser.add_argument(
+        "--recursive",
+        action="store_true",
+        help="also convert the modules below the directory of the script that it imports; OUT is a directory",
+    )
     args = parser.parse_args()
+    if args.recursive and args.output is None and not args.diff:
+        parser.error("--recursive needs -o DIRECTORY, or --diff")
     try:
-        source = args.script.read_text(encoding="utf-8")
-        conversion = convert(source, str(args.script))
+        if args.recursive:
+            for path in modules_of(args.script):
+                out = None if args.output is None else args.output / path.relative_to(args.script.parent)
+                _convert(path, out, args.diff, is_module=path != args.script)
+        else:
+            _convert(args.script, args.output, args.diff)
     except (ConversionError, ImportError, OSError, UnicodeDecodeError) as error:
         parser.error(str(error))
-    if args.diff:
-        lines = difflib.unified_diff(
-            source.splitlines(keepends=True), conversion.code.splitlines(keepends=True), str(args.script), "converted"
-        )
-        sys.stdout.writelines(lines)
-    elif args.output is None:
-        sys.stdout.write(conversion.code)
-    if args.output is not None:
-        args.output.write_text(conversion.code, encoding="utf-8")
-    sys.stderr.write(f"{conversion.summary(str(args.script))}\n")
     return 0
+
+
+def _convert(path: Path, output: Path | None, diff: bool, is_module: bool = False) -> None:
+    source = path.read_text(encoding="utf-8")
+    try:
+        conversion = convert(source, str(path))
+        code, summary = conversion.code, conversion.summary(str(path))
+    except NothingToConvertError:
+        if not is_module:
+            raise
+        code, summary = source, f"{path}: nothing to convert"
+    if diff:
+        before, after = (text.splitlines(keepends=True) for text in (source, code))
+        sys.stdout.writelines(difflib.unified_diff(before, after, str(path), "converted"))
+    elif output is None:
+        sys.stdout.write(code)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(code, encoding="utf-8")
+    sys.stderr.write(f"{summary}\n")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from tpk_tensorpack.port.names import (
     Rule,
 )
 from tpk_tensorpack.port.occurrences import TF1, Occurrence, Script, module_of, nodes_of, package_of
-from tpk_tensorpack.port.report import Conversion, ConversionError, Note
+from tpk_tensorpack.port.report import Conversion, ConversionError, Note, NothingToConvertError
 
 _PREDICTION = ("OfflinePredictor", "PredictConfig")
 _OF_OLDER_CONFIGS = ("nr_tower", "predict_tower")
@@ -87,7 +87,7 @@ def convert_module(source: str, path: str) -> Conversion:
             "converted already. Convert the script as it was"
         )
     if not script.imports:
-        raise ConversionError(
+        raise NothingToConvertError(
             f"{path} imports neither tensorpack nor TensorFlow nor NumPy: there is nothing to convert"
         )
     return _Conversion(script).run()

@@ -11,6 +11,10 @@ class ConversionError(TpkError, ValueError):
     """A script cannot be converted."""
 
 
+class NothingToConvertError(ConversionError):
+    """A module imports neither tensorpack nor TensorFlow nor NumPy."""
+
+
 @attrs.frozen(order=True)
 class Note:
     """Something to know about a line of the script.

@@ -122,7 +122,7 @@ def test_another_process_at_the_address_of_one_that_has_not_left_is_no_member(wo
 
 def test_who_fails_because_of_another_is_not_to_blame(world):
     world.beat(1, phase=LEFT, failure="PeerError: rank 2 is gone", is_own_failure=False)
-    assert world.members.to_blame() == [f"{RANK_1} has ended its training since rank 2 is gone"]
+    assert world.members.to_blame() == [f"{RANK_1} has ended its training because rank 2 is gone"]
     world.beat(2, phase=LEFT, failure="ValueError: x")
     assert world.members.to_blame() == [f"{RANK_2} has failed: ValueError: x"]
 
@@ -157,7 +157,7 @@ def test_who_is_late_is_waited_for_until_the_barrier_ends(world):
     assert world.members.in_vain(wait, {**NO_COUNTS, "step": 3}) == []
     world.now = 1801
     assert world.members.in_vain(wait, {**NO_COUNTS, "step": 3}) == [
-        f"{RANK_2} lives, but has not come for 1801 s to step 3, where this process waits"
+        f"{RANK_2} is alive, but has not reached step 3, where this process has waited for 1801 s"
     ]
 
 

@@ -39,7 +39,7 @@ def test_without_a_chief_worker_0_is_it():
 def test_a_parameter_server_has_no_rank():
     cluster = Cluster.find(tf_config(KUBEFLOW["cluster"], "ps", 1))
     assert (cluster.job, cluster.index, cluster.address) == ("ps", 1, "q:1")
-    with pytest.raises(ConfigError, match=r"parameter server 1 \(q:1\) is no worker"):
+    with pytest.raises(ConfigError, match=r"parameter server 1 \(q:1\) is not a worker"):
         _ = cluster.rank
 
 
@@ -67,10 +67,10 @@ BROKEN = {
     "'evaluator', which takes no part": tf_config({"worker": ["a:1"]}, "evaluator"),
     "jobs 'wroker'": tf_config({"wroker": ["a:1"]}),
     "in the job 'worker': 'a:1': expected a list": tf_config({"worker": "a:1"}),
-    "'a' is no address": tf_config({"worker": ["a"]}),
-    "'a:70000' is no address": tf_config({"worker": ["a:70000"]}),
-    "1 is no address": tf_config({"worker": [1]}),
-    "a:1: each process of a cluster needs an address of its own": tf_config({"worker": ["a:1", "a:1"]}),
+    "'a' is not the address": tf_config({"worker": ["a"]}),
+    "'a:70000' is not the address": tf_config({"worker": ["a:70000"]}),
+    "1 is not the address": tf_config({"worker": [1]}),
+    "a:1: each process of a cluster needs a different address": tf_config({"worker": ["a:1", "a:1"]}),
     "one chief, not 2": tf_config({"chief": ["a:1", "b:1"], "worker": ["c:1"]}),
     "at least one worker": tf_config({"ps": ["a:1"]}, "ps"),
 }
@@ -92,7 +92,7 @@ def test_without_a_cluster_all_ways_to_say_are_named(environ):
 def test_there_is_no_process_of_an_unknown_job():
     with pytest.raises(ConfigError, match="not 'evaluator'"):
         Cluster(["a:1"], job="evaluator")
-    with pytest.raises(ConfigError, match="there is no ps 0"):
+    with pytest.raises(ConfigError, match="does not have ps 0"):
         Cluster(["a:1"], job="ps")
 
 
@@ -142,10 +142,10 @@ def test_tf_config_counts_more_than_slurm():
         ({"SLURM_PROCID": "5"}, "SLURM_PROCID is 5, but the step has 5 tasks"),
         ({"SLURM_PROCID": ""}, "SLURM_PROCID is ''; expected a number"),
         ({"SLURM_NTASKS": "4"}, "4 tasks, but its hosts node09, node10, gpu1 have 2, 2, 1"),
-        ({"SLURM_STEP_NODELIST": "node[1-"}, "SLURM_STEP_NODELIST is 'node[1-'; expected such as"),
-        ({"SLURM_STEP_NODELIST": "node[a-b]"}, "[a-b] is no list of numbers"),
+        ({"SLURM_STEP_NODELIST": "node[1-"}, "SLURM_STEP_NODELIST is 'node[1-'; expected a list such as"),
+        ({"SLURM_STEP_NODELIST": "node[a-b]"}, "[a-b] is not a list of numbers"),
         ({"SLURM_STEP_TASKS_PER_NODE": "two"}, "SLURM_STEP_TASKS_PER_NODE is 'two'"),
-        ({"SLURMD_NODENAME": "gpu1"}, "runs rank 2 on gpu1, where node10 was expected"),
+        ({"SLURMD_NODENAME": "gpu1"}, "runs rank 2 on gpu1, but node10 was expected"),
     ],
 )
 def test_what_contradicts_itself_in_slurm_is_named(changes, message):

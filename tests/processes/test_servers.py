@@ -14,7 +14,7 @@ import tensorflow as tf
 pytestmark = pytest.mark.once
 
 PORT = 7077
-WARNING = "asks nobody who they are: whoever reaches it can run code in this process"
+WARNING = "without authentication: any host that reaches it can run code in this process"
 
 
 def serve(addresses=None, host=None):

@@ -1,4 +1,4 @@
-"""The processes of a training: who they are, whether they live, and what they tell each other."""
+"""The processes of a training: their addresses, servers and connections, and which of them are alive."""
 
 import lazy_loader
 

@@ -27,7 +27,7 @@ class Board:
         cluster: the processes, and which of them this one is.
         key: the process that has the board.
         target: the TensorFlow server of this process.
-        timeout: for how many seconds the process may be silent.
+        timeout: the number of seconds to wait for an answer.
         training: the number of this training in the process.
 
     Attributes:
@@ -60,8 +60,8 @@ class Board:
         """Write the state of this worker if `is_written`, and return the states on the board, by rank.
 
         Raises:
-            OSError: nothing listens at the address of the process.
-            tf.errors.OpError: the process does not answer in time.
+            OSError: if nothing listens at the address of the process.
+            tf.errors.OpError: if the process does not answer in time.
         """
         if not self.is_written:
             return self.read()

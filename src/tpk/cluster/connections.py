@@ -1,7 +1,7 @@
-"""TCP connections of this process: who listens elsewhere, who may come here, and the end of those that nobody answers.
+"""TCP connections of this process: check whether a process listens, restrict a port, and end dead connections.
 
-Without it, a training whose network is cut would wait for a quarter of an hour until the kernel gives a connection up,
-and TensorFlow's server on loopback could be reached, and made to run code, from other hosts.
+Without this module, a training whose network is interrupted would wait for a quarter of an hour until the kernel gives
+up on a connection, and other hosts could make TensorFlow's server on loopback run code.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _DESCRIPTORS = "/dev/fd"
 
 
 class Connections:
-    """Finds connections of this process by where they lead to, whoever has opened them.
+    """The connections of this process to given addresses, including those that TensorFlow opened.
 
-    TensorFlow waits for the answer of a host that is dead, or behind a cut link, until the kernel gives the connection
-    up: on Linux after a quarter of an hour. A session that is closed meanwhile waits as well. Only when the connection
-    has ended, a run that waits fails, by a `tf.errors.UnavailableError`.
+    TensorFlow waits for a host that is dead or unreachable until the kernel gives up on the connection: on Linux after
+    a quarter of an hour. Closing a session then waits as well. A waiting run fails, with a
+    `tf.errors.UnavailableError`, only when its connection ends.
 
     Args:
-        addresses: ``"host:port"`` of the others; names are resolved now, as long as there is a network.
+        addresses: ``"host:port"`` of the other processes; names are resolved now, while the network still works.
     """
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._ends = {address: frozenset(_resolve(address)) for address in addresses}
 
     def hang_up(self, addresses: Collection[str]) -> int:
-        """End all connections to some of the addresses; return how many there were.
+        """End all connections to some of the addresses, and return their number.
 
-        What waits for an answer over one of them fails at once. TensorFlow connects anew for what comes later.
+        Runs that wait for an answer over one of them fail at once. TensorFlow reconnects for later runs.
         """
         ends = frozenset[End]().union(*(self._ends[address] for address in addresses))
         count = 0
@@ -48,16 +48,16 @@ class Connections:
 
 
 def check_listening(address: str, seconds: float = 2.0) -> None:
-    """Raise an `OSError` if nothing listens at ``"host:port"``, or if there is no answer in time.
+    """Raise an `OSError` if nothing listens at ``"host:port"``, or the host does not answer in time.
 
-    TensorFlow would wait for it without an end.
+    TensorFlow would wait for it forever.
     """
     host, _, port = address.rpartition(":")
     socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
 
 
 def is_refused(address: str) -> bool:
-    """Whether a host answers that nothing listens at ``"host:port"``; not so if there is no answer at all."""
+    """Whether a host answers that nothing listens at ``"host:port"``; False if the host does not answer."""
     try:
         check_listening(address)
     except ConnectionRefusedError:
@@ -68,24 +68,24 @@ def is_refused(address: str) -> bool:
 
 
 def are_on_loopback(addresses: Iterable[str]) -> bool:
-    """Return whether all addresses, ``"host:port"``, are such as only this host can reach."""
+    """Return whether all addresses, ``"host:port"``, are loopback addresses, which only this host can reach."""
     ends = [set(_resolve(address)) for address in addresses]
     return all(each and all(ipaddress.ip_address(ip).is_loopback for ip, _ in each) for each in ends)
 
 
 def confine_to_loopback(port: int) -> bool:
-    """Let a port at which this process listens be reached by the loopback addresses only, whoever has opened it.
+    """Restrict a port at which this process listens to loopback addresses.
 
-    It is as if no other host saw the port; nor can this one reach it by the addresses that others know. Only Linux,
-    from 5.7 on, lets those who are not root do that.
+    Other hosts cannot reach the port, and this host can reach it only by loopback addresses. It works on Linux 5.7 or
+    later, or as root.
 
     Returns:
-        Whether it was possible.
+        Whether the port was restricted.
     """
     is_confined = False
     for each in _tcp_sockets():
         with each as held:
-            # Those that were accepted in the moment before, too.
+            # Includes connections that were accepted just before.
             if held.getsockname()[1] == port:
                 try:
                     held.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
@@ -97,14 +97,14 @@ def confine_to_loopback(port: int) -> bool:
 
 def _resolve(address: str) -> Iterator[End]:
     host, _, port = address.rpartition(":")
-    # Who cannot be found now is not connected either.
+    # There are no connections to a host whose name cannot be resolved.
     with suppress(OSError):
         for *_, end in socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM):
             yield _normal(end)
 
 
 def _normal(end: tuple[object, ...]) -> End:
-    """Return an end as it is in all families of addresses: a socket for IPv6 shows an IPv4 host by a mapped address."""
+    """Return an end with its IPv4 address if a socket for IPv6 shows it as a mapped address."""
     ip = ipaddress.ip_address(str(end[0]).partition("%")[0])
     mapped = getattr(ip, "ipv4_mapped", None)
     return str(mapped or ip), int(str(end[1]))
@@ -112,11 +112,11 @@ def _normal(end: tuple[object, ...]) -> End:
 
 def _tcp_sockets() -> Iterator[socket.socket]:
     """Yield a separate socket for each descriptor of this process that is a TCP socket."""
-    # Elsewhere than on Linux and macOS, nobody is freed.
+    # Only Linux and macOS list the descriptors.
     for name in os.listdir(_DESCRIPTORS) if os.path.isdir(_DESCRIPTORS) else ():
         try:
             copy = os.dup(int(name))
-        except OSError:  # Closed in the meantime, as the descriptor of the listing is.
+        except OSError:  # Closed in the meantime, such as the descriptor of the listing.
             continue
         try:
             found = socket.socket(fileno=copy)

@@ -1,4 +1,4 @@
-"""Heartbeat: threads by which this process tells the others that it lives, and finds out which of them do not."""
+"""The heartbeat: threads that tell other processes that this one is alive, and detect which of them are not."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _SECONDS_TO_CLOSE = 5.0
 
 
 class Heartbeat:
-    """The heartbeat of a worker: a thread for each board, and one that watches over what waits for others.
+    """The heartbeat of a worker: a thread for each board, and a thread that monitors runs that wait for others.
 
-    While this worker waits for others, by a run in which they take part (see `begin`), that run is aborted if one of
-    them is gone, or has left, or does not come for too long. One that is late is reported.
+    While this worker waits for other processes in a run (see `begin`), the run is aborted if one of them is gone, has
+    left, or is much too late. If one is a little late, that is logged.
 
     Args:
         cluster: the processes of the training; this one is a worker.
         server: TensorFlow's server of this process.
-        timeouts: how long others are waited for.
+        timeouts: how long to wait for other processes.
 
     Attributes:
-        members: what is known of the others.
+        members: the known states of the other processes.
     """
 
     def __init__(self, cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:
@@ -76,11 +76,11 @@ class Heartbeat:
             thread.start()
 
     def meet(self) -> None:
-        """Wait until all others are there.
+        """Wait until all other processes have started.
 
         Raises:
-            PeerError: if some have not come in time, or are gone again.
-            MismatchError: if one is there as part of another cluster.
+            PeerError: if some have not started in time, or are gone again.
+            MismatchError: if one belongs to another cluster.
         """
         begun = time.monotonic()
         report = begun + min(5.0, self._timeouts.late_warning)
@@ -96,10 +96,14 @@ class Heartbeat:
                 self._changed.wait(min(SECONDS_BETWEEN_BEATS, max(begun + self._timeouts.start - now, 0.01)))
 
     def begin(self, kind: str, sess: SharedSession) -> None:
-        """Say that a run of `sess` begins which needs the others: the next one of its kind, see `KINDS`.
+        """Report that a run of `sess` begins that waits for other processes.
+
+        Args:
+            kind: one of `KINDS`. Runs of each kind are counted.
+            sess: the session to abort if a process is missing.
 
         Raises:
-            PeerError: if it is known already that one of them is missing.
+            PeerError: if a process is already known to be missing.
         """
         if self._failure is not None:
             raise self._failure
@@ -107,18 +111,18 @@ class Heartbeat:
         self._wait = Wait(kind, self._counts[kind], time.monotonic()), sess
 
     def end(self) -> None:
-        """Say that it is done, or has failed."""
+        """Report that the run has ended or failed."""
         self._wait = None
 
     def take_back(self) -> None:
-        """Say that what has begun comes to nothing: this worker is where it was before."""
+        """Report that the run did nothing, so it is not counted."""
         if self._wait is not None:
             self._counts[self._wait[0].kind] -= 1
             self._wait = None
 
     @contextmanager
     def waiting(self, kind: str, sess: SharedSession) -> Iterator[None]:
-        """Within the context, the others are needed; what fails because of one of them is a `PeerError`."""
+        """Within the context, a run waits for other processes; see `begin` and `explained`."""
         self.begin(kind, sess)
         try:
             with self.explained():
@@ -143,14 +147,14 @@ class Heartbeat:
 
     @property
     def failure(self) -> PeerError | None:
-        """What has become of another process, if that ends the training of this one."""
+        """The error that ends the training of this process because of another one, or None."""
         return self._failure
 
     def explain(self, error: BaseException) -> PeerError | None:
-        """Return what is to blame for the failure of a run: another process; or None, if it is none of them.
+        """Return the error that names the process that caused the failure of a run; None if no other process did.
 
         Args:
-            error: that of the run.
+            error: the error of the run.
         """
         waiting, self._wait = self._wait, None
         if not isinstance(error, tf.errors.OpError) or self._failure is not None:
@@ -169,18 +173,18 @@ class Heartbeat:
         return self._failure
 
     def leave(self, failure: BaseException | None) -> None:
-        """Tell the others that this worker takes no part any more.
+        """Tell the others that this worker leaves the training.
 
-        If they read its state from its own server, wait until all have left, or are gone.
+        If they read its state from its own server, wait until all of them have left or are gone.
 
         Args:
-            failure: by what its training ends. What is no `Exception`, such as a signal, is no failure.
+            failure: the error that ends the training, if any. Only an `Exception` is a failure; a signal is not.
         """
         line = ""
         if isinstance(failure, Exception):
             line = f"{type(failure).__name__}: {failure}".strip().partition("\n")[0][:1000]
         with self._changed:
-            # Who fails because others do is not to blame.
+            # A failure that another process caused is not this worker's own.
             is_own = not isinstance(failure, PeerError)
             self._state = attrs.evolve(self._state, phase=LEFT, failure=line, is_own_failure=is_own)
         if not self._cluster.ps:
@@ -189,7 +193,7 @@ class Heartbeat:
         self._is_stopped.set()
         for event in self._beat_now.values():
             event.set()
-        # A process that ends while TensorFlow returns to one of them would be aborted.
+        # If the process ends while TensorFlow returns to one of the threads, it is aborted.
         end = time.monotonic() + min(self._timeouts.heartbeat, SECONDS_TO_ANSWER) + _SECONDS_TO_CLOSE
         for thread in self._threads:
             thread.join(max(end - time.monotonic(), 0))
@@ -205,12 +209,12 @@ class Heartbeat:
             with self._changed:
                 self._changed.wait(min(0.2, end - now))
 
-    # What the threads do.
+    # Called in the threads.
 
     def _keep_beating(self, board: Board) -> None:
         beat_now, has_come, is_last = self._beat_now[board.key], False, False
         while not is_last:
-            # Where this worker is heard, there are last words.
+            # After `leave`, the last state is written to the boards that show it.
             is_last = self._is_stopped.is_set()
             if is_last and (not board.is_written or board.key in [each.key for each in self.members.gone()]):
                 break
@@ -238,12 +242,12 @@ class Heartbeat:
             return self._state
 
     def _watch(self) -> None:
-        """Abort what waits in vain."""
+        """Abort runs that wait for processes that will not come."""
         while not self._is_stopped.is_set():
             waiting = self._wait or self._background
             if waiting is not None and self._failure is None:
                 self._look_after(*waiting)
-            elif waiting is not None:  # A run that has begun since then would wait for them, too.
+            elif waiting is not None:  # A run that began later would also wait for dead processes.
                 self._hang_up(waiting[0])
             with self._changed:
                 self._changed.wait(SECONDS_BETWEEN_BEATS)
@@ -257,7 +261,7 @@ class Heartbeat:
                 return
             self._failure = PeerError("; ".join(reasons))
             logger.error("%s", self._failure)
-            # A session that is closed would wait, too, for a process that does not answer.
+            # Aborting a session would also wait for a process that does not answer.
             if not self._hang_up(wait):
                 sess.abort()
         elif now - max(wait.since, self._reported_at) > self._timeouts.late_warning:
@@ -269,7 +273,7 @@ class Heartbeat:
                 logger.warning("waiting in %s since %.0f s for %s", wait, now - wait.since, ", ".join(late))
 
     def _hang_up(self, wait: Wait) -> bool:
-        """End connections to processes that are gone and on which a wait depends; return whether there are such."""
+        """End connections to dead processes that a wait depends on; return whether there are such processes."""
         hosts = self._cluster.ps or (self._cluster.workers[:1] if wait.kind == "gather" else ())
         gone = {each.address for each in self.members.gone()} & set(hosts)
         if gone:
@@ -277,7 +281,7 @@ class Heartbeat:
         return bool(gone)
 
     def _find_out(self, wait: Wait | None) -> list[str]:
-        """Ask all others anew, and return who is to blame for a failure that has happened just now, in a wait."""
+        """Ask all other processes for their states, and return which of them caused a failure that just happened."""
         happened = time.monotonic()
         end = happened + min(_SECONDS_TO_FIND_OUT, self._timeouts.heartbeat)
         while (now := time.monotonic()) < end:

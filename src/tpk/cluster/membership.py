@@ -1,6 +1,6 @@
-"""Membership: what a process knows of the others of its training, and which of them is to blame when one is missing.
+"""Membership: the known states of the processes of a training, and which process caused a failure.
 
-There is no TensorFlow here, no thread, and no network but the question whether something listens at an address.
+It uses no TensorFlow, no threads, and the network only to check whether a process listens at its address.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tpk.cluster.spec import PS, WORKER, Cluster, Timeouts
 from tpk.errors import MismatchError, PeerError
 
 KINDS = ("step", "gather", "broadcast", "synchronization")
-"""For what a worker waits for the others."""
+"""The kinds of runs in which a worker waits for the others."""
 
 TRAINING, LEFT = "training", "left"
 
 SECONDS_BETWEEN_BEATS = 1.0
 _BEATS_MISSED = 3
-"""After so many of them it is asked whether a worker still listens at its address."""
+"""The number of missed heartbeats after which a worker's address is checked."""
 
 Key = tuple[str, int]
 """The job of a process, and its index there."""
@@ -35,14 +35,14 @@ class WorkerState:
     """The state that a worker reports to the others.
 
     Attributes:
-        incarnation: differs between processes that have had one address.
+        incarnation: an identifier of the process; another process at the same address has another one.
         cluster: a digest of the addresses of all workers.
-        training: which training in its process this is, from 1 on.
-        beat: how many heartbeats it has had; so no two states of a worker that lives are alike.
+        training: the number of the training in its process, from 1.
+        beat: the number of heartbeats so far, so each state of a live worker is different.
         phase: ``"training"`` or ``"left"``.
-        counts: how many waits of each of `KINDS` it has begun.
-        failure: the error by which its training has ended.
-        is_own_failure: whether that is no consequence of another process's.
+        counts: the number of waits of each of `KINDS` that it has begun.
+        failure: the error that ended its training; empty if there was none.
+        is_own_failure: False if another process caused the failure.
     """
 
     incarnation: str
@@ -60,7 +60,7 @@ class WorkerState:
         return cls(uuid.uuid4().hex, _digest(cluster), training)
 
     def encode(self) -> bytes:
-        """Return it as bytes."""
+        """Return the state as bytes."""
         return json.dumps(attrs.asdict(self)).encode()
 
     @classmethod
@@ -69,22 +69,22 @@ class WorkerState:
         return cls(**json.loads(data)) if data else None
 
     def has_left(self, training: int) -> bool:
-        """Whether the worker takes no part in this training any more."""
+        """Whether the worker has left this training."""
         return self.training > training or (self.training == training and self.phase == LEFT)
 
     def count(self, kind: str) -> int:
-        """Return how many waits of a kind it has begun."""
+        """Return the number of waits of a kind that it has begun."""
         return self.counts.get(kind, 0)
 
 
 @attrs.frozen
 class Wait:
-    """That this worker waits for the others.
+    """A wait of this worker for the others.
 
     Attributes:
         kind: one of `KINDS`.
-        number: how many waits of this kind it has begun; 0 if it waits for nobody, but needs all to live.
-        since: when it began.
+        number: the number of waits of this kind so far; 0 if it only needs the others to be alive.
+        since: the time when it began.
     """
 
     kind: str
@@ -97,15 +97,15 @@ class Wait:
 
 @attrs.define(eq=False)
 class Member:
-    """What is known of another process.
+    """The known state of another process.
 
     Attributes:
         key: its job and index.
-        name: what messages call it.
-        address: where it listens.
-        state: what it has told last, if it is a worker.
-        heard_at: when it gave the last sign of life; None before the first.
-        gone: why it counts as dead, in words; empty if it does not.
+        name: its name in messages.
+        address: its address.
+        state: its last reported state, if it is a worker.
+        heard_at: the time of its last sign of life; None before the first.
+        gone: the reason why it is considered dead; empty if it is not.
     """
 
     key: Key
@@ -116,19 +116,19 @@ class Member:
     gone: str = ""
 
     def count(self, kind: str) -> int:
-        """Return how many waits of a kind it has begun."""
+        """Return the number of waits of a kind that it has begun."""
         return 0 if self.state is None else self.state.count(kind)
 
 
 class Membership:
-    """The other processes of a training: who has come, who lives, who is late, who has left, who is to blame.
+    """The other processes of a training: which have started, are alive, late, or gone, and which caused a failure.
 
     Args:
-        cluster: the processes, and which of them this one is. Parameter servers are watched by workers only.
-        training: which training in this process this is.
-        timeouts: how long others are waited for.
-        clock: returns the time, in seconds.
-        is_refused: tells of an address whether a host answers that nothing listens there.
+        cluster: the processes, and which of them this one is. Only workers monitor parameter servers.
+        training: the number of the training in this process.
+        timeouts: how long to wait for other processes.
+        clock: returns the time in seconds.
+        is_refused: takes an address, and returns whether a host answers that nothing listens there.
     """
 
     def __init__(
@@ -153,10 +153,10 @@ class Membership:
             if key != (cluster.job, cluster.index)
         }
 
-    # What is noted of them.
+    # Observations.
 
     def hear(self, key: Key) -> None:
-        """Take note that a process has given a sign of life."""
+        """Record a sign of life of a process."""
         if key in self._members:
             self._members[key].heard_at = self._clock()
 
@@ -175,15 +175,15 @@ class Membership:
                 member.state, member.heard_at = state, self._clock()
         noted = [self._members[WORKER, rank] for rank in states if (WORKER, rank) in self._members]
         stale = [each for each in noted if self._silence(each) >= _BEATS_MISSED * SECONDS_BETWEEN_BEATS]
-        if stale:  # One at a time, for the question may take a while.
+        if stale:  # One at a time, because the check may take a while.
             self.doubt(max(stale, key=self._silence).key)
 
     def doubt(self, key: Key, is_replaced: bool = False) -> None:
-        """Find out whether a process that was there, and does not answer, is gone.
+        """Check whether a process that does not answer any more is gone.
 
         Args:
-            key: which one.
-            is_replaced: whether another process answers in its place.
+            key: the job and index of the process.
+            is_replaced: whether another process answers at its address.
         """
         member = self._members.get(key)
         if member is None or member.heard_at is None or member.gone or self._has_left(member):
@@ -198,23 +198,26 @@ class Membership:
                 f"has given no sign of life for {silence:.0f} s: its process or host is dead, or the network is cut"
             )
 
-    # What follows from that.
+    # Conclusions.
 
     def missing(self) -> list[Member]:
-        """Return who has not come to this training yet; of parameter servers and workers, the servers come first."""
+        """Return the processes that have not started; only the parameter servers if some of these are missing."""
         absent = [each for each in self._members.values() if not self._is_there(each)]
         return [each for each in absent if each.key[0] == PS] or absent
 
     def check_start(self, waited: float) -> list[Member]:
-        """Return who has not come yet, after so many seconds.
+        """Return the processes that have not started yet; see `missing`.
+
+        Args:
+            waited: the number of seconds that this process has waited.
 
         Raises:
-            PeerError: if the time to start is over, or one that had come is gone.
-            MismatchError: if one is there as part of another cluster.
+            PeerError: if the time to start is over, or a process that had started is gone.
+            MismatchError: if a process belongs to another cluster.
         """
         for each in self._members.values():
             if each.gone:
-                raise PeerError(f"{each.name} {each.gone}. It had started already; its own output tells more.")
+                raise PeerError(f"{each.name} {each.gone}. It had started already; see its output.")
             if each.state is not None and each.state.cluster != self._digest:
                 raise MismatchError(
                     f"{each.name} belongs to another cluster than this process, whose workers are "
@@ -225,40 +228,42 @@ class Membership:
             behind = [each for each in missing if each.state is not None]
             hint = f" {names_of(behind)} has finished fewer trainings than this process." if behind else ""
             raise PeerError(
-                f"{names_of(missing)} did not start within {self._timeouts.start:g} s.{hint} See what became of it, "
-                "and whether its address can be reached from here; timeouts=tpk.Timeouts(start=<seconds>) gives it "
-                "longer."
+                f"{names_of(missing)} did not start within {self._timeouts.start:g} s.{hint} Check its output, and "
+                "whether its address can be reached from here. To wait longer, write "
+                "timeouts=tpk.Timeouts(start=<seconds>)."
             )
         return missing
 
     def staying(self) -> list[Member]:
-        """Return the workers that have come, and have neither left nor died."""
+        """Return the workers that have started, and have neither left nor died."""
         workers = [each for each in self._members.values() if each.key[0] == WORKER]
         return [each for each in workers if self._is_there(each) and not each.gone and not self._has_left(each)]
 
     def gone(self) -> list[Member]:
-        """Return who counts as dead."""
+        """Return the processes that are considered dead."""
         return [each for each in self._members.values() if each.gone]
 
     def silent_since(self, moment: float) -> list[Member]:
-        """Return who was there, has not left, and has given no sign of life since a moment."""
+        """Return the processes that had started, have not left, and have given no sign of life since `moment`."""
         here = [each for each in self._members.values() if each.heard_at is not None and not self._has_left(each)]
         return [each for each in here if each.heard_at is not None and each.heard_at < moment]
 
     def behind(self, wait: Wait) -> list[Member]:
-        """Return the workers that have not come where this one waits."""
+        """Return the workers that have not reached the point where this one waits."""
         return [
             each for each in self._members.values() if each.key[0] == WORKER and each.count(wait.kind) < wait.number
         ]
 
     def to_blame(self, wait: Wait | None = None) -> list[str]:
-        """Return who can never come where this process waits, in words; those that are themselves to blame, if any are.
+        """Return the reasons why this process waits in vain, or must end.
+
+        Processes that failed by themselves take precedence over those that failed because of others.
 
         Args:
-            wait: where that is; None if it only needs all to be well.
+            wait: the wait; None if this process only needs the others to be alive.
         """
         servers = [f"{each.name} {each.gone}" for each in self.gone() if each.key[0] == PS]
-        if servers:  # That nothing is heard of workers is not their fault, then.
+        if servers:  # Without the servers, the states of workers are unknown.
             return servers
         own, consequences = [], []
         for each in self._members.values():
@@ -268,7 +273,7 @@ class Membership:
                     own.append(f"{each.name} has failed: {state.failure}")
                 elif state.failure:
                     reason = state.failure.partition(": ")[2] or state.failure
-                    consequences.append(f"{each.name} has ended its training since {reason}")
+                    consequences.append(f"{each.name} has ended its training because {reason}")
                 elif wait is not None and each.count(wait.kind) < wait.number:
                     own.append(f"{each.name} has ended its training, after {state.count('step')} steps")
             elif each.gone:
@@ -276,30 +281,30 @@ class Membership:
         return own or consequences
 
     def in_vain(self, wait: Wait, counts: Mapping[str, int]) -> list[str]:
-        """Return for whom this worker waits in vain though all live, in words.
+        """Return the reasons why this worker waits in vain, although all processes are alive.
 
         Args:
-            wait: where it waits.
-            counts: how many waits of each kind it has begun itself.
+            wait: the wait.
+            counts: the number of waits of each kind that this worker has begun.
         """
         behind, waited = self.behind(wait), self._clock() - wait.since
         if waited <= self._timeouts.late_warning:
-            # At once would be too soon: it may be about to leave that point, too.
+            # Too early to tell: the other worker may be about to leave that point.
             return []
-        # All wait for each other in the same order. So of two workers, one that is ahead in something is behind in
-        # nothing, even if what is known of the other one is old.
+        # All workers wait in the same order. So a worker that is ahead in one kind is behind in none, even if the known
+        # state of the other one is old.
         ahead = {each.name: [kind for kind in KINDS if each.count(kind) > counts[kind]] for each in behind}
         elsewhere = [
             f"{each.name} is at another point of the program: it waits in "
             f"{', '.join(f'{kind} {each.count(kind)}' for kind in ahead[each.name])}, and this process in {wait}. "
-            "Maybe the data of one has ended earlier, or their callbacks differ"
+            "Perhaps the data of one ended earlier, or their callbacks differ"
             for each in behind
             if ahead[each.name]
         ]
         if elsewhere or waited <= self._timeouts.barrier:
             return elsewhere
         return [
-            f"{each.name} lives, but has not come for {waited:.0f} s to {wait}, where this process waits"
+            f"{each.name} is alive, but has not reached {wait}, where this process has waited for {waited:.0f} s"
             for each in behind
         ]
 
@@ -312,14 +317,14 @@ class Membership:
         return member.state is not None and member.state.has_left(self._training)
 
     def _silence(self, member: Member) -> float:
-        """How long a process that is there has given no sign of life, in seconds."""
+        """Return the number of seconds since a live process's last sign of life."""
         if member.heard_at is None or member.gone or self._has_left(member):
             return 0.0
         return self._clock() - member.heard_at
 
 
 def names_of(members: Sequence[Member]) -> str:
-    """Return what messages call some processes."""
+    """Return the names of processes in messages."""
     return ", ".join(each.name for each in members)
 
 

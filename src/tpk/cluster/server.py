@@ -37,7 +37,7 @@ class RunningServer:
         cluster: the cluster, and which process of it the server is.
         cpu_devices: the number of logical CPU devices.
         target: the target for sessions that connect to it.
-        trainings: how many trainings have used it, including the current one.
+        trainings: the number of trainings that have used it, including the current one.
     """
 
     cluster: Cluster
@@ -57,7 +57,7 @@ def start_server(cluster: Cluster, config: Any) -> RunningServer:
             server. Sessions that connect to it cannot change these.
 
     Raises:
-        ConfigError: the port is in use, or the server of this process belongs to another cluster.
+        ConfigError: if the port is in use, or the server of this process belongs to another cluster.
     """
     global _running
     with _lock:
@@ -68,14 +68,13 @@ def start_server(cluster: Cluster, config: Any) -> RunningServer:
             _running = RunningServer(cluster, cpu_devices, target)
         elif cluster != _running.cluster:
             raise ConfigError(
-                f"this process is {_name(_running.cluster)} of the cluster {_running.cluster.jobs} for good, since "
-                f"TensorFlow cannot stop a server; it cannot become {_name(cluster)} of {cluster.jobs}. Start a new "
-                "process for that."
+                f"this process is {_name(_running.cluster)} of the cluster {_running.cluster.jobs}, and cannot become "
+                f"{_name(cluster)} of {cluster.jobs}, because TensorFlow cannot stop a server. Start a new process."
             )
         elif cpu_devices > _running.cpu_devices:
             raise ConfigError(
-                f"the server of this process has {_running.cpu_devices} CPU devices, and {cpu_devices} are wanted now; "
-                "TensorFlow cannot add any. Let the first training of the process have as many devices as the others."
+                f"the server of this process has {_running.cpu_devices} CPU devices, but {cpu_devices} are needed now, "
+                "and TensorFlow cannot add devices. Use as many devices in the first training of the process."
             )
         _running.trainings += 1
         return _running
@@ -85,17 +84,17 @@ def cluster_of(value: Any) -> Cluster:
     """Return the cluster for the option of a strategy with parameter servers.
 
     Args:
-        value: what `as_cluster` takes, or a `tf.compat.v1.train.Server`.
+        value: an argument of `as_cluster`, or a `tf.compat.v1.train.Server`.
 
     Raises:
-        ConfigError: the value describes no cluster, or one without parameter servers.
+        ConfigError: if the value does not describe a cluster with parameter servers.
     """
     cluster = _cluster_of_server(value) if isinstance(value, tf.compat.v1.train.Server) else as_cluster(value)
     if not cluster.ps:
         raise ConfigError(
-            "the cluster has no parameter server, but this strategy keeps variables there. Start the processes with "
-            "`tpk launch -n 2 --ps 1 script.py`, give TF_CONFIG a job 'ps', or use strategy 'collective', which needs "
-            "none."
+            "the cluster has no parameter server, but this strategy stores variables there. Start the processes with "
+            "`tpk launch -n 2 --ps 1 script.py`, add a job 'ps' to TF_CONFIG, or use strategy 'collective', which does "
+            "not need parameter servers."
         )
     return cluster
 
@@ -125,9 +124,8 @@ def _start(cluster: Cluster, config: Any) -> str:
         )
     except tf.errors.OpError as error:
         raise ConfigError(
-            f"{_name(cluster)} cannot listen at port {cluster.port}: {error.message}. Probably another process does, "
-            f"maybe one that an earlier training has left behind: `ss -ltnp 'sport = :{cluster.port}'` tells. End "
-            "it, or give the cluster other ports."
+            f"{_name(cluster)} cannot listen at port {cluster.port}: {error.message}. Another process may use it, such "
+            f"as one of an earlier training: `ss -ltnp 'sport = :{cluster.port}'` shows it. End it, or use other ports."
         ) from error
     keep_for_good(server)
     logger.info("%s listens", _name(cluster))
@@ -140,9 +138,9 @@ def _close_to_others(cluster: Cluster) -> None:
     members = [address for addresses in cluster.jobs.values() for address in addresses]
     if not are_on_loopback(members) or not confine_to_loopback(cluster.port):
         logger.warning(
-            "TensorFlow's server listens at port %d of all network interfaces, and asks nobody who they are: whoever "
-            "reaches it can run code in this process. Train within a private network, or let a firewall admit nobody "
-            "to the port but the hosts of the cluster",
+            "TensorFlow's server listens at port %d of all network interfaces without authentication: any host that "
+            "reaches it can run code in this process. Train in a private network, or restrict the port to the hosts of "
+            "the cluster with a firewall",
             cluster.port,
         )
 
@@ -170,7 +168,7 @@ def _cluster_of_server(server: Any) -> Cluster:
 class SharedSession(tf.compat.v1.Session):  # type: ignore[misc]
     """A session on TensorFlow's server of this process that can be aborted, and closed when other processes are dead.
 
-    TensorFlow closes a session only once all of its processes answer.
+    TensorFlow closes a session only when all of its processes answer.
 
     Args:
         target: the server.
@@ -190,21 +188,21 @@ class SharedSession(tf.compat.v1.Session):  # type: ignore[misc]
         self._end: threading.Thread | None = None
 
     def abort(self) -> None:
-        """Make the current run, and each later one, fail with `tf.errors.CancelledError`; from any thread.
+        """Make the current and all later runs fail with `tf.errors.CancelledError`. May be called in any thread.
 
-        After `close`, a run says that the session is closed instead.
+        After `close`, runs fail because the session is closed.
         """
         if self._end is None and not is_closed(self):
             self._end = in_background(lambda: close_runtime(self))
 
     def close(self) -> None:
-        """Close the session; it is left behind if another process is dead."""
+        """Close the session. If another process is dead, it is abandoned."""
         self.abort()
         mark_closed(self)
         if self._end is not None:
             self._end.join(_SECONDS_TO_CLOSE)
             if self._end.is_alive():
-                logger.info("TensorFlow does not close a session whose server is gone; it is left behind")
+                logger.info("TensorFlow cannot close a session whose server is gone; it is abandoned")
 
 
 def in_background(close: Callable[[], None]) -> threading.Thread:

@@ -1,4 +1,4 @@
-"""Step of a SLURM job: who trains together in it, from what srun puts into the environment."""
+"""The processes of a SLURM job step, from the environment variables that srun sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from tpk.errors import ConfigError
 
 FIRST_PORT, PORTS = 20000, 10000
-"""Where the ports are: below those that systems give to outgoing connections, 32768 and above."""
+"""The range of ports: below those that systems use for outgoing connections, which start at 32768."""
 
 _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
@@ -20,11 +20,11 @@ _TASKS = re.compile(r"^(\d+)(?:\(x(\d+)\))?$")
 def slurm_step(environ: Mapping[str, str]) -> tuple[list[str], int]:
     """Return the addresses of all processes of the step, by rank, and the rank of this one.
 
-    The ports follow from the number of the job and the step, so that jobs that share a host do not meet.
+    The ports depend on the numbers of the job and the step, so that jobs on one host use different ports.
 
     Args:
         environ: the environment, with SLURM_PROCID, SLURM_NTASKS (or SLURM_STEP_NUM_TASKS) and SLURM_STEP_NODELIST;
-            how many tasks each host has is read from SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE.
+            the number of tasks of each host is in SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE.
 
     Raises:
         ConfigError: if one of them is missing or contradicts another.
@@ -38,7 +38,7 @@ def slurm_step(environ: Mapping[str, str]) -> tuple[list[str], int]:
     here = environ.get("SLURMD_NODENAME", places[rank][0])
     if here != places[rank][0]:
         raise ConfigError(
-            f"SLURM runs rank {rank} on {here}, where {places[rank][0]} was expected: tasks are distributed in an "
+            f"SLURM runs rank {rank} on {here}, but {places[rank][0]} was expected: tasks are distributed in an "
             "unusual way. Use `srun --distribution=block`, or set TF_CONFIG in each process."
         )
     job = int(environ.get("SLURM_JOB_ID", "0")) * 64 + int(environ.get("SLURM_STEP_ID", "0"))
@@ -47,19 +47,19 @@ def slurm_step(environ: Mapping[str, str]) -> tuple[list[str], int]:
 
 
 def expand_hostlist(text: str) -> list[str]:
-    """Return the hosts that SLURM's short form names, such as ``node[01-03,7],login``.
+    """Return the hosts in a SLURM host list, such as ``node[01-03,7],login``.
 
     Raises:
-        ConfigError: if it is not of that form.
+        ConfigError: if the list is invalid.
     """
     parts = _PART.findall(text)
     if not parts or ",".join(parts) != text:
-        raise ConfigError(f"SLURM_STEP_NODELIST is {text!r}; expected such as 'node[01-03,7],login'.")
+        raise ConfigError(f"SLURM_STEP_NODELIST is {text!r}; expected a list such as 'node[01-03,7],login'.")
     return [host for part in parts for host in _expand(part, text)]
 
 
 def _expand(part: str, text: str) -> Iterator[str]:
-    # A split by a group alternates between what is outside of brackets and what is inside.
+    # The split alternates between text outside and inside of brackets.
     pieces = [
         [piece] if outside else list(_numbers(piece, text))
         for piece, outside in zip(_BRACKETS.split(part), itertools.cycle((True, False)), strict=False)
@@ -71,14 +71,14 @@ def _numbers(ranges: str, text: str) -> Iterator[str]:
     for each in ranges.split(","):
         match = _RANGE.match(each)
         if match is None:
-            raise ConfigError(f"SLURM_STEP_NODELIST is {text!r}, where [{ranges}] is no list of numbers and ranges.")
+            raise ConfigError(f"SLURM_STEP_NODELIST is {text!r}, but [{ranges}] is not a list of numbers and ranges.")
         first, last = match[1], match[2] or match[1]
         for number in range(int(first), int(last) + 1):
             yield str(number).zfill(len(first))
 
 
 def _places(hosts: list[str], size: int, environ: Mapping[str, str]) -> list[tuple[str, int]]:
-    """For each rank its host, and which task there it is, from 0 on."""
+    """Return the host of each rank, and its number among the tasks of the host, from 0."""
     counts = _tasks_per_host(hosts, size, environ)
     if sum(counts) != size or len(counts) != len(hosts):
         raise ConfigError(
@@ -99,7 +99,7 @@ def _tasks_per_host(hosts: list[str], size: int, environ: Mapping[str, str]) -> 
     for each in text.split(","):
         match = _TASKS.match(each)
         if match is None:
-            raise ConfigError(f"SLURM_STEP_TASKS_PER_NODE is {text!r}; expected such as '2(x3),1'.")
+            raise ConfigError(f"SLURM_STEP_TASKS_PER_NODE is {text!r}; expected a list such as '2(x3),1'.")
         counts += [int(match[1])] * int(match[2] or 1)
     return counts
 

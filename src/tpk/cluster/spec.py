@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"^(?P<host>\[[^\]]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})$")
 WAYS_TO_SAY = (
     "Start all processes on this host with `tpk launch -n 2 script.py`; or set TF_CONFIG in each, as Kubeflow does: "
     '\'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}\'; or start them '
-    "with SLURM's srun; or give the strategy cluster=tpk.Cluster(workers=[...], index=...)."
+    "with SLURM's srun; or pass cluster=tpk.Cluster(workers=[...], index=...) to the strategy."
 )
 
 
@@ -31,7 +31,9 @@ def _addresses(values: Any) -> tuple[str, ...]:
     for value in values:
         match = _ADDRESS.match(value) if isinstance(value, str) else None
         if match is None or not 0 < int(match["port"]) < 2**16:
-            raise ConfigError(f"{value!r} is no address of a process; expected 'host:port', such as '127.0.0.1:2222'.")
+            raise ConfigError(
+                f"{value!r} is not the address of a process; expected 'host:port', such as '127.0.0.1:2222'."
+            )
     return tuple(values)
 
 
@@ -39,17 +41,17 @@ def _addresses(values: Any) -> tuple[str, ...]:
 class Cluster:
     """The processes of a training, by address, and which of them this one is.
 
-    The workers train; worker 0 is the chief. Parameter servers, which some strategies need, keep variables. Each
-    worker listens at its address for TensorFlow's gRPC.
+    The workers train; worker 0 is the chief. Parameter servers, which some strategies need, store variables. Each
+    process listens at its address for TensorFlow's gRPC.
 
     Attributes:
         workers: ``"host:port"`` of each worker, by rank.
         ps: ``"host:port"`` of each parameter server.
         job: the job of this process: ``"worker"`` or ``"ps"``.
-        index: the index of this process in its job, from 0 on.
+        index: the index of this process in its job, from 0.
 
     Raises:
-        ConfigError: an address is invalid or given twice, or the job or index does not exist.
+        ConfigError: if an address is invalid or occurs twice, or the job or index does not exist.
 
     Example:
         ```python
@@ -70,14 +72,14 @@ class Cluster:
             raise ConfigError("a cluster needs at least one worker, but its list of workers is empty.")
         twice = sorted({address for address in every if every.count(address) > 1})
         if twice:
-            raise ConfigError(f"{', '.join(twice)}: each process of a cluster needs an address of its own.")
+            raise ConfigError(f"{', '.join(twice)}: each process of a cluster needs a different address.")
         if self.job not in (WORKER, PS):
             raise ConfigError(f"a process of a cluster is a 'worker' or a 'ps', not {self.job!r}.")
         members = self.jobs.get(self.job, ())
         is_index = isinstance(self.index, int) and not isinstance(self.index, bool)
         if not is_index or not 0 <= self.index < len(members):
             raise ConfigError(
-                f"there is no {self.job} {self.index!r} in the cluster: it has {len(members)} of them, counted from 0."
+                f"the cluster does not have {self.job} {self.index!r}: it has {len(members)}, counted from 0."
             )
 
     @property
@@ -95,10 +97,10 @@ class Cluster:
         """The number of this process among the workers; 0 is the chief.
 
         Raises:
-            ConfigError: this process is a parameter server.
+            ConfigError: if this process is a parameter server.
         """
         if self.job != WORKER:
-            raise ConfigError(f"{self.name_of(self.job, self.index)} is no worker; it has no rank.")
+            raise ConfigError(f"{self.name_of(self.job, self.index)} is not a worker, so it has no rank.")
         return self.index
 
     @property
@@ -129,7 +131,7 @@ class Cluster:
             environ: the environment of this process.
 
         Raises:
-            ConfigError: the environment describes no cluster, or an invalid one.
+            ConfigError: if the environment does not describe a valid cluster.
         """
         if environ.get("TF_CONFIG", "").strip():
             return cls.from_tf_config(environ["TF_CONFIG"])
@@ -149,7 +151,7 @@ class Cluster:
             text: JSON, in the format of Kubeflow's training operator and `tf.distribute`.
 
         Raises:
-            ConfigError: if it is broken; it says where.
+            ConfigError: if it is invalid; the message says why.
         """
         try:
             config = json.loads(text)
@@ -165,7 +167,7 @@ class Cluster:
         """Return the cluster that a mapping with the structure of TF_CONFIG describes.
 
         Raises:
-            ConfigError: if it is broken; it says where.
+            ConfigError: if it is invalid; the message says why.
         """
         jobs, task = _mapping(config, "cluster"), _mapping(config, "task")
         unknown = sorted(set(jobs) - {*_CHIEFS, WORKER, PS, "evaluator"})
@@ -200,7 +202,7 @@ def as_cluster(value: Any) -> Cluster:
         value: a `Cluster`; a mapping with the structure of TF_CONFIG; or None, to read the environment.
 
     Raises:
-        ConfigError: the value is invalid, or describes no cluster.
+        ConfigError: if the value is invalid, or does not describe a cluster.
     """
     if value is None:
         return Cluster.find()
@@ -237,7 +239,7 @@ def _index(value: Any) -> int:
     try:
         return int(str(value))
     except ValueError:
-        raise ConfigError(f"the index of 'task' is {value!r}; expected a number from 0 on.") from None
+        raise ConfigError(f"the index of 'task' is {value!r}; expected a number, 0 or more.") from None
 
 
 def _is_seconds(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -263,7 +265,7 @@ class Timeouts:
         barrier: for a live process that others wait for. Must be longer than the chief needs to evaluate and save.
 
     Raises:
-        ConfigError: a timeout is not a positive number.
+        ConfigError: if a timeout is not a positive number.
 
     Example:
         ```python
@@ -284,7 +286,7 @@ def as_timeouts(value: Any) -> Timeouts:
         value: a `Timeouts`; a mapping with some of its fields; or None, for the defaults.
 
     Raises:
-        ConfigError: the value is invalid, or has unknown fields.
+        ConfigError: if the value is invalid, or has unknown fields.
     """
     if value is None:
         return Timeouts()

@@ -5,8 +5,11 @@ from .activations import (
 )
 from .convolution import (
     conv1d as conv1d,
+    conv1d_transpose as conv1d_transpose,
     conv2d as conv2d,
+    conv2d_transpose as conv2d_transpose,
     conv3d as conv3d,
+    conv3d_transpose as conv3d_transpose,
 )
 from .core import (
     dense as dense,
@@ -34,9 +37,4 @@ from .separable_convolution import (
     depthwise_conv2d as depthwise_conv2d,
     separable_conv1d as separable_conv1d,
     separable_conv2d as separable_conv2d,
-)
-from .transposed_convolution import (
-    conv1d_transpose as conv1d_transpose,
-    conv2d_transpose as conv2d_transpose,
-    conv3d_transpose as conv3d_transpose,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
 import numpy as np
@@ -31,8 +33,34 @@ _INITIALIZERS = (
 )
 _SET_SHAPE = "Reshape them; where the static shape is unknown, set it with set_shape or in the placeholder."
 
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
 ZEROS = tf.compat.v1.zeros_initializer()
 ONES = tf.compat.v1.ones_initializer()
+
+
+def of_rank(
+    layer: Callable[Concatenate[int, _Arguments], _Result], spatial_rank: int
+) -> Callable[[Callable[[], None]], Callable[_Arguments, _Result]]:
+    """Make a decorated function, which has only a name and a docstring, the layer of one spatial rank.
+
+    Args:
+        layer: the layer for all ranks; its first argument is the number of spatial axes.
+        spatial_rank: the number of spatial axes.
+    """
+    signature = inspect.signature(layer)
+    signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def decorate(documented: Callable[[], None]) -> Callable[_Arguments, _Result]:
+        @functools.wraps(documented)
+        def layer_of_rank(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+            return layer(spatial_rank, *args, **options)
+
+        vars(layer_of_rank)["__signature__"] = signature
+        return layer_of_rank
+
+    return decorate
 
 
 @contextmanager
@@ -99,12 +127,11 @@ class LayerScope:
         self,
         name: str,
         shape: Sequence[int],
-        *,
-        dtype: Any = None,
         initializer: Any = None,
         regularizer: Function | None = None,
         constraint: Function | None = None,
         trainable: bool = True,
+        dtype: Any = None,
     ) -> Any:
         """Create the variable `name` of this layer, or get it if the scope reuses.
 
@@ -155,17 +182,8 @@ class LayerScope:
         constraint: Function | None,
         trainable: bool,
     ) -> Any | None:
-        """Create or get the variable ``bias``; return None if the layer is to have none."""
-        if not use_bias:
-            return None
-        return self.variable(
-            "bias",
-            [size],
-            initializer=initializer,
-            regularizer=regularizer,
-            constraint=constraint,
-            trainable=trainable,
-        )
+        """Create or get the variable ``bias``; return None if `use_bias` is false."""
+        return self.variable("bias", [size], initializer, regularizer, constraint, trainable) if use_bias else None
 
     def statistic(self, name: str, shape: Sequence[int], *, dtype: Any, initializer: Any) -> Any:
         """Create or get a variable that no gradient changes, such as a moving average.

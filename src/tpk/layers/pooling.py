@@ -1,4 +1,4 @@
-"""Pooling over windows, or over all, of sequences, images and volumes."""
+"""Pooling of sequences, images and volumes: over windows, or over all positions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import attrs
 import tensorflow as tf
 
 from tpk.layers.geometry import SpatialLayout, padding_of, require_window_fits
-from tpk.layers.layer_scope import LayerScope, Sizes, open_layer
+from tpk.layers.layer_scope import LayerScope, Sizes, of_rank, open_layer
 
 
-def max_pooling2d(
+def _max_pooling(
+    spatial_rank: int,
     inputs: Any,
     pool_size: Sizes,
     strides: Sizes,
@@ -20,33 +21,13 @@ def max_pooling2d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Any:
-    """Take the maximum of each window.
-
-    Args:
-        inputs: images of shape [batch, height, width, channels], or, with channels first, [batch, channels,
-            height, width].
-        pool_size: (height, width) of the window, or one integer for both.
-        strides: how far windows are apart, by (height, width), or one integer for both.
-        padding: ``"valid"`` (none) or ``"same"``.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        name: the name scope of the op; None means ``max_pooling2d``. It is made unique.
-
-    Returns:
-        The pooled images, in the layout of the inputs.
-
-    Raises:
-        ConfigError: if an argument, or the shape of the inputs, cannot be; it names the layer.
-
-    Example:
-        ```python
-        x = max_pooling2d(x, pool_size=2, strides=2)
-        ```
-    """
-    with open_layer("max_pooling2d", inputs, default_name=name) as layer:
-        return _pool(layer, tf.compat.v1.nn.max_pool, 2, pool_size, strides, padding, data_format)
+    pool = tf.compat.v1.nn.max_pool3d if spatial_rank == 3 else tf.compat.v1.nn.max_pool
+    with open_layer(f"max_pooling{spatial_rank}d", inputs, default_name=name) as layer:
+        return _pool(layer, pool, spatial_rank, pool_size, strides, padding, data_format)
 
 
-def average_pooling2d(
+def _average_pooling(
+    spatial_rank: int,
     inputs: Any,
     pool_size: Sizes,
     strides: Sizes,
@@ -54,147 +35,9 @@ def average_pooling2d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Any:
-    """Take the mean of each window, in which padding does not count.
-
-    Arguments, result and errors are those of `max_pooling2d`; the default name is ``average_pooling2d``.
-    """
-    with open_layer("average_pooling2d", inputs, default_name=name) as layer:
-        return _pool(layer, tf.compat.v1.nn.avg_pool, 2, pool_size, strides, padding, data_format)
-
-
-def max_pooling1d(
-    inputs: Any,
-    pool_size: Sizes,
-    strides: Sizes,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Any:
-    """Take the maximum of each window of sequences.
-
-    The inputs are of shape [batch, length, channels], or, with channels first, [batch, channels, length]; the latter
-    are transposed, and the outputs back. Sizes are one integer, or a tuple of one. The other arguments, the result
-    and the errors are those of `max_pooling2d`; the default name is ``max_pooling1d``.
-
-    Example:
-        ```python
-        x = max_pooling1d(spectrogram, pool_size=4, strides=4)
-        ```
-    """
-    with open_layer("max_pooling1d", inputs, default_name=name) as layer:
-        return _pool(layer, tf.compat.v1.nn.max_pool, 1, pool_size, strides, padding, data_format)
-
-
-def average_pooling1d(
-    inputs: Any,
-    pool_size: Sizes,
-    strides: Sizes,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Any:
-    """Take the mean of each window of sequences, in which padding does not count.
-
-    The inputs are of shape [batch, length, channels], or, with channels first, [batch, channels, length]; the latter
-    are transposed, and the outputs back. Sizes are one integer, or a tuple of one. The other arguments, the result
-    and the errors are those of `max_pooling2d`; the default name is ``average_pooling1d``.
-    """
-    with open_layer("average_pooling1d", inputs, default_name=name) as layer:
-        return _pool(layer, tf.compat.v1.nn.avg_pool, 1, pool_size, strides, padding, data_format)
-
-
-def max_pooling3d(
-    inputs: Any,
-    pool_size: Sizes,
-    strides: Sizes,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Any:
-    """Take the maximum of each window of volumes.
-
-    The inputs are of shape [batch, depth, height, width, channels], or, with channels first, [batch, channels, depth,
-    height, width]; the latter are transposed, and the outputs back. Sizes are (depth, height, width), or one integer
-    for all. The other arguments, the result and the errors are those of `max_pooling2d`; the default name is
-    ``max_pooling3d``.
-
-    Example:
-        ```python
-        x = max_pooling3d(video, pool_size=(1, 2, 2), strides=(1, 2, 2))
-        ```
-    """
-    with open_layer("max_pooling3d", inputs, default_name=name) as layer:
-        return _pool(layer, tf.compat.v1.nn.max_pool3d, 3, pool_size, strides, padding, data_format)
-
-
-def average_pooling3d(
-    inputs: Any,
-    pool_size: Sizes,
-    strides: Sizes,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Any:
-    """Take the mean of each window of volumes, in which padding does not count.
-
-    The inputs are of shape [batch, depth, height, width, channels], or, with channels first, [batch, channels, depth,
-    height, width]; the latter are transposed, and the outputs back. Sizes are (depth, height, width), or one integer
-    for all. The other arguments, the result and the errors are those of `max_pooling2d`; the default name is
-    ``average_pooling3d``.
-    """
-    with open_layer("average_pooling3d", inputs, default_name=name) as layer:
-        return _pool(layer, tf.compat.v1.nn.avg_pool3d, 3, pool_size, strides, padding, data_format)
-
-
-def global_max_pooling(
-    inputs: Any, data_format: str = "channels_last", keepdims: bool = False, name: str | None = None
-) -> Any:
-    """Take the maximum of each channel, over all of a sequence, an image or a volume.
-
-    Args:
-        inputs: a tensor of shape [batch, ..., channels], or, with channels first, [batch, channels, ...], with one to
-            three axes between.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        keepdims: whether these axes stay, with size 1.
-        name: the name scope of the op; None means ``global_max_pooling``. It is made unique.
-
-    Returns:
-        A tensor of shape [batch, channels], or of the rank of the inputs with `keepdims`.
-
-    Raises:
-        ConfigError: if `data_format`, or the rank of the inputs, cannot be; it names the layer.
-
-    Example:
-        ```python
-        logits = dense(global_max_pooling(x), 10)
-        ```
-    """
-    with open_layer("global_max_pooling", inputs, default_name=name) as layer:
-        return tf.reduce_max(layer.inputs, _spatial_axes(layer, data_format), keepdims)
-
-
-def global_average_pooling(
-    inputs: Any, data_format: str = "channels_last", keepdims: bool = False, name: str | None = None
-) -> Any:
-    """Take the mean of each channel, over all of a sequence, an image or a volume.
-
-    It is what tensorpack's ``GlobalAvgPooling`` and Keras' ``GlobalAveragePooling2D`` compute (Lin et al., 2013,
-    https://arxiv.org/abs/1312.4400). Arguments, result and errors are those of `global_max_pooling`; the default name
-    is ``global_average_pooling``.
-
-    Example:
-        ```python
-        logits = dense(global_average_pooling(x), 10)
-        ```
-    """
-    with open_layer("global_average_pooling", inputs, default_name=name) as layer:
-        return tf.reduce_mean(layer.inputs, _spatial_axes(layer, data_format), keepdims)
-
-
-def _spatial_axes(layer: LayerScope, data_format: str) -> list[int]:
-    channels_first = layer.is_channels_first(data_format)
-    rank = layer.known_rank(3, "(batch, ..., channels)")
-    return SpatialLayout(channels_first, rank - 2).spatial_axes
+    pool = tf.compat.v1.nn.avg_pool3d if spatial_rank == 3 else tf.compat.v1.nn.avg_pool
+    with open_layer(f"average_pooling{spatial_rank}d", inputs, default_name=name) as layer:
+        return _pool(layer, pool, spatial_rank, pool_size, strides, padding, data_format)
 
 
 def _pool(
@@ -211,16 +54,15 @@ def _pool(
     window = layer.sizes_of("pool_size", pool_size, spatial_rank)
     stride = layer.sizes_of("strides", strides, spatial_rank)
     require_window_fits(layer, layout, window, padding)
-    images = layout
     values = layer.inputs
     if spatial_rank == 1:
-        # A sequence is an image of width 1.
-        images = attrs.evolve(layout, spatial_rank=2)
-        values, window, stride = tf.expand_dims(values, images.spatial_axes[1]), (*window, 1), (*stride, 1)
-    computed = images
+        # A sequence is pooled as an image of width 1.
+        layout = attrs.evolve(layout, spatial_rank=2)
+        values, window, stride = tf.expand_dims(values, layout.spatial_axes[1]), (*window, 1), (*stride, 1)
+    computed = layout
     if spatial_rank != 2:
-        # TensorFlow pools volumes with channels first on no device, and images on GPUs only.
-        computed, values = attrs.evolve(images, channels_first=False), images.to_channels_last(values)
+        # With channels first, TensorFlow pools volumes on no device, and images on GPUs only.
+        computed, values = attrs.evolve(layout, channels_first=False), layout.to_channels_last(values)
     outputs = pool(
         values,
         computed.arrange(1, window, 1),
@@ -229,5 +71,134 @@ def _pool(
         data_format=computed.tensor_format,
     )
     if spatial_rank != 2:
-        outputs = images.from_channels_last(outputs)
-    return tf.squeeze(outputs, [images.spatial_axes[1]]) if spatial_rank == 1 else outputs
+        outputs = layout.from_channels_last(outputs)
+    return tf.squeeze(outputs, [layout.spatial_axes[1]]) if spatial_rank == 1 else outputs
+
+
+@of_rank(_max_pooling, 1)
+def max_pooling1d() -> None:
+    """Return the maximum of each window of sequences.
+
+    The inputs have the shape [batch, length, channels], or [batch, channels, length] with channels first; in the latter
+    case they are transposed for pooling. Sizes are an integer, or a tuple of one. Otherwise, see `max_pooling2d`.
+
+    Example:
+        ```python
+        x = max_pooling1d(spectrogram, pool_size=4, strides=4)
+        ```
+    """
+
+
+@of_rank(_max_pooling, 2)
+def max_pooling2d() -> None:
+    """Return the maximum of each window of images.
+
+    Args:
+        inputs: images of shape [batch, height, width, channels], or [batch, channels, height, width] with channels
+            first.
+        pool_size: (height, width) of the window, or one integer for both.
+        strides: the distance of windows along (height, width), or one integer for both.
+        padding: ``"valid"`` (none) or ``"same"``.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+        name: the name scope of the op, made unique; None for ``max_pooling2d``.
+
+    Returns:
+        The pooled images, in the layout of the inputs.
+
+    Raises:
+        ConfigError: if an argument or the shape of the inputs is invalid; it names the layer.
+
+    Example:
+        ```python
+        x = max_pooling2d(x, pool_size=2, strides=2)
+        ```
+    """
+
+
+@of_rank(_max_pooling, 3)
+def max_pooling3d() -> None:
+    """Return the maximum of each window of volumes.
+
+    The inputs have the shape [batch, depth, height, width, channels], or [batch, channels, depth, height, width] with
+    channels first; in the latter case they are transposed for pooling. Sizes are (depth, height, width), or one integer
+    for all. Otherwise, see `max_pooling2d`.
+
+    Example:
+        ```python
+        x = max_pooling3d(video, pool_size=(1, 2, 2), strides=(1, 2, 2))
+        ```
+    """
+
+
+@of_rank(_average_pooling, 1)
+def average_pooling1d() -> None:
+    """Return the mean of each window of sequences, without the padding.
+
+    See `max_pooling1d` for the inputs and the sizes, and `max_pooling2d` for the rest.
+    """
+
+
+@of_rank(_average_pooling, 2)
+def average_pooling2d() -> None:
+    """Return the mean of each window of images, without the padding.
+
+    See `max_pooling2d` for the arguments.
+    """
+
+
+@of_rank(_average_pooling, 3)
+def average_pooling3d() -> None:
+    """Return the mean of each window of volumes, without the padding.
+
+    See `max_pooling3d` for the inputs and the sizes, and `max_pooling2d` for the rest.
+    """
+
+
+def global_max_pooling(
+    inputs: Any, data_format: str = "channels_last", keepdims: bool = False, name: str | None = None
+) -> Any:
+    """Return the maximum of each channel over a whole sequence, image or volume.
+
+    Args:
+        inputs: a tensor of shape [batch, ..., channels], or [batch, channels, ...] with channels first, with one to
+            three axes in between.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+        keepdims: whether to keep these axes, with size 1.
+        name: the name scope of the op, made unique; None for ``global_max_pooling``.
+
+    Returns:
+        A tensor of shape [batch, channels]; with `keepdims`, of the rank of the inputs.
+
+    Raises:
+        ConfigError: if `data_format` or the rank of the inputs is invalid; it names the layer.
+
+    Example:
+        ```python
+        logits = dense(global_max_pooling(x), 10)
+        ```
+    """
+    with open_layer("global_max_pooling", inputs, default_name=name) as layer:
+        return tf.reduce_max(layer.inputs, _spatial_axes(layer, data_format), keepdims)
+
+
+def global_average_pooling(
+    inputs: Any, data_format: str = "channels_last", keepdims: bool = False, name: str | None = None
+) -> Any:
+    """Return the mean of each channel over a whole sequence, image or volume.
+
+    The same as ``GlobalAvgPooling`` of tensorpack and ``GlobalAveragePooling2D`` of Keras (Lin et al., 2013,
+    https://arxiv.org/abs/1312.4400). See `global_max_pooling` for the arguments.
+
+    Example:
+        ```python
+        logits = dense(global_average_pooling(x), 10)
+        ```
+    """
+    with open_layer("global_average_pooling", inputs, default_name=name) as layer:
+        return tf.reduce_mean(layer.inputs, _spatial_axes(layer, data_format), keepdims)
+
+
+def _spatial_axes(layer: LayerScope, data_format: str) -> list[int]:
+    channels_first = layer.is_channels_first(data_format)
+    rank = layer.known_rank(3, "(batch, ..., channels)")
+    return SpatialLayout(channels_first, rank - 2).spatial_axes
